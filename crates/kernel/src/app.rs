@@ -1,0 +1,87 @@
+//! Everything a request or a job may reach: the only context there is.
+use std::{
+    any::{Any, TypeId},
+    collections::HashMap,
+    ops::Deref,
+    sync::Arc,
+};
+
+use crate::{
+    clock::Clock,
+    config::Config,
+    crypto::Vault,
+    db::Db,
+    entropy::Entropy,
+    http::{Description, Routes},
+    jobs::Jobs,
+    ports::mail::Mail,
+    telemetry::Metrics,
+};
+
+/// Cheap to clone; the same for every request and job of a node.
+#[derive(Clone)]
+pub struct App(Arc<Parts>);
+
+pub struct Parts {
+    pub config: Config,
+    pub db: Db,
+    pub clock: Clock,
+    pub entropy: Entropy,
+    pub vault: Vault,
+    pub mail: Arc<dyn Mail>,
+    pub metrics: Metrics,
+    /// The OpenAPI description, known once all routes are put together.
+    pub description: Description,
+    pub own: Own,
+}
+
+/// What features keep for themselves, by type: rendered documents, caches.
+#[derive(Default)]
+pub struct Own(HashMap<TypeId, Box<dyn Any + Send + Sync>>);
+
+impl Own {
+    #[must_use]
+    pub fn with<T: Any + Send + Sync>(mut self, part: T) -> Self {
+        self.0.insert(TypeId::of::<T>(), Box::new(part));
+        self
+    }
+}
+
+/// What one feature brings along.
+pub struct Feature {
+    pub routes: Routes,
+    pub jobs: Jobs,
+    pub own: Own,
+}
+
+impl Feature {
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.own.0.extend(other.own.0);
+        Self { routes: self.routes.and(other.routes), jobs: self.jobs.and(other.jobs), own: self.own }
+    }
+}
+
+impl App {
+    pub fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    /// A feature's own part. A feature asks only for what its own `parts` put in.
+    pub fn own<T: Any>(&self) -> &T {
+        #[expect(clippy::expect_used, reason = "a feature that was not put together fails its first test")]
+        self.0
+            .own
+            .0
+            .get(&TypeId::of::<T>())
+            .and_then(|part| part.downcast_ref())
+            .expect("the feature's part is there")
+    }
+}
+
+impl Deref for App {
+    type Target = Parts;
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}

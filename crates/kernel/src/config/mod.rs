@@ -1,0 +1,316 @@
+//! Settings: `janua.toml`, overridden by `JANUA_*` variables, overridden by flags.
+//!
+//! Each setting is one row of the table below: its name, its type, its default and what it does. The file's key, the
+//! variable's name, the reference that `janua config` prints and every error message come out of that row, which is
+//! why this is a table of our own and not a generic loader: a loader cannot say which variable was wrong.
+mod parse;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
+
+use ipnet::IpNet;
+use url::Url;
+
+use crate::crypto::Secret;
+pub use parse::{Origin, Setting, Switch};
+
+pub const PREFIX: &str = "JANUA_";
+
+macro_rules! settings { ($($(#[doc = $doc:literal])+ $name:ident: $type:ty = $default:expr;)+) => {
+    /// Every setting, with its default where nothing was said.
+    #[derive(Debug, Clone)]
+    pub struct Config { $($(#[doc = $doc])+ pub $name: $type,)+ }
+
+    /// What a setting is called and what it does, for people.
+    pub const REFERENCE: &[Described] = &[$(Described {
+        name: stringify!($name), default: $default, about: concat!($($doc, "\n"),+),
+    },)+];
+
+    impl Config {
+        /// Reads the settings from what was given, by name. All that is wrong is said at once.
+        fn read(mut given: BTreeMap<String, Given>) -> Result<Self, ConfigError> {
+            let mut wrong = Vec::new();
+            $(let $name = {
+                let given = given.remove(stringify!($name));
+                let (text, source) = given.map_or(($default.to_owned(), Source::Default), |g| (g.text, g.source));
+                <$type as Setting>::parse(&text)
+                    .map_err(|reason| wrong.push(format!("{}: {reason}", source.name(stringify!($name)))))
+                    .ok()
+            };)+
+            wrong.extend(given.into_iter().map(|(name, given)| unknown(&name, given.source)));
+            match ($($name,)+) {
+                ($(Some($name),)+) if wrong.is_empty() => Ok(Self { $($name,)+ }),
+                _ => Err(ConfigError(wrong)),
+            }
+        }
+    }
+} }
+
+settings! {
+    /// Where the server listens.
+    listen: SocketAddr = "127.0.0.1:8080";
+    /// The address people and apps reach the service at; links, cookies and tokens carry it.
+    /// Left empty: http:// and the address it listens on.
+    base_url: Option<Url> = "";
+    /// Where the embedded database, the keys and the outbox live.
+    data_dir: PathBuf = "./data";
+    /// `sqlite:PATH` or `postgres://user:password@host/database`, several hosts with commas.
+    /// Left empty: SQLite in the data folder.
+    database_url: Option<Secret> = "";
+    /// How many connections to PostgreSQL a node opens at most.
+    database_connections: usize = "16";
+    /// 64 hexadecimal characters that seal what the server must read back.
+    /// Left empty: kept in `master.key` in the data folder, made at first start.
+    master_key: Option<Secret> = "";
+    /// Networks of the proxies in front of the server; only their X-Forwarded-For is believed.
+    trusted_proxies: Vec<IpNet> = "";
+    /// Other origins whose pages may call the API with cookies, beside the base URL.
+    allowed_origins: Vec<Origin> = "";
+    /// `off` lets tests and benchmarks call as often as they like.
+    rate_limits: Switch = "on";
+    /// How many requests a minute one address may make.
+    rate_limit_per_minute: u32 = "1200";
+    /// A bearer token for /metrics; without it only this machine may read them.
+    metrics_token: Option<Secret> = "";
+    /// How long a request may take before it is stopped.
+    request_timeout: Duration = "30s";
+    /// How long requests under way may go on after the server was told to stop.
+    drain_timeout: Duration = "10s";
+    /// How many connections may be open at once.
+    max_connections: usize = "20000";
+    /// How many requests are worked on at once; past that the server answers 503 at once.
+    max_in_flight: usize = "2048";
+    /// How many jobs a node works on at once.
+    workers: usize = "8";
+    /// What is logged: a level, or directives such as `info,kernel::jobs=debug`.
+    log: String = "info";
+    /// `text` for people, `json` for machines, `auto` to choose by whether the output is a terminal.
+    log_format: LogFormat = "auto";
+    /// `smtp://user:password@host:587` or `smtps://…`. Left empty: mails are written to `outbox/` in the data folder.
+    smtp_url: Option<Secret> = "";
+    /// Who mails come from.
+    mail_from: String = "Janua <no-reply@localhost>";
+    /// Who runs this installation, as its legal documents name it.
+    operator_name: String = "The operator of this service";
+    /// The operator's postal address.
+    operator_address: String = "";
+    /// Where people can write to the operator.
+    operator_email: String = "operator@localhost";
+    /// The country whose law the operator is under.
+    operator_country: String = "";
+    /// Where security reports go (RFC 9116): a mailto: or https: address. Left empty: the operator's email.
+    security_contact: Option<Url> = "";
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    Auto,
+    Text,
+    Json,
+}
+
+/// One row of the reference.
+#[derive(Debug)]
+pub struct Described {
+    pub name: &'static str,
+    pub default: &'static str,
+    pub about: &'static str,
+}
+
+impl Described {
+    pub fn variable(&self) -> String {
+        variable(self.name)
+    }
+}
+
+/// Everything that is wrong with the settings, a line each.
+#[derive(Debug)]
+pub struct ConfigError(Vec<String>);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.join("\n"))
+    }
+}
+impl std::error::Error for ConfigError {}
+
+struct Given {
+    text: String,
+    source: Source,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    Default,
+    File,
+    Variable,
+    Flag,
+}
+
+impl Source {
+    /// The setting's name as whoever gave it wrote it.
+    fn name(self, setting: &str) -> String {
+        match self {
+            Self::Variable => variable(setting),
+            Self::File => format!("janua.toml: {setting}"),
+            Self::Flag => format!("--set {setting}"),
+            Self::Default => setting.to_owned(),
+        }
+    }
+}
+
+fn variable(setting: &str) -> String {
+    format!("{PREFIX}{}", setting.to_uppercase())
+}
+
+fn unknown(name: &str, source: Source) -> String {
+    let nearest = REFERENCE
+        .iter()
+        .map(|row| row.name)
+        .max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)));
+    let hint = nearest.filter(|near| strsim::jaro_winkler(near, name) > 0.8).map_or_else(
+        || "; `janua config` lists them all".into(),
+        |near| format!("; did you mean {}?", source.name(near)),
+    );
+    format!("{}: there is no such setting{hint}", source.name(name))
+}
+
+impl Config {
+    /// `file` is the text of `janua.toml`; `variables` are all of the environment; `flags` are names and values.
+    pub fn load(
+        file: Option<&str>,
+        variables: impl IntoIterator<Item = (String, String)>,
+        flags: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        let mut given = BTreeMap::new();
+        for (name, text) in parse::file(file.unwrap_or_default()).map_err(|e| ConfigError(vec![e]))? {
+            given.insert(name, Given { text, source: Source::File });
+        }
+        for (name, text) in variables {
+            if let Some(name) = name.strip_prefix(PREFIX) {
+                given.insert(name.to_lowercase(), Given { text, source: Source::Variable });
+            }
+        }
+        for (name, text) in flags {
+            given.insert(name, Given { text, source: Source::Flag });
+        }
+        let config = Self::read(given)?;
+        config.fits_together()?;
+        Ok(config)
+    }
+
+    /// What no single setting can say.
+    fn fits_together(&self) -> Result<(), ConfigError> {
+        let mut wrong = Vec::new();
+        if let Some(url) = &self.base_url {
+            if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+                wrong.push("base_url: must start with http:// or https://".to_owned());
+            }
+            if url.path() != "/" || url.query().is_some() || url.fragment().is_some() || !url.username().is_empty() {
+                wrong.push("base_url: must be an origin alone, such as https://id.example.com".to_owned());
+            }
+        }
+        for (name, number) in [
+            ("database_connections", self.database_connections),
+            ("max_connections", self.max_connections),
+            ("max_in_flight", self.max_in_flight),
+            ("workers", self.workers),
+            ("rate_limit_per_minute", self.rate_limit_per_minute as usize),
+        ] {
+            if number == 0 {
+                wrong.push(format!("{name}: must be at least 1"));
+            }
+        }
+        if wrong.is_empty() { Ok(()) } else { Err(ConfigError(wrong)) }
+    }
+
+    /// The issuer and the start of every link, without a slash at its end.
+    pub fn base_url(&self) -> String {
+        if let Some(url) = &self.base_url {
+            return url.origin().ascii_serialization();
+        }
+        let (ip, port) = (self.listen.ip(), self.listen.port());
+        if ip.is_loopback() || ip.is_unspecified() {
+            format!("http://localhost:{port}")
+        } else {
+            format!("http://{}", self.listen)
+        }
+    }
+
+    pub fn is_https(&self) -> bool {
+        self.base_url.as_ref().is_some_and(|url| url.scheme() == "https")
+    }
+
+    pub fn database_url(&self) -> Secret {
+        let embedded = || format!("sqlite:{}", self.data_dir.join("janua.db").display()).into();
+        self.database_url.clone().unwrap_or_else(embedded)
+    }
+
+    pub fn security_contact(&self) -> String {
+        self.security_contact.as_ref().map_or_else(|| format!("mailto:{}", self.operator_email), Url::to_string)
+    }
+
+    /// The defaults, listening on a port the system chooses.
+    pub fn for_tests() -> Self {
+        #[expect(clippy::expect_used, reason = "the defaults are checked by a test")]
+        let defaults = Self::load(None, [], []).expect("the defaults are right");
+        Self { listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), ..defaults }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(name: &str, value: &str) -> (String, String) {
+        (name.to_owned(), value.to_owned())
+    }
+
+    #[test]
+    fn flags_win_over_variables_and_variables_over_the_file() {
+        let file = "listen = \"127.0.0.1:1\"\nworkers = 1\ntrusted_proxies = [\"10.0.0.0/8\", \"::1\"]";
+        let variables = [pair("JANUA_WORKERS", "2"), pair("JANUA_LOG", "debug"), pair("HOME", "/root")];
+        let config = Config::load(Some(file), variables, [pair("log", "warn")]).unwrap();
+        assert_eq!((config.listen.port(), config.workers, config.log.as_str()), (1, 2, "warn"));
+        assert_eq!(config.trusted_proxies.len(), 2);
+        assert_eq!(config.base_url(), "http://localhost:1");
+    }
+
+    #[test]
+    fn everything_wrong_is_said_at_once_by_the_name_it_was_given_under() {
+        let variables =
+            [pair("JANUA_LISTN", "x"), pair("JANUA_WORKERS", "many"), pair("JANUA_REQUEST_TIMEOUT", "1x")];
+        let said =
+            Config::load(Some("colour = \"red\""), variables, [pair("log_format", "xml")]).unwrap_err().to_string();
+        for part in [
+            "JANUA_LISTN: there is no such setting; did you mean JANUA_LISTEN?",
+            "JANUA_WORKERS: must be a whole number",
+            "JANUA_REQUEST_TIMEOUT: must be a length of time such as 30s",
+            "janua.toml: colour: there is no such setting",
+            "--set log_format: must be auto, text or json",
+        ] {
+            assert!(said.contains(part), "{part}\nis not in\n{said}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_together_is_refused() {
+        for (name, value) in [("base_url", "ftp://x"), ("base_url", "https://x/path"), ("workers", "0")] {
+            let said = Config::load(None, [], [pair(name, value)]).unwrap_err().to_string();
+            assert!(said.contains(name), "{said}");
+        }
+        assert!(Config::load(Some("listen = {"), [], []).unwrap_err().to_string().starts_with("janua.toml"));
+    }
+
+    #[test]
+    fn a_secret_setting_is_never_printed() {
+        let config = Config::load(None, [], [pair("database_url", "postgres://u:hunter2@h/d")]).unwrap();
+        assert!(!format!("{config:?}").contains("hunter2"));
+    }
+}

@@ -1,0 +1,73 @@
+//! What is secret, how it is kept and how it is compared.
+//!
+//! Tokens are stored as their SHA-256 ([`hash`]); what must be read back is sealed with the master key ([`Vault`]).
+mod vault;
+
+use std::fmt;
+
+use aws_lc_rs::{constant_time, digest};
+use data_encoding::HEXLOWER;
+use zeroize::Zeroizing;
+
+pub use vault::{MasterKey, Vault, VaultError};
+
+/// Text that must not be seen: it prints as `[secret]` and is wiped when dropped.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Zeroizing<String>);
+
+impl Secret {
+    /// The text itself. Each use is a place to look at when secrets leak.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Self(Zeroizing::new(text))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
+/// SHA-256 in hexadecimal: how a token with enough entropy of its own is stored.
+pub fn hash(token: &[u8]) -> String {
+    HEXLOWER.encode(digest::digest(&digest::SHA256, token).as_ref())
+}
+
+/// Compares in a time that does not tell where the first difference is.
+pub fn same(left: &[u8], right: &[u8]) -> bool {
+    constant_time::verify_slices_are_equal(left, right).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_prints_as_secret() {
+        let secret = Secret::from("hunter2".to_owned());
+        assert_eq!(format!("{secret} {secret:?}"), "[secret] [secret]");
+        assert_eq!(secret.expose(), "hunter2");
+    }
+
+    #[test]
+    fn comparison_sees_every_difference() {
+        assert!(same(b"abc", b"abc"));
+        assert!(!same(b"abc", b"abd") && !same(b"abc", b"ab") && !same(b"", b"a"));
+    }
+}

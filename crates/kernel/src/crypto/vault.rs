@@ -1,0 +1,191 @@
+//! Sealing with the master key: AES-256-GCM-SIV, a key of its own for each purpose, bound to the place it is kept in.
+use std::{fs, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path};
+
+use aws_lc_rs::{
+    aead::{AES_256_GCM_SIV, Aad, Nonce, RandomizedNonceKey},
+    hkdf, hmac,
+};
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
+use zeroize::Zeroizing;
+
+use super::{Secret, same};
+use crate::{
+    db::{self, Db},
+    entropy::Entropy,
+    params,
+};
+
+const KEY_LEN: usize = 32;
+const NONCE_LEN: usize = 12;
+/// The first byte of everything sealed, so that another scheme can follow one day.
+const SCHEME: u8 = 1;
+
+#[derive(Debug, thiserror::Error)]
+pub enum VaultError {
+    #[error("the master key must be 64 hexadecimal characters (32 bytes)")]
+    Malformed,
+    #[error(
+        "the master key does not open this database: it was set up with another one. Give back the original \
+         JANUA_MASTER_KEY or master.key file; without it what is sealed in the database cannot be read"
+    )]
+    Wrong,
+    #[error("{path}: {source}")]
+    File { path: String, source: std::io::Error },
+    #[error("this was not sealed here, or was changed since")]
+    Unreadable,
+    #[error(transparent)]
+    Db(#[from] db::Error),
+}
+
+/// The one secret that all others at rest hang on.
+pub struct MasterKey(Zeroizing<[u8; KEY_LEN]>);
+
+impl MasterKey {
+    pub fn parse(text: &Secret) -> Result<Self, VaultError> {
+        let bytes = HEXLOWER_PERMISSIVE.decode(text.expose().trim().as_bytes()).map_err(|_| VaultError::Malformed)?;
+        let bytes: [u8; KEY_LEN] = bytes.try_into().map_err(|_| VaultError::Malformed)?;
+        Ok(Self(Zeroizing::new(bytes)))
+    }
+
+    /// The key kept in a file that only its owner can read; made when there is none.
+    pub fn from_file(path: &Path, entropy: &Entropy) -> Result<Self, VaultError> {
+        let failed = |source| VaultError::File { path: path.display().to_string(), source };
+        match fs::read_to_string(path) {
+            Ok(text) => Self::parse(&text.into()),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                let text = entropy.secret();
+                // Written aside and linked into place whole: a crash leaves no half key, and the first of two wins.
+                let aside = path.with_extension(HEXLOWER.encode(&entropy.bytes::<8>()));
+                let written = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside).and_then(
+                    |mut file| {
+                        file.write_all(text.expose().as_bytes())?;
+                        file.sync_all()?;
+                        match fs::hard_link(&aside, path) {
+                            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => Err(e),
+                            _ => path.parent().map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all()),
+                        }
+                    },
+                );
+                let removed = fs::remove_file(&aside);
+                written.and(removed).map_err(failed)?;
+                fs::read_to_string(path).map_err(failed).and_then(|text| Self::parse(&text.into()))
+            }
+            Err(e) => Err(failed(e)),
+        }
+    }
+
+    fn derive(&self, purpose: &str) -> Zeroizing<[u8; KEY_LEN]> {
+        let mut key = Zeroizing::new([0; KEY_LEN]);
+        let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"janua");
+        #[expect(clippy::expect_used, reason = "32 bytes is a length HKDF-SHA256 always gives")]
+        salt.extract(&*self.0)
+            .expand(&[purpose.as_bytes()], hkdf::HKDF_SHA256)
+            .and_then(|okm| okm.fill(&mut *key))
+            .expect("HKDF gives 32 bytes");
+        key
+    }
+}
+
+/// Seals and opens what the server must be able to read back.
+pub struct Vault {
+    master: MasterKey,
+}
+
+impl Vault {
+    pub fn new(master: MasterKey) -> Self {
+        Self { master }
+    }
+
+    /// Seals for one purpose and one place (`table:column:id`); it opens nowhere else.
+    pub fn seal(&self, purpose: &str, place: &str, plain: &[u8]) -> Vec<u8> {
+        let mut body = plain.to_vec();
+        #[expect(clippy::expect_used, reason = "fails only past 64 GiB or without randomness")]
+        let nonce = self.key(purpose).seal_in_place_append_tag(Aad::from(place), &mut body).expect("sealing works");
+        let mut sealed = Vec::with_capacity(1 + NONCE_LEN + body.len());
+        sealed.push(SCHEME);
+        sealed.extend_from_slice(nonce.as_ref());
+        sealed.append(&mut body);
+        sealed
+    }
+
+    pub fn open(&self, purpose: &str, place: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, VaultError> {
+        let (head, body) = sealed.split_at_checked(1 + NONCE_LEN).ok_or(VaultError::Unreadable)?;
+        let nonce = match head.split_first() {
+            Some((&SCHEME, nonce)) => Nonce::try_assume_unique_for_key(nonce).map_err(|_| VaultError::Unreadable)?,
+            _ => return Err(VaultError::Unreadable),
+        };
+        let mut body = Zeroizing::new(body.to_vec());
+        let opened = self.key(purpose).open_in_place(nonce, Aad::from(place), &mut body);
+        let length = opened.map_err(|_| VaultError::Unreadable)?.len();
+        body.truncate(length);
+        Ok(body)
+    }
+
+    /// A keyed digest for what must be recognised again but neither read nor made by others.
+    pub fn mac(&self, purpose: &str, data: &[u8]) -> String {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &*self.master.derive(purpose));
+        HEXLOWER.encode(hmac::sign(&key, data).as_ref())
+    }
+
+    /// Ties the database to this master key at first start, and refuses any other from then on.
+    pub async fn claim(&self, db: &Db) -> Result<(), VaultError> {
+        let proof = self.mac("master-key-proof", b"this database belongs to this key");
+        db.exec(
+            "INSERT INTO setting (name, value) VALUES ('master_key_proof', $1) ON CONFLICT (name) DO NOTHING",
+            params![&proof],
+        )
+        .await?;
+        let kept: Kept = db.one("SELECT value FROM setting WHERE name = 'master_key_proof'", params![]).await?;
+        if same(kept.value.as_bytes(), proof.as_bytes()) { Ok(()) } else { Err(VaultError::Wrong) }
+    }
+
+    fn key(&self, purpose: &str) -> RandomizedNonceKey {
+        #[expect(clippy::expect_used, reason = "the key has the length the cipher asks for")]
+        RandomizedNonceKey::new(&AES_256_GCM_SIV, &*self.master.derive(purpose)).expect("32 bytes are a key")
+    }
+}
+
+struct Kept {
+    value: String,
+}
+crate::row!(Kept { value });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vault() -> Vault {
+        Vault::new(MasterKey::parse(&"5a".repeat(32).into()).unwrap())
+    }
+
+    #[test]
+    fn what_is_sealed_opens_in_its_place_and_nowhere_else() {
+        let sealed = vault().seal("keys", "key:private:1", b"inside");
+        assert_eq!(&**vault().open("keys", "key:private:1", &sealed).unwrap(), b"inside");
+        assert!(vault().open("keys", "key:private:2", &sealed).is_err(), "moved to another row");
+        assert!(vault().open("mail", "key:private:1", &sealed).is_err(), "used for another purpose");
+        for i in 0..sealed.len() {
+            let mut changed = sealed.clone();
+            changed[i] ^= 1;
+            assert!(vault().open("keys", "key:private:1", &changed).is_err(), "byte {i} changed");
+            assert!(vault().open("keys", "key:private:1", &sealed[..i]).is_err(), "cut at {i}");
+        }
+    }
+
+    #[test]
+    fn the_key_file_is_made_once_and_only_its_owner_reads_it() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("master.key");
+        let first = MasterKey::from_file(&path, &Entropy::System).unwrap();
+        let again = MasterKey::from_file(&path, &Entropy::System).unwrap();
+        assert_eq!(*first.0, *again.0);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
+        fs::write(&path, "short").unwrap();
+        assert!(
+            matches!(MasterKey::from_file(&path, &Entropy::System), Err(VaultError::Malformed)),
+            "never replaced"
+        );
+    }
+}

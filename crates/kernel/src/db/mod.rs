@@ -1,0 +1,371 @@
+//! One door to both databases: one SQL text, one set of values, one way to run a transaction.
+//!
+//! Why not an ORM or `sqlx`: acknowledged writes on SQLite must share commits to be fast and durable at once, and no
+//! library does that. `docs/sql.md` says which SQL both engines understand alike.
+//!
+//! Reads are `one`, `opt`, `all`; writes are `exec` and `put` (with `RETURNING`). What belongs together goes through
+//! [`transact!`](crate::transact). Any error inside a transaction ends it, on both engines: what may collide says `ON CONFLICT`.
+pub mod migrate;
+mod notices;
+mod postgres;
+mod sqlite;
+mod value;
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+pub use notices::{Listener, Notice, Reach};
+pub use value::{FromRow, FromValue, Row, Value};
+
+use crate::fault::{self, Fault};
+use notices::Notices;
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A transaction that says nothing for this long is rolled back: others are waiting.
+pub const SILENCE: Duration = Duration::from_secs(2);
+/// No single statement runs longer than this.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often a transaction that lost against another one is tried in all.
+const TRIES: u32 = 5;
+
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// Named as PostgreSQL names it: `account_email_key`, `account_pkey`.
+    #[error("unique constraint {0} refused the row")]
+    Unique(String),
+    #[error("a foreign key refused the change")]
+    ForeignKey,
+    #[error("no row where one was expected")]
+    Missing,
+    #[error("cannot read the row: {0}")]
+    Decode(String),
+    #[error("text holds a NUL character, which no column can keep")]
+    NulInText,
+    /// Lost against another transaction; worth trying again from the start.
+    #[error("lost against another transaction: {0}")]
+    Conflict(String),
+    #[error("an earlier statement of this transaction failed")]
+    Aborted,
+    #[error("the transaction was silent for too long and was rolled back")]
+    Silent,
+    #[error("the statement took too long")]
+    Timeout,
+    #[error("the disk is full")]
+    Full,
+    #[error("the database takes no writes: {0}")]
+    ReadOnly(String),
+    #[error("the database is out of reach: {0}")]
+    Unavailable(String),
+    #[error("{0}")]
+    Driver(String),
+}
+
+impl Error {
+    /// Whether a row with this unique value is there already.
+    pub fn is_unique(&self, constraint: &str) -> bool {
+        matches!(self, Self::Unique(name) if name == constraint)
+    }
+}
+
+impl From<Error> for Fault {
+    #[track_caller]
+    fn from(error: Error) -> Self {
+        let wait = Duration::from_secs(1);
+        match error {
+            Error::NulInText => fault::INVALID.because("Text must not contain NUL characters."),
+            Error::Full => fault::STORAGE_FULL.caused_by(error).retry_after(10 * wait),
+            Error::Conflict(_) | Error::Unavailable(_) | Error::ReadOnly(_) | Error::Timeout | Error::Silent => {
+                fault::UNAVAILABLE.caused_by(error).retry_after(wait)
+            }
+            _ => fault::INTERNAL.caused_by(error),
+        }
+    }
+}
+
+/// An error type a transaction may end with.
+pub trait Outcome: From<Error> {
+    /// Whether the whole transaction should be tried again.
+    fn is_conflict(&self) -> bool;
+}
+impl Outcome for Error {
+    fn is_conflict(&self) -> bool {
+        matches!(self, Self::Conflict(_))
+    }
+}
+impl Outcome for Fault {
+    fn is_conflict(&self) -> bool {
+        self.code() == fault::UNAVAILABLE && self.cause().is_some_and(|(cause, _)| cause.starts_with("lost against"))
+    }
+}
+
+/// Runs a block in one transaction and commits it: `transact!(app.db, tx, { …; Ok::<_, Fault>(made) })`.
+///
+/// When it loses against another transaction it runs again from the start, so it must do nothing but SQL.
+/// A macro and not a function, because a function's async closure cannot yet promise to be `Send`.
+#[macro_export]
+macro_rules! transact {
+    ($db:expr, $tx:ident, $work:block) => {{
+        let mut tries = $crate::db::Tries::default();
+        loop {
+            let mut tx = match $db.begin().await {
+                Ok(tx) => tx,
+                Err(error) => break Err(error.into()),
+            };
+            let outcome = async {
+                let $tx = &mut tx;
+                $work
+            }
+            .await;
+            if let Some(outcome) = tries.settle(tx, outcome).await {
+                break outcome;
+            }
+        }
+    }};
+}
+
+/// How often a transaction was tried.
+#[derive(Default)]
+pub struct Tries(u32);
+
+impl Tries {
+    /// Commits when the work succeeded; `None` when it lost and is worth another try.
+    pub async fn settle<T, E: Outcome>(&mut self, tx: Tx, outcome: Result<T, E>) -> Option<Result<T, E>> {
+        let outcome = match outcome {
+            Ok(value) => tx.commit().await.map(|()| value).map_err(E::from),
+            Err(error) => {
+                drop(tx);
+                Err(error)
+            }
+        };
+        self.0 += 1;
+        match outcome {
+            Err(error) if error.is_conflict() && self.0 < TRIES => {
+                tokio::time::sleep(Duration::from_millis(5 << self.0)).await;
+                None
+            }
+            outcome => Some(outcome),
+        }
+    }
+}
+
+/// A statement; the few that the engines spell differently carry both spellings.
+#[derive(Debug, Clone, Copy)]
+pub struct Sql {
+    sqlite: &'static str,
+    postgres: &'static str,
+}
+impl Sql {
+    pub(crate) const fn two(sqlite: &'static str, postgres: &'static str) -> Self {
+        Self { sqlite, postgres }
+    }
+}
+/// Only text that stands in the program: a built string is impossible by type.
+impl From<&'static str> for Sql {
+    fn from(text: &'static str) -> Self {
+        Self::two(text, text)
+    }
+}
+
+/// How hard a commit is. Everything but `Full` is for tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    Full,
+    Off,
+}
+
+/// What a statement produced.
+#[derive(Debug)]
+struct Done {
+    rows: Vec<Row>,
+    changed: u64,
+}
+
+#[derive(Clone)]
+pub struct Db {
+    engine: Engine,
+    notices: Notices,
+}
+#[derive(Clone)]
+enum Engine {
+    Sqlite(Arc<sqlite::Sqlite>),
+    Postgres(Arc<postgres::Postgres>),
+}
+
+/// An open transaction; rolled back when dropped without [`Tx::commit`].
+pub struct Tx {
+    engine: EngineTx,
+    notices: Notices,
+    pending: Vec<Notice>,
+}
+enum EngineTx {
+    Sqlite(sqlite::SqliteTx),
+    Postgres(Box<postgres::PgTx>),
+}
+
+impl Db {
+    /// Opens `sqlite:PATH` or `postgres://…`. Nothing is created but an empty SQLite file.
+    pub async fn open(url: &str, connections: usize, durability: Durability) -> Result<Self> {
+        let notices = Notices::new();
+        let engine = match sqlite_path(url) {
+            Some(path) => Engine::Sqlite(Arc::new(sqlite::Sqlite::open(Path::new(path), durability)?)),
+            None => Engine::Postgres(Arc::new(postgres::Postgres::connect(url, connections, notices.clone()).await?)),
+        };
+        Ok(Self { engine, notices })
+    }
+
+    pub fn engine(&self) -> &'static str {
+        match self.engine {
+            Engine::Sqlite(_) => "sqlite",
+            Engine::Postgres(_) => "postgres",
+        }
+    }
+
+    /// Brings the schema up to what this binary knows; answers the names of what it applied.
+    pub async fn migrate(&self, now: crate::clock::Timestamp) -> Result<Vec<String>, migrate::MigrateError> {
+        self.migrate_to(migrate::ALL, now).await
+    }
+
+    pub async fn migrate_to(
+        &self,
+        steps: &'static [migrate::Migration],
+        now: crate::clock::Timestamp,
+    ) -> Result<Vec<String>, migrate::MigrateError> {
+        match &self.engine {
+            Engine::Sqlite(sqlite) => migrate::on_sqlite(sqlite.path().to_owned(), steps, now).await,
+            Engine::Postgres(postgres) => migrate::on_postgres(postgres, steps, now).await,
+        }
+    }
+
+    pub async fn one<T: FromRow>(&self, sql: impl Into<Sql>, params: Vec<Value>) -> Result<T> {
+        self.opt(sql, params).await?.ok_or(Error::Missing)
+    }
+
+    pub async fn opt<T: FromRow>(&self, sql: impl Into<Sql>, params: Vec<Value>) -> Result<Option<T>> {
+        first(self.read(sql.into(), params).await?)
+    }
+
+    pub async fn all<T: FromRow>(&self, sql: impl Into<Sql>, params: Vec<Value>) -> Result<Vec<T>> {
+        every(self.read(sql.into(), params).await?)
+    }
+
+    /// A single write in a transaction of its own; answers how many rows it changed.
+    pub async fn exec(&self, sql: impl Into<Sql>, params: Vec<Value>) -> Result<u64> {
+        Ok(self.write(sql.into(), params).await?.changed)
+    }
+
+    /// A single write that hands rows back (`RETURNING`).
+    pub async fn put<T: FromRow>(&self, sql: impl Into<Sql>, params: Vec<Value>) -> Result<Vec<T>> {
+        every(self.write(sql.into(), params).await?)
+    }
+
+    pub async fn begin(&self) -> Result<Tx> {
+        let engine = match &self.engine {
+            Engine::Sqlite(sqlite) => EngineTx::Sqlite(sqlite.begin()?),
+            Engine::Postgres(postgres) => EngineTx::Postgres(Box::new(postgres.begin().await?)),
+        };
+        Ok(Tx { engine, notices: self.notices.clone(), pending: vec![] })
+    }
+
+    /// What other requests and other nodes say after their commits. A slow listener is told to start over.
+    pub fn listen(&self) -> Listener {
+        self.notices.listen()
+    }
+
+    /// Whether a statement gets through, within `limit`.
+    pub async fn ping(&self, limit: Duration) -> Result<()> {
+        let write = async {
+            if let Engine::Sqlite(sqlite) = &self.engine {
+                sqlite.writable()?;
+            }
+            self.one::<(i64,)>("SELECT CAST(1 AS BIGINT) AS alive", vec![]).await
+        };
+        tokio::time::timeout(limit, write).await.map_err(|_| Error::Timeout)?.map(|_| ())
+    }
+
+    async fn read(&self, sql: Sql, params: Vec<Value>) -> Result<Done> {
+        refuse_nul(&params)?;
+        match &self.engine {
+            Engine::Sqlite(sqlite) => sqlite.read(sql.sqlite, params).await,
+            Engine::Postgres(postgres) => postgres.run(sql.postgres, params).await,
+        }
+    }
+
+    async fn write(&self, sql: Sql, params: Vec<Value>) -> Result<Done> {
+        refuse_nul(&params)?;
+        match &self.engine {
+            Engine::Sqlite(sqlite) => sqlite.write(sql.sqlite, params).await,
+            Engine::Postgres(postgres) => postgres.run(sql.postgres, params).await,
+        }
+    }
+}
+
+impl Tx {
+    pub async fn one<T: FromRow>(&mut self, sql: impl Into<Sql>, params: Vec<Value>) -> Result<T> {
+        self.opt(sql, params).await?.ok_or(Error::Missing)
+    }
+
+    pub async fn opt<T: FromRow>(&mut self, sql: impl Into<Sql>, params: Vec<Value>) -> Result<Option<T>> {
+        first(self.run(sql.into(), params).await?)
+    }
+
+    pub async fn all<T: FromRow>(&mut self, sql: impl Into<Sql>, params: Vec<Value>) -> Result<Vec<T>> {
+        every(self.run(sql.into(), params).await?)
+    }
+
+    pub async fn exec(&mut self, sql: impl Into<Sql>, params: Vec<Value>) -> Result<u64> {
+        Ok(self.run(sql.into(), params).await?.changed)
+    }
+
+    pub async fn put<T: FromRow>(&mut self, sql: impl Into<Sql>, params: Vec<Value>) -> Result<Vec<T>> {
+        every(self.run(sql.into(), params).await?)
+    }
+
+    /// Says something once this transaction is committed, and never otherwise.
+    pub async fn notify(&mut self, reach: Reach, topic: &'static str, body: impl Into<String>) -> Result<()> {
+        let notice = Notice::News { topic: topic.into(), body: body.into() };
+        if let (Reach::EveryNode, EngineTx::Postgres(tx)) = (reach, &mut self.engine) {
+            tx.notify(&notice, &self.notices).await?;
+        }
+        self.pending.push(notice);
+        Ok(())
+    }
+
+    pub async fn commit(self) -> Result<()> {
+        match self.engine {
+            EngineTx::Sqlite(tx) => tx.commit().await?,
+            EngineTx::Postgres(tx) => tx.commit().await?,
+        }
+        for notice in self.pending {
+            self.notices.tell(notice);
+        }
+        Ok(())
+    }
+
+    async fn run(&mut self, sql: Sql, params: Vec<Value>) -> Result<Done> {
+        refuse_nul(&params)?;
+        match &mut self.engine {
+            EngineTx::Sqlite(tx) => tx.run(sql.sqlite, params).await,
+            EngineTx::Postgres(tx) => tx.run(sql.postgres, params).await,
+        }
+    }
+}
+
+/// The file of a `sqlite:` URL, in any of the usual spellings.
+pub fn sqlite_path(url: &str) -> Option<&str> {
+    let rest = url.strip_prefix("sqlite:")?;
+    Some(rest.strip_prefix("//").unwrap_or(rest))
+}
+
+/// PostgreSQL keeps no NUL in text and SQLite cuts there: refused alike, before either sees it.
+fn refuse_nul(params: &[Value]) -> Result<()> {
+    let has_nul = params.iter().any(|value| matches!(value, Value::Text(text) if text.contains('\0')));
+    if has_nul { Err(Error::NulInText) } else { Ok(()) }
+}
+
+fn first<T: FromRow>(done: Done) -> Result<Option<T>> {
+    done.rows.into_iter().next().map(T::from_row).transpose()
+}
+
+fn every<T: FromRow>(done: Done) -> Result<Vec<T>> {
+    done.rows.into_iter().map(T::from_row).collect()
+}

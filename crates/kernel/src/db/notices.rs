@@ -1,0 +1,83 @@
+//! What a committed transaction tells the rest of this process, and through PostgreSQL the other nodes.
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::broadcast::{self, error::RecvError};
+
+/// How many notices a listener may fall behind before it is told to start over.
+const BACKLOG: usize = 1024;
+
+/// How far a notice goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    ThisNode,
+    EveryNode,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Notice {
+    News {
+        topic: String,
+        body: String,
+    },
+    /// Notices may have been missed: whoever keeps a cache empties it.
+    StartOver,
+}
+
+#[derive(Clone)]
+pub(super) struct Notices {
+    /// Chosen at random when the process starts, so that a node does not hear itself twice.
+    node: Arc<str>,
+    sender: broadcast::Sender<Notice>,
+}
+
+/// What travels through PostgreSQL.
+#[derive(Serialize, Deserialize)]
+struct Envelope {
+    node: String,
+    topic: String,
+    body: String,
+}
+
+impl Notices {
+    pub(super) fn new() -> Self {
+        let node = crate::entropy::Entropy::System.secret().expose()[..16].into();
+        Self { node, sender: broadcast::channel(BACKLOG).0 }
+    }
+
+    pub(super) fn tell(&self, notice: Notice) {
+        // An error means that nobody listens, which is fine.
+        let _ = self.sender.send(notice);
+    }
+
+    pub(super) fn listen(&self) -> Listener {
+        Listener(self.sender.subscribe())
+    }
+
+    pub(super) fn pack(&self, topic: &str, body: &str) -> String {
+        let envelope = Envelope { node: self.node.to_string(), topic: topic.to_owned(), body: body.to_owned() };
+        serde_json::to_string(&envelope).unwrap_or_default()
+    }
+
+    /// Passes on what another node said.
+    pub(super) fn heard(&self, packed: &str) {
+        match serde_json::from_str::<Envelope>(packed) {
+            Ok(envelope) if *envelope.node == *self.node => {}
+            Ok(envelope) => self.tell(Notice::News { topic: envelope.topic, body: envelope.body }),
+            Err(error) => tracing::warn!(%error, "a notice that is not ours was ignored"),
+        }
+    }
+}
+
+pub struct Listener(broadcast::Receiver<Notice>);
+
+impl Listener {
+    /// The next notice; `None` when the database has been closed.
+    pub async fn next(&mut self) -> Option<Notice> {
+        match self.0.recv().await {
+            Ok(notice) => Some(notice),
+            Err(RecvError::Lagged(_)) => Some(Notice::StartOver),
+            Err(RecvError::Closed) => None,
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! PostgreSQL through tokio-postgres: a pool of connections, statements prepared once for each.
+use std::{error::Error as StdError, sync::Arc, time::Duration};
+
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, Timeouts};
+use futures_util::{StreamExt as _, stream};
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, pem::PemObject as _},
+};
+use tokio_postgres::{
+    AsyncMessage, Client, Config,
+    config::{Host, SslMode},
+    types::{IsNull, ToSql, Type, private::BytesMut},
+};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::{Done, Error, Notice, Result, Row, SILENCE, STATEMENT_TIMEOUT, Value, notices::Notices};
+
+/// How long a request waits for a connection, new or from the pool, before it is told to come back.
+const PATIENCE: Duration = Duration::from_secs(2);
+const CHANNEL: &str = "janua";
+/// PostgreSQL refuses longer payloads.
+const NOTICE_LIMIT: usize = 7_999;
+
+#[derive(Clone)]
+pub(super) struct Postgres {
+    pool: Pool,
+    config: Config,
+    tls: MakeRustlsConnect,
+}
+
+impl Postgres {
+    pub(super) async fn connect(url: &str, connections: usize, notices: Notices) -> Result<Self> {
+        let (config, tls) = parse(url)?;
+        let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let pool = Pool::builder(Manager::from_config(config.clone(), tls.clone(), recycling))
+            .max_size(connections)
+            .runtime(Runtime::Tokio1)
+            .timeouts(Timeouts { wait: Some(PATIENCE), create: Some(PATIENCE), recycle: Some(PATIENCE) })
+            .build()
+            .map_err(|e| Error::Driver(e.to_string()))?;
+        let postgres = Self { pool, config, tls };
+        // Says at once when the address, the password or the certificate is wrong.
+        drop(postgres.connection().await?);
+        tokio::spawn(listen(postgres.clone(), notices));
+        Ok(postgres)
+    }
+
+    pub(super) async fn run(&self, sql: &'static str, params: Vec<Value>) -> Result<Done> {
+        run(&self.connection().await?, sql, &params).await
+    }
+
+    pub(super) async fn begin(&self) -> Result<PgTx> {
+        let connection = self.connection().await?;
+        connection.batch_execute("BEGIN").await?;
+        Ok(PgTx { connection: Some(connection), failed: false })
+    }
+
+    /// A connection outside the pool, without the time limits of requests.
+    pub(super) async fn dedicated(&self) -> Result<Client> {
+        let mut config = self.config.clone();
+        config.options("");
+        let (client, connection) = config.connect(self.tls.clone()).await?;
+        tokio::spawn(connection);
+        Ok(client)
+    }
+
+    async fn connection(&self) -> Result<Object> {
+        self.pool.get().await.map_err(|error| match error {
+            PoolError::Backend(error) => Error::Unavailable(describe(&error)),
+            error => Error::Unavailable(error.to_string()),
+        })
+    }
+}
+
+pub(super) struct PgTx {
+    /// Taken when the transaction ends.
+    connection: Option<Object>,
+    /// PostgreSQL answers COMMIT with a silent rollback after an error: we remember, and say so.
+    failed: bool,
+}
+
+impl PgTx {
+    pub(super) async fn run(&mut self, sql: &'static str, params: Vec<Value>) -> Result<Done> {
+        let connection = self.connection.as_ref().filter(|_| !self.failed).ok_or(Error::Aborted)?;
+        let outcome = run(connection, sql, &params).await;
+        self.failed = outcome.is_err();
+        outcome
+    }
+
+    pub(super) async fn notify(&mut self, notice: &Notice, notices: &Notices) -> Result<()> {
+        let Notice::News { topic, body } = notice else { return Ok(()) };
+        let packed = notices.pack(topic, body);
+        if packed.len() > NOTICE_LIMIT {
+            return Err(Error::Driver(format!("a notice on {topic} is too long: {} bytes", packed.len())));
+        }
+        let params = vec![CHANNEL.into(), packed.into()];
+        self.run("SELECT CAST(pg_notify($1, $2) AS TEXT) AS told", params).await.map(|_| ())
+    }
+
+    pub(super) async fn commit(mut self) -> Result<()> {
+        if self.failed {
+            return Err(Error::Aborted);
+        }
+        let connection = self.connection.take().ok_or(Error::Aborted)?;
+        Ok(connection.batch_execute("COMMIT").await?)
+    }
+}
+
+impl Drop for PgTx {
+    fn drop(&mut self) {
+        // Outside the runtime the pool is going away too, and the server rolls back by itself.
+        if let (Some(connection), Ok(runtime)) = (self.connection.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(async move {
+                if connection.batch_execute("ROLLBACK").await.is_err() {
+                    // Nobody may find this connection in the pool with a transaction still open.
+                    drop(Object::take(connection));
+                }
+            });
+        }
+    }
+}
+
+/// Splits off what the driver does not know (`sslmode=verify-full`, `sslrootcert`) and sets our limits.
+///
+/// The certificate is always checked when TLS is used: encryption to whoever answers protects nobody.
+fn parse(url: &str) -> Result<(Config, MakeRustlsConnect)> {
+    let wrong = |what: String| Error::Driver(format!("database_url: {what}"));
+    let (address, query) = url.split_once('?').unwrap_or((url, ""));
+    let (mut mode, mut root, mut rest) = (None, None, Vec::new());
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        match pair.split_once('=') {
+            Some(("sslmode", value)) => mode = Some(value.to_owned()),
+            Some(("sslrootcert", value)) => root = Some(value.to_owned()),
+            _ => rest.push(pair),
+        }
+    }
+    let mut config: Config =
+        format!("{address}?{}", rest.join("&")).parse().map_err(|e: tokio_postgres::Error| wrong(describe(&e)))?;
+    let here = config.get_hosts().iter().all(|host| match host {
+        Host::Unix(_) => true,
+        Host::Tcp(name) => name == "localhost" || name.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback()),
+    });
+    let encrypted = match mode.as_deref() {
+        Some("disable") => false,
+        Some("require" | "verify-full") => true,
+        None | Some("prefer") => !here || root.is_some(),
+        Some(other) => return Err(wrong(format!("sslmode={other} is not known; use disable or verify-full"))),
+    };
+    config.ssl_mode(if encrypted { SslMode::Require } else { SslMode::Disable });
+    let limits = format!(
+        "-c statement_timeout={} -c lock_timeout={} -c idle_in_transaction_session_timeout={}",
+        STATEMENT_TIMEOUT.as_millis(),
+        STATEMENT_TIMEOUT.as_millis(),
+        SILENCE.as_millis()
+    );
+    let options = config.get_options().map_or(limits.clone(), |given| format!("{limits} {given}"));
+    config.options(options).application_name("janua");
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(PATIENCE);
+    }
+    // With several hosts the one that takes writes is ours: after a failover that is another one.
+    if config.get_hosts().len() > 1 {
+        config.target_session_attrs(tokio_postgres::config::TargetSessionAttrs::ReadWrite);
+    }
+    config.tcp_user_timeout(STATEMENT_TIMEOUT).keepalives_idle(Duration::from_secs(30));
+    let roots = if encrypted { roots(root.as_deref()).map_err(wrong)? } else { RootCertStore::empty() };
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let tls = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|e| wrong(e.to_string()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok((config, MakeRustlsConnect::new(tls)))
+}
+
+/// The authorities a server certificate may come from: the given file, or those the machine trusts.
+fn roots(file: Option<&str>) -> std::result::Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    let Some(file) = file else {
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        return Ok(roots);
+    };
+    let certificates = CertificateDer::pem_file_iter(file).map_err(|e| format!("sslrootcert {file}: {e}"))?;
+    for certificate in certificates {
+        let certificate = certificate.map_err(|e| format!("sslrootcert {file}: {e}"))?;
+        roots.add(certificate).map_err(|e| format!("sslrootcert {file}: {e}"))?;
+    }
+    if roots.is_empty() { Err(format!("sslrootcert {file} holds no certificate")) } else { Ok(roots) }
+}
+
+/// Hears what other nodes say, for as long as the process lives. Whatever was missed is made good by starting over.
+async fn listen(postgres: Postgres, notices: Notices) {
+    let mut pause = Duration::from_millis(100);
+    loop {
+        match hear(&postgres, &notices).await {
+            Ok(()) => pause = Duration::from_millis(100),
+            Err(error) => {
+                tracing::warn!(%error, "cannot listen for notices from other nodes; trying again");
+                pause = (pause * 2).min(PATIENCE);
+            }
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
+async fn hear(postgres: &Postgres, notices: &Notices) -> Result<()> {
+    let mut config = postgres.config.clone();
+    config.options("");
+    let (client, mut connection) = config.connect(postgres.tls.clone()).await?;
+    let mut messages = stream::poll_fn(move |context| connection.poll_message(context));
+    let listening = async {
+        client.batch_execute(&format!("LISTEN {CHANNEL}")).await?;
+        notices.tell(Notice::StartOver);
+        // Kept open: the stream below ends when the client goes.
+        std::future::pending::<Result<()>>().await
+    };
+    let hearing = async {
+        while let Some(message) = messages.next().await {
+            if let AsyncMessage::Notification(told) = message? {
+                notices.heard(told.payload());
+            }
+        }
+        Ok(())
+    };
+    tokio::select! { outcome = listening => outcome, outcome = hearing => outcome }
+}
+
+async fn run(connection: &Object, sql: &'static str, params: &[Value]) -> Result<Done> {
+    let statement = connection.prepare_cached(sql).await?;
+    let bound: Vec<&(dyn ToSql + Sync)> = params.iter().map(|value| value as _).collect();
+    if statement.columns().is_empty() {
+        return Ok(Done { rows: vec![], changed: connection.execute(&statement, &bound).await? });
+    }
+    let names: Arc<[String]> = statement.columns().iter().map(|column| column.name().to_owned()).collect();
+    let found = connection.query(&statement, &bound).await?;
+    let read = |row: &tokio_postgres::Row| -> Result<Row> {
+        let values = (0..row.len()).map(|i| value(row, i)).collect::<Result<_>>()?;
+        Ok(Row { names: names.clone(), values })
+    };
+    let rows = found.iter().map(read).collect::<Result<Vec<_>>>()?;
+    Ok(Done { changed: rows.len() as u64, rows })
+}
+
+fn value(row: &tokio_postgres::Row, place: usize) -> Result<Value> {
+    let column = &row.columns()[place];
+    Ok(match *column.type_() {
+        Type::BOOL => row.try_get::<_, Option<bool>>(place)?.into(),
+        Type::INT8 => row.try_get::<_, Option<i64>>(place)?.into(),
+        Type::INT4 => row.try_get::<_, Option<i32>>(place)?.into(),
+        Type::FLOAT8 => row.try_get::<_, Option<f64>>(place)?.into(),
+        Type::BYTEA => row.try_get::<_, Option<Vec<u8>>>(place)?.into(),
+        Type::TEXT | Type::VARCHAR | Type::NAME | Type::BPCHAR | Type::UNKNOWN => {
+            row.try_get::<_, Option<String>>(place)?.into()
+        }
+        ref other => {
+            let name = column.name();
+            return Err(Error::Decode(format!("column {name} has type {other}, which SQLite does not know")));
+        }
+    })
+}
+
+impl ToSql for Value {
+    fn to_sql(&self, to: &Type, out: &mut BytesMut) -> std::result::Result<IsNull, Box<dyn StdError + Sync + Send>> {
+        match (self, to) {
+            (Self::Null, _) => Ok(IsNull::Yes),
+            (Self::Text(text), &Type::TEXT | &Type::VARCHAR | &Type::NAME | &Type::BPCHAR | &Type::UNKNOWN) => {
+                text.to_sql(to, out)
+            }
+            (Self::Int(number), &Type::INT8) => number.to_sql(to, out),
+            (Self::Int(number), &Type::INT4) => i32::try_from(*number)?.to_sql(to, out),
+            (Self::Bool(truth), &Type::BOOL) => truth.to_sql(to, out),
+            (Self::Real(number), &Type::FLOAT8) => number.to_sql(to, out),
+            (Self::Bytes(bytes), &Type::BYTEA) => bytes.to_sql(to, out),
+            (value, to) => Err(format!("{value:?} does not fit a column of type {to}").into()),
+        }
+    }
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+    tokio_postgres::types::to_sql_checked!();
+}
+
+impl From<tokio_postgres::Error> for Error {
+    fn from(error: tokio_postgres::Error) -> Self {
+        let Some(db) = error.as_db_error() else {
+            let lost = error.is_closed() || error.source().is_some_and(<dyn StdError>::is::<std::io::Error>);
+            let said = describe(&error);
+            return if lost { Self::Unavailable(said) } else { Self::Driver(said) };
+        };
+        match db.code().code() {
+            "23505" => Self::Unique(db.constraint().unwrap_or_default().to_owned()),
+            "23503" => Self::ForeignKey,
+            "40001" | "40P01" => Self::Conflict(db.message().to_owned()),
+            "57014" | "55P03" => Self::Timeout,
+            "53100" => Self::Full,
+            "25006" => Self::ReadOnly(db.message().to_owned()),
+            // Ended for being silent inside a transaction.
+            "25P03" => Self::Silent,
+            code if ["08", "53", "57"].iter().any(|class| code.starts_with(class)) => {
+                Self::Unavailable(db.message().to_owned())
+            }
+            _ => Self::Driver(describe(&error)),
+        }
+    }
+}
+
+/// The driver says only "db error"; what happened is in the causes.
+fn describe(error: &tokio_postgres::Error) -> String {
+    let mut said = error.to_string();
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        said = format!("{said}: {deeper}");
+        cause = deeper.source();
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(url: &str) -> Result<SslMode> {
+        parse(url).map(|(config, _)| config.get_ssl_mode())
+    }
+
+    #[test]
+    fn a_database_elsewhere_is_reached_over_tls_unless_told_otherwise() {
+        assert_eq!(mode("postgres://u@127.0.0.1/d").unwrap(), SslMode::Disable);
+        assert_eq!(mode("postgres://u@db.example/d").unwrap(), SslMode::Require);
+        assert_eq!(mode("postgres://u@localhost,db.example/d").unwrap(), SslMode::Require, "one of two is elsewhere");
+        assert_eq!(mode("postgres://u@db.example/d?sslmode=disable").unwrap(), SslMode::Disable);
+        assert_eq!(mode("postgres://u@localhost/d?sslmode=verify-full").unwrap(), SslMode::Require);
+    }
+
+    #[test]
+    fn a_setting_that_cannot_be_kept_is_refused_by_name() {
+        let said = mode("postgres://u@h/d?sslmode=verify-ca").unwrap_err().to_string();
+        assert!(said.contains("sslmode=verify-ca"), "{said}");
+        let said = mode("postgres://u@h/d?sslrootcert=/nowhere.pem").unwrap_err().to_string();
+        assert!(said.contains("/nowhere.pem"), "{said}");
+    }
+}

@@ -1,0 +1,103 @@
+//! Chance by purpose: ids, tokens, secrets, codes. Seeded in tests, so that a run can be repeated.
+use std::sync::{Arc, Mutex, PoisonError};
+
+use aws_lc_rs::{digest, rand};
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use uuid::Uuid;
+
+use crate::{clock::Timestamp, crypto::Secret};
+
+#[derive(Clone)]
+pub enum Entropy {
+    System,
+    /// A counter that is hashed; only for tests.
+    Seeded(Arc<Mutex<u64>>),
+}
+
+impl Entropy {
+    pub fn seeded(seed: u64) -> Self {
+        Self::Seeded(Arc::new(Mutex::new(seed << 32)))
+    }
+
+    pub fn fill(&self, out: &mut [u8]) {
+        match self {
+            #[expect(
+                clippy::expect_used,
+                clippy::disallowed_methods,
+                reason = "the one source; without it nothing may go on"
+            )]
+            Self::System => rand::fill(out).expect("the operating system has randomness"),
+            Self::Seeded(counter) => {
+                for chunk in out.chunks_mut(digest::SHA256_OUTPUT_LEN) {
+                    let mut counter = counter.lock().unwrap_or_else(PoisonError::into_inner);
+                    *counter += 1;
+                    let block = digest::digest(&digest::SHA256, &counter.to_be_bytes());
+                    chunk.copy_from_slice(&block.as_ref()[..chunk.len()]);
+                }
+            }
+        }
+    }
+
+    pub fn bytes<const N: usize>(&self) -> [u8; N] {
+        let mut out = [0; N];
+        self.fill(&mut out);
+        out
+    }
+
+    /// A UUIDv7: sorts by the moment it was made, and cannot be guessed.
+    pub fn uuid(&self, now: Timestamp) -> Uuid {
+        let millis = u64::try_from(now.0).unwrap_or(0);
+        uuid::Builder::from_unix_timestamp_millis(millis, &self.bytes()).into_uuid()
+    }
+
+    /// A bearer token: 256 bits in 43 characters that are safe in a URL.
+    pub fn token(&self) -> Secret {
+        BASE64URL_NOPAD.encode(&self.bytes::<32>()).into()
+    }
+
+    /// A signing secret: 256 bits as 64 hexadecimal characters.
+    pub fn secret(&self) -> Secret {
+        HEXLOWER.encode(&self.bytes::<32>()).into()
+    }
+
+    /// A code for people to type: six digits, each number equally likely.
+    pub fn otp(&self) -> Secret {
+        const RANGE: u32 = 1_000_000;
+        // Numbers past the last whole multiple of the range would make small codes likelier.
+        const FAIR: u32 = u32::MAX - u32::MAX % RANGE;
+        loop {
+            let drawn = u32::from_be_bytes(self.bytes());
+            if drawn < FAIR {
+                return format!("{:06}", drawn % RANGE).into();
+            }
+        }
+    }
+
+    /// A number from zero up to and including `most`, for jitter: not for secrets.
+    pub fn up_to(&self, most: u64) -> u64 {
+        u64::from_be_bytes(self.bytes()) % most.saturating_add(1).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_chance_and_another_seed_another() {
+        let draw = |seed| Entropy::seeded(seed).token().expose().to_owned();
+        assert_eq!(draw(1), draw(1));
+        assert_ne!(draw(1), draw(2));
+    }
+
+    #[test]
+    fn each_purpose_has_its_form() {
+        let entropy = Entropy::System;
+        assert_eq!(entropy.token().expose().len(), 43);
+        assert_eq!(entropy.secret().expose().len(), 64);
+        assert!((0..100).all(|_| entropy.otp().expose().len() == 6));
+        let id = entropy.uuid(Timestamp(1_769_853_600_007));
+        assert_eq!(id.get_version_num(), 7);
+        assert!(id.to_string().starts_with("019c1373-e907"), "{id}: the moment comes first");
+    }
+}

@@ -1,0 +1,223 @@
+//! What can go wrong, said once: a code, a status, a sentence. The cause and the line stay in the log.
+//!
+//! A handler answers a [`Fault`]; the request pipeline turns it into an RFC 9457 problem with the request's id in it.
+use std::{fmt, panic::Location, sync::Arc, time::Duration};
+
+use axum::{
+    http::{HeaderName, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// A kind of failure a client can act on. Features declare theirs as constants beside their handlers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Code {
+    pub status: u16,
+    /// Stable and documented: what clients branch on.
+    pub name: &'static str,
+    /// One sentence for a person, the same every time.
+    pub says: &'static str,
+}
+
+impl Code {
+    pub const fn new(status: u16, name: &'static str, says: &'static str) -> Self {
+        Self { status, name, says }
+    }
+
+    /// The same failure, with the offending field and what is wrong with it.
+    #[track_caller]
+    pub fn at(self, field: impl Into<String>, code: &'static str, message: impl Into<String>) -> Fault {
+        Fault::from(self).and(field, code, message)
+    }
+
+    /// The same failure, with a sentence about this very case.
+    #[track_caller]
+    pub fn because(self, detail: impl Into<String>) -> Fault {
+        let mut fault = Fault::from(self);
+        fault.0.detail = Some(detail.into());
+        fault
+    }
+
+    /// The same failure, with what lies behind it for the log alone.
+    #[track_caller]
+    pub fn caused_by(self, cause: impl fmt::Display) -> Fault {
+        let mut fault = Fault::from(self);
+        fault.0.cause = Some(cause.to_string());
+        fault
+    }
+}
+
+pub const INVALID: Code = Code::new(400, "invalid", "Some of the input is not right.");
+pub const MALFORMED: Code = Code::new(400, "malformed", "The request body cannot be read.");
+pub const BAD_CURSOR: Code = Code::new(400, "bad_cursor", "The cursor is not one this list gave out.");
+pub const UNAUTHENTICATED: Code = Code::new(401, "unauthenticated", "Sign in first.");
+pub const FORBIDDEN: Code = Code::new(403, "forbidden", "You may not do this.");
+pub const CROSS_SITE: Code = Code::new(403, "cross_site", "This request came from a site that may not send it.");
+pub const NOT_FOUND: Code = Code::new(404, "not_found", "There is nothing here.");
+pub const METHOD_NOT_ALLOWED: Code = Code::new(405, "method_not_allowed", "This address does not take that method.");
+pub const CONFLICT: Code = Code::new(409, "conflict", "This does not fit what is there already.");
+pub const IDEMPOTENCY_MISMATCH: Code =
+    Code::new(409, "idempotency_mismatch", "This Idempotency-Key was used with another request.");
+pub const IDEMPOTENCY_IN_PROGRESS: Code = Code::new(
+    409,
+    "idempotency_in_progress",
+    "The first request with this Idempotency-Key is still being worked on.",
+);
+pub const TOO_LARGE: Code = Code::new(413, "too_large", "The request body is too large.");
+pub const NOT_JSON: Code = Code::new(415, "unsupported_media_type", "The request body must be application/json.");
+pub const HEADERS_TOO_LARGE: Code = Code::new(431, "headers_too_large", "The request headers are too large.");
+pub const RATE_LIMITED: Code = Code::new(429, "rate_limited", "Too many requests. Wait, then try again.");
+pub const INTERNAL: Code = Code::new(500, "internal", "Something went wrong on our side.");
+pub const OVERLOADED: Code = Code::new(503, "overloaded", "The server is busy. Try again shortly.");
+pub const TIMED_OUT: Code = Code::new(503, "timed_out", "The request took too long and was stopped.");
+pub const UNAVAILABLE: Code =
+    Code::new(503, "unavailable", "A part the server needs is out of reach. Try again shortly.");
+pub const STORAGE_FULL: Code = Code::new(507, "storage_full", "The server has no room left to store this.");
+
+/// The codes any route may answer; features add their own to their routes.
+pub const COMMON: &[Code] = &[
+    INVALID,
+    MALFORMED,
+    BAD_CURSOR,
+    UNAUTHENTICATED,
+    FORBIDDEN,
+    CROSS_SITE,
+    NOT_FOUND,
+    METHOD_NOT_ALLOWED,
+    CONFLICT,
+    IDEMPOTENCY_MISMATCH,
+    IDEMPOTENCY_IN_PROGRESS,
+    TOO_LARGE,
+    NOT_JSON,
+    HEADERS_TOO_LARGE,
+    RATE_LIMITED,
+    INTERNAL,
+    OVERLOADED,
+    TIMED_OUT,
+    UNAVAILABLE,
+    STORAGE_FULL,
+];
+
+pub type Result<T, E = Fault> = std::result::Result<T, E>;
+
+/// One failure of one request.
+#[derive(Debug)]
+pub struct Fault(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    code: Code,
+    detail: Option<String>,
+    fields: Vec<FieldError>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    cause: Option<String>,
+    born: &'static Location<'static>,
+}
+
+impl Fault {
+    pub fn code(&self) -> Code {
+        self.0.code
+    }
+
+    /// One more field that is wrong: everything is said at once.
+    #[must_use]
+    pub fn and(mut self, field: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
+        self.0.fields.push(FieldError { field: field.into(), code: code.into(), message: message.into() });
+        self
+    }
+
+    #[must_use]
+    pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.0.headers.push((name, value));
+        self
+    }
+
+    /// When the client may try again, in whole seconds, rounded up.
+    #[must_use]
+    pub fn retry_after(self, wait: Duration) -> Self {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        self.with_header(header::RETRY_AFTER, seconds.max(1).into())
+    }
+
+    /// For the log: what lies behind it and where it was born.
+    pub fn cause(&self) -> Option<(&str, &'static Location<'static>)> {
+        self.0.cause.as_deref().map(|cause| (cause, self.0.born))
+    }
+
+    pub fn problem(&self, request_id: &str) -> Problem {
+        let inner = &*self.0;
+        Problem {
+            kind: format!("/openapi.json#/x-problems/{}", inner.code.name),
+            title: inner.code.says.into(),
+            status: inner.code.status,
+            detail: inner.detail.clone(),
+            code: inner.code.name.into(),
+            request_id: request_id.to_owned(),
+            errors: inner.fields.clone(),
+        }
+    }
+}
+
+impl From<Code> for Fault {
+    #[track_caller]
+    fn from(code: Code) -> Self {
+        let born = Location::caller();
+        Self(Box::new(Inner { code, detail: None, fields: vec![], headers: vec![], cause: None, born }))
+    }
+}
+
+/// RFC 9457: how every refusal looks on the wire.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Problem {
+    /// Points at this code's entry in the description of the interface.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What this kind of failure means, in one sentence.
+    pub title: String,
+    /// The HTTP status again.
+    pub status: u16,
+    /// What is special about this very case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// Stable; branch on this.
+    pub code: String,
+    /// Quote this when you ask for help.
+    pub request_id: String,
+    /// Every field that is wrong.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<FieldError>,
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct FieldError {
+    pub field: String,
+    pub code: String,
+    pub message: String,
+}
+
+/// The fault travels to the pipeline inside the response; the body is made there, once, in the right form.
+#[derive(Clone)]
+pub(crate) struct Carried(pub(crate) Arc<Fault>);
+
+impl IntoResponse for Fault {
+    fn into_response(mut self) -> Response {
+        let status = StatusCode::from_u16(self.0.code.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = status.into_response();
+        for (name, value) in self.0.headers.drain(..) {
+            response.headers_mut().insert(name, value);
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().entry(header::WWW_AUTHENTICATE).or_insert(HeaderValue::from_static("Bearer"));
+        }
+        response.extensions_mut().insert(Carried(Arc::new(self)));
+        response
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.0.code.name, self.0.code.says)
+    }
+}

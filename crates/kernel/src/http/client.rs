@@ -1,0 +1,112 @@
+//! Who is at the other end of the connection, proxies that we trust looked through.
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use axum::{
+    extract::FromRequestParts,
+    http::{HeaderMap, request::Parts},
+};
+use ipnet::IpNet;
+
+use crate::{
+    App,
+    fault::{Fault, INTERNAL},
+};
+
+/// The caller's address; put into each request by the pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Client {
+    pub address: IpAddr,
+    /// Whether something between the caller and us says that it passed the request on.
+    pub forwarded: bool,
+}
+
+impl Client {
+    /// The nearest address that is not one of our proxies. A header from anybody else is not believed.
+    pub(super) fn of(peer: SocketAddr, headers: &HeaderMap, proxies: &[IpNet]) -> Self {
+        let is_proxy = |address: IpAddr| proxies.iter().any(|net| net.contains(&address));
+        let peer = peer.ip().to_canonical();
+        let forwarded = ["x-forwarded-for", "forwarded", "via"].iter().any(|name| headers.contains_key(*name));
+        if proxies.is_empty() || !forwarded || !is_proxy(peer) {
+            return Self { address: peer, forwarded };
+        }
+        let lists = headers.get_all("x-forwarded-for");
+        let said: Vec<&str> =
+            lists.iter().filter_map(|list| list.to_str().ok()).flat_map(|list| list.split(',')).collect();
+        let mut address = peer;
+        for hop in said.into_iter().rev() {
+            // What is not an address was not written by our proxy: the chain is known up to here.
+            let Ok(next) = hop.trim().parse::<IpAddr>() else { break };
+            address = next.to_canonical();
+            if !is_proxy(address) {
+                break;
+            }
+        }
+        Self { address, forwarded }
+    }
+
+    /// What limits count by: an IPv4 address, or an IPv6 /64, which is what one subscriber gets.
+    pub fn network(&self) -> IpAddr {
+        match self.address {
+            IpAddr::V4(_) => self.address,
+            IpAddr::V6(address) => {
+                let bits = u128::from(address) & (u128::MAX << 64);
+                IpAddr::V6(Ipv6Addr::from(bits))
+            }
+        }
+    }
+}
+
+impl FromRequestParts<App> for Client {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Fault> {
+        parts.extensions.get().copied().ok_or_else(|| INTERNAL.caused_by("the pipeline left no client address"))
+    }
+}
+impl aide::OperationInput for Client {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(peer: &str, forwarded_for: &[&str], proxies: &[&str]) -> String {
+        let mut headers = HeaderMap::new();
+        for list in forwarded_for {
+            headers.append("x-forwarded-for", list.parse().unwrap());
+        }
+        let proxies: Vec<IpNet> = proxies.iter().map(|net| net.parse().unwrap()).collect();
+        Client::of(SocketAddr::new(peer.parse().unwrap(), 1), &headers, &proxies).address.to_string()
+    }
+
+    #[test]
+    fn only_a_trusted_proxy_is_believed_and_only_about_the_hop_before_it() {
+        let proxies = &["10.0.0.0/8", "fd00::/8"];
+        assert_eq!(seen("203.0.113.9", &["198.51.100.1"], proxies), "203.0.113.9", "a stranger's header");
+        assert_eq!(seen("10.0.0.1", &["198.51.100.1"], &[]), "10.0.0.1", "no proxy is trusted");
+        assert_eq!(seen("10.0.0.1", &["198.51.100.1"], proxies), "198.51.100.1");
+        assert_eq!(
+            seen("10.0.0.1", &["1.1.1.1, 198.51.100.1, 10.0.0.2"], proxies),
+            "198.51.100.1",
+            "the rest is forged"
+        );
+        assert_eq!(
+            seen("10.0.0.1", &["1.1.1.1", "198.51.100.1"], proxies),
+            "198.51.100.1",
+            "two headers are one list"
+        );
+        assert_eq!(seen("10.0.0.1", &["evil, 10.0.0.2"], proxies), "10.0.0.2", "not an address");
+        assert_eq!(
+            seen("::ffff:10.0.0.1", &["2001:db8::1"], proxies),
+            "2001:db8::1",
+            "a mapped peer is the same peer"
+        );
+    }
+
+    #[test]
+    fn one_ipv6_subscriber_is_one_network() {
+        let network = |text: &str| Client { address: text.parse().unwrap(), forwarded: false }.network();
+        assert_eq!(network("2001:db8:1:2:3:4:5:6"), network("2001:db8:1:2::"));
+        assert_ne!(network("2001:db8:1:2::"), network("2001:db8:1:3::"));
+        assert_ne!(network("192.0.2.1"), network("192.0.2.2"));
+    }
+}

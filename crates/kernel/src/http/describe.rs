@@ -1,0 +1,147 @@
+//! The OpenAPI 3.1 description: what the handlers' types say, with every refusal spelled out.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::OnceLock,
+};
+
+use aide::openapi::{OpenApi, Operation};
+use serde_json::{Map, Value, json};
+
+use super::{document::Document, routes::RouteRow};
+use crate::{
+    config::Config,
+    fault::{
+        COMMON, Code, HEADERS_TOO_LARGE, INTERNAL, OVERLOADED, Problem, RATE_LIMITED, STORAGE_FULL, TIMED_OUT,
+        UNAVAILABLE,
+    },
+};
+
+/// Where extractors leave the codes they can answer, until the description is put together.
+const CODES: &str = "x-codes";
+
+/// What any route can answer, whatever it does.
+const EVERYWHERE: &[Code] = &[HEADERS_TOO_LARGE, INTERNAL, OVERLOADED, TIMED_OUT, UNAVAILABLE, STORAGE_FULL];
+
+/// An extractor says which codes it can answer.
+pub fn may_answer(operation: &mut Operation, codes: &[Code]) {
+    let list = operation.extensions.entry(CODES.into()).or_insert_with(|| json!([]));
+    if let Value::Array(list) = list {
+        list.extend(codes.iter().map(|code| json!({ "status": code.status, "name": code.name, "says": code.says })));
+    }
+}
+
+/// An extractor says what a caller must present; several schemes together mean all of them.
+pub fn requires(operation: &mut Operation, schemes: &[&str]) {
+    operation.security.push(schemes.iter().map(|scheme| ((*scheme).to_owned(), vec![])).collect());
+}
+
+/// The description as it is served, set once all routes are known.
+#[derive(Default)]
+pub struct Description(OnceLock<Documents>);
+
+/// The description as a value, and as bytes in its two forms.
+pub struct Documents {
+    pub value: Value,
+    pub json: Document,
+    pub yaml: Document,
+}
+
+impl Description {
+    /// Empty only while the server is being put together.
+    pub fn get(&self) -> Option<&Documents> {
+        self.0.get()
+    }
+
+    pub(super) fn set(&self, config: &Config, version: &str, api: &OpenApi, rows: &[RouteRow]) -> Result<(), String> {
+        let value = describe(config, version, api, rows).map_err(|e| e.to_string())?;
+        let json = serde_json::to_vec(&value).map_err(|e| e.to_string())?;
+        let yaml = serde_saphyr::to_string(&value).map_err(|e| e.to_string())?;
+        let documents = Documents {
+            json: Document::new("application/json", json),
+            yaml: Document::new("application/yaml", yaml.into_bytes()),
+            value,
+        };
+        self.0.set(documents).map_err(|_| "the description was put together twice".to_owned())
+    }
+}
+
+fn describe(config: &Config, version: &str, api: &OpenApi, rows: &[RouteRow]) -> serde_json::Result<Value> {
+    let mut document = serde_json::to_value(api)?;
+    document["openapi"] = json!("3.1.0");
+    document["info"] = json!({
+        "title": "Janua",
+        "version": version,
+        "summary": "Identity and application platform",
+        "description": "Every refusal is an RFC 9457 problem; branch on its `code`. `x-problems` lists them all.",
+        "license": { "name": "Apache 2.0", "identifier": "Apache-2.0" },
+    });
+    document["servers"] = json!([{ "url": config.base_url() }]);
+    let problem = schemars::SchemaGenerator::new(schemars::generate::SchemaSettings::openapi3().with(|settings| {
+        settings.meta_schema = None;
+        settings.inline_subschemas = true;
+    }))
+    .into_root_schema_for::<Problem>();
+    document["components"]["schemas"]["Problem"] = problem.to_value();
+    document["components"]["headers"]["X-Request-Id"] = json!({
+        "description": "Names this request in the logs; a well-formed inbound one is kept.",
+        "schema": { "type": "string" },
+    });
+
+    let mut known: BTreeMap<&str, (u16, String)> =
+        COMMON.iter().map(|c| (c.name, (c.status, c.says.into()))).collect();
+    let mut tags = BTreeSet::new();
+    for row in rows {
+        let operation = &mut document["paths"][row.path][row.method.as_str().to_lowercase()];
+        tags.extend(operation["tags"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+        let codes = codes_of(operation, row);
+        for code in &row.codes {
+            known.insert(code.name, (code.status, code.says.to_owned()));
+        }
+        spell_out(operation, &codes);
+    }
+    document["tags"] = tags.into_iter().map(|tag| json!({ "name": tag })).collect();
+    document["x-problems"] = known
+        .into_iter()
+        .map(|(name, (status, says))| (name.to_owned(), json!({ "status": status, "title": says })))
+        .collect::<Map<_, _>>()
+        .into();
+    Ok(document)
+}
+
+/// Every code this operation can answer: its inputs', its own, and everybody's.
+fn codes_of(operation: &mut Value, row: &RouteRow) -> BTreeMap<u16, BTreeMap<String, String>> {
+    let mut codes: BTreeMap<u16, BTreeMap<String, String>> = BTreeMap::new();
+    let mut put = |status: u16, name: &str, says: &str| {
+        codes.entry(status).or_default().insert(name.to_owned(), says.to_owned());
+    };
+    if let Some(left) = operation.as_object_mut().and_then(|fields| fields.remove(CODES)) {
+        for code in left.as_array().into_iter().flatten() {
+            let status = code["status"].as_u64().and_then(|status| u16::try_from(status).ok()).unwrap_or(500);
+            put(status, code["name"].as_str().unwrap_or_default(), code["says"].as_str().unwrap_or_default());
+        }
+    }
+    let limited: &[Code] = if row.always { &[] } else { &[RATE_LIMITED] };
+    for code in EVERYWHERE.iter().chain(limited).chain(&row.codes) {
+        put(code.status, code.name, code.says);
+    }
+    codes
+}
+
+fn spell_out(operation: &mut Value, codes: &BTreeMap<u16, BTreeMap<String, String>>) {
+    let request_id = json!({ "$ref": "#/components/headers/X-Request-Id" });
+    if let Some(answers) = operation["responses"].as_object_mut() {
+        for (_, answer) in answers.iter_mut() {
+            answer["headers"]["X-Request-Id"] = request_id.clone();
+        }
+    }
+    for (status, names) in codes {
+        // A route that answers its own body with this status (health, say) says both.
+        let lines: Vec<_> = names.iter().map(|(name, says)| format!("- `{name}`: {says}")).collect();
+        let answer = &mut operation["responses"][status.to_string()];
+        let before = answer["description"].as_str().map(|text| format!("{text}\n\n")).unwrap_or_default();
+        answer["description"] = json!(format!("{before}{}", lines.join("\n")));
+        answer["headers"]["X-Request-Id"] = request_id.clone();
+        answer["content"]["application/problem+json"] =
+            json!({ "schema": { "$ref": "#/components/schemas/Problem" } });
+    }
+}

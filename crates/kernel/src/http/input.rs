@@ -1,0 +1,263 @@
+//! Reading what a client sent. A body or a query is checked against the very schema that the description shows, so
+//! what is documented is what is enforced, and everything that is wrong is said at once.
+use std::{
+    any::TypeId,
+    collections::HashMap,
+    sync::{Arc, LazyLock, PoisonError, RwLock},
+    time::Duration,
+};
+
+use aide::{
+    OperationInput, OperationOutput,
+    generate::GenContext,
+    openapi::{MediaType, Operation, RequestBody, Response as ApiResponse, SchemaObject},
+    operation::{ParamLocation, add_parameters, parameters_from_schema, set_body},
+};
+use axum::{
+    body::Body,
+    extract::{FromRequest, FromRequestParts, RawPathParams, Request},
+    http::{HeaderMap, HeaderValue, header, request::Parts},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, LengthLimitError};
+use jsonschema::{ValidationError, Validator, error::ValidationErrorKind as Wrong};
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::describe::may_answer;
+use crate::{
+    App,
+    fault::{Code, Fault, INTERNAL, INVALID, MALFORMED, NOT_FOUND, NOT_JSON, Result, TOO_LARGE},
+};
+
+pub(super) const SLOW_BODY: Code = Code::new(408, "slow_body", "The request body did not arrive in time.");
+/// How long a client may take to send its body.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// A JSON body, in or out.
+pub struct Json<T>(pub T);
+
+/// The parameters in the path. One that cannot be is answered like one that does not exist.
+pub struct Path<T>(pub T);
+
+/// The parameters after the question mark.
+pub struct Query<T>(pub T);
+
+impl<T: DeserializeOwned + JsonSchema + 'static> FromRequest<App> for Json<T> {
+    type Rejection = Fault;
+
+    async fn from_request(request: Request, _: &App) -> Result<Self> {
+        let (parts, body) = request.into_parts();
+        if !is_json(&parts.headers) {
+            return Err(NOT_JSON.into());
+        }
+        let bytes = read(body).await?;
+        let value = serde_json::from_slice(&bytes).map_err(|e| MALFORMED.because(format!("Not JSON: {e}.")))?;
+        check(value).map(Self)
+    }
+}
+
+impl<T: DeserializeOwned + JsonSchema + 'static> FromRequestParts<App> for Query<T> {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self> {
+        let pairs: Vec<(String, String)> = serde_urlencoded::from_str(parts.uri.query().unwrap_or_default())
+            .map_err(|_| INVALID.because("The query is not well-formed."))?;
+        let schema = schema::<T>()?;
+        let mut fields = serde_json::Map::new();
+        for (name, text) in pairs {
+            let value = schema.typed(&name, text);
+            if fields.insert(name.clone(), value).is_some() {
+                return Err(INVALID.at(name, "repeated", "must be given once"));
+            }
+        }
+        check(Value::Object(fields)).map(Self)
+    }
+}
+
+impl<T: DeserializeOwned + Send> FromRequestParts<App> for Path<T> {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let raw = RawPathParams::from_request_parts(parts, app).await.map_err(|_| NOT_FOUND)?;
+        let fields = raw.iter().map(|(name, text)| (name.to_owned(), Value::from(text))).collect();
+        serde_json::from_value(Value::Object(fields)).map(Self).map_err(|_| NOT_FOUND.into())
+    }
+}
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        match serde_json::to_vec(&self.0) {
+            Ok(bytes) => {
+                let json = HeaderValue::from_static("application/json");
+                ([(header::CONTENT_TYPE, json)], Body::from(bytes)).into_response()
+            }
+            Err(error) => INTERNAL.caused_by(error).into_response(),
+        }
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let sent = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = sent.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/json")
+        || (essence.starts_with("application/") && essence.ends_with("+json"))
+}
+
+/// The whole body, within the route's limit and in good time.
+pub(super) async fn read(body: Body) -> Result<Bytes> {
+    let collected = tokio::time::timeout(PATIENCE, body.collect()).await.map_err(|_| SLOW_BODY)?;
+    collected.map(http_body_util::Collected::to_bytes).map_err(|error| {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+        while let Some(deeper) = cause {
+            if deeper.is::<LengthLimitError>() {
+                return TOO_LARGE.into();
+            }
+            cause = deeper.source();
+        }
+        MALFORMED.because("The body broke off.")
+    })
+}
+
+/// A type's schema, made ready once.
+struct Ready {
+    document: Value,
+    validator: Validator,
+}
+
+impl Ready {
+    /// A query parameter as the type its schema asks for; what does not fit stays text and is refused as such.
+    fn typed(&self, name: &str, text: String) -> Value {
+        let wanted = &self.document["properties"][name]["type"];
+        let is = |kind: &str| wanted == kind || wanted.as_array().is_some_and(|kinds| kinds.contains(&kind.into()));
+        let read = if is("integer") {
+            text.parse::<i64>().ok().map(Value::from)
+        } else if is("boolean") {
+            text.parse::<bool>().ok().map(Value::from)
+        } else {
+            None
+        };
+        read.unwrap_or_else(|| Value::from(text))
+    }
+}
+
+fn schema<T: JsonSchema + 'static>() -> Result<Arc<Ready>> {
+    static KNOWN: LazyLock<RwLock<HashMap<TypeId, Arc<Ready>>>> = LazyLock::new(RwLock::default);
+    if let Some(ready) = KNOWN.read().unwrap_or_else(PoisonError::into_inner).get(&TypeId::of::<T>()) {
+        return Ok(ready.clone());
+    }
+    let generator = SchemaGenerator::new(SchemaSettings::draft2020_12());
+    let document = generator.into_root_schema_for::<T>().to_value();
+    let validator = jsonschema::options()
+        .should_validate_formats(true)
+        .build(&document)
+        .map_err(|error| INTERNAL.caused_by(error))?;
+    let ready = Arc::new(Ready { document, validator });
+    KNOWN.write().unwrap_or_else(PoisonError::into_inner).insert(TypeId::of::<T>(), ready.clone());
+    Ok(ready)
+}
+
+fn check<T: DeserializeOwned + JsonSchema + 'static>(value: Value) -> Result<T> {
+    let ready = schema::<T>()?;
+    let mut found: Vec<(String, &'static str, String)> =
+        ready.validator.iter_errors(&value).flat_map(|e| say(&e)).collect();
+    if found.is_empty() {
+        // What no schema can say, a type's own reading may still refuse.
+        return serde_json::from_value(value).map_err(|e| INVALID.because(e.to_string()));
+    }
+    found.sort();
+    found.dedup();
+    Err(found.into_iter().fold(Fault::from(INVALID), |fault, (field, code, message)| fault.and(field, code, message)))
+}
+
+/// One finding in our own words. The value itself is never repeated: it may be a password.
+fn say(error: &ValidationError<'_>) -> Vec<(String, &'static str, String)> {
+    let field = error.instance_path().to_string().trim_start_matches('/').replace('/', ".");
+    let one = |code, message: String| vec![(field.clone(), code, message)];
+    match error.kind() {
+        Wrong::Required { property } => {
+            let name = property.as_str().unwrap_or_default();
+            let path = if field.is_empty() { name.to_owned() } else { format!("{field}.{name}") };
+            vec![(path, "required", "is required".to_owned())]
+        }
+        Wrong::Type { kind } => one("wrong_type", format!("must be {}", kinds(kind))),
+        Wrong::MinLength { limit: 1 } => one("too_short", "must not be empty".to_owned()),
+        Wrong::MinLength { limit } => one("too_short", format!("must have at least {limit} characters")),
+        Wrong::MaxLength { limit } => one("too_long", format!("must have at most {limit} characters")),
+        Wrong::Minimum { limit } => one("too_small", format!("must be at least {limit}")),
+        Wrong::Maximum { limit } => one("too_large", format!("must be at most {limit}")),
+        Wrong::MinItems { limit } => one("too_few", format!("must have at least {limit} entries")),
+        Wrong::MaxItems { limit } => one("too_many", format!("must have at most {limit} entries")),
+        Wrong::UniqueItems => one("repeated", "must not repeat an entry".to_owned()),
+        Wrong::Pattern { pattern } => one("wrong_form", format!("must match {pattern}")),
+        Wrong::Format { format } => one("wrong_form", format!("must be a valid {format}")),
+        Wrong::Enum { options } => one("not_allowed", format!("must be one of {options}")),
+        Wrong::Constant { expected_value } => one("not_allowed", format!("must be {expected_value}")),
+        _ => one("invalid", "is not right".to_owned()),
+    }
+}
+
+fn kinds(kind: &jsonschema::error::TypeKind) -> String {
+    match kind {
+        jsonschema::error::TypeKind::Single(one) => format!("of type {one}"),
+        jsonschema::error::TypeKind::Multiple(many) => {
+            let names: Vec<_> = many.iter().map(|kind| kind.to_string()).collect();
+            format!("of type {}", names.join(" or "))
+        }
+    }
+}
+
+impl<T: JsonSchema> OperationInput for Json<T> {
+    fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
+        let content = [("application/json".to_owned(), media::<T>(ctx))].into_iter().collect();
+        set_body(ctx, operation, RequestBody { required: true, content, ..Default::default() });
+        may_answer(operation, &[INVALID, MALFORMED, NOT_JSON, TOO_LARGE, SLOW_BODY]);
+    }
+}
+
+fn media<T: JsonSchema>(ctx: &mut GenContext) -> MediaType {
+    let json_schema = ctx.schema.subschema_for::<T>();
+    MediaType { schema: Some(SchemaObject { json_schema, example: None, external_docs: None }), ..Default::default() }
+}
+
+impl<T: JsonSchema> OperationOutput for Json<T> {
+    type Inner = T;
+
+    fn operation_response(ctx: &mut GenContext, _: &mut Operation) -> Option<ApiResponse> {
+        let content = [("application/json".to_owned(), media::<T>(ctx))].into_iter().collect();
+        Some(ApiResponse { description: "OK".into(), content, ..Default::default() })
+    }
+
+    fn inferred_responses(ctx: &mut GenContext, operation: &mut Operation) -> Vec<(Option<u16>, ApiResponse)> {
+        Self::operation_response(ctx, operation).map(|response| (Some(200), response)).into_iter().collect()
+    }
+}
+
+impl<T: JsonSchema> OperationInput for Path<T> {
+    fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
+        parameters::<T>(ctx, operation, ParamLocation::Path);
+        may_answer(operation, &[NOT_FOUND]);
+    }
+}
+
+impl<T: JsonSchema> OperationInput for Query<T> {
+    fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
+        parameters::<T>(ctx, operation, ParamLocation::Query);
+        may_answer(operation, &[INVALID]);
+    }
+}
+
+pub(super) fn parameters<T: JsonSchema>(ctx: &mut GenContext, operation: &mut Operation, place: ParamLocation) {
+    let schema = ctx.schema.subschema_for::<T>();
+    let resolved = ctx.resolve_schema(&schema).clone();
+    let found = parameters_from_schema(ctx, resolved, place);
+    add_parameters(ctx, operation, found);
+}
+
+/// Nothing to describe: the fault's shapes come from the codes a route can answer.
+impl OperationOutput for Fault {
+    type Inner = crate::fault::Problem;
+}
+impl OperationInput for App {}

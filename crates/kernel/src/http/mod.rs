@@ -1,0 +1,23 @@
+//! From the socket to the handler and back: one route table, one pipeline, one way to read input and to say no.
+mod client;
+mod describe;
+mod document;
+mod door;
+mod headers;
+mod idempotency;
+mod input;
+mod limit;
+mod origins;
+mod paging;
+mod routes;
+mod serve;
+
+pub use client::Client;
+pub use describe::{Description, Documents, may_answer, requires};
+pub use document::Document;
+pub use door::Door;
+pub use idempotency::ForgetReplies;
+pub use input::{Json, Path, Query};
+pub use paging::{Key, Page};
+pub use routes::Routes;
+pub use serve::serve;

@@ -1,0 +1,89 @@
+//! Which sites may call with a browser's cookies (CORS), and which may change state with them (CSRF).
+//!
+//! Both ask one question, which origins are ours, so they are answered in one place and not by two layers.
+use axum::{
+    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+
+use crate::{
+    config::Config,
+    fault::{CROSS_SITE, Result},
+};
+
+const ALLOWED_METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE");
+const ALLOWED_HEADERS: HeaderValue =
+    HeaderValue::from_static("authorization, content-type, idempotency-key, x-request-id, x-service-app-key");
+const EXPOSED_HEADERS: HeaderValue =
+    HeaderValue::from_static("x-request-id, retry-after, ratelimit, ratelimit-policy, idempotency-replayed, etag");
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// The cookies that say who somebody is; a request without them has nothing to forge.
+const IDENTITY_COOKIES: [&str; 4] =
+    ["__Host-service_access", "service_access", "__Host-service_refresh", "service_refresh"];
+
+pub(super) struct Origins(Vec<String>);
+
+impl Origins {
+    pub(super) fn of(config: &Config) -> Self {
+        let others = config.allowed_origins.iter().map(|origin| origin.0.clone());
+        Self(std::iter::once(config.base_url()).chain(others).collect())
+    }
+
+    fn allows(&self, origin: &HeaderValue) -> bool {
+        self.0.iter().any(|ours| ours.as_bytes() == origin.as_bytes())
+    }
+
+    /// The answer to a browser that asks before it sends.
+    pub(super) fn preflight(&self, method: &Method, headers: &HeaderMap) -> Option<Response> {
+        let asks = method == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+        let origin = headers.get(header::ORIGIN).filter(|_| asks)?;
+        let mut response = StatusCode::NO_CONTENT.into_response();
+        let out = response.headers_mut();
+        if self.allows(origin) {
+            out.insert(header::ACCESS_CONTROL_ALLOW_METHODS, ALLOWED_METHODS);
+            out.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED_HEADERS);
+            out.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+        }
+        Some(response)
+    }
+
+    /// Tells the browser whether the page may read the answer.
+    pub(super) fn share(&self, origin: Option<&HeaderValue>, out: &mut HeaderMap) {
+        let Some(origin) = origin else { return };
+        out.append(header::VARY, HeaderValue::from_static("origin"));
+        if self.allows(origin) {
+            out.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+            out.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+            out.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
+        }
+    }
+
+    /// A request that changes state with nothing but a cookie must come from a page of ours.
+    pub(super) fn refuse_forgery(&self, method: &Method, headers: &HeaderMap) -> Result<()> {
+        if method.is_safe() || !has_identity_cookie(headers) || has_bearer(headers) {
+            return Ok(());
+        }
+        let trusted = match (headers.get(header::ORIGIN), headers.get(SEC_FETCH_SITE)) {
+            (Some(origin), _) => self.allows(origin),
+            (None, Some(site)) => site == "same-origin",
+            (None, None) => false,
+        };
+        if trusted { Ok(()) } else { Err(CROSS_SITE.into()) }
+    }
+}
+
+fn has_identity_cookie(headers: &HeaderMap) -> bool {
+    let lines = headers.get_all(header::COOKIE).iter();
+    // Bytes, not text: a cookie header that is not ASCII still reaches the handler.
+    lines.flat_map(|line| line.as_bytes().split(|b| *b == b';')).any(|pair| {
+        let name = pair.split(|b| *b == b'=').next().unwrap_or_default().trim_ascii();
+        IDENTITY_COOKIES.iter().any(|ours| ours.as_bytes() == name)
+    })
+}
+
+/// No page can send this header to us without being asked in a preflight first.
+fn has_bearer(headers: &HeaderMap) -> bool {
+    let sent = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
+    sent.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "))
+}

@@ -1,0 +1,106 @@
+//! Lists in pages: newest first, by key, with a cursor that only this server can make.
+use aide::{OperationInput, generate::GenContext, openapi::Operation, operation::ParamLocation};
+use axum::{extract::FromRequestParts, http::request::Parts};
+use data_encoding::BASE64URL_NOPAD;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    describe::may_answer,
+    input::{Query, parameters},
+};
+use crate::{
+    App,
+    clock::Timestamp,
+    crypto::same,
+    fault::{BAD_CURSOR, Fault, INVALID, Result},
+};
+
+const DEFAULT_LIMIT: u32 = 50;
+/// Enough of the keyed digest that nobody can guess it.
+const MAC_LEN: usize = 32;
+
+#[derive(Deserialize, JsonSchema)]
+struct PageQuery {
+    /// How many entries to answer.
+    #[schemars(range(min = 1, max = 200), extend("default" = 50))]
+    limit: Option<u32>,
+    /// `nextCursor` of the page before.
+    #[schemars(length(min = 1, max = 512))]
+    cursor: Option<String>,
+}
+
+/// The `limit` and `cursor` of a list.
+pub struct Page {
+    pub limit: u32,
+    cursor: Option<String>,
+}
+
+/// Where an entry stands in a list: by moment, then by id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    pub at: Timestamp,
+    pub id: String,
+}
+
+impl Key {
+    /// Newer than everything: where the first page starts.
+    fn newest() -> Self {
+        Self { at: Timestamp(i64::MAX), id: "~".into() }
+    }
+}
+
+impl Page {
+    /// The key this page starts below. `list` is the list's own name: a cursor of another one is refused.
+    pub fn below(&self, app: &App, list: &str) -> Result<Key> {
+        let Some(cursor) = &self.cursor else { return Ok(Key::newest()) };
+        let read = || {
+            let text = String::from_utf8(BASE64URL_NOPAD.decode(cursor.as_bytes()).ok()?).ok()?;
+            let (mac, rest) = text.split_at_checked(MAC_LEN)?;
+            let (at, id) = rest.split_once('.')?;
+            let key = Key { at: Timestamp(at.parse().ok()?), id: id.to_owned() };
+            same(mac.as_bytes(), sign(app, list, &key).as_bytes()).then_some(key)
+        };
+        read().ok_or_else(|| BAD_CURSOR.into())
+    }
+
+    /// How many rows to ask for: one more than are shown tells whether there is a next page.
+    pub fn fetch(&self) -> u32 {
+        self.limit + 1
+    }
+
+    /// Cuts the rows to the page and makes the cursor for the next one.
+    pub fn cut<T>(&self, app: &App, list: &str, rows: &mut Vec<T>, key: impl Fn(&T) -> Key) -> Option<String> {
+        let limit = self.limit as usize;
+        if rows.len() <= limit {
+            return None;
+        }
+        rows.truncate(limit);
+        rows.last().map(key).map(|key| {
+            let text = format!("{}{}.{}", sign(app, list, &key), key.at.0, key.id);
+            BASE64URL_NOPAD.encode(text.as_bytes())
+        })
+    }
+}
+
+fn sign(app: &App, list: &str, key: &Key) -> String {
+    let mut mac = app.vault.mac("cursor", format!("{list}\n{}\n{}", key.at.0, key.id).as_bytes());
+    mac.truncate(MAC_LEN);
+    mac
+}
+
+impl FromRequestParts<App> for Page {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let Query(PageQuery { limit, cursor }) = Query::from_request_parts(parts, app).await?;
+        Ok(Self { limit: limit.unwrap_or(DEFAULT_LIMIT), cursor })
+    }
+}
+
+impl OperationInput for Page {
+    fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
+        parameters::<PageQuery>(ctx, operation, ParamLocation::Query);
+        may_answer(operation, &[INVALID, BAD_CURSOR]);
+    }
+}

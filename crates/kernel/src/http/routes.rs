@@ -1,0 +1,107 @@
+//! The route table of a feature: it reads like the catalogue, and the OpenAPI description comes out of it.
+use aide::{
+    OperationInput, OperationOutput,
+    axum::{ApiRouter, routing},
+    openapi::OpenApi,
+    operation::OperationHandler,
+};
+use axum::{handler::Handler, http::Method};
+
+use crate::{
+    App,
+    fault::{Code, Fault, METHOD_NOT_ALLOWED, NOT_FOUND},
+};
+
+const MIB: usize = 1024 * 1024;
+
+/// Methods, paths, handlers, one phrase each.
+pub struct Routes {
+    tag: &'static str,
+    body_limit: usize,
+    router: ApiRouter<App>,
+    rows: Vec<RouteRow>,
+}
+
+/// What the pipeline knows of a route before its handler runs.
+#[derive(Debug, Clone)]
+pub(super) struct RouteRow {
+    pub(super) method: Method,
+    pub(super) path: &'static str,
+    pub(super) body_limit: usize,
+    /// Answered however busy the server is and however often it is asked.
+    pub(super) always: bool,
+    pub(super) codes: Vec<Code>,
+}
+
+macro_rules! verbs { ($($verb:ident, $with:ident, $method:ident;)*) => { $(
+    #[must_use]
+    pub fn $verb<H, I, O, T>(mut self, path: &'static str, handler: H, summary: &'static str) -> Self
+    where
+        H: Handler<T, App> + OperationHandler<I, O>,
+        I: OperationInput,
+        O: OperationOutput,
+        T: 'static,
+    {
+        let tag = self.tag;
+        let name = std::any::type_name::<H>().rsplit("::").next().unwrap_or_default();
+        let route = routing::$with(handler, |op| op.id(&format!("{tag}.{name}")).tag(tag).summary(summary));
+        self.router = self.router.api_route(path, route);
+        self.rows.push(RouteRow {
+            method: Method::$method, path, body_limit: self.body_limit, always: false, codes: vec![],
+        });
+        self
+    }
+)* } }
+
+impl Routes {
+    /// The tag groups the routes in the description.
+    pub fn new(tag: &'static str) -> Self {
+        Self { tag, body_limit: MIB, router: ApiRouter::new(), rows: vec![] }
+    }
+
+    verbs! {
+        get, get_with, GET; post, post_with, POST; patch, patch_with, PATCH; put, put_with, PUT;
+        delete, delete_with, DELETE;
+    }
+
+    /// Bodies of the routes that follow may be this long.
+    #[must_use]
+    pub fn body_limit(mut self, bytes: usize) -> Self {
+        self.body_limit = bytes;
+        self
+    }
+
+    /// What the route above can answer beside the codes its inputs bring along.
+    #[must_use]
+    pub fn fails(mut self, codes: &[Code]) -> Self {
+        if let Some(row) = self.rows.last_mut() {
+            row.codes.extend_from_slice(codes);
+        }
+        self
+    }
+
+    /// The route above is answered even under load: probes must learn the truth.
+    #[must_use]
+    pub fn always(mut self) -> Self {
+        if let Some(row) = self.rows.last_mut() {
+            row.always = true;
+        }
+        self
+    }
+
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.rows.extend(other.rows);
+        Self { router: self.router.merge(other.router), ..self }
+    }
+
+    pub(super) fn finish(self) -> (axum::Router<App>, Vec<RouteRow>, OpenApi) {
+        let mut api = OpenApi::default();
+        let router = self
+            .router
+            .finish_api(&mut api)
+            .fallback(|| async { Fault::from(NOT_FOUND) })
+            .method_not_allowed_fallback(|| async { Fault::from(METHOD_NOT_ALLOWED) });
+        (router, self.rows, api)
+    }
+}

@@ -1,0 +1,106 @@
+//! The listening socket: accepts, cuts off whoever is too slow, and drains when told to stop.
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{body::Body, http::Request};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::{conn::auto, graceful::GracefulShutdown},
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time,
+};
+use tokio_io_timeout::TimeoutStream;
+
+use super::Door;
+
+/// How long a client may take to send its headers, or sit on an idle connection.
+const HEADER_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a client may leave an answer lying before it is cut off.
+const WRITE_PATIENCE: Duration = Duration::from_secs(30);
+const LONGEST_HEADERS: u32 = 32 * 1024;
+const MOST_HEADERS: usize = 100;
+const HTTP2_STREAMS: u32 = 128;
+
+/// Serves until `stop`, then finishes what is under way, at most for the configured time. Answers how many
+/// connections had to be cut off.
+pub async fn serve(listener: TcpListener, door: Door, stop: impl Future<Output = ()>) -> usize {
+    let config = door.app().config.clone();
+    let places = Arc::new(Semaphore::new(config.max_connections));
+    let builder = Arc::new(protocols());
+    let graceful = GracefulShutdown::new();
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        let accepted = tokio::select! {
+            () = &mut stop => break,
+            accepted = accept(&listener, &places) => accepted,
+        };
+        let Some((stream, peer, place)) = accepted else { continue };
+        let service = {
+            let door = door.clone();
+            service_fn(move |request: Request<Incoming>| {
+                let door = door.clone();
+                async move { Ok::<_, Infallible>(door.handle(peer, request.map(Body::new)).await) }
+            })
+        };
+        let mut stream = TimeoutStream::new(stream);
+        stream.set_write_timeout(Some(WRITE_PATIENCE));
+        let connection = builder.serve_connection_with_upgrades(TokioIo::new(Box::pin(stream)), service).into_owned();
+        let connection = graceful.watch(connection);
+        let connections = door.app().metrics.connections.clone();
+        connections.inc();
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection ended early");
+            }
+            connections.dec();
+            drop(place);
+        });
+    }
+    drop(listener);
+    let open = graceful.count();
+    tracing::info!(open, "stopping: no new connections, finishing what is under way");
+    match time::timeout(config.drain_timeout, graceful.shutdown()).await {
+        Ok(()) => 0,
+        Err(_) => config.max_connections - places.available_permits(),
+    }
+}
+
+type Accepted = (TcpStream, std::net::SocketAddr, tokio::sync::OwnedSemaphorePermit);
+
+/// Waits for a place first: past the limit new connections stay in the system's queue.
+async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<Accepted> {
+    let place = places.clone().acquire_owned().await.ok()?;
+    match listener.accept().await {
+        Ok((stream, peer)) => {
+            let _ = stream.set_nodelay(true);
+            Some((stream, peer, place))
+        }
+        Err(error) => {
+            // Out of file descriptors, mostly: asking again at once would only spin.
+            tracing::warn!(%error, "cannot accept a connection");
+            time::sleep(Duration::from_millis(100)).await;
+            None
+        }
+    }
+}
+
+fn protocols() -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_PATIENCE)
+        .max_headers(MOST_HEADERS)
+        .max_buf_size(LONGEST_HEADERS as usize);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(HEADER_PATIENCE)
+        .keep_alive_timeout(HEADER_PATIENCE)
+        .max_concurrent_streams(HTTP2_STREAMS)
+        .max_header_list_size(LONGEST_HEADERS);
+    builder
+}

@@ -1,0 +1,124 @@
+//! Ids as types: an incident's id cannot be handed where an account's is asked for.
+//!
+//! `Id<Kind>` is a UUIDv7 kept as text. `Kind` is any type of the feature, usually the stored struct itself:
+//! `pub type IncidentId = Id<Incident>;`.
+use std::{borrow::Cow, cmp::Ordering, fmt, hash, marker::PhantomData, str::FromStr};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use uuid::Uuid;
+
+use crate::{
+    clock::Timestamp,
+    db::{FromValue, Value},
+    entropy::Entropy,
+};
+
+pub struct Id<Kind>(Uuid, PhantomData<fn() -> Kind>);
+
+impl<Kind> Id<Kind> {
+    pub fn new(entropy: &Entropy, now: Timestamp) -> Self {
+        Self(entropy.uuid(now), PhantomData)
+    }
+}
+
+impl<Kind> Clone for Id<Kind> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<Kind> Copy for Id<Kind> {}
+impl<Kind> PartialEq for Id<Kind> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+impl<Kind> Eq for Id<Kind> {}
+impl<Kind> PartialOrd for Id<Kind> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl<Kind> Ord for Id<Kind> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.cmp(&other.0)
+    }
+}
+impl<Kind> hash::Hash for Id<Kind> {
+    fn hash<H: hash::Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+impl<Kind> fmt::Debug for Id<Kind> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+impl<Kind> fmt::Display for Id<Kind> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl<Kind> FromStr for Id<Kind> {
+    type Err = uuid::Error;
+
+    /// Only the usual spelling with hyphens in lower case: every id has exactly one name.
+    fn from_str(text: &str) -> Result<Self, uuid::Error> {
+        let id = Uuid::try_parse(text)?;
+        if id.hyphenated().encode_lower(&mut Uuid::encode_buffer()) == text {
+            Ok(Self(id, PhantomData))
+        } else {
+            Uuid::try_parse("").map(|id| Self(id, PhantomData))
+        }
+    }
+}
+
+impl<Kind> Serialize for Id<Kind> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+impl<'de, Kind> Deserialize<'de> for Id<Kind> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Cow::<str>::deserialize(from)?.parse().map_err(|_| D::Error::custom("must be an id"))
+    }
+}
+impl<Kind> JsonSchema for Id<Kind> {
+    fn schema_name() -> Cow<'static, str> {
+        "Id".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "format": "uuid" })
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+}
+
+impl<Kind> From<Id<Kind>> for Value {
+    fn from(id: Id<Kind>) -> Self {
+        Self::Text(id.to_string())
+    }
+}
+impl<Kind> FromValue for Id<Kind> {
+    fn from_value(value: Value) -> Option<Self> {
+        String::from_value(value)?.parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Thing;
+
+    #[test]
+    fn an_id_has_exactly_one_spelling() {
+        let id = Id::<Thing>::new(&Entropy::seeded(1), Timestamp(0)).to_string();
+        assert!(id.parse::<Id<Thing>>().is_ok());
+        for other in [id.to_uppercase(), id.replace('-', ""), format!("{{{id}}}"), format!("urn:uuid:{id}")] {
+            assert!(other.parse::<Id<Thing>>().is_err(), "{other}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Work to be done later: enqueued in the transaction that causes it, claimed by one node under a lease, retried with
+//! backoff, given up in plain sight.
+//!
+//! A job may run twice (its node may die after the work and before saying so), so every job is written to be safe to
+//! repeat. Its end counts only with the fencing number of its claim: a node that lost its lease cannot end it.
+mod model;
+mod recurring;
+mod worker;
+
+use std::{fmt, pin::Pin, time::Duration};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    App,
+    clock::Timestamp,
+    db::{self, Reach, Tx},
+    fault::Fault,
+};
+pub use model::{DeadJob, JobId, dead, figures, forget, revive, undone};
+pub use worker::{Worker, run_due};
+
+/// One kind of work. The value itself is what is stored, as JSON: ids and plain facts, no secrets.
+pub trait Job: Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// Stored with each job: it never changes.
+    const KIND: &'static str;
+    /// How often it is tried before it is given up.
+    const TRIES: u32 = 8;
+    /// A run that takes longer is stopped and counts as failed.
+    const LIMIT: Duration = Duration::from_mins(5);
+
+    fn run(self, app: App) -> impl Future<Output = Result<(), Later>> + Send;
+
+    /// How long to wait after the given failed try: doubling from one second to one hour.
+    fn backoff(tries: u32) -> Duration {
+        Duration::from_secs(1 << tries.saturating_sub(1).min(12)).min(Duration::from_hours(1))
+    }
+}
+
+/// Why a job did not end.
+#[derive(Debug)]
+pub enum Later {
+    /// Try again, after the job's own backoff or after what the other side asked for.
+    Retry {
+        cause: String,
+        after: Option<Duration>,
+    },
+    GiveUp {
+        cause: String,
+    },
+}
+
+impl Later {
+    pub fn retry(cause: impl fmt::Display) -> Self {
+        Self::Retry { cause: cause.to_string(), after: None }
+    }
+    pub fn retry_after(cause: impl fmt::Display, after: Duration) -> Self {
+        Self::Retry { cause: cause.to_string(), after: Some(after) }
+    }
+    pub fn give_up(cause: impl fmt::Display) -> Self {
+        Self::GiveUp { cause: cause.to_string() }
+    }
+}
+impl From<db::Error> for Later {
+    fn from(error: db::Error) -> Self {
+        Self::retry(error)
+    }
+}
+impl From<Fault> for Later {
+    fn from(fault: Fault) -> Self {
+        Self::retry(fault.cause().map_or_else(|| fault.to_string(), |(cause, at)| format!("{cause} ({at})")))
+    }
+}
+
+/// The topic on which a commit says that there is work.
+pub(crate) const TOPIC: &str = "jobs";
+
+/// Puts a job into the transaction: it exists when the transaction does.
+pub async fn enqueue<J: Job>(tx: &mut Tx, app: &App, now: Timestamp, job: &J) -> db::Result<()> {
+    enqueue_at(tx, app, now, now, None, job).await
+}
+
+/// Puts a job into the transaction for a later moment. Of two with the same `unique` key only the first is kept.
+pub async fn enqueue_at<J: Job>(
+    tx: &mut Tx,
+    app: &App,
+    now: Timestamp,
+    at: Timestamp,
+    unique: Option<&str>,
+    job: &J,
+) -> db::Result<()> {
+    let payload = serde_json::to_string(job).map_err(|e| db::Error::Driver(format!("{}: {e}", J::KIND)))?;
+    model::insert(tx, JobId::new(&app.entropy, now), J::KIND, &payload, unique, now, at).await?;
+    tx.notify(Reach::ThisNode, TOPIC, "").await
+}
+
+type Running = Pin<Box<dyn Future<Output = Result<(), Later>> + Send>>;
+
+/// What a worker knows of one kind.
+#[derive(Clone, Copy)]
+struct Kind {
+    name: &'static str,
+    tries: u32,
+    limit: Duration,
+    backoff: fn(u32) -> Duration,
+    run: fn(App, &str) -> Running,
+}
+
+/// The jobs a node can do, put together like the routes.
+#[derive(Default)]
+pub struct Jobs {
+    kinds: Vec<Kind>,
+    recurring: Vec<recurring::Recurring>,
+}
+
+impl Jobs {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes on one kind of work.
+    #[must_use]
+    pub fn on<J: Job>(mut self) -> Self {
+        let run = |app: App, payload: &str| -> Running {
+            match serde_json::from_str::<J>(payload) {
+                Ok(job) => Box::pin(job.run(app)),
+                Err(e) => Box::pin(async move { Err(Later::give_up(format!("cannot read the payload: {e}"))) }),
+            }
+        };
+        self.kinds.push(Kind { name: J::KIND, tries: J::TRIES, limit: J::LIMIT, backoff: J::backoff, run });
+        self
+    }
+
+    /// Does it again and again, once for all nodes together.
+    #[must_use]
+    pub fn every<J: Job + Default>(mut self, interval: Duration) -> Self {
+        let payload = serde_json::to_string(&J::default()).unwrap_or_default();
+        self.recurring.push(recurring::Recurring { kind: J::KIND, interval, payload });
+        self.on::<J>()
+    }
+
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.kinds.extend(other.kinds);
+        self.recurring.extend(other.recurring);
+        self
+    }
+
+    fn kind(&self, name: &str) -> Option<&Kind> {
+        self.kinds.iter().find(|kind| kind.name == name)
+    }
+}

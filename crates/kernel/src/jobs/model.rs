@@ -1,0 +1,150 @@
+//! The job table and every statement on it.
+use serde::Serialize;
+
+use crate::{
+    clock::Timestamp,
+    db::{self, Db, Sql, Tx},
+    id::Id,
+    params, row,
+};
+
+pub type JobId = Id<Claimed>;
+
+/// A job this node holds the lease of.
+#[derive(Debug, Clone)]
+pub struct Claimed {
+    pub(super) id: JobId,
+    pub(super) kind: String,
+    pub(super) payload: String,
+    /// How often it was tried, this time included.
+    pub(super) attempts: u32,
+    pub(super) fence: i64,
+}
+row!(Claimed { id, kind, payload, attempts, fence });
+
+/// A job that was given up, for people to look at.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeadJob {
+    pub id: JobId,
+    pub kind: String,
+    pub payload: String,
+    pub attempts: u32,
+    pub last_error: Option<String>,
+    pub created_at: Timestamp,
+    pub died_at: Timestamp,
+}
+row!(DeadJob { id, kind, payload, attempts, last_error, created_at, died_at });
+
+pub(super) async fn insert(
+    tx: &mut Tx,
+    id: JobId,
+    kind: &str,
+    payload: &str,
+    unique_key: Option<&str>,
+    now: Timestamp,
+    at: Timestamp,
+) -> db::Result<()> {
+    tx.exec(
+        "INSERT INTO job (id, kind, payload, unique_key, created_at, ready_at, attempts, fence)
+         VALUES ($1, $2, $3, $4, $5, $6, 0, 0) ON CONFLICT (unique_key) DO NOTHING",
+        params![id, kind, payload, unique_key, now, at],
+    )
+    .await?;
+    Ok(())
+}
+
+/// Takes up to `most` jobs that are ready and holds them until `lease_end`.
+pub(super) async fn claim(db: &Db, now: Timestamp, lease_end: Timestamp, most: u32) -> db::Result<Vec<Claimed>> {
+    const CLAIM: Sql = Sql::two(
+        "UPDATE job SET ready_at = $2, attempts = attempts + 1, fence = fence + 1
+         WHERE id IN (SELECT id FROM job WHERE ready_at <= $1 ORDER BY ready_at, id LIMIT $3)
+         RETURNING id, kind, payload, attempts, fence",
+        "UPDATE job SET ready_at = $2, attempts = attempts + 1, fence = fence + 1
+         WHERE id IN (SELECT id FROM job WHERE ready_at <= $1 ORDER BY ready_at, id LIMIT $3
+                      FOR UPDATE SKIP LOCKED)
+         RETURNING id, kind, payload, attempts, fence",
+    );
+    db.put(CLAIM, params![now, lease_end, i64::from(most)]).await
+}
+
+/// When the next job is ready, if there is any.
+pub(super) async fn next_ready(db: &Db) -> db::Result<Option<Timestamp>> {
+    let next: Option<(Timestamp,)> = db
+        .opt("SELECT ready_at FROM job WHERE ready_at IS NOT NULL ORDER BY ready_at, id LIMIT 1", params![])
+        .await?;
+    Ok(next.map(|(at,)| at))
+}
+
+/// These three end a claim; `false` when the lease was lost and somebody else has the job now.
+pub(super) async fn done(db: &Db, job: &Claimed) -> db::Result<bool> {
+    Ok(db.exec("DELETE FROM job WHERE id = $1 AND fence = $2", params![job.id, job.fence]).await? == 1)
+}
+
+pub(super) async fn retry(db: &Db, job: &Claimed, at: Timestamp, attempts: u32, why: &str) -> db::Result<bool> {
+    let changed = db.exec(
+        "UPDATE job SET ready_at = $3, attempts = $4, last_error = $5 WHERE id = $1 AND fence = $2",
+        params![job.id, job.fence, at, attempts, why],
+    );
+    Ok(changed.await? == 1)
+}
+
+pub(super) async fn give_up(db: &Db, job: &Claimed, now: Timestamp, why: &str) -> db::Result<bool> {
+    // The key is let go, so that a dead letter does not stand in the way of the next one of its kind.
+    let changed = db.exec(
+        "UPDATE job SET ready_at = NULL, unique_key = NULL, died_at = $3, last_error = $4
+         WHERE id = $1 AND fence = $2",
+        params![job.id, job.fence, now, why],
+    );
+    Ok(changed.await? == 1)
+}
+
+/// Holds a job longer; `false` when it is not ours any more.
+pub(super) async fn renew(db: &Db, job: &Claimed, lease_end: Timestamp) -> db::Result<bool> {
+    let sql = "UPDATE job SET ready_at = $3 WHERE id = $1 AND fence = $2 AND ready_at IS NOT NULL";
+    Ok(db.exec(sql, params![job.id, job.fence, lease_end]).await? == 1)
+}
+
+/// The dead letters, newest first.
+pub async fn dead(db: &Db, most: u32) -> db::Result<Vec<DeadJob>> {
+    db.all(
+        "SELECT id, kind, payload, attempts, last_error, created_at, died_at FROM job
+         WHERE died_at IS NOT NULL ORDER BY died_at DESC, id DESC LIMIT $1",
+        params![most],
+    )
+    .await
+}
+
+/// Gives a dead letter all its tries again.
+pub async fn revive(db: &Db, id: JobId, now: Timestamp) -> db::Result<bool> {
+    let sql = "UPDATE job SET ready_at = $2, died_at = NULL, attempts = 0 WHERE id = $1 AND died_at IS NOT NULL";
+    Ok(db.exec(sql, params![id, now]).await? == 1)
+}
+
+/// Throws a dead letter away.
+pub async fn forget(db: &Db, id: JobId) -> db::Result<bool> {
+    Ok(db.exec("DELETE FROM job WHERE id = $1 AND died_at IS NOT NULL", params![id]).await? == 1)
+}
+
+/// How many jobs wait and how many are dead. Counting stops at 10,000: past that the number says enough.
+pub async fn figures(db: &Db) -> db::Result<(i64, i64)> {
+    let waiting: (i64,) = db
+        .one(
+            "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM (SELECT 1 FROM job WHERE ready_at IS NOT NULL LIMIT 10000) w",
+            params![],
+        )
+        .await?;
+    let dead: (i64,) = db
+        .one(
+            "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM (SELECT 1 FROM job WHERE died_at IS NOT NULL LIMIT 10000) d",
+            params![],
+        )
+        .await?;
+    Ok((waiting.0, dead.0))
+}
+
+/// The kinds of what is waiting or dead, for a test that says nothing may be left over.
+pub async fn undone(db: &Db) -> db::Result<Vec<String>> {
+    let kinds: Vec<(String,)> = db.all("SELECT kind FROM job ORDER BY id LIMIT 100", params![]).await?;
+    Ok(kinds.into_iter().map(|(kind,)| kind).collect())
+}

@@ -1,0 +1,170 @@
+//! A node's worker: claims as many jobs as it has hands, and no more, so that memory is bounded whatever waits.
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::Semaphore, task::JoinSet, time};
+
+use super::{Jobs, Kind, Later, TOPIC, model, model::Claimed, recurring};
+use crate::{
+    App,
+    db::{self, Notice},
+    telemetry::ABOUT,
+};
+
+/// A node that dies loses its claims after this long; one that lives renews them in time.
+const LEASE: Duration = Duration::from_mins(1);
+const RENEWAL: Duration = Duration::from_secs(20);
+/// How long a worker waits at most before it looks again: other nodes' jobs are not announced here.
+const LOOK: Duration = Duration::from_secs(1);
+/// A kind this binary does not know waits for a node that does.
+const UNKNOWN_KIND_WAITS: Duration = Duration::from_mins(1);
+
+pub struct Worker {
+    app: App,
+    jobs: Arc<Jobs>,
+}
+
+impl Worker {
+    pub fn new(app: App, jobs: Arc<Jobs>) -> Self {
+        Self { app, jobs }
+    }
+
+    /// Works until told to stop, then lets what is under way finish.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let hands = Arc::new(Semaphore::new(self.app.config.workers));
+        let mut running = JoinSet::new();
+        let mut notices = self.app.db.listen();
+        let mut stop = std::pin::pin!(stop);
+        loop {
+            let idle = match self.round(&hands, &mut running).await {
+                Ok(idle) => idle,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot look for jobs; trying again");
+                    LOOK
+                }
+            };
+            while running.try_join_next().is_some() {}
+            tokio::select! {
+                () = &mut stop => break,
+                () = time::sleep(idle) => {}
+                Some(()) = work_announced(&mut notices) => {}
+                Some(_) = running.join_next(), if hands.available_permits() == 0 => {}
+            }
+        }
+        while running.join_next().await.is_some() {}
+    }
+
+    /// Takes what there are hands for; answers how long nothing more is to be expected.
+    async fn round(&self, hands: &Arc<Semaphore>, running: &mut JoinSet<()>) -> db::Result<Duration> {
+        let next_recurring = recurring::tick(&self.app, &self.jobs).await?;
+        let free = u32::try_from(hands.available_permits()).unwrap_or(u32::MAX);
+        if free == 0 {
+            return Ok(LOOK);
+        }
+        let now = self.app.clock.now();
+        // Looking is cheap and disturbs no writer; claiming writes.
+        let next = model::next_ready(&self.app.db).await?;
+        if next.is_none_or(|at| at > now) {
+            let soonest = [next, next_recurring].into_iter().flatten().min();
+            return Ok(soonest.map_or(LOOK, |at| at.since(now).clamp(Duration::from_millis(1), LOOK)));
+        }
+        let claimed = model::claim(&self.app.db, now, now.plus(LEASE), free).await?;
+        for job in claimed {
+            let Ok(hand) = hands.clone().try_acquire_owned() else { break };
+            let (app, jobs) = (self.app.clone(), self.jobs.clone());
+            running.spawn(async move {
+                work(&app, &jobs, job).await;
+                drop(hand);
+            });
+        }
+        Ok(Duration::ZERO)
+    }
+}
+
+async fn work_announced(notices: &mut db::Listener) -> Option<()> {
+    loop {
+        match notices.next().await? {
+            Notice::News { topic, .. } if topic != TOPIC => {}
+            _ => return Some(()),
+        }
+    }
+}
+
+/// Runs everything that is due now, in order, and what that makes due; answers how many jobs ran. For tests.
+pub async fn run_due(app: &App, jobs: &Jobs) -> db::Result<usize> {
+    let mut ran = 0;
+    recurring::tick(app, jobs).await?;
+    loop {
+        let now = app.clock.now();
+        let claimed = model::claim(&app.db, now, now.plus(LEASE), 1).await?;
+        let Some(job) = claimed.into_iter().next() else { return Ok(ran) };
+        work(app, jobs, job).await;
+        ran += 1;
+    }
+}
+
+/// One try at one job, from claim to end.
+async fn work(app: &App, jobs: &Jobs, job: Claimed) {
+    let about: Arc<str> = job.id.to_string().into();
+    ABOUT
+        .scope(about, async {
+            if let Err(error) = attempt(app, jobs, &job).await {
+                // The lease runs out by itself, and the job is tried again.
+                tracing::warn!(%error, kind = job.kind, "cannot write down how a job ended");
+            }
+        })
+        .await;
+}
+
+async fn attempt(app: &App, jobs: &Jobs, job: &Claimed) -> db::Result<()> {
+    let Some(kind) = jobs.kind(&job.kind) else {
+        let at = app.clock.now().plus(UNKNOWN_KIND_WAITS);
+        model::retry(&app.db, job, at, job.attempts - 1, "no node that knows this kind has come by").await?;
+        return Ok(());
+    };
+    let Some(outcome) = run_under_lease(app, kind, job).await else {
+        tracing::warn!(kind = kind.name, "lost the lease of a job; another node has it now");
+        app.metrics.job_ended(kind.name, "lost");
+        return Ok(());
+    };
+    let now = app.clock.now();
+    let (ours, outcome) = match outcome {
+        Ok(()) => (model::done(&app.db, job).await?, "done"),
+        Err(Later::Retry { cause, after }) if job.attempts < kind.tries => {
+            let wait = after.unwrap_or_else(|| (kind.backoff)(job.attempts));
+            tracing::info!(kind = kind.name, attempts = job.attempts, cause, "a job failed and will be tried again");
+            (model::retry(&app.db, job, now.plus(wait), job.attempts, &cause).await?, "retried")
+        }
+        Err(Later::Retry { cause, .. } | Later::GiveUp { cause }) => {
+            tracing::error!(kind = kind.name, attempts = job.attempts, cause, "a job was given up");
+            (model::give_up(&app.db, job, now, &cause).await?, "dead")
+        }
+    };
+    if !ours {
+        tracing::warn!(kind = kind.name, "a job ended after its lease was lost; another node has it now");
+    }
+    app.metrics.job_ended(kind.name, if ours { outcome } else { "lost" });
+    Ok(())
+}
+
+/// `None` when the lease was lost on the way.
+async fn run_under_lease(app: &App, kind: &Kind, job: &Claimed) -> Option<Result<(), Later>> {
+    // On a task of its own: a panic ends the job and not the worker.
+    let mut task = tokio::spawn(time::timeout(kind.limit, (kind.run)(app.clone(), &job.payload)));
+    loop {
+        tokio::select! {
+            ended = &mut task => return Some(match ended {
+                Ok(Ok(outcome)) => outcome,
+                Ok(Err(_)) => Err(Later::retry(format!("took longer than {:?}", kind.limit))),
+                Err(panic) => Err(Later::retry(format!("panicked: {panic}"))),
+            }),
+            () = time::sleep(RENEWAL) => {
+                let lease_end = app.clock.now().plus(LEASE);
+                // Out of reach is not lost: the next renewal may get through before the lease ends.
+                if let Ok(false) = model::renew(&app.db, job, lease_end).await {
+                    task.abort();
+                    return None;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! The ground every feature stands on. It knows no feature: it offers a door to the database, a table of routes,
+//! jobs, time, chance, secrets and faults, and the [`App`] that carries them through a request.
+pub mod app;
+pub mod clock;
+pub mod config;
+pub mod crypto;
+pub mod db;
+pub mod entropy;
+pub mod fault;
+pub mod http;
+pub mod id;
+pub mod jobs;
+pub mod ports;
+pub mod telemetry;
+#[cfg(feature = "testing")]
+#[expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot start fails")]
+pub mod testing;
+
+pub use app::App;

@@ -1,0 +1,109 @@
+//! Mail: an outbox folder by default, an SMTP server when one is configured.
+use std::{path::PathBuf, pin::Pin, sync::Arc, time::Duration};
+
+use lettre::{AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor, address::Envelope, message::Mailbox};
+use tokio::fs;
+
+use crate::config::Config;
+
+/// How long one conversation with the SMTP server may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+#[derive(Debug, thiserror::Error)]
+pub enum MailError {
+    /// Worth trying again: the server is away or said "not now".
+    #[error("{0}")]
+    Later(String),
+    /// Will not get better: the server refused this mail for good.
+    #[error("{0}")]
+    Never(String),
+}
+
+pub type Sending<'a> = Pin<Box<dyn Future<Output = Result<(), MailError>> + Send + 'a>>;
+
+/// A way out for mail.
+pub trait Mail: Send + Sync {
+    fn send<'a>(&'a self, id: &'a str, message: &'a Message) -> Sending<'a>;
+    /// Whether mail would go out now.
+    fn check(&self) -> Sending<'_>;
+    /// Where mail goes, for people.
+    fn describe(&self) -> String;
+}
+
+/// The driver the settings ask for; the error names the wrong setting.
+pub fn from_config(config: &Config) -> Result<Arc<dyn Mail>, String> {
+    config.mail_from.parse::<Mailbox>().map_err(|e| format!("mail_from: {e}"))?;
+    Ok(match &config.smtp_url {
+        None => Arc::new(Outbox(config.data_dir.join("outbox"))),
+        Some(url) => {
+            let transport = AsyncSmtpTransport::<Tokio1Executor>::from_url(url.expose())
+                .map_err(|e| format!("smtp_url: {e}"))?
+                .timeout(Some(TIMEOUT))
+                .build();
+            let host = url::Url::parse(url.expose()).ok().and_then(|url| url.host_str().map(str::to_owned));
+            Arc::new(Smtp { transport, host: host.unwrap_or_default() })
+        }
+    })
+}
+
+/// Writes each mail to a file of its own, for development.
+struct Outbox(PathBuf);
+
+impl Mail for Outbox {
+    fn send<'a>(&'a self, id: &'a str, message: &'a Message) -> Sending<'a> {
+        Box::pin(async move {
+            let failed = |e: std::io::Error| MailError::Later(format!("{}: {e}", self.0.display()));
+            fs::create_dir_all(&self.0).await.map_err(failed)?;
+            // Renamed into place, so that whoever watches the folder never reads half a mail.
+            let (aside, file) = (self.0.join(format!(".{id}")), self.0.join(format!("{id}.eml")));
+            fs::write(&aside, message.formatted()).await.map_err(failed)?;
+            fs::rename(&aside, &file).await.map_err(failed)
+        })
+    }
+
+    fn check(&self) -> Sending<'_> {
+        Box::pin(async move {
+            let failed = |e: std::io::Error| MailError::Later(format!("{}: {e}", self.0.display()));
+            fs::create_dir_all(&self.0).await.map_err(failed)?;
+            let probe = self.0.join(".check");
+            fs::write(&probe, b"").await.map_err(failed)?;
+            fs::remove_file(&probe).await.map_err(failed)
+        })
+    }
+
+    fn describe(&self) -> String {
+        format!("the folder {}", self.0.display())
+    }
+}
+
+struct Smtp {
+    transport: AsyncSmtpTransport<Tokio1Executor>,
+    host: String,
+}
+
+impl Mail for Smtp {
+    fn send<'a>(&'a self, _id: &'a str, message: &'a Message) -> Sending<'a> {
+        Box::pin(async move {
+            let envelope: &Envelope = message.envelope();
+            self.transport.send_raw(envelope, &message.formatted()).await.map(|_| ()).map_err(|e| sort(&e))
+        })
+    }
+
+    fn check(&self) -> Sending<'_> {
+        Box::pin(async move {
+            match self.transport.test_connection().await {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(MailError::Later("the server does not answer".into())),
+                Err(e) => Err(sort(&e)),
+            }
+        })
+    }
+
+    fn describe(&self) -> String {
+        format!("the SMTP server {}", self.host)
+    }
+}
+
+fn sort(error: &lettre::transport::smtp::Error) -> MailError {
+    if error.is_permanent() { MailError::Never(error.to_string()) } else { MailError::Later(error.to_string()) }
+}

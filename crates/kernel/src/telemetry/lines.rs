@@ -1,0 +1,188 @@
+//! Log lines: readable on a terminal, JSON otherwise, and one line each whatever was put in.
+//!
+//! Written by hand instead of taking the library's formatters, because those print a newline that came in with a
+//! request as a newline, and a log that can be forged is no log.
+use std::{
+    fmt::{self, Write as _},
+    io::IsTerminal as _,
+};
+
+use serde_json::{Map, Value};
+use tracing::{
+    Event, Subscriber,
+    field::{Field, Visit},
+};
+use tracing_subscriber::{
+    EnvFilter,
+    fmt::{FmtContext, FormatEvent, FormatFields, format::Writer},
+    registry::LookupSpan,
+};
+
+use super::ABOUT;
+use crate::{
+    clock::Clock,
+    config::{Config, LogFormat},
+};
+
+/// Sends log lines to standard error from now on; the error names the wrong setting.
+pub fn init(config: &Config) -> Result<(), String> {
+    let filter = EnvFilter::try_new(&config.log).map_err(|e| format!("log: {e}"))?;
+    let terminal = std::io::stderr().is_terminal();
+    let lines = match config.log_format {
+        LogFormat::Json => Lines::Json,
+        LogFormat::Auto if !terminal => Lines::Json,
+        LogFormat::Auto | LogFormat::Text => Lines::Text,
+    };
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A second start in one process (tests) keeps the first subscriber.
+    let _ = tracing::subscriber::set_global_default(subscriber.event_format(lines).finish());
+    Ok(())
+}
+
+/// How a line looks.
+#[derive(Debug, Clone, Copy)]
+pub enum Lines {
+    Text,
+    Json,
+}
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let mut fields = Fields(Map::new());
+        event.record(&mut fields);
+        let Fields(mut fields) = fields;
+        let message = fields.remove("message").unwrap_or_default();
+        if let Ok(about) = ABOUT.try_with(std::sync::Arc::clone) {
+            fields.insert("about".into(), about.to_string().into());
+        }
+        let (at, meta) = (Clock::System.now(), event.metadata());
+        match self {
+            Self::Json => {
+                let head = [
+                    ("at", at.to_string().into()),
+                    ("level", meta.level().as_str().into()),
+                    ("target", meta.target().into()),
+                    ("message", message),
+                ];
+                // Fields cannot replace what the line itself says.
+                fields.extend(head.map(|(name, value)| (name.to_owned(), value)));
+                writeln!(out, "{}", Value::Object(fields))
+            }
+            Self::Text => {
+                let text = message.as_str().unwrap_or_default();
+                write!(out, "{at} {:>5} {}", meta.level(), visible(text))?;
+                for (name, value) in &fields {
+                    match value {
+                        Value::String(text) if plain(text) => write!(out, " {name}={text}")?,
+                        Value::String(text) => write!(out, " {name}=\"{}\"", visible(text).replace('"', "\\\""))?,
+                        value => write!(out, " {name}={value}")?,
+                    }
+                }
+                writeln!(out)
+            }
+        }
+    }
+}
+
+fn plain(text: &str) -> bool {
+    !text.is_empty()
+        && text.chars().all(|c| !c.is_control() && !matches!(c, ' ' | '"' | '=' | '\u{2028}' | '\u{2029}'))
+}
+
+/// The text with everything that moves a cursor, breaks a line or colours a terminal written out.
+fn visible(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        {
+            let _ = write!(out, "{}", c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+struct Fields(Map<String, Value>);
+
+impl Fields {
+    fn put(&mut self, field: &Field, value: impl Into<Value>) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+}
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.put(field, value);
+    }
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.put(field, value);
+    }
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.put(field, value);
+    }
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.put(field, value);
+    }
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.put(field, value);
+    }
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.put(field, format!("{value:?}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+    impl std::io::Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(lines: Lines) -> String {
+        let sink = Sink::default();
+        let writer = sink.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).event_format(lines).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let nasty = "Eve\nERROR forged \u{1b}[31mred\u{1b}[0m \",\"admin\":true\r\u{2028}";
+            tracing::warn!(name = nasty, shown = %nasty, debugged = ?nasty, count = 3, "{nasty}");
+        });
+        let bytes = sink.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn a_line_is_one_line_whatever_comes_in() {
+        for lines in [Lines::Text, Lines::Json] {
+            let out = logged(lines);
+            assert_eq!(out.matches('\n').count(), 1, "{out:?}");
+            assert!(out.ends_with('\n') && !out.contains(['\u{1b}', '\r']), "{out:?}");
+        }
+        assert!(!logged(Lines::Text).contains('\u{2028}'));
+    }
+
+    #[test]
+    fn a_json_line_is_json_and_keeps_the_text_as_it_was() {
+        let line: Value = serde_json::from_str(&logged(Lines::Json)).unwrap();
+        assert_eq!(
+            (line["level"].as_str(), line["count"].as_i64(), &line["admin"]),
+            (Some("WARN"), Some(3), &Value::Null)
+        );
+        assert!(line["name"].as_str().unwrap().starts_with("Eve\nERROR"));
+    }
+}

@@ -1,0 +1,71 @@
+//! What came back, and whether the description allows it.
+use axum::{
+    http::{HeaderMap, Method, StatusCode},
+    response::Response,
+};
+use http_body_util::BodyExt as _;
+use serde_json::Value;
+
+use crate::App;
+
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub text: String,
+    /// Null when the body is not JSON.
+    pub body: Value,
+}
+
+impl Answer {
+    pub(super) async fn read(response: Response) -> Self {
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let body = serde_json::from_str(&text).unwrap_or_default();
+        Self { status: parts.status.as_u16(), headers: parts.headers, text, body }
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    /// The status and code of a refusal.
+    pub fn refusal(&self) -> (u16, &str) {
+        (self.status, self.body["code"].as_str().unwrap_or_default())
+    }
+
+    /// The fields a refusal names.
+    pub fn wrong_fields(&self) -> Vec<&str> {
+        self.body["errors"].as_array().into_iter().flatten().filter_map(|error| error["field"].as_str()).collect()
+    }
+
+    /// Fails when the route may not answer this, going by its description.
+    pub(super) fn must_be_described(&self, app: &App, method: &Method, path: &str) {
+        let documents = app.description.get().expect("the description is there");
+        let mut paths = matchit::Router::new();
+        for (template, item) in documents.value["paths"].as_object().into_iter().flatten() {
+            paths.insert(template, item).unwrap();
+        }
+        let method = if method == Method::HEAD { "get".to_owned() } else { method.as_str().to_lowercase() };
+        let operation = paths.at(path).ok().and_then(|found| found.value.get(&method));
+        let from_the_pipeline = ["not_found", "method_not_allowed", "cross_site", "rate_limited", "overloaded"];
+        let (status, code) = self.refusal();
+        let code_is_ours = from_the_pipeline.contains(&code) || code.starts_with("idempotency_");
+        let Some(operation) = operation else {
+            assert!(code_is_ours || status == 204, "{method} {path} is not described, but answered {status} {code}");
+            return;
+        };
+        let answers = &operation["responses"][status.to_string()];
+        if self.header("content-type") == "application/problem+json" {
+            let said = answers["description"].as_str().unwrap_or_default();
+            assert!(
+                code_is_ours || said.contains(&format!("`{code}`")),
+                "{method} {path} does not say {status} {code}"
+            );
+        } else {
+            let not_modified = status == StatusCode::NOT_MODIFIED.as_u16();
+            assert!(answers.is_object() || not_modified, "{method} {path} does not say {status}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! A whole service in the test process: the real pipeline and routes on a fresh database of either kind, a clock that
+//! stands still, chance that repeats, and ports that remember what they were told.
+//!
+//! The database is SQLite, unless `TEST_DATABASE_URL` names a PostgreSQL server. A test ends with [`TestApp::finish`],
+//! which fails when jobs are left undone; an answer the description does not allow fails at once.
+mod answer;
+mod database;
+mod ports;
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use axum::{
+    body::Body,
+    http::{HeaderName, HeaderValue, Method, Request},
+};
+use serde_json::Value;
+
+pub use answer::Answer;
+pub use database::TestDb;
+pub use ports::Mailbox;
+
+use crate::{
+    App,
+    app::{Feature, Parts},
+    clock::{Clock, Timestamp},
+    config::Config,
+    crypto::{MasterKey, Vault},
+    entropy::Entropy,
+    http::{Description, Door},
+    jobs::{self, Jobs},
+    telemetry::Metrics,
+};
+
+/// 2026-01-31T10:00:00.000Z: when every test begins.
+pub const START: Timestamp = Timestamp(1_769_853_600_000);
+
+pub struct TestApp {
+    pub app: App,
+    pub mailbox: Mailbox,
+    door: Door,
+    jobs: Jobs,
+    database: TestDb,
+    finished: bool,
+}
+
+impl TestApp {
+    pub async fn start(feature: impl FnOnce(&Config) -> Feature) -> Self {
+        Self::start_with(Config::for_tests(), feature).await
+    }
+
+    /// With other settings than the defaults.
+    pub async fn start_with(config: Config, feature: impl FnOnce(&Config) -> Feature) -> Self {
+        let database = TestDb::migrated().await;
+        Self::start_on(config, feature, database).await
+    }
+
+    async fn start_on(config: Config, feature: impl FnOnce(&Config) -> Feature, database: TestDb) -> Self {
+        let mailbox = Mailbox::default();
+        let feature = feature(&config);
+        let vault = Vault::new(MasterKey::parse(&"11".repeat(32).into()).unwrap());
+        vault.claim(&database.db).await.unwrap();
+        let app = App::new(Parts {
+            db: database.db.clone(),
+            clock: Clock::manual(START),
+            entropy: Entropy::seeded(7),
+            vault,
+            mail: Arc::new(mailbox.clone()),
+            metrics: Metrics::new("test"),
+            description: Description::default(),
+            own: feature.own,
+            config,
+        });
+        let door = Door::new(app.clone(), feature.routes, "test").unwrap();
+        Self { app, mailbox, door, jobs: feature.jobs, database, finished: false }
+    }
+
+    pub fn get(&self, path: &str) -> Ask<'_> {
+        self.ask(Method::GET, path)
+    }
+
+    pub fn post(&self, path: &str) -> Ask<'_> {
+        self.ask(Method::POST, path)
+    }
+
+    pub fn ask(&self, method: Method, path: &str) -> Ask<'_> {
+        let mut request = Request::new(Body::empty());
+        *request.method_mut() = method;
+        *request.uri_mut() = path.parse().unwrap();
+        Ask { test: self, request, peer: Ipv4Addr::LOCALHOST.into() }
+    }
+
+    /// Runs every job that is due, and what that makes due; answers how many.
+    pub async fn run_jobs(&self) -> usize {
+        jobs::run_due(&self.app, &self.jobs).await.unwrap()
+    }
+
+    pub fn advance(&self, by: Duration) {
+        self.app.clock.advance(by);
+    }
+
+    /// The end of a test: nothing may be left undone.
+    pub async fn finish(mut self) {
+        self.finished = true;
+        let undone = jobs::undone(&self.app.db).await.unwrap();
+        assert!(undone.is_empty(), "jobs left undone: {undone:?}");
+        self.database.remove().await;
+    }
+}
+
+impl Drop for TestApp {
+    fn drop(&mut self) {
+        assert!(self.finished || std::thread::panicking(), "a test ends with `finish().await`");
+    }
+}
+
+/// A request in the making.
+pub struct Ask<'a> {
+    test: &'a TestApp,
+    request: Request<Body>,
+    peer: std::net::IpAddr,
+}
+
+impl Ask<'_> {
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        let (name, value) = (HeaderName::try_from(name).unwrap(), HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        self.request.headers_mut().append(name, value);
+        self
+    }
+
+    /// From another address than this machine's own.
+    #[must_use]
+    pub fn from(mut self, peer: &str) -> Self {
+        self.peer = peer.parse().unwrap();
+        self
+    }
+
+    #[must_use]
+    pub fn json(self, body: &Value) -> Self {
+        self.header("content-type", "application/json").body(body.to_string())
+    }
+
+    #[must_use]
+    pub fn body(mut self, body: impl Into<Body>) -> Self {
+        *self.request.body_mut() = body.into();
+        self
+    }
+
+    pub async fn send(self) -> Answer {
+        let (method, path) = (self.request.method().clone(), self.request.uri().path().to_owned());
+        let response = self.test.door.handle(SocketAddr::new(self.peer, 40_000), self.request).await;
+        let answer = Answer::read(response).await;
+        answer.must_be_described(&self.test.app, &method, &path);
+        answer
+    }
+}
+
+impl<'a> IntoFuture for Ask<'a> {
+    type Output = Answer;
+    type IntoFuture = std::pin::Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
+
+    /// `t.get("/health").await`
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.send())
+    }
+}
