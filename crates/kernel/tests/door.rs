@@ -101,11 +101,11 @@ async fn a_write_hands_rows_back_and_an_upsert_chooses() {
 #[tokio::test]
 async fn errors_have_types_and_constraints_have_one_name_on_both_engines() {
     let test = open().await;
-    let row = |id: &str| params![id, "n", 1_i64, None::<bool>, None::<f64>, None::<Vec<u8>>];
-    test.db.exec(INSERT, row("a")).await.unwrap();
-    let error = test.db.exec(INSERT, row("a")).await.unwrap_err();
+    let row = |id: &str, name: &str| params![id, name, 1_i64, None::<bool>, None::<f64>, None::<Vec<u8>>];
+    test.db.exec(INSERT, row("a", "n")).await.unwrap();
+    let error = test.db.exec(INSERT, row("a", "m")).await.unwrap_err();
     assert!(error.is_unique("thing_pkey"), "{error:?}");
-    let error = test.db.exec(INSERT, row("b")).await.unwrap_err();
+    let error = test.db.exec(INSERT, row("b", "n")).await.unwrap_err();
     assert!(error.is_unique("thing_name_number_key"), "{error:?}");
     let orphan = test.db.exec("INSERT INTO part (id, thing_id) VALUES ('p', 'nowhere')", params![]).await;
     assert!(matches!(orphan, Err(Error::ForeignKey)), "{orphan:?}");

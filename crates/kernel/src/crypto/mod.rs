@@ -6,7 +6,7 @@ mod vault;
 use std::fmt;
 
 use aws_lc_rs::{constant_time, digest};
-use data_encoding::HEXLOWER;
+use data_encoding::{BASE64, HEXLOWER};
 use zeroize::Zeroizing;
 
 pub use vault::{MasterKey, Vault, VaultError};
@@ -47,6 +47,11 @@ impl fmt::Display for Secret {
 /// SHA-256 in hexadecimal: how a token with enough entropy of its own is stored.
 pub fn hash(token: &[u8]) -> String {
     HEXLOWER.encode(digest::digest(&digest::SHA256, token).as_ref())
+}
+
+/// How a Content-Security-Policy names the one inline style or script it allows.
+pub fn csp_source(inline: &str) -> String {
+    format!("'sha256-{}'", BASE64.encode(digest::digest(&digest::SHA256, inline.as_bytes()).as_ref()))
 }
 
 /// Compares in a time that does not tell where the first difference is.

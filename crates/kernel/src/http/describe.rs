@@ -22,6 +22,12 @@ const CODES: &str = "x-codes";
 /// What any route can answer, whatever it does.
 const EVERYWHERE: &[Code] = &[HEADERS_TOO_LARGE, INTERNAL, OVERLOADED, TIMED_OUT, UNAVAILABLE, STORAGE_FULL];
 
+/// What a caller can present, by the name extractors give it in [`requires`].
+const SCHEMES: &[(&str, &str)] = &[(
+    "metricsToken",
+    r#"{ "type": "http", "scheme": "bearer", "description": "The token set as metrics_token." }"#,
+)];
+
 /// An extractor says which codes it can answer.
 pub fn may_answer(operation: &mut Operation, codes: &[Code]) {
     let list = operation.extensions.entry(CODES.into()).or_insert_with(|| json!([]));
@@ -89,15 +95,30 @@ fn describe(config: &Config, version: &str, api: &OpenApi, rows: &[RouteRow]) ->
 
     let mut known: BTreeMap<&str, (u16, String)> =
         COMMON.iter().map(|c| (c.name, (c.status, c.says.into()))).collect();
-    let mut tags = BTreeSet::new();
+    let (mut tags, mut schemes) = (BTreeSet::new(), BTreeSet::new());
     for row in rows {
         let operation = &mut document["paths"][row.path][row.method.as_str().to_lowercase()];
         tags.extend(operation["tags"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+        for answer in &row.answers {
+            let described = &mut operation["responses"][answer.status.to_string()];
+            if described["description"].is_null() {
+                described["description"] = json!("As it says.");
+            }
+            described["content"][answer.content_type] = json!({ "schema": answer.schema });
+        }
+        for requirement in operation["security"].as_array().into_iter().flatten() {
+            schemes.extend(requirement.as_object().into_iter().flat_map(Map::keys).cloned());
+        }
         let codes = codes_of(operation, row);
         for code in &row.codes {
             known.insert(code.name, (code.status, code.says.to_owned()));
         }
         spell_out(operation, &codes);
+    }
+    for (name, scheme) in SCHEMES {
+        if schemes.contains(*name) {
+            document["components"]["securitySchemes"][*name] = serde_json::from_str(scheme)?;
+        }
     }
     document["tags"] = tags.into_iter().map(|tag| json!({ "name": tag })).collect();
     document["x-problems"] = known

@@ -24,7 +24,7 @@ use http_body_util::{BodyExt as _, LengthLimitError};
 use jsonschema::{ValidationError, Validator, error::ValidationErrorKind as Wrong};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Value, map::Entry};
 
 use super::describe::may_answer;
 use crate::{
@@ -69,8 +69,15 @@ impl<T: DeserializeOwned + JsonSchema + 'static> FromRequestParts<App> for Query
         let mut fields = serde_json::Map::new();
         for (name, text) in pairs {
             let value = schema.typed(&name, text);
-            if fields.insert(name.clone(), value).is_some() {
-                return Err(INVALID.at(name, "repeated", "must be given once"));
+            match fields.entry(name) {
+                Entry::Vacant(place) if schema.is(place.key(), "array") => {
+                    _ = place.insert(Value::Array(vec![value]));
+                }
+                Entry::Vacant(place) => _ = place.insert(value),
+                Entry::Occupied(mut place) => match place.get_mut() {
+                    Value::Array(list) => list.push(value),
+                    _ => return Err(INVALID.at(place.key().clone(), "repeated", "must be given once")),
+                },
             }
         }
         check(Value::Object(fields)).map(Self)
@@ -128,13 +135,16 @@ struct Ready {
 }
 
 impl Ready {
+    fn is(&self, name: &str, kind: &str) -> bool {
+        let wanted = &self.document["properties"][name]["type"];
+        wanted == kind || wanted.as_array().is_some_and(|kinds| kinds.contains(&kind.into()))
+    }
+
     /// A query parameter as the type its schema asks for; what does not fit stays text and is refused as such.
     fn typed(&self, name: &str, text: String) -> Value {
-        let wanted = &self.document["properties"][name]["type"];
-        let is = |kind: &str| wanted == kind || wanted.as_array().is_some_and(|kinds| kinds.contains(&kind.into()));
-        let read = if is("integer") {
+        let read = if self.is(name, "integer") {
             text.parse::<i64>().ok().map(Value::from)
-        } else if is("boolean") {
+        } else if self.is(name, "boolean") {
             text.parse::<bool>().ok().map(Value::from)
         } else {
             None
@@ -195,8 +205,22 @@ fn say(error: &ValidationError<'_>) -> Vec<(String, &'static str, String)> {
         Wrong::Format { format } => one("wrong_form", format!("must be a valid {format}")),
         Wrong::Enum { options } => one("not_allowed", format!("must be one of {options}")),
         Wrong::Constant { expected_value } => one("not_allowed", format!("must be {expected_value}")),
+        // An optional value is "this or null"; what matters is what is wrong with it as "this".
+        Wrong::AnyOf { context } | Wrong::OneOfNotValid { context } => {
+            let branches = context.iter().filter(|errors| !errors.iter().any(wants_null));
+            let mut said: Vec<_> = branches.flatten().flat_map(say).collect();
+            if said.is_empty() {
+                said = one("invalid", "is not right".to_owned());
+            }
+            said
+        }
         _ => one("invalid", "is not right".to_owned()),
     }
+}
+
+fn wants_null(error: &ValidationError<'_>) -> bool {
+    let null = jsonschema::JsonType::Null;
+    matches!(error.kind(), Wrong::Type { kind: jsonschema::error::TypeKind::Single(kind) } if *kind == null)
 }
 
 fn kinds(kind: &jsonschema::error::TypeKind) -> String {

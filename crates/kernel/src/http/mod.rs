@@ -12,6 +12,7 @@ mod paging;
 mod routes;
 mod serve;
 
+pub use aide::{OperationInput, OperationOutput, generate::GenContext, openapi::Operation};
 pub use client::Client;
 pub use describe::{Description, Documents, may_answer, requires};
 pub use document::Document;

@@ -2,10 +2,13 @@
 use aide::{
     OperationInput, OperationOutput,
     axum::{ApiRouter, routing},
+    generate::in_context,
     openapi::OpenApi,
     operation::OperationHandler,
 };
 use axum::{handler::Handler, http::Method};
+use schemars::JsonSchema;
+use serde_json::Value;
 
 use crate::{
     App,
@@ -31,6 +34,15 @@ pub(super) struct RouteRow {
     /// Answered however busy the server is and however often it is asked.
     pub(super) always: bool,
     pub(super) codes: Vec<Code>,
+    pub(super) answers: Vec<Described>,
+}
+
+/// An answer the handler's return type does not show.
+#[derive(Debug, Clone)]
+pub(super) struct Described {
+    pub(super) status: u16,
+    pub(super) content_type: &'static str,
+    pub(super) schema: Value,
 }
 
 macro_rules! verbs { ($($verb:ident, $with:ident, $method:ident;)*) => { $(
@@ -47,7 +59,7 @@ macro_rules! verbs { ($($verb:ident, $with:ident, $method:ident;)*) => { $(
         let route = routing::$with(handler, |op| op.id(&format!("{tag}.{name}")).tag(tag).summary(summary));
         self.router = self.router.api_route(path, route);
         self.rows.push(RouteRow {
-            method: Method::$method, path, body_limit: self.body_limit, always: false, codes: vec![],
+            method: Method::$method, path, body_limit: self.body_limit, always: false, codes: vec![], answers: vec![],
         });
         self
     }
@@ -76,6 +88,16 @@ impl Routes {
     pub fn fails(mut self, codes: &[Code]) -> Self {
         if let Some(row) = self.rows.last_mut() {
             row.codes.extend_from_slice(codes);
+        }
+        self
+    }
+
+    /// The route above also answers `T` with this status and type.
+    #[must_use]
+    pub fn answers<T: JsonSchema>(mut self, status: u16, content_type: &'static str) -> Self {
+        let schema = in_context(|ctx| ctx.schema.subschema_for::<T>().to_value());
+        if let Some(row) = self.rows.last_mut() {
+            row.answers.push(Described { status, content_type, schema });
         }
         self
     }

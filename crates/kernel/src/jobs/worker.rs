@@ -42,12 +42,11 @@ impl Worker {
                     LOOK
                 }
             };
-            while running.try_join_next().is_some() {}
             tokio::select! {
                 () = &mut stop => break,
                 () = time::sleep(idle) => {}
                 Some(()) = work_announced(&mut notices) => {}
-                Some(_) = running.join_next(), if hands.available_permits() == 0 => {}
+                Some(_) = running.join_next(), if !running.is_empty() => {}
             }
         }
         while running.join_next().await.is_some() {}

@@ -44,7 +44,7 @@ struct JobLabels {
     outcome: &'static str,
 }
 
-const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
 
 /// The figures of one route, looked up once when the routes are put together.
 #[derive(Clone)]
@@ -55,7 +55,7 @@ pub struct RouteMetrics {
 
 impl RouteMetrics {
     pub fn record(&self, status: u16, took: Duration) {
-        let class = usize::from(status / 100).clamp(1, CLASSES.len()) - 1;
+        let class = usize::from(status / 100).clamp(2, CLASSES.len() + 1) - 2;
         self.by_class[class].inc();
         self.duration.observe(took.as_secs_f64());
     }

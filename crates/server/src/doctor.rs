@@ -1,0 +1,196 @@
+//! `janua doctor`: looks at everything an installation needs and says how to mend what it finds.
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::ExitCode, time::Duration};
+
+use kernel::{
+    clock::{Clock, Timestamp},
+    config::Config,
+    db::{Db, migrate::ALL},
+    params,
+    ports::mail,
+};
+
+use crate::{Out, say, start};
+
+/// Clocks this far apart make tokens look expired or not yet valid.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(5);
+/// A commit slower than this makes every write slow.
+const SLOW_COMMIT: Duration = Duration::from_millis(100);
+
+/// One finding: fine, worth a thought, or wrong. The last two say what to do.
+enum Finding {
+    Fine(String),
+    Odd(String),
+    Wrong(String),
+}
+use Finding::{Fine, Odd, Wrong};
+
+pub async fn run(config: &Config) -> ExitCode {
+    let mut findings = vec![("settings", Fine(format!("read; reached at {}", config.base_url())))];
+    findings.push(("address", address(config)));
+    findings.extend(permissions(config).into_iter().map(|finding| ("permissions", finding)));
+    match start::open(config).await {
+        Err(error) => findings.push(("database", Wrong(format!("{error:#}")))),
+        Ok(db) => {
+            findings.push(("database", database(&db).await));
+            findings.push(("schema", schema(&db).await));
+            findings.push(("clock", clock(&db).await));
+            findings.push(("master key", master_key(config, &db).await));
+        }
+    }
+    findings.push(("mail", mail(config).await));
+
+    let mut wrong = 0;
+    for (what, finding) in findings {
+        let (mark, text) = match finding {
+            Fine(text) => ("ok   ", text),
+            Odd(text) => ("note ", text),
+            Wrong(text) => {
+                wrong += 1;
+                ("WRONG", text)
+            }
+        };
+        say(&format!("{mark} {what}: {text}"), Out::Plain);
+    }
+    if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn address(config: &Config) -> Finding {
+    if config.is_https() || config.listen.ip().is_loopback() {
+        Fine(format!("listens on {}", config.listen))
+    } else {
+        Odd(format!(
+            "listens on {} with a plain http base URL: cookies and passwords can be read on the way. Put a proxy with \
+             TLS in front and set JANUA_BASE_URL=https://…",
+            config.listen
+        ))
+    }
+}
+
+fn permissions(config: &Config) -> Vec<Finding> {
+    let folder = &config.data_dir;
+    if let Err(error) = start::make_folder(folder) {
+        return vec![Wrong(format!("{error:#}. Choose another folder with JANUA_DATA_DIR"))];
+    }
+    let probe = folder.join(".doctor");
+    if let Err(error) = fs::write(&probe, b"").and_then(|()| fs::remove_file(&probe)) {
+        return vec![Wrong(format!(
+            "cannot write in {}: {error}. Give it to the user that runs janua",
+            folder.display()
+        ))];
+    }
+    let mut found = vec![private(folder, 0o700)];
+    for name in ["master.key", "janua.db"] {
+        let path = folder.join(name);
+        if path.exists() {
+            found.push(private(&path, 0o600));
+        }
+    }
+    found
+}
+
+fn private(path: &Path, mode: u32) -> Finding {
+    match fs::metadata(path).map(|meta| meta.permissions().mode() & 0o777) {
+        Ok(found) if found & 0o077 == 0 => Fine(format!("{} is its owner's alone", path.display())),
+        Ok(found) => Wrong(format!("{0} can be read by others ({found:o}). Run: chmod {mode:o} {0}", path.display())),
+        Err(error) => Wrong(format!("{}: {error}", path.display())),
+    }
+}
+
+async fn database(db: &Db) -> Finding {
+    if let Err(error) = db.ping(PATIENCE).await {
+        return Wrong(format!("does not answer: {error}"));
+    }
+    let started = tokio::time::Instant::now();
+    // Written for good and taken back: what every acknowledged request waits for.
+    let outcome = async {
+        db.exec("CREATE TABLE IF NOT EXISTS doctor_probe (id BIGINT PRIMARY KEY)", params![]).await?;
+        db.exec("DROP TABLE doctor_probe", params![]).await
+    };
+    match outcome.await {
+        Err(error) => Wrong(format!("cannot be written: {error}")),
+        Ok(_) => {
+            let commit = started.elapsed() / 2;
+            let said = format!("{} answers; a durable commit takes about {commit:.1?}", db.engine());
+            if commit > SLOW_COMMIT {
+                Odd(format!("{said}, which is slow: put it on a faster disk"))
+            } else {
+                Fine(said)
+            }
+        }
+    }
+}
+
+async fn schema(db: &Db) -> Finding {
+    let known = ALL.last().map_or(0, |step| step.number);
+    let sql = "SELECT CAST(MAX(number) AS BIGINT) AS number FROM schema_migration";
+    match db.one::<(Option<i64>,)>(sql, params![]).await {
+        Ok((Some(found),)) if found == known => Fine(format!("version {found}, up to date")),
+        Ok((Some(found),)) if found > known => {
+            Wrong(format!("version {found} is newer than this binary ({known}): run a newer janua"))
+        }
+        Ok((found,)) => Odd(format!(
+            "version {} of {known}: `janua migrate` or the next start applies the rest",
+            found.unwrap_or(0)
+        )),
+        Err(_) => Odd("nothing is there yet: `janua migrate` or the first start makes it".into()),
+    }
+}
+
+/// The clock must agree with the database server's, and must not be behind what was written already.
+async fn clock(db: &Db) -> Finding {
+    let now = Clock::System.now();
+    if db.engine() == "postgres" {
+        let sql = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now";
+        if let Ok((theirs,)) = db.one::<(Timestamp,)>(sql, params![]).await {
+            let apart = now.since(theirs).max(theirs.since(now));
+            if apart > CLOCK_TOLERANCE {
+                return Wrong(format!(
+                    "{apart:.1?} away from the database server's clock: run a time service (NTP) on both"
+                ));
+            }
+        }
+    }
+    let sql = "SELECT CAST(MAX(applied_at) AS BIGINT) AS at FROM schema_migration";
+    let newest = db.one::<(Option<Timestamp>,)>(sql, params![]).await.ok().and_then(|(at,)| at);
+    match newest {
+        Some(newest) if newest > now.plus(CLOCK_TOLERANCE) => {
+            Wrong(format!("it is {now} here, but the database was changed at {newest}: set the clock"))
+        }
+        _ => Fine(format!("it is {now}")),
+    }
+}
+
+async fn master_key(config: &Config, db: &Db) -> Finding {
+    let kept = "SELECT value FROM setting WHERE name = 'master_key_proof'";
+    if db.opt::<(String,)>(kept, params![]).await.ok().flatten().is_none() {
+        return Fine("made at the first start, or taken from JANUA_MASTER_KEY".into());
+    }
+    let from_file = config.master_key.is_none();
+    if from_file && !config.data_dir.join("master.key").exists() {
+        let folder = config.data_dir.display();
+        return Wrong(format!(
+            "master.key is missing from {folder}: put it back, or set JANUA_MASTER_KEY to its text"
+        ));
+    }
+    match start::vault(config) {
+        Err(error) => Wrong(format!("{error:#}")),
+        Ok(vault) => match vault.claim(db).await {
+            Ok(()) => Fine("opens this database".into()),
+            Err(error) => Wrong(error.to_string()),
+        },
+    }
+}
+
+async fn mail(config: &Config) -> Finding {
+    match mail::from_config(config) {
+        Err(wrong) => Wrong(wrong),
+        Ok(mail) => match mail.check().await {
+            Ok(()) if config.smtp_url.is_none() => {
+                Odd(format!("goes to {}; set JANUA_SMTP_URL to send it to people", mail.describe()))
+            }
+            Ok(()) => Fine(format!("goes to {}", mail.describe())),
+            Err(error) => Wrong(format!("{} does not work: {error}. Check JANUA_SMTP_URL", mail.describe())),
+        },
+    }
+}

@@ -1,0 +1,79 @@
+//! Serving until told to stop, and stopping without losing what is under way.
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use kernel::{clock::Clock, config::Config, http::serve, jobs::Worker};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+    time::timeout,
+};
+
+use crate::{
+    Out, say,
+    start::{self, Node, VERSION},
+};
+
+pub async fn run(config: Config) -> Result<ExitCode> {
+    // Bound first: a port that is taken is said before anything is touched.
+    let listener =
+        TcpListener::bind(config.listen).await.with_context(|| format!("cannot listen on {}", config.listen))?;
+    let address = listener.local_addr()?;
+    let mut config = config;
+    config.listen = address;
+    let (base_url, drain) = (config.base_url(), config.drain_timeout);
+    let node = Node::start(config).await?;
+
+    let (stop, stopping) = watch::channel(false);
+    let watcher = tokio::spawn(site::health::watch(node.app.clone()));
+    let worker = tokio::spawn(Worker::new(node.app.clone(), node.jobs.clone()).run(told(stopping.clone())));
+    say(&format!("Janua {VERSION} listens on http://{address} and is reached at {base_url}"), Out::Plain);
+
+    let serving = tokio::spawn(serve(listener, node.door.clone(), told(stopping)));
+    wait_for_signal().await?;
+    // A second signal means now.
+    tokio::spawn(async {
+        if wait_for_signal().await.is_ok() {
+            std::process::exit(130);
+        }
+    });
+    let _ = stop.send(true);
+    let cut_off = serving.await?;
+    if cut_off > 0 {
+        tracing::warn!(cut_off, "connections were still open after the drain time");
+    }
+    if timeout(drain, worker).await.is_err() {
+        tracing::warn!("a job was still running after the drain time; another run will repeat it");
+    }
+    watcher.abort();
+    tracing::info!("stopped");
+    Ok(ExitCode::SUCCESS)
+}
+
+pub async fn migrate(config: Config) -> Result<ExitCode> {
+    start::make_folder(&config.data_dir)?;
+    let db = start::open(&config).await?;
+    let applied = db.migrate(Clock::System.now()).await?;
+    for step in &applied {
+        say(&format!("applied {step}"), Out::Plain);
+    }
+    if applied.is_empty() {
+        say("the database is up to date", Out::Plain);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn told(mut stopping: watch::Receiver<bool>) {
+    // An error means that the sender is gone, which is the end as well.
+    let _ = stopping.wait_for(|stop| *stop).await;
+}
+
+async fn wait_for_signal() -> Result<()> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! Putting a node together: folder, database, keys, features, door.
+use std::{
+    fs,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::Path,
+    sync::Arc,
+};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use kernel::{
+    App,
+    app::{Feature, Parts},
+    clock::Clock,
+    config::Config,
+    crypto::{MasterKey, Vault},
+    db::{Db, Durability, sqlite_path},
+    entropy::Entropy,
+    http::{Description, Door},
+    jobs::Jobs,
+    ports::mail,
+    telemetry::Metrics,
+};
+
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Everything the binary is made of.
+pub fn features(config: &Config) -> Feature {
+    site::feature(config)
+}
+
+/// A node that is ready to serve.
+pub struct Node {
+    pub app: App,
+    pub door: Door,
+    pub jobs: Arc<Jobs>,
+    /// Held for as long as the node lives.
+    _lock: Option<fs::File>,
+}
+
+impl Node {
+    pub async fn start(config: Config) -> Result<Self> {
+        make_folder(&config.data_dir)?;
+        let lock = lock(&config)?;
+        let db = open(&config).await?;
+        let applied = db.migrate(Clock::System.now()).await?;
+        if !applied.is_empty() {
+            tracing::info!(steps = applied.join(", "), "the database was brought up to date");
+        }
+        let vault = vault(&config)?;
+        vault.claim(&db).await?;
+        let mail = mail::from_config(&config).map_err(|wrong| anyhow!(wrong))?;
+        let Feature { routes, jobs, own } = features(&config);
+        let app = App::new(Parts {
+            db,
+            vault,
+            mail,
+            own,
+            clock: Clock::System,
+            entropy: Entropy::System,
+            metrics: Metrics::new(VERSION),
+            description: Description::default(),
+            config,
+        });
+        let door = Door::new(app.clone(), routes, VERSION).map_err(|wrong| anyhow!(wrong))?;
+        Ok(Self { app, door, jobs: Arc::new(jobs), _lock: lock })
+    }
+}
+
+/// The data folder, for its owner alone.
+pub fn make_folder(folder: &Path) -> Result<()> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.with_context(|| format!("data_dir: cannot make {}", folder.display()))
+}
+
+/// An embedded database belongs to one node. PostgreSQL can have many.
+fn lock(config: &Config) -> Result<Option<fs::File>> {
+    if sqlite_path(config.database_url().expose()).is_none() {
+        return Ok(None);
+    }
+    let path = config.data_dir.join("lock");
+    let file = fs::OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(&path);
+    let file = file.with_context(|| format!("data_dir: cannot write {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(fs::TryLockError::WouldBlock) => bail!(
+            "another janua is running on {}. Stop it, choose another folder with --data-dir, or use PostgreSQL, \
+             which several nodes can share",
+            config.data_dir.display()
+        ),
+        Err(fs::TryLockError::Error(error)) => Err(error).context("data_dir: cannot lock it"),
+    }
+}
+
+pub async fn open(config: &Config) -> Result<Db> {
+    let url = config.database_url();
+    if let Some(path) = sqlite_path(url.expose()) {
+        // Made here, before SQLite makes it readable for everybody; its log files take over the mode.
+        let made = fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path);
+        made.with_context(|| format!("database_url: cannot write {path}"))?;
+    } else if !url.expose().starts_with("postgres://") && !url.expose().starts_with("postgresql://") {
+        bail!("database_url: must start with sqlite: or postgres://");
+    }
+    let db = Db::open(url.expose(), config.database_connections, Durability::Full).await;
+    db.context("cannot open the database (setting database_url)")
+}
+
+pub fn vault(config: &Config) -> Result<Vault> {
+    let master = match &config.master_key {
+        Some(text) => MasterKey::parse(text).context("master_key")?,
+        None => MasterKey::from_file(&config.data_dir.join("master.key"), &Entropy::System)?,
+    };
+    Ok(Vault::new(master))
+}

@@ -1,0 +1,113 @@
+//! Is this node alive, and can it do its work? Kept up to date in the background, so that asking costs nothing.
+use std::{
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use axum::{
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse as _, Response},
+};
+use kernel::{
+    App,
+    clock::Timestamp,
+    http::{Json, Query, Routes},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub fn routes() -> Routes {
+    Routes::new("status")
+        .get("/health", health, "health probe")
+        .answers::<HealthView>(200, "application/json")
+        .answers::<HealthView>(503, "application/json")
+        .always()
+}
+
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(1);
+/// A look older than this says nothing about now.
+const STALE: Duration = Duration::from_secs(5);
+
+#[derive(Deserialize, JsonSchema)]
+struct HealthQuery {
+    /// `live` asks only whether the process answers at all; restart it when it does not.
+    part: Option<Part>,
+}
+
+#[derive(Deserialize, JsonSchema, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum Part {
+    Live,
+    Ready,
+}
+
+#[derive(Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct HealthView {
+    /// `ok` or `unavailable`.
+    status: &'static str,
+    version: &'static str,
+    /// The process answers.
+    live: bool,
+    /// It can do its work: send it requests.
+    ready: bool,
+    checks: Vec<Check>,
+}
+
+#[derive(Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Check {
+    name: &'static str,
+    ok: bool,
+    latency_ms: u64,
+}
+
+/// What the last look found.
+#[derive(Default)]
+pub struct Health(RwLock<Option<Arc<Seen>>>);
+
+struct Seen {
+    at: Timestamp,
+    view: HealthView,
+}
+
+/// Looks again and again, for as long as the node runs.
+pub async fn watch(app: App) {
+    loop {
+        look(&app).await;
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+async fn look(app: &App) -> Arc<Seen> {
+    let started = tokio::time::Instant::now();
+    let outcome = app.db.ping(PATIENCE).await;
+    let latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let ready = outcome.is_ok();
+    if let Err(error) = outcome {
+        tracing::warn!(%error, "not ready: the database does not answer");
+    }
+    let view = HealthView {
+        status: if ready { "ok" } else { "unavailable" },
+        version: env!("CARGO_PKG_VERSION"),
+        live: true,
+        ready,
+        checks: vec![Check { name: "database", ok: ready, latency_ms }],
+    };
+    let seen = Arc::new(Seen { at: app.clock.now(), view });
+    *app.own::<Health>().0.write().unwrap_or_else(PoisonError::into_inner) = Some(seen.clone());
+    seen
+}
+
+async fn health(State(app): State<App>, Query(query): Query<HealthQuery>) -> Response {
+    let last = app.own::<Health>().0.read().unwrap_or_else(PoisonError::into_inner).clone();
+    let seen = match last.filter(|seen| app.clock.now().since(seen.at) < STALE) {
+        Some(seen) => seen,
+        None => look(&app).await,
+    };
+    let good = seen.view.ready || query.part == Some(Part::Live);
+    let status = if good { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(&seen.view)).into_response()
+}

@@ -1,0 +1,118 @@
+//! The operator's legal documents: templates filled from the settings, rendered once at start, in the version for the
+//! reader's jurisdiction.
+mod render;
+
+use axum::{
+    extract::State,
+    http::{HeaderMap, header},
+    response::Response,
+};
+use kernel::{
+    App,
+    fault::{Code, Result},
+    http::{Json, Query, Routes},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use render::Library;
+use render::{Form, Jurisdiction, Kind};
+
+pub fn routes() -> Routes {
+    let document = |routes: Routes| {
+        routes
+            .answers::<DocumentView>(200, "application/json")
+            .answers::<String>(200, "text/html; charset=utf-8")
+            .answers::<String>(200, "text/markdown; charset=utf-8")
+            .fails(&[NO_SUCH_JURISDICTION])
+    };
+    let routes = Routes::new("legal").get("/legal", index, "index of legal documents");
+    let routes = document(routes.get("/legal/terms", terms, "terms of service"));
+    let routes = document(routes.get("/legal/privacy", privacy, "privacy policy"));
+    let routes = document(routes.get("/legal/cookie-policy", cookie_policy, "cookie policy (en, eu, uk)"));
+    document(routes.get("/legal/dpa", dpa, "data processing addendum (en)"))
+}
+
+const NO_SUCH_JURISDICTION: Code =
+    Code::new(404, "no_such_jurisdiction", "This document does not exist for that jurisdiction.");
+
+#[derive(Deserialize, JsonSchema)]
+struct Wanted {
+    /// `en`, `eu`, `uk` or `us`. Left out: chosen by `Accept-Language`.
+    #[schemars(length(min = 1, max = 32))]
+    jurisdiction: Option<String>,
+}
+
+/// One legal document. A browser gets it as a page, `Accept: text/markdown` as text.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct DocumentView {
+    document: &'static str,
+    title: &'static str,
+    jurisdiction: &'static str,
+    /// The day this version is in force from.
+    version: &'static str,
+    /// Of the Markdown text, in hexadecimal: what somebody agreed to can be proven.
+    sha256: String,
+    /// Markdown.
+    content: String,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Index {
+    documents: Vec<IndexEntry>,
+}
+
+#[derive(Clone, Serialize, JsonSchema)]
+struct IndexEntry {
+    document: &'static str,
+    title: &'static str,
+    version: &'static str,
+    url: String,
+    jurisdictions: Vec<IndexVersion>,
+}
+
+#[derive(Clone, Serialize, JsonSchema)]
+struct IndexVersion {
+    jurisdiction: &'static str,
+    sha256: String,
+    url: String,
+}
+
+async fn index(State(app): State<App>) -> Json<Index> {
+    Json(Index { documents: app.own::<Library>().index.clone() })
+}
+
+async fn terms(State(app): State<App>, Query(wanted): Query<Wanted>, headers: HeaderMap) -> Result<Response> {
+    answer(&app, Kind::Terms, &wanted, &headers)
+}
+
+async fn privacy(State(app): State<App>, Query(wanted): Query<Wanted>, headers: HeaderMap) -> Result<Response> {
+    answer(&app, Kind::Privacy, &wanted, &headers)
+}
+
+async fn cookie_policy(State(app): State<App>, Query(wanted): Query<Wanted>, headers: HeaderMap) -> Result<Response> {
+    answer(&app, Kind::CookiePolicy, &wanted, &headers)
+}
+
+async fn dpa(State(app): State<App>, Query(wanted): Query<Wanted>, headers: HeaderMap) -> Result<Response> {
+    answer(&app, Kind::Dpa, &wanted, &headers)
+}
+
+fn answer(app: &App, kind: Kind, wanted: &Wanted, headers: &HeaderMap) -> Result<Response> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let jurisdiction = match &wanted.jurisdiction {
+        // Who names one gets that one or is told that there is none.
+        Some(named) => Jurisdiction::named(named).filter(|j| kind.exists_for(*j)).ok_or(NO_SUCH_JURISDICTION)?,
+        None => Jurisdiction::of_reader(text(header::ACCEPT_LANGUAGE), |j| kind.exists_for(j)),
+    };
+    let form = Form::wanted(text(header::ACCEPT));
+    let library = app.own::<Library>();
+    let mut response = library.get(kind, jurisdiction, form)?.answer(headers);
+    if form == Form::Html
+        && let Ok(policy) = library.page_policy.parse()
+    {
+        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
+    Ok(response)
+}

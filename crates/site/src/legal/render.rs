@@ -1,0 +1,308 @@
+//! Filling the templates, and choosing the version for a reader.
+use std::collections::HashMap;
+
+use askama::Template;
+use kernel::{
+    config::Config,
+    crypto,
+    fault::{INTERNAL, Result},
+    http::Document,
+};
+
+use super::{DocumentView, IndexEntry, IndexVersion};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    Terms,
+    Privacy,
+    CookiePolicy,
+    Dpa,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Jurisdiction {
+    En,
+    Eu,
+    Uk,
+    Us,
+}
+
+/// What the reader's program asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Form {
+    Json,
+    Html,
+    Markdown,
+}
+
+impl Kind {
+    const ALL: [Self; 4] = [Self::Terms, Self::Privacy, Self::CookiePolicy, Self::Dpa];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Terms => "terms",
+            Self::Privacy => "privacy",
+            Self::CookiePolicy => "cookie-policy",
+            Self::Dpa => "dpa",
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Terms => "Terms of service",
+            Self::Privacy => "Privacy policy",
+            Self::CookiePolicy => "Cookie policy",
+            Self::Dpa => "Data processing addendum",
+        }
+    }
+
+    /// The day its text was last changed. Who changes a template changes this.
+    fn version(self) -> &'static str {
+        match self {
+            Self::Terms | Self::Privacy | Self::CookiePolicy | Self::Dpa => "2026-11-15",
+        }
+    }
+
+    pub(super) fn exists_for(self, jurisdiction: Jurisdiction) -> bool {
+        match self {
+            Self::Terms | Self::Privacy => true,
+            Self::CookiePolicy => jurisdiction != Jurisdiction::Us,
+            Self::Dpa => jurisdiction == Jurisdiction::En,
+        }
+    }
+
+    fn fill(self, operator: Operator<'_>, base_url: &str, jurisdiction: &str) -> askama::Result<String> {
+        let version = self.version();
+        match self {
+            Self::Terms => Terms { operator, base_url, version, jurisdiction }.render(),
+            Self::Privacy => Privacy { operator, base_url, version, jurisdiction }.render(),
+            Self::CookiePolicy => CookiePolicy { operator, base_url, version, jurisdiction }.render(),
+            Self::Dpa => Dpa { operator, base_url, version }.render(),
+        }
+    }
+}
+
+/// Members of the European Union and of the European Economic Area, by country code.
+const EEA: [&str; 30] = [
+    "at", "be", "bg", "cy", "cz", "de", "dk", "ee", "es", "fi", "fr", "gr", "hr", "hu", "ie", "is", "it", "li", "lt",
+    "lu", "lv", "mt", "nl", "no", "pl", "pt", "ro", "se", "si", "sk",
+];
+/// Languages that, named without a country, are mostly spoken there.
+const EEA_LANGUAGES: [&str; 27] = [
+    "bg", "cs", "da", "de", "el", "et", "fi", "fr", "ga", "hr", "hu", "is", "it", "lt", "lv", "mt", "nb", "nl", "nn",
+    "no", "pl", "ro", "sk", "sl", "sv", "ca", "eu",
+];
+
+impl Jurisdiction {
+    const ALL: [Self; 4] = [Self::En, Self::Eu, Self::Uk, Self::Us];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::En => "en",
+            Self::Eu => "eu",
+            Self::Uk => "uk",
+            Self::Us => "us",
+        }
+    }
+
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|jurisdiction| jurisdiction.name() == name)
+    }
+
+    /// The first language the reader prefers that points to a version that exists; `en` exists always.
+    pub(super) fn of_reader(accept_language: &str, exists: impl Fn(Self) -> bool) -> Self {
+        let mut ranges: Vec<(&str, f32)> = accept_language.split(',').filter_map(weighted).collect();
+        ranges.sort_by(|a, b| b.1.total_cmp(&a.1));
+        ranges.into_iter().filter_map(|(tag, _)| Self::of_tag(tag)).find(|j| exists(*j)).unwrap_or(Self::En)
+    }
+
+    fn of_tag(tag: &str) -> Option<Self> {
+        let tag = tag.to_ascii_lowercase();
+        let mut parts = tag.split('-');
+        let language = parts.next()?;
+        let country = parts.find(|part| part.len() == 2);
+        match country {
+            Some("gb") => Some(Self::Uk),
+            Some("us") => Some(Self::Us),
+            Some(country) if EEA.contains(&country) => Some(Self::Eu),
+            None if EEA_LANGUAGES.contains(&language) => Some(Self::Eu),
+            _ if language == "en" => Some(Self::En),
+            _ => None,
+        }
+    }
+}
+
+/// `de-AT;q=0.8` as the tag and its weight; a weight of zero means "not this".
+fn weighted(range: &str) -> Option<(&str, f32)> {
+    let (tag, parameters) = range.split_once(';').unwrap_or((range, ""));
+    let weight = parameters.trim().strip_prefix("q=").map_or(Some(1.0), |q| q.trim().parse().ok())?;
+    (weight > 0.0 && !tag.trim().is_empty()).then_some((tag.trim(), weight))
+}
+
+impl Form {
+    const ALL: [Self; 3] = [Self::Json, Self::Html, Self::Markdown];
+
+    /// Programs get JSON unless they ask for something else; browsers name HTML first.
+    pub(super) fn wanted(accept: &str) -> Self {
+        let asked = accept.split(',').map(|range| range.split(';').next().unwrap_or_default().trim());
+        let known = asked.filter_map(|kind| match kind {
+            "application/json" | "*/*" => Some(Self::Json),
+            "text/html" => Some(Self::Html),
+            "text/markdown" => Some(Self::Markdown),
+            _ => None,
+        });
+        known.into_iter().next().unwrap_or(Self::Json)
+    }
+}
+
+/// Who runs this installation.
+#[derive(Clone, Copy)]
+struct Operator<'a> {
+    name: &'a str,
+    address: &'a str,
+    email: &'a str,
+    country: &'a str,
+}
+
+macro_rules! templates { ($($name:ident, $path:literal;)*) => { $(
+    #[derive(Template)]
+    #[template(path = $path, escape = "none")]
+    struct $name<'a> { operator: Operator<'a>, base_url: &'a str, version: &'a str, jurisdiction: &'a str }
+)* } }
+templates! { Terms, "legal/terms.md"; Privacy, "legal/privacy.md"; CookiePolicy, "legal/cookie-policy.md"; }
+
+#[derive(Template)]
+#[template(path = "legal/dpa.md", escape = "none")]
+struct Dpa<'a> {
+    operator: Operator<'a>,
+    base_url: &'a str,
+    version: &'a str,
+}
+
+#[derive(Template)]
+#[template(path = "legal/page.html")]
+struct Page<'a> {
+    title: &'a str,
+    style: &'a str,
+    /// Made by the Markdown renderer, which lets no HTML of the text through.
+    content: &'a str,
+}
+
+const STYLE: &str = "body{max-width:44rem;margin:3rem auto;padding:0 1.25rem;font:1.05rem/1.6 system-ui,sans-serif}\
+    table{border-collapse:collapse}td,th{border:1px solid #8886;padding:.4rem .6rem;text-align:left;vertical-align:top}\
+    h1,h2{line-height:1.2}code{font-size:.9em}a{color:LinkText}";
+
+/// Every document in every version and form.
+pub struct Library {
+    documents: HashMap<(Kind, Jurisdiction, Form), Document>,
+    pub(super) index: Vec<IndexEntry>,
+    /// Lets the page have its one style and nothing else.
+    pub(super) page_policy: String,
+}
+
+impl Library {
+    /// Fills every template. A version that cannot be filled is left out and said in the log.
+    pub fn render(config: &Config) -> Self {
+        let operator = Operator {
+            name: &config.operator_name,
+            address: &config.operator_address,
+            email: &config.operator_email,
+            country: &config.operator_country,
+        };
+        let base_url = config.base_url();
+        let mut documents = HashMap::new();
+        let index = Kind::ALL.map(|kind| {
+            let versions = Jurisdiction::ALL.into_iter().filter(|j| kind.exists_for(*j));
+            let jurisdictions = versions.filter_map(|jurisdiction| {
+                let text = kind.fill(operator, &base_url, jurisdiction.name());
+                let text =
+                    text.inspect_err(|error| tracing::error!(%error, "a legal document cannot be filled")).ok()?;
+                let sha256 = crypto::hash(text.as_bytes());
+                for form in Form::ALL {
+                    documents.insert((kind, jurisdiction, form), document(kind, jurisdiction, form, &text, &sha256));
+                }
+                let url = format!("{base_url}/legal/{}?jurisdiction={}", kind.name(), jurisdiction.name());
+                Some(IndexVersion { jurisdiction: jurisdiction.name(), sha256, url })
+            });
+            IndexEntry {
+                jurisdictions: jurisdictions.collect(),
+                document: kind.name(),
+                title: kind.title(),
+                version: kind.version(),
+                url: format!("{base_url}/legal/{}", kind.name()),
+            }
+        });
+        let page_policy = format!(
+            "default-src 'none'; style-src {}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+            crypto::csp_source(STYLE)
+        );
+        Self { documents, index: index.into(), page_policy }
+    }
+
+    pub(super) fn get(&self, kind: Kind, jurisdiction: Jurisdiction, form: Form) -> Result<&Document> {
+        let found = self.documents.get(&(kind, jurisdiction, form));
+        found.ok_or_else(|| INTERNAL.caused_by("the legal document was not rendered"))
+    }
+}
+
+fn document(kind: Kind, jurisdiction: Jurisdiction, form: Form, text: &str, sha256: &str) -> Document {
+    let made = match form {
+        Form::Markdown => Document::new("text/markdown; charset=utf-8", text.into()),
+        Form::Html => {
+            let mut options = comrak::Options::default();
+            options.extension.table = true;
+            let content = comrak::markdown_to_html(text, &options);
+            let page = Page { title: kind.title(), style: STYLE, content: &content }.render().unwrap_or_default();
+            Document::new("text/html; charset=utf-8", page.into_bytes())
+        }
+        Form::Json => {
+            let view = DocumentView {
+                document: kind.name(),
+                title: kind.title(),
+                jurisdiction: jurisdiction.name(),
+                version: kind.version(),
+                sha256: sha256.to_owned(),
+                content: text.to_owned(),
+            };
+            Document::new("application/json", serde_json::to_vec(&view).unwrap_or_default())
+        }
+    };
+    made.varying("accept, accept-language")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reader_gets_the_version_of_the_first_language_that_says_where() {
+        let all = |_| true;
+        for (header, expected) in [
+            ("", Jurisdiction::En),
+            ("en", Jurisdiction::En),
+            ("en-GB,en;q=0.9", Jurisdiction::Uk),
+            ("en-US", Jurisdiction::Us),
+            ("de", Jurisdiction::Eu),
+            ("en-IE", Jurisdiction::Eu),
+            ("zh-Hans-CN, fr;q=0.5", Jurisdiction::Eu),
+            ("en;q=0.1, en-gb;q=0.9", Jurisdiction::Uk),
+            ("de;q=0, en-US;q=0.5", Jurisdiction::Us),
+            ("ja, *;q=0.5", Jurisdiction::En),
+            ("de;q=banana", Jurisdiction::En),
+        ] {
+            assert_eq!(Jurisdiction::of_reader(header, all), expected, "{header}");
+        }
+        let no_us = |j| j != Jurisdiction::Us;
+        assert_eq!(Jurisdiction::of_reader("en-US,en;q=0.5", no_us), Jurisdiction::En, "falls back");
+    }
+
+    #[test]
+    fn a_browser_gets_a_page_and_a_program_gets_json() {
+        let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+        assert_eq!(Form::wanted(browser), Form::Html);
+        for program in ["", "*/*", "application/json", "image/png"] {
+            assert_eq!(Form::wanted(program), Form::Json, "{program}");
+        }
+        assert_eq!(Form::wanted("text/markdown"), Form::Markdown);
+    }
+}

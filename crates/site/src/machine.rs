@@ -1,0 +1,81 @@
+//! For machines: the figures, the description of the interface, and what crawlers may look at.
+use axum::{
+    extract::{FromRequestParts, State},
+    http::{HeaderMap, HeaderValue, header, request::Parts},
+    response::{IntoResponse as _, Response},
+};
+use kernel::{
+    App,
+    crypto::same,
+    fault::{Fault, INTERNAL, Result, UNAUTHENTICATED},
+    http::{Client, GenContext, Operation, OperationInput, Routes, may_answer, requires},
+};
+
+pub fn routes() -> Routes {
+    Routes::new("machine")
+        .get("/metrics", metrics, "metrics in a text exposition format")
+        .answers::<String>(200, OPEN_METRICS)
+        .get("/openapi.json", openapi_json, "this description, as JSON")
+        .answers::<serde_json::Value>(200, "application/json")
+        .get("/openapi.yaml", openapi_yaml, "this description, as YAML")
+        .answers::<String>(200, "application/yaml")
+        .get("/robots.txt", robots, "what crawlers may look at")
+        .answers::<String>(200, "text/plain; charset=utf-8")
+}
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Somebody on this machine, or somebody with the token. A proxy on this machine is not somebody on this machine:
+/// what it passes on comes from elsewhere.
+struct MetricsReader;
+
+impl FromRequestParts<App> for MetricsReader {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let client = Client::from_request_parts(parts, app).await?;
+        if client.address.is_loopback() && !client.forwarded {
+            return Ok(Self);
+        }
+        let sent = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let sent = sent.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
+        match &app.config.metrics_token {
+            Some(token) if same(token.expose().as_bytes(), sent.as_bytes()) => Ok(Self),
+            _ => Err(UNAUTHENTICATED.into()),
+        }
+    }
+}
+
+impl OperationInput for MetricsReader {
+    fn operation_input(_: &mut GenContext, operation: &mut Operation) {
+        // From this machine nothing is asked for.
+        requires(operation, &[]);
+        requires(operation, &["metricsToken"]);
+        may_answer(operation, &[UNAUTHENTICATED]);
+    }
+}
+
+async fn metrics(State(app): State<App>, _reader: MetricsReader) -> Result<Response> {
+    if let Ok((waiting, dead)) = kernel::jobs::figures(&app.db).await {
+        app.metrics.jobs_waiting.set(waiting);
+        app.metrics.jobs_dead.set(dead);
+    }
+    let text = app.metrics.render().map_err(|error| INTERNAL.caused_by(error))?;
+    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS))], text).into_response())
+}
+
+async fn openapi_json(State(app): State<App>, headers: HeaderMap) -> Result<Response> {
+    let documents = app.description.get().ok_or(INTERNAL)?;
+    Ok(documents.json.answer(&headers))
+}
+
+async fn openapi_yaml(State(app): State<App>, headers: HeaderMap) -> Result<Response> {
+    let documents = app.description.get().ok_or(INTERNAL)?;
+    Ok(documents.yaml.answer(&headers))
+}
+
+async fn robots() -> ([(header::HeaderName, &'static str); 2], &'static str) {
+    let headers =
+        [(header::CONTENT_TYPE, "text/plain; charset=utf-8"), (header::CACHE_CONTROL, "public, max-age=300")];
+    (headers, "User-agent: *\nAllow: /legal\nAllow: /status\nDisallow: /\n")
+}
