@@ -320,10 +320,11 @@ async fn the_work_of_a_dead_node_is_taken_over_and_its_late_end_does_not_count()
 async fn a_million_waiting_jobs_cost_no_memory_and_no_time() {
     let test = TestDb::migrated().await;
     let make = "INSERT INTO job (id, kind, payload, created_at, ready_at, attempts, fence)
-                WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000)
-                SELECT 'job-' || $1 || '-' || i, 'test.note', '{\"text\":\"x\"}', 0, 0, 0, 0 FROM n";
-    for batch in 0..10 {
-        assert_eq!(test.db.exec(make, params![batch.to_string()]).await.unwrap(), 100_000);
+                WITH RECURSIVE n (i) AS (SELECT $1 * 100000 UNION ALL SELECT i + 1 FROM n WHERE i < $1 * 100000 + 99999)
+                SELECT '01900000-0000-7000-8000-' || substr('000000000000', 1, 12 - length(CAST(i AS TEXT))) || i,
+                       'test.note', '{\"text\":\"x\"}', 0, 0, 0, 0 FROM n";
+    for batch in 0..10_i64 {
+        assert_eq!(test.db.exec(make, params![batch]).await.unwrap(), 100_000);
     }
     let before = resident_mb();
     let app = node(&test, 4).await;

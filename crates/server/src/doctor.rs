@@ -4,6 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::ExitCode, 
 use kernel::{
     clock::{Clock, Timestamp},
     config::Config,
+    crypto::Vault,
     db::{Db, migrate::ALL},
     params,
     ports::mail,
@@ -162,23 +163,13 @@ async fn clock(db: &Db) -> Finding {
 }
 
 async fn master_key(config: &Config, db: &Db) -> Finding {
-    let kept = "SELECT value FROM setting WHERE name = 'master_key_proof'";
-    if db.opt::<(String,)>(kept, params![]).await.ok().flatten().is_none() {
+    // Looking must not make a key, nor tie the database to one.
+    if !Vault::is_claimed(db).await.unwrap_or(false) {
         return Fine("made at the first start, or taken from JANUA_MASTER_KEY".into());
     }
-    let from_file = config.master_key.is_none();
-    if from_file && !config.data_dir.join("master.key").exists() {
-        let folder = config.data_dir.display();
-        return Wrong(format!(
-            "master.key is missing from {folder}: put it back, or set JANUA_MASTER_KEY to its text"
-        ));
-    }
-    match start::vault(config) {
+    match start::vault(config, db).await {
+        Ok(_) => Fine("opens this database".into()),
         Err(error) => Wrong(format!("{error:#}")),
-        Ok(vault) => match vault.claim(db).await {
-            Ok(()) => Fine("opens this database".into()),
-            Err(error) => Wrong(error.to_string()),
-        },
     }
 }
 

@@ -1,4 +1,6 @@
 //! `janua`: one binary that serves, and looks after what it serves.
+#[cfg(test)]
+mod catalogue;
 mod doctor;
 mod jobs;
 mod serve;

@@ -46,8 +46,7 @@ impl Node {
         if !applied.is_empty() {
             tracing::info!(steps = applied.join(", "), "the database was brought up to date");
         }
-        let vault = vault(&config)?;
-        vault.claim(&db).await?;
+        let vault = vault(&config, &db).await?;
         let mail = mail::from_config(&config).map_err(|wrong| anyhow!(wrong))?;
         let Feature { routes, jobs, own } = features(&config);
         let app = App::new(Parts {
@@ -104,10 +103,19 @@ pub async fn open(config: &Config) -> Result<Db> {
     db.context("cannot open the database (setting database_url)")
 }
 
-pub fn vault(config: &Config) -> Result<Vault> {
+/// The vault with the one key that opens this database. A key is made only for a database that has none.
+pub async fn vault(config: &Config, db: &Db) -> Result<Vault> {
+    let file = config.data_dir.join("master.key");
     let master = match &config.master_key {
         Some(text) => MasterKey::parse(text).context("master_key")?,
-        None => MasterKey::from_file(&config.data_dir.join("master.key"), &Entropy::System)?,
+        None if !file.exists() && Vault::is_claimed(db).await? => bail!(
+            "{} is missing, and the database was set up with it. Put it back, or set JANUA_MASTER_KEY to its text; \
+             without it what is sealed in the database cannot be read",
+            file.display()
+        ),
+        None => MasterKey::from_file(&file, &Entropy::System)?,
     };
-    Ok(Vault::new(master))
+    let vault = Vault::new(master);
+    vault.claim(db).await?;
+    Ok(vault)
 }

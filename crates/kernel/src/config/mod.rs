@@ -79,6 +79,8 @@ settings! {
     metrics_token: Option<Secret> = "";
     /// How long a request may take before it is stopped.
     request_timeout: Duration = "30s";
+    /// How long a client may take to send its headers, sit on an idle connection, or leave an answer lying.
+    client_timeout: Duration = "30s";
     /// How long requests under way may go on after the server was told to stop.
     drain_timeout: Duration = "10s";
     /// How many connections may be open at once.

@@ -20,6 +20,8 @@ const NONCE_LEN: usize = 12;
 /// The first byte of everything sealed, so that another scheme can follow one day.
 const SCHEME: u8 = 1;
 
+const KEPT_PROOF: &str = "SELECT value FROM setting WHERE name = 'master_key_proof'";
+
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
     #[error("the master key must be 64 hexadecimal characters (32 bytes)")]
@@ -127,6 +129,11 @@ impl Vault {
         HEXLOWER.encode(hmac::sign(&key, data).as_ref())
     }
 
+    /// Whether the database belongs to some master key already.
+    pub async fn is_claimed(db: &Db) -> Result<bool, VaultError> {
+        Ok(db.opt::<(String,)>(KEPT_PROOF, params![]).await?.is_some())
+    }
+
     /// Ties the database to this master key at first start, and refuses any other from then on.
     pub async fn claim(&self, db: &Db) -> Result<(), VaultError> {
         let proof = self.mac("master-key-proof", b"this database belongs to this key");
@@ -135,8 +142,8 @@ impl Vault {
             params![&proof],
         )
         .await?;
-        let kept: Kept = db.one("SELECT value FROM setting WHERE name = 'master_key_proof'", params![]).await?;
-        if same(kept.value.as_bytes(), proof.as_bytes()) { Ok(()) } else { Err(VaultError::Wrong) }
+        let (kept,): (String,) = db.one(KEPT_PROOF, params![]).await?;
+        if same(kept.as_bytes(), proof.as_bytes()) { Ok(()) } else { Err(VaultError::Wrong) }
     }
 
     fn key(&self, purpose: &str) -> RandomizedNonceKey {
@@ -144,11 +151,6 @@ impl Vault {
         RandomizedNonceKey::new(&AES_256_GCM_SIV, &*self.master.derive(purpose)).expect("32 bytes are a key")
     }
 }
-
-struct Kept {
-    value: String,
-}
-crate::row!(Kept { value });
 
 #[cfg(test)]
 mod tests {

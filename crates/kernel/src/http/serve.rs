@@ -16,10 +16,6 @@ use tokio_io_timeout::TimeoutStream;
 
 use super::Door;
 
-/// How long a client may take to send its headers, or sit on an idle connection.
-const HEADER_PATIENCE: Duration = Duration::from_secs(30);
-/// How long a client may leave an answer lying before it is cut off.
-const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 const LONGEST_HEADERS: u32 = 32 * 1024;
 const MOST_HEADERS: usize = 100;
 const HTTP2_STREAMS: u32 = 128;
@@ -29,7 +25,7 @@ const HTTP2_STREAMS: u32 = 128;
 pub async fn serve(listener: TcpListener, door: Door, stop: impl Future<Output = ()>) -> usize {
     let config = door.app().config.clone();
     let places = Arc::new(Semaphore::new(config.max_connections));
-    let builder = Arc::new(protocols());
+    let builder = Arc::new(protocols(config.client_timeout));
     let graceful = GracefulShutdown::new();
     let mut stop = std::pin::pin!(stop);
     loop {
@@ -46,7 +42,7 @@ pub async fn serve(listener: TcpListener, door: Door, stop: impl Future<Output =
             })
         };
         let mut stream = TimeoutStream::new(stream);
-        stream.set_write_timeout(Some(WRITE_PATIENCE));
+        stream.set_write_timeout(Some(config.client_timeout));
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(Box::pin(stream)), service).into_owned();
         let connection = graceful.watch(connection);
         let connections = door.app().metrics.connections.clone();
@@ -87,19 +83,19 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<Accep
     }
 }
 
-fn protocols() -> auto::Builder<TokioExecutor> {
+fn protocols(patience: Duration) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_PATIENCE)
+        .header_read_timeout(patience)
         .max_headers(MOST_HEADERS)
         .max_buf_size(LONGEST_HEADERS as usize);
     builder
         .http2()
         .timer(TokioTimer::new())
-        .keep_alive_interval(HEADER_PATIENCE)
-        .keep_alive_timeout(HEADER_PATIENCE)
+        .keep_alive_interval(patience)
+        .keep_alive_timeout(patience)
         .max_concurrent_streams(HTTP2_STREAMS)
         .max_header_list_size(LONGEST_HEADERS);
     builder

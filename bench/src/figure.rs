@@ -1,0 +1,181 @@
+//! What came out: a figure, the limit beside it, and what it was meant to be.
+use serde_json::{Value, json};
+
+use crate::rounds::Sides;
+
+pub struct Figure {
+    pub scenario: &'static str,
+    /// What was measured, and against what.
+    pub what: &'static str,
+    pub unit: Unit,
+    pub samples: Sides<f64>,
+    /// `None` where the figure only explains another one.
+    pub goal: Option<Goal>,
+}
+
+#[derive(Clone, Copy)]
+pub enum Unit {
+    PerSecond,
+    PerCpuSecond,
+    Milliseconds,
+    Megabytes,
+}
+
+#[derive(Clone, Copy)]
+pub enum Goal {
+    /// At least this part of the limit.
+    Ratio(f64),
+    /// Less than this, whatever the limit.
+    Below(f64),
+}
+
+impl Figure {
+    fn ours(&self) -> f64 {
+        median(&self.samples.ours)
+    }
+
+    fn limit(&self) -> f64 {
+        median(&self.samples.limit)
+    }
+
+    fn ratio(&self) -> f64 {
+        self.ours() / self.limit()
+    }
+
+    pub fn is_met(&self) -> Option<bool> {
+        self.goal.map(|goal| match goal {
+            Goal::Ratio(least) => self.ratio() >= least,
+            Goal::Below(most) => self.ours() < most,
+        })
+    }
+
+    fn goal(&self) -> String {
+        match self.goal {
+            None => String::new(),
+            Some(Goal::Ratio(least)) => format!("ratio >= {least}"),
+            Some(Goal::Below(most)) => format!("< {}", self.unit.write(most)),
+        }
+    }
+
+    /// The line that says which goal was missed, and by how much.
+    pub fn shortfall(&self) -> String {
+        let reached = match self.goal {
+            Some(Goal::Ratio(_)) => format!("{:.2}", self.ratio()),
+            _ => self.unit.write(self.ours()),
+        };
+        format!("missed: {}, {}: {reached} instead of {}", self.scenario, self.what, self.goal())
+    }
+
+    pub fn json(&self) -> Value {
+        json!({
+            "scenario": self.scenario,
+            "what": self.what,
+            "unit": self.unit.name(),
+            "ours": self.ours(),
+            "limit": self.limit(),
+            "ratio": self.ratio(),
+            "goal": self.goal(),
+            "met": self.is_met(),
+            "samples": { "ours": self.samples.ours, "limit": self.samples.limit },
+        })
+    }
+
+    fn cells(&self) -> [String; 7] {
+        let met = self.is_met().map_or("", |met| if met { "yes" } else { "NO" });
+        [
+            self.scenario.to_owned(),
+            self.what.to_owned(),
+            self.unit.write(self.ours()),
+            self.unit.write(self.limit()),
+            format!("{:.2}", self.ratio()),
+            self.goal(),
+            met.to_owned(),
+        ]
+    }
+}
+
+impl Unit {
+    fn name(self) -> &'static str {
+        match self {
+            Self::PerSecond => "/s",
+            Self::PerCpuSecond => "/CPU s",
+            Self::Milliseconds => "ms",
+            Self::Megabytes => "MB",
+        }
+    }
+
+    fn write(self, value: f64) -> String {
+        let number = if value < 1000.0 { format!("{value:.1}") } else { grouped(value) };
+        format!("{} {}", number.trim_end_matches(".0"), self.name())
+    }
+}
+
+/// `1234567` as `1,234,567`.
+fn grouped(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut out = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+pub fn table(figures: &[Figure]) -> String {
+    let head = ["scenario", "measured", "ours", "limit", "ratio", "goal", "met"].map(str::to_owned);
+    let rows: Vec<[String; 7]> = std::iter::once(head).chain(figures.iter().map(Figure::cells)).collect();
+    let widths: Vec<usize> =
+        (0..7).map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
+    let line = |row: &[String; 7]| {
+        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        cells.join("  ").trim_end().to_owned()
+    };
+    let mut lines: Vec<String> = rows.iter().map(line).collect();
+    lines.insert(1, widths.iter().map(|width| "-".repeat(*width)).collect::<Vec<_>>().join("  "));
+    lines.join("\n")
+}
+
+fn median(samples: &[f64]) -> f64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match (sorted.len(), sorted.len() / 2) {
+        (0, _) => f64::NAN,
+        (even, middle) if even.is_multiple_of(2) => f64::midpoint(sorted[middle - 1], sorted[middle]),
+        (_, middle) => sorted[middle],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_not_moved_by_one_bad_round() {
+        assert!((median(&[10.0, 1.0, 11.0]) - 10.0).abs() < f64::EPSILON);
+        assert!((median(&[4.0, 1.0, 2.0, 900.0]) - 3.0).abs() < f64::EPSILON, "the mean of the two in the middle");
+    }
+
+    #[test]
+    fn numbers_are_written_for_people() {
+        assert_eq!(Unit::PerSecond.write(1_234_567.4), "1,234,567 /s");
+        assert_eq!(Unit::Milliseconds.write(100.0), "100 ms");
+        assert_eq!(Unit::Megabytes.write(12.34), "12.3 MB");
+    }
+
+    #[test]
+    fn a_goal_is_met_by_the_ratio_or_by_the_figure_itself() {
+        let figure = |goal| Figure {
+            scenario: "reads",
+            what: "point reads",
+            unit: Unit::PerSecond,
+            samples: Sides { limit: vec![100.0], ours: vec![60.0] },
+            goal,
+        };
+        assert_eq!(figure(Some(Goal::Ratio(0.5))).is_met(), Some(true));
+        assert_eq!(figure(Some(Goal::Ratio(0.7))).is_met(), Some(false));
+        assert_eq!(figure(Some(Goal::Below(60.0))).is_met(), Some(false), "below, not at most");
+        assert_eq!(figure(None).is_met(), None);
+    }
+}

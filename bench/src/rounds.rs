@@ -1,0 +1,98 @@
+//! Taking turns: the limit, ours, the limit, ours, so that a noisy neighbour disturbs both alike.
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use tempfile::TempDir;
+
+use crate::process;
+
+/// How often each side has its turn, unless a scenario says otherwise.
+pub const ROUNDS: usize = 3;
+
+/// What every scenario is given: how long a turn is, where on the disk it may work, and the bar that shows it.
+pub struct Rounds {
+    pub turn: Duration,
+    folder: TempDir,
+}
+
+/// The two sides of a measurement, a sample per round.
+pub struct Sides<T> {
+    pub limit: Vec<T>,
+    pub ours: Vec<T>,
+}
+
+impl Rounds {
+    pub fn new(turn: Duration) -> Result<Self> {
+        // Beside the binary, hence on a disk: the system's temporary folder is often memory, which syncs for nothing.
+        let binary = std::env::current_exe()?;
+        let beside = binary.parent().context("the bench stands in no folder")?;
+        let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(beside)?;
+        Ok(Self { turn, folder })
+    }
+
+    /// A new folder, gone when the bench ends.
+    pub fn folder(&self) -> Result<PathBuf> {
+        let made = tempfile::Builder::new().disable_cleanup(true).tempdir_in(self.folder.path())?;
+        Ok(made.path().to_owned())
+    }
+
+    pub fn alternate<T>(
+        &self,
+        name: &str,
+        rounds: usize,
+        mut limit: impl FnMut() -> Result<T>,
+        mut ours: impl FnMut() -> Result<T>,
+    ) -> Result<Sides<T>> {
+        let bar = bar(name, rounds);
+        let mut sides = Sides { limit: vec![], ours: vec![] };
+        for _ in 0..rounds {
+            bar.set_message("the limit");
+            sides.limit.push(limit()?);
+            bar.inc(1);
+            bar.set_message("ours");
+            sides.ours.push(ours()?);
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        Ok(sides)
+    }
+}
+
+impl<T> Sides<T> {
+    /// One of the values that were measured at once.
+    pub fn only(&self, pick: impl Fn(&T) -> f64) -> Sides<f64> {
+        Sides { limit: self.limit.iter().map(&pick).collect(), ours: self.ours.iter().map(&pick).collect() }
+    }
+}
+
+/// How often something was done, by the clock on the wall and by the time the processor spent on it.
+pub struct Rate {
+    pub per_second: f64,
+    pub per_cpu_second: f64,
+}
+
+impl Rate {
+    /// `work` answers how often it did it; `pid` is the process whose processor time counts.
+    pub fn of(pid: u32, work: impl FnOnce() -> Result<u64>) -> Result<Self> {
+        let (started, cpu_before) = (Instant::now(), process::cpu_time(pid)?);
+        let count = work()?;
+        let (took, cpu) = (started.elapsed(), process::cpu_time(pid)?.saturating_sub(cpu_before));
+        #[expect(clippy::cast_precision_loss, reason = "no bench counts to 2^53")]
+        let count = count as f64;
+        Ok(Self { per_second: count / took.as_secs_f64(), per_cpu_second: count / cpu.as_secs_f64() })
+    }
+}
+
+/// Shown on a terminal only.
+fn bar(name: &str, rounds: usize) -> ProgressBar {
+    let bar = ProgressBar::new(2 * rounds as u64).with_prefix(name.to_owned());
+    if let Ok(style) = ProgressStyle::with_template("{prefix:8} {bar:30} {pos}/{len} {msg}, {elapsed} gone") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}

@@ -1,0 +1,112 @@
+//! The catalogue test: every route the product promises is there with the guard it promises, or stands on the list of
+//! those still to come; and nothing else is there.
+use std::collections::BTreeMap;
+
+use axum::http::Method;
+use kernel::testing::TestApp;
+use serde_json::{Value, json};
+
+use crate::start::features;
+
+const ROUTES: &str = include_str!("routes.txt");
+const TO_COME: &str = include_str!("to-come.txt");
+/// Lower this with every route that is built; raising it is not allowed.
+const STILL_TO_COME: usize = 202;
+/// Routes beyond the catalogue, with their guards.
+const BEYOND: &[(&str, &str, &str)] = &[];
+
+/// Method and path to guard.
+fn catalogue() -> BTreeMap<(String, String), String> {
+    let rows = lines(ROUTES).map(|line| {
+        let mut words = line.split_whitespace().map(str::to_owned);
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some(method), Some(path), Some(guard), None) => ((method, path), guard),
+            _ => panic!("not a row: {line}"),
+        }
+    });
+    let beyond = BEYOND.iter().map(|(method, path, guard)| (((*method).into(), (*path).into()), (*guard).into()));
+    rows.chain(beyond).collect()
+}
+
+fn to_come() -> Vec<(String, String)> {
+    let rows = lines(TO_COME).map(|line| line.split_once(' ').unwrap_or_else(|| panic!("not a row: {line}")));
+    rows.map(|(method, path)| (method.to_owned(), path.to_owned())).collect()
+}
+
+fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
+    text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty())
+}
+
+/// What the description must say for a guard; `None` for guards that no built route has yet.
+fn security(guard: &str) -> Option<Value> {
+    match guard {
+        "public" => Some(Value::Null),
+        "this-machine" => Some(json!([{}, { "metricsToken": [] }])),
+        _ => None,
+    }
+}
+
+/// Method and path to operation, out of the description.
+fn built(description: &Value) -> BTreeMap<(String, String), Value> {
+    let paths = description["paths"].as_object().into_iter().flatten();
+    let operations = paths.flat_map(|(path, item)| {
+        let operations = item.as_object().into_iter().flatten();
+        operations.map(move |(method, operation)| ((method.to_uppercase(), path.clone()), operation.clone()))
+    });
+    operations.collect()
+}
+
+#[test]
+fn the_catalogue_is_whole_and_the_list_of_what_is_to_come_only_shrinks() {
+    let (catalogue, to_come) = (catalogue(), to_come());
+    assert_eq!(lines(ROUTES).count(), 218);
+    assert_eq!(catalogue.len(), 218 + BEYOND.len(), "no row stands twice");
+    assert_eq!(to_come.len(), STILL_TO_COME, "lower STILL_TO_COME when you build a route");
+    for row in &to_come {
+        assert!(catalogue.contains_key(row), "{row:?} is not in the catalogue");
+    }
+}
+
+#[tokio::test]
+async fn every_route_is_in_the_catalogue_with_its_guard_and_every_row_is_built_or_to_come() {
+    let t = TestApp::start(features).await;
+    let (catalogue, to_come) = (catalogue(), to_come());
+    let built = built(&t.app.description.get().expect("the description is there").value);
+    for (row, operation) in &built {
+        let guard = catalogue.get(row).unwrap_or_else(|| panic!("{row:?} is routed and not in the catalogue"));
+        assert!(!to_come.contains(row), "{row:?} is built: take it off the list of what is to come");
+        let expected =
+            security(guard).unwrap_or_else(|| panic!("{row:?}: say what {guard} means in the description"));
+        let said = operation.get("security").cloned().unwrap_or_default();
+        assert_eq!(said, expected, "{row:?} is not guarded as {guard}");
+        assert!(operation["summary"].as_str().is_some_and(|text| !text.is_empty()), "{row:?} has no description");
+    }
+    for row in catalogue.keys() {
+        assert!(built.contains_key(row) || to_come.contains(row), "{row:?} is neither built nor to come");
+    }
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn without_credentials_a_public_route_answers_and_a_guarded_one_does_not() {
+    let t = TestApp::start(features).await;
+    let catalogue = catalogue();
+    for (method, path) in built(&t.app.description.get().expect("the description is there").value).keys() {
+        let guard = &catalogue[&(method.clone(), path.clone())];
+        let method: Method = method.parse().expect("a method");
+        let answer = t.ask(method.clone(), path).from("192.0.2.1").await;
+        assert_eq!(answer.status == 401, guard != "public", "{method} {path} ({guard}) answered {}", answer.status);
+    }
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn what_is_to_come_is_not_there() {
+    let t = TestApp::start(features).await;
+    for (method, path) in to_come().into_iter().filter(|(method, _)| method != "ANY") {
+        let path = path.replace(['{', '}'], "");
+        let answer = t.ask(method.parse().expect("a method"), &path).await;
+        assert!(matches!(answer.status, 404 | 405), "{method} {path} answered {}", answer.status);
+    }
+    t.finish().await;
+}

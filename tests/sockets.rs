@@ -1,0 +1,129 @@
+//! Real sockets: odd clients, slow clients, many clients, and a server that is told to stop.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test on the real clock that fails when it must"
+)]
+mod binary;
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    time::{Duration, Instant},
+};
+
+use binary::Server;
+
+const HALF_A_REQUEST: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow";
+
+#[test]
+fn two_requests_in_one_packet_get_two_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &[]);
+    let twice =
+        "GET /robots.txt HTTP/1.1\r\nHost: x\r\n\r\nGET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let (_, answer) = server.send(twice.as_bytes());
+    assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 2, "{answer}");
+}
+
+#[test]
+fn what_is_no_request_is_refused_and_the_server_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &[]);
+    let long = format!("GET /health HTTP/1.1\r\nHost: x\r\nX-Long: {}\r\n\r\n", "x".repeat(40_000));
+    assert_eq!(server.send(long.as_bytes()).0, 431);
+    let many: String = (0..200).map(|i| format!("X-{i}: x\r\n")).collect();
+    assert_eq!(server.send(format!("GET /health HTTP/1.1\r\nHost: x\r\n{many}\r\n").as_bytes()).0, 431);
+    for junk in
+        ["\r\n\r\n\r\n", "GET\r\n\r\n", "\u{16}\u{3}\u{1} not http at all\r\n\r\n", "GET /\u{0} HTTP/1.1\r\n\r\n"]
+    {
+        let (status, answer) = server.send(junk.as_bytes());
+        assert!(matches!(status, 0 | 400), "{junk:?}: {answer}");
+    }
+    let both =
+        "POST /health HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /x";
+    let (status, _) = server.send(both.as_bytes());
+    assert!(matches!(status, 400 | 405), "a request with two lengths is not two requests: {status}");
+    assert_eq!(server.get("/health").0, 200);
+}
+
+#[test]
+fn slow_clients_are_cut_off_and_disturb_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &[("JANUA_CLIENT_TIMEOUT", "1s"), ("JANUA_RATE_LIMITS", "off")]);
+    let mut slow: Vec<TcpStream> = (0..500).map(|_| server.connect()).collect();
+    for stream in &mut slow {
+        stream.write_all(HALF_A_REQUEST).unwrap();
+    }
+    let mut longest = Duration::ZERO;
+    for _ in 0..50 {
+        let started = Instant::now();
+        assert_eq!(server.get("/health").0, 200);
+        longest = longest.max(started.elapsed());
+    }
+    assert!(longest < Duration::from_millis(500), "a healthy client waited {longest:?}");
+    let started = Instant::now();
+    for stream in &mut slow {
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+    }
+    assert!(started.elapsed() < Duration::from_secs(5), "they were cut off after {:?}", started.elapsed());
+}
+
+#[test]
+fn told_to_stop_it_finishes_and_takes_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &[]);
+    let mut idle = server.connect();
+    idle.write_all(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut first = [0; 15];
+    idle.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200 OK");
+    server.signal("TERM");
+    let (well, took) = server.ended(Duration::from_secs(5));
+    assert!(well && took < Duration::from_secs(2), "an idle connection does not hold it up: {took:?}");
+    assert!(TcpStream::connect(server.address).is_err());
+}
+
+#[test]
+fn a_client_that_never_finishes_is_waited_for_only_so_long() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &[("JANUA_DRAIN_TIMEOUT", "500ms")]);
+    let mut half = server.connect();
+    half.write_all(HALF_A_REQUEST).unwrap();
+    // The server must have seen the half request before it is told to stop.
+    assert_eq!(server.get("/health").0, 200);
+    server.signal("TERM");
+    let (well, took) = server.ended(Duration::from_secs(5));
+    assert!(well && took < Duration::from_secs(3), "{took:?}");
+}
+
+#[test]
+fn a_second_signal_means_now() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &[("JANUA_DRAIN_TIMEOUT", "60s")]);
+    let mut half = server.connect();
+    half.write_all(HALF_A_REQUEST).unwrap();
+    assert_eq!(server.get("/health").0, 200);
+    server.signal("TERM");
+    std::thread::sleep(Duration::from_millis(200));
+    server.signal("TERM");
+    let (well, _) = server.ended(Duration::from_secs(2));
+    assert!(!well, "and it says so");
+}
+
+#[test]
+fn past_the_connection_limit_the_next_one_waits_its_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &[("JANUA_MAX_CONNECTIONS", "2")]);
+    let held: Vec<TcpStream> = (0..2).map(|_| server.connect()).collect();
+    let mut waiting = server.connect();
+    waiting.write_all(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    waiting.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    assert!(waiting.read(&mut [0; 8]).is_err(), "no place yet");
+    drop(held);
+    waiting.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut answer = String::new();
+    waiting.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
