@@ -1,5 +1,5 @@
 //! The binary as its users meet it: started, asked over real sockets, stopped.
-#![allow(dead_code, reason = "each test program uses its part")]
+#![allow(dead_code, clippy::expect_used, reason = "each test program uses its part, and fails when it must")]
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpStream},

@@ -1,0 +1,102 @@
+//! The load generator: connections that stay open and ask for /health again as soon as they have the answer.
+//!
+//! Written here because it must cost little and be the same everywhere: it reads of an answer the status and the length,
+//! and runs on one thread, in a process that can be given a core of its own.
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    runtime,
+    task::JoinSet,
+};
+
+use crate::process::{self, Core};
+
+const CONNECTIONS: usize = 32;
+const REQUEST: &[u8] = b"GET /health HTTP/1.1\r\nhost: bench\r\n\r\n";
+const LONGEST_ANSWER: usize = 8 * 1024;
+
+#[derive(clap::Args)]
+pub struct Options {
+    address: SocketAddr,
+    milliseconds: u64,
+}
+
+/// Runs the generator on a core; answers how many requests were answered.
+pub fn against(address: SocketAddr, length: Duration, core: Core) -> Result<u64> {
+    let mut command = process::command(std::env::current_exe()?, core);
+    command.args(["load", &address.to_string(), &length.as_millis().to_string()]);
+    let generator = command.output()?;
+    ensure!(generator.status.success(), "the load generator: {}", String::from_utf8_lossy(&generator.stderr));
+    Ok(String::from_utf8(generator.stdout)?.trim().parse()?)
+}
+
+/// The generator itself: prints how many requests were answered.
+pub fn run(options: &Options) -> Result<()> {
+    let answered: u64 = runtime::Builder::new_current_thread().enable_io().build()?.block_on(async {
+        let until = Instant::now() + Duration::from_millis(options.milliseconds);
+        let mut connections = JoinSet::new();
+        for _ in 0..CONNECTIONS {
+            connections.spawn(converse(options.address, until));
+        }
+        let mut answered = 0;
+        while let Some(connection) = connections.join_next().await {
+            answered += connection??;
+        }
+        anyhow::Ok(answered)
+    })?;
+    println!("{answered}");
+    Ok(())
+}
+
+async fn converse(address: SocketAddr, until: Instant) -> Result<u64> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let mut buffer = vec![0; LONGEST_ANSWER];
+    let mut answered = 0;
+    while Instant::now() < until {
+        stream.write_all(REQUEST).await?;
+        let mut filled = 0;
+        while !is_whole(&buffer[..filled])? {
+            let read = stream.read(&mut buffer[filled..]).await?;
+            ensure!(read > 0, "the server hung up, or its answer is too long");
+            filled += read;
+        }
+        answered += 1;
+    }
+    Ok(answered)
+}
+
+/// Whether all of an answer has arrived. Anything but a 200 ends the measurement.
+fn is_whole(received: &[u8]) -> Result<bool> {
+    const END_OF_HEAD: &[u8] = b"\r\n\r\n";
+    let Some(end) = received.windows(END_OF_HEAD.len()).position(|bytes| bytes == END_OF_HEAD) else {
+        return Ok(false);
+    };
+    let head = std::str::from_utf8(&received[..end])?;
+    if !head.starts_with("HTTP/1.1 200 ") {
+        bail!("refused: {head}");
+    }
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).context("no content-length")?;
+    Ok(received.len() >= end + END_OF_HEAD.len() + length.parse::<usize>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_whole_when_its_body_is_as_long_as_it_says() {
+        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfine";
+        assert!(is_whole(answer).unwrap());
+        for cut in [0, 10, answer.len() - 4, answer.len() - 1] {
+            assert!(!is_whole(&answer[..cut]).unwrap(), "{cut} bytes are not enough");
+        }
+        assert!(is_whole(b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n").is_err());
+    }
+}

@@ -1,0 +1,117 @@
+//! Child processes: on which core they run, when they answer, what they use. They end with the value that stands for
+//! them.
+use std::{
+    ffi::OsStr,
+    fs::{self, File},
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+
+const POLL_EVERY: Duration = Duration::from_millis(1);
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Linux tells processor time to programs in hundredths of a second, whatever it counts in itself.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Which core a process may run on.
+#[derive(Clone, Copy)]
+pub enum Core {
+    Any,
+    Only(u8),
+}
+
+/// The command that runs a program on a core.
+pub fn command(program: impl AsRef<OsStr>, core: Core) -> Command {
+    match core {
+        Core::Any => Command::new(program),
+        Core::Only(number) => {
+            // It becomes the program instead of starting it, so the process id stays the same.
+            let mut command = Command::new("taskset");
+            command.arg("--cpu-list").arg(number.to_string()).arg(program);
+            command
+        }
+    }
+}
+
+/// A server that answers; killed when dropped.
+pub struct Server {
+    child: Child,
+    pub address: SocketAddr,
+    /// What it said to the first request for /health.
+    pub health: String,
+    /// From the start of the process to that answer.
+    pub answered_after: Duration,
+}
+
+impl Server {
+    /// Starts it and waits until it answers. What it says on the way goes to `log`.
+    pub fn start(mut command: Command, address: SocketAddr, log: &Path) -> Result<Self> {
+        let file = File::create(log)?;
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let started = Instant::now();
+        let child = command.spawn().with_context(|| format!("cannot start {}", command.get_program().display()))?;
+        let mut server = Self { child, address, health: String::new(), answered_after: Duration::ZERO };
+        loop {
+            if let Some(health) = ask(address) {
+                server.answered_after = started.elapsed();
+                server.health = health;
+                return Ok(server);
+            }
+            if server.child.try_wait()?.is_some() || started.elapsed() > PATIENCE {
+                bail!("{} does not answer: {}", command.get_program().display(), fs::read_to_string(log)?);
+            }
+            thread::sleep(POLL_EVERY);
+        }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Resident memory in megabytes (of a million bytes).
+    pub fn resident_mb(&self) -> Result<f64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS in /proc")?;
+        let kib: f64 = line.trim().trim_end_matches("kB").trim().parse()?;
+        Ok(kib * 1024.0 / 1e6)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail only when it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The time the processor has spent on all threads of a process, in its own code and in the system for it.
+pub fn cpu_time(pid: u32) -> Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The second field is the program's name, which may hold anything, a closing bracket too.
+    let (_, after_name) = stat.rsplit_once(')').context("/proc/PID/stat has another form")?;
+    let mut utime_and_stime = after_name.split_whitespace().skip(11);
+    let mut next = || anyhow::Ok(utime_and_stime.next().context("/proc/PID/stat is short")?.parse::<u32>()?);
+    Ok(TICK * (next()? + next()?))
+}
+
+/// An address nobody listens on at the moment.
+pub fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+/// The body of a 200 from /health, or nothing yet.
+fn ask(address: SocketAddr) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.write_all(b"GET /health HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    head.starts_with("HTTP/1.1 200 ").then(|| body.to_owned())
+}

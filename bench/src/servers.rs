@@ -1,0 +1,54 @@
+//! The two servers that are measured: `janua serve`, and a bare one that says the same.
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use crate::process::{self, Core, Server};
+
+/// The binary `janua`.
+pub struct Janua(PathBuf);
+
+impl Janua {
+    pub fn at_or_built(path: Option<PathBuf>) -> Result<Self> {
+        let path = path.map_or_else(build, Ok)?;
+        // Made absolute, because it is started in its data folder.
+        Ok(Self(path.canonicalize().with_context(|| format!("there is no {}", path.display()))?))
+    }
+
+    pub fn serve(&self, data: &Path, core: Core) -> Result<Server> {
+        let address = process::free_address()?;
+        let mut command = process::command(&self.0, core);
+        command.arg("serve").arg("--data-dir").arg(data).args(["--listen", &address.to_string()]);
+        // In its data folder, so that no janua.toml of whoever runs the bench is read.
+        command.env("JANUA_RATE_LIMITS", "off").current_dir(data);
+        Server::start(command, address, &data.join("janua.log"))
+    }
+}
+
+/// The bare server of [`crate::bare`], which answers everything with `body`.
+pub fn bare(body: &str, folder: &Path, core: Core) -> Result<Server> {
+    let address = process::free_address()?;
+    let mut command = process::command(std::env::current_exe()?, core);
+    command.args(["bare", &address.to_string(), body]);
+    Server::start(command, address, &folder.join("bare.log"))
+}
+
+/// Builds the binary and asks cargo where it put it.
+fn build() -> Result<PathBuf> {
+    let built = Command::new("cargo")
+        .args(["build", "--release", "-p", "server", "--message-format=json-render-diagnostics"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot run cargo; build janua yourself and give its path with --janua")?;
+    ensure!(built.status.success(), "janua does not build");
+    let messages = String::from_utf8(built.stdout)?;
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut programs = messages.filter(|message| message["target"]["name"] == "janua");
+    let path = programs.find_map(|message| message["executable"].as_str().map(PathBuf::from));
+    path.context("cargo does not say where it put janua")
+}
