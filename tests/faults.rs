@@ -2,7 +2,13 @@
 //!
 //! A program of its own: it starts itself again as the victim, which writes through the database door and says on its
 //! standard output what was acknowledged. `FAULT_CYCLES=300` kills it more often than the default.
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, reason = "a test program")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a test program"
+)]
 #[path = "binary/mod.rs"]
 mod binary;
 

@@ -40,7 +40,7 @@ fn with_no_configuration_it_makes_its_folder_and_answers() {
     assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
     let data = folder.path().join("data");
     assert_eq!(mode(&data), 0o700, "its owner's alone");
-    for file in ["janua.db", "janua.db-wal", "master.key", "lock"] {
+    for file in ["janua.db", "janua.db-wal", "master.key", "janua.db.lock"] {
         assert_eq!(mode(&data.join(file)), 0o600, "{file}");
     }
     let (status, description) = server.get("/openapi.json");

@@ -66,7 +66,6 @@ pub const IDEMPOTENCY_IN_PROGRESS: Code = Code::new(
 );
 pub const TOO_LARGE: Code = Code::new(413, "too_large", "The request body is too large.");
 pub const NOT_JSON: Code = Code::new(415, "unsupported_media_type", "The request body must be application/json.");
-pub const HEADERS_TOO_LARGE: Code = Code::new(431, "headers_too_large", "The request headers are too large.");
 pub const RATE_LIMITED: Code = Code::new(429, "rate_limited", "Too many requests. Wait, then try again.");
 pub const INTERNAL: Code = Code::new(500, "internal", "Something went wrong on our side.");
 pub const OVERLOADED: Code = Code::new(503, "overloaded", "The server is busy. Try again shortly.");
@@ -90,7 +89,6 @@ pub const COMMON: &[Code] = &[
     IDEMPOTENCY_IN_PROGRESS,
     TOO_LARGE,
     NOT_JSON,
-    HEADERS_TOO_LARGE,
     RATE_LIMITED,
     INTERNAL,
     OVERLOADED,
@@ -111,6 +109,8 @@ struct Inner {
     detail: Option<String>,
     fields: Vec<FieldError>,
     headers: Vec<(HeaderName, HeaderValue)>,
+    /// Lost against another transaction: the same again may succeed.
+    is_conflict: bool,
     cause: Option<String>,
     born: &'static Location<'static>,
 }
@@ -140,6 +140,17 @@ impl Fault {
         self.with_header(header::RETRY_AFTER, seconds.max(1).into())
     }
 
+    /// Marks it as lost against another transaction, which is worth another try.
+    #[must_use]
+    pub(crate) fn marked_conflict(mut self) -> Self {
+        self.0.is_conflict = true;
+        self
+    }
+
+    pub(crate) fn is_conflict(&self) -> bool {
+        self.0.is_conflict
+    }
+
     /// For the log: what lies behind it and where it was born.
     pub fn cause(&self) -> Option<(&str, &'static Location<'static>)> {
         self.0.cause.as_deref().map(|cause| (cause, self.0.born))
@@ -163,7 +174,15 @@ impl From<Code> for Fault {
     #[track_caller]
     fn from(code: Code) -> Self {
         let born = Location::caller();
-        Self(Box::new(Inner { code, detail: None, fields: vec![], headers: vec![], cause: None, born }))
+        Self(Box::new(Inner {
+            code,
+            detail: None,
+            fields: vec![],
+            headers: vec![],
+            is_conflict: false,
+            cause: None,
+            born,
+        }))
     }
 }
 

@@ -1,5 +1,5 @@
 //! The database door, feature by feature, on whichever engine the run chose.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 use std::{
     collections::HashSet,
     sync::atomic::{AtomicU32, Ordering::Relaxed},
@@ -211,6 +211,20 @@ async fn a_caller_that_goes_away_half_way_leaves_nothing_and_holds_nobody_up() {
     let next = tokio::time::timeout(Duration::from_secs(1), test.db.exec(ADD, params!["next"]));
     assert_eq!(next.await.expect("the next writer does not wait").unwrap(), 1);
     assert_eq!(ids(&test.db).await, HashSet::from(["next".to_owned()]));
+}
+
+#[tokio::test]
+async fn who_goes_away_while_a_transaction_begins_leaves_no_open_one_behind() {
+    let test = open().await;
+    let other = test.another_node().await;
+    for i in 0..200_u64 {
+        let begun = tokio::time::timeout(Duration::from_micros(i * 5), test.db.begin()).await;
+        drop(begun);
+        let id = format!("n{i}");
+        test.db.exec(ADD, params![&id]).await.unwrap();
+        let seen: Vec<Thing> = other.all("SELECT * FROM thing WHERE id = $1", params![&id]).await.unwrap();
+        assert_eq!(seen.len(), 1, "{id} was acknowledged, so everybody sees it");
+    }
 }
 
 #[tokio::test]

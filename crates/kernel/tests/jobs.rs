@@ -1,5 +1,5 @@
 //! Jobs: enqueued with their cause, done once, retried, given up in plain sight, on whichever engine the run chose.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -162,7 +162,7 @@ async fn a_job_waits_for_its_moment_and_a_key_keeps_it_single() {
     for text in ["first", "second"] {
         transact!(t.app.db, tx, {
             let job = Note { text: text.into() };
-            jobs::enqueue_at(tx, &t.app, START, START.plus(Duration::from_secs(60)), Some("key"), &job).await
+            jobs::enqueue_at(tx, &t.app, START, START.plus(Duration::from_mins(1)), Some("key"), &job).await
         })
         .unwrap();
     }
@@ -238,7 +238,7 @@ async fn a_kind_nobody_knows_waits_without_losing_a_try() {
     enqueue(&t.app, &Note { text: "for a newer node".into() }).await;
     for _ in 0..20 {
         t.run_jobs().await;
-        t.advance(Duration::from_secs(60));
+        t.advance(Duration::from_mins(1));
     }
     let left: (i64, Option<i64>) = {
         let (attempts,): (i64,) = t.app.db.one("SELECT attempts FROM job", params![]).await.unwrap();

@@ -1,5 +1,5 @@
 //! Mail against a real SMTP server, and into the outbox.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 use std::{
     fs,
     net::{TcpListener, TcpStream},

@@ -1,5 +1,5 @@
 //! The pipeline through its front door, with routes that exist only here.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 use std::{
     sync::atomic::{AtomicUsize, Ordering::SeqCst},
     time::Duration,
@@ -542,6 +542,18 @@ mod idempotency {
         t.finish().await;
     }
 
+    #[tokio::test]
+    async fn a_route_that_does_not_exist_keeps_nothing() {
+        let t = TestApp::start(feature).await;
+        for path in ["/nowhere", "/whoami"] {
+            let answer = t.post(path).json(&ada()).header("idempotency-key", "k").await;
+            assert!(matches!(answer.status, 404 | 405), "{path}: {answer:?}");
+        }
+        let kept: Vec<(String,)> = t.app.db.all("SELECT scope FROM idempotent_reply", params![]).await.unwrap();
+        assert!(kept.is_empty());
+        t.finish().await;
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn of_many_at_once_one_is_worked_on() {
         let t = TestApp::start(feature).await;
@@ -614,6 +626,7 @@ async fn the_description_says_what_the_handlers_types_say() {
     for status in ["200", "400", "408", "413", "415", "429", "500", "503"] {
         assert!(echo["responses"][status].is_object(), "{status}");
     }
+    assert_eq!(description["x-problems"]["slow_body"]["status"], 408, "a code that only an input brings along");
     let thing = &description["paths"]["/things/{id}"]["get"];
     assert_eq!((&thing["parameters"][0]["name"], &thing["parameters"][0]["in"]), (&json!("id"), &json!("path")));
     assert!(thing["responses"]["404"].is_object());

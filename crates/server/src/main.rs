@@ -95,8 +95,13 @@ impl Settings {
             let (name, value) = pair.split_once('=').with_context(|| format!("--set {pair}: must be NAME=VALUE"))?;
             flags.push((name.to_owned(), value.to_owned()));
         }
-        Ok(Config::load(file.as_deref(), std::env::vars(), flags)?)
+        Ok(Config::load(file.as_deref(), variables(), flags)?)
     }
+}
+
+/// The environment. What is not text cannot be a setting of ours.
+fn variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 fn main() -> ExitCode {
@@ -131,9 +136,9 @@ fn run(cli: Cli) -> Result<ExitCode> {
 
 fn list_settings() {
     for row in REFERENCE {
-        let about = row.about.trim_end().replace('\n', "\n   ");
+        let about = row.about.trim().replace("\n ", "\n  ");
         let default = if row.default.is_empty() { "(empty)" } else { row.default };
-        say(&format!("{} = {default}\n   {}\n  {about}\n", row.name, row.variable()), Out::Plain);
+        say(&format!("{} = {default}\n  {}\n  {about}\n", row.name, row.variable()), Out::Plain);
     }
 }
 

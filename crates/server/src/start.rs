@@ -73,20 +73,18 @@ pub fn make_folder(folder: &Path) -> Result<()> {
 
 /// An embedded database belongs to one node. PostgreSQL can have many.
 fn lock(config: &Config) -> Result<Option<fs::File>> {
-    if sqlite_path(config.database_url().expose()).is_none() {
-        return Ok(None);
-    }
-    let path = config.data_dir.join("lock");
+    let url = config.database_url();
+    let Some(database) = sqlite_path(url.expose()) else { return Ok(None) };
+    let path = std::path::PathBuf::from(format!("{database}.lock"));
     let file = fs::OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(&path);
-    let file = file.with_context(|| format!("data_dir: cannot write {}", path.display()))?;
+    let file = file.with_context(|| format!("database_url: cannot write {}", path.display()))?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
         Err(fs::TryLockError::WouldBlock) => bail!(
-            "another janua is running on {}. Stop it, choose another folder with --data-dir, or use PostgreSQL, \
-             which several nodes can share",
-            config.data_dir.display()
+            "another janua is running on {database}. Stop it, choose another folder with --data-dir, or use \
+             PostgreSQL, which several nodes can share"
         ),
-        Err(fs::TryLockError::Error(error)) => Err(error).context("data_dir: cannot lock it"),
+        Err(fs::TryLockError::Error(error)) => Err(error).with_context(|| format!("cannot lock {}", path.display())),
     }
 }
 

@@ -8,7 +8,7 @@ use kernel::{
     App,
     crypto::same,
     fault::{Fault, INTERNAL, Result, UNAUTHENTICATED},
-    http::{Client, GenContext, Operation, OperationInput, Routes, may_answer, requires},
+    http::{Client, GenContext, Operation, OperationInput, Routes, bearer, may_answer, requires},
 };
 
 pub fn routes() -> Routes {
@@ -18,7 +18,7 @@ pub fn routes() -> Routes {
         .get("/openapi.json", openapi_json, "this description, as JSON")
         .answers::<serde_json::Value>(200, "application/json")
         .get("/openapi.yaml", openapi_yaml, "this description, as YAML")
-        .answers::<String>(200, "application/yaml")
+        .answers::<serde_json::Value>(200, "application/yaml")
         .get("/robots.txt", robots, "what crawlers may look at")
         .answers::<String>(200, "text/plain; charset=utf-8")
 }
@@ -37,10 +37,8 @@ impl FromRequestParts<App> for MetricsReader {
         if client.address.is_loopback() && !client.forwarded {
             return Ok(Self);
         }
-        let sent = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let sent = sent.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
-        match &app.config.metrics_token {
-            Some(token) if same(token.expose().as_bytes(), sent.as_bytes()) => Ok(Self),
+        match (&app.config.metrics_token, bearer(&parts.headers)) {
+            (Some(token), Some(sent)) if same(token.expose().as_bytes(), sent.as_bytes()) => Ok(Self),
             _ => Err(UNAUTHENTICATED.into()),
         }
     }

@@ -81,7 +81,7 @@ settings! {
     request_timeout: Duration = "30s";
     /// How long a client may take to send its headers, sit on an idle connection, or leave an answer lying.
     client_timeout: Duration = "30s";
-    /// How long requests under way may go on after the server was told to stop.
+    /// How long requests under way, and then jobs under way, may go on after the server was told to stop.
     drain_timeout: Duration = "10s";
     /// How many connections may be open at once.
     max_connections: usize = "20000";
@@ -93,7 +93,8 @@ settings! {
     log: String = "info";
     /// `text` for people, `json` for machines, `auto` to choose by whether the output is a terminal.
     log_format: LogFormat = "auto";
-    /// `smtp://user:password@host:587` or `smtps://…`. Left empty: mails are written to `outbox/` in the data folder.
+    /// `smtp://user:password@host:587` (STARTTLS) or `smtps://…` (TLS from the start).
+    /// Left empty: mails are written to `outbox/` in the data folder.
     smtp_url: Option<Secret> = "";
     /// Who mails come from.
     mail_from: String = "Janua <no-reply@localhost>";
@@ -227,6 +228,11 @@ impl Config {
         ] {
             if number == 0 {
                 wrong.push(format!("{name}: must be at least 1"));
+            }
+        }
+        for (name, length) in [("request_timeout", self.request_timeout), ("client_timeout", self.client_timeout)] {
+            if length.is_zero() {
+                wrong.push(format!("{name}: must be longer than nothing"));
             }
         }
         if wrong.is_empty() { Ok(()) } else { Err(ConfigError(wrong)) }

@@ -11,8 +11,9 @@ use zeroize::Zeroizing;
 
 pub use vault::{MasterKey, Vault, VaultError};
 
-/// Text that must not be seen: it prints as `[secret]` and is wiped when dropped.
-#[derive(Clone, PartialEq, Eq)]
+/// Text that must not be seen: it prints as `[secret]` and is wiped when dropped. It cannot be compared with `==`,
+/// which would tell by its time where the first difference is; [`same`] can.
+#[derive(Clone)]
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {

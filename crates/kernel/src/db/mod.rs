@@ -74,7 +74,8 @@ impl From<Error> for Fault {
         match error {
             Error::NulInText => fault::INVALID.because("Text must not contain NUL characters."),
             Error::Full => fault::STORAGE_FULL.caused_by(error).retry_after(10 * wait),
-            Error::Conflict(_) | Error::Unavailable(_) | Error::ReadOnly(_) | Error::Timeout | Error::Silent => {
+            Error::Conflict(_) => fault::UNAVAILABLE.caused_by(error).retry_after(wait).marked_conflict(),
+            Error::Unavailable(_) | Error::ReadOnly(_) | Error::Timeout | Error::Silent => {
                 fault::UNAVAILABLE.caused_by(error).retry_after(wait)
             }
             _ => fault::INTERNAL.caused_by(error),
@@ -94,7 +95,7 @@ impl Outcome for Error {
 }
 impl Outcome for Fault {
     fn is_conflict(&self) -> bool {
-        self.code() == fault::UNAVAILABLE && self.cause().is_some_and(|(cause, _)| cause.starts_with("lost against"))
+        Self::is_conflict(self)
     }
 }
 
@@ -271,15 +272,17 @@ impl Db {
         self.notices.listen()
     }
 
-    /// Whether a statement gets through, within `limit`.
+    /// Whether a write would get through, within `limit`.
     pub async fn ping(&self, limit: Duration) -> Result<()> {
-        let write = async {
-            if let Engine::Sqlite(sqlite) = &self.engine {
-                sqlite.writable()?;
-            }
-            self.one::<(i64,)>("SELECT CAST(1 AS BIGINT) AS alive", vec![]).await
-        };
-        tokio::time::timeout(limit, write).await.map_err(|_| Error::Timeout)?.map(|_| ())
+        // On SQLite the way of a write, through the one thread that must not be stuck; a write of nothing costs nothing.
+        const ASK: Sql =
+            Sql::two("SELECT 0 AS read_only", "SELECT current_setting('transaction_read_only') = 'on' AS read_only");
+        let asked =
+            tokio::time::timeout(limit, self.put::<(bool,)>(ASK, vec![])).await.map_err(|_| Error::Timeout)?;
+        match asked?.first() {
+            Some((false,)) => Ok(()),
+            _ => Err(Error::ReadOnly("the server takes reads alone".into())),
+        }
     }
 
     async fn read(&self, sql: Sql, params: Vec<Value>) -> Result<Done> {

@@ -25,21 +25,22 @@ const NOTICE_LIMIT: usize = 7_999;
 #[derive(Clone)]
 pub(super) struct Postgres {
     pool: Pool,
-    config: Config,
+    /// As the operator gave it, without the time limits of requests.
+    unlimited: Config,
     tls: MakeRustlsConnect,
 }
 
 impl Postgres {
     pub(super) async fn connect(url: &str, connections: usize, notices: Notices) -> Result<Self> {
-        let (config, tls) = parse(url)?;
+        let (unlimited, tls) = parse(url)?;
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let pool = Pool::builder(Manager::from_config(config.clone(), tls.clone(), recycling))
+        let pool = Pool::builder(Manager::from_config(limited(&unlimited), tls.clone(), recycling))
             .max_size(connections)
             .runtime(Runtime::Tokio1)
             .timeouts(Timeouts { wait: Some(PATIENCE), create: Some(PATIENCE), recycle: Some(PATIENCE) })
             .build()
             .map_err(|e| Error::Driver(e.to_string()))?;
-        let postgres = Self { pool, config, tls };
+        let postgres = Self { pool, unlimited, tls };
         // Says at once when the address, the password or the certificate is wrong.
         drop(postgres.connection().await?);
         tokio::spawn(listen(postgres.clone(), notices));
@@ -51,16 +52,17 @@ impl Postgres {
     }
 
     pub(super) async fn begin(&self) -> Result<PgTx> {
-        let connection = self.connection().await?;
-        connection.batch_execute("BEGIN").await?;
-        Ok(PgTx { connection: Some(connection), failed: false })
+        // Made before BEGIN is sent: who goes away meanwhile must not leave an open transaction in the pool.
+        let tx = PgTx { connection: Some(self.connection().await?), failed: false };
+        if let Some(connection) = &tx.connection {
+            connection.batch_execute("BEGIN").await?;
+        }
+        Ok(tx)
     }
 
     /// A connection outside the pool, without the time limits of requests.
     pub(super) async fn dedicated(&self) -> Result<Client> {
-        let mut config = self.config.clone();
-        config.options("");
-        let (client, connection) = config.connect(self.tls.clone()).await?;
+        let (client, connection) = self.unlimited.connect(self.tls.clone()).await?;
         tokio::spawn(connection);
         Ok(client)
     }
@@ -121,7 +123,7 @@ impl Drop for PgTx {
     }
 }
 
-/// Splits off what the driver does not know (`sslmode=verify-full`, `sslrootcert`) and sets our limits.
+/// Splits off what the driver does not know: `sslmode=verify-full` and `sslrootcert`.
 ///
 /// The certificate is always checked when TLS is used: encryption to whoever answers protects nobody.
 fn parse(url: &str) -> Result<(Config, MakeRustlsConnect)> {
@@ -141,6 +143,8 @@ fn parse(url: &str) -> Result<(Config, MakeRustlsConnect)> {
         Host::Unix(_) => true,
         Host::Tcp(name) => name == "localhost" || name.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback()),
     });
+    // An address given beside the name is where the connection really goes.
+    let here = here && config.get_hostaddrs().iter().all(std::net::IpAddr::is_loopback);
     let encrypted = match mode.as_deref() {
         Some("disable") => false,
         Some("require" | "verify-full") => true,
@@ -148,14 +152,7 @@ fn parse(url: &str) -> Result<(Config, MakeRustlsConnect)> {
         Some(other) => return Err(wrong(format!("sslmode={other} is not known; use disable or verify-full"))),
     };
     config.ssl_mode(if encrypted { SslMode::Require } else { SslMode::Disable });
-    let limits = format!(
-        "-c statement_timeout={} -c lock_timeout={} -c idle_in_transaction_session_timeout={}",
-        STATEMENT_TIMEOUT.as_millis(),
-        STATEMENT_TIMEOUT.as_millis(),
-        SILENCE.as_millis()
-    );
-    let options = config.get_options().map_or(limits.clone(), |given| format!("{limits} {given}"));
-    config.options(options).application_name("janua");
+    config.application_name("janua");
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(PATIENCE);
     }
@@ -172,6 +169,20 @@ fn parse(url: &str) -> Result<(Config, MakeRustlsConnect)> {
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok((config, MakeRustlsConnect::new(tls)))
+}
+
+/// The same with the time limits of requests, before whatever the operator set.
+fn limited(config: &Config) -> Config {
+    let limits = format!(
+        "-c statement_timeout={} -c lock_timeout={} -c idle_in_transaction_session_timeout={}",
+        STATEMENT_TIMEOUT.as_millis(),
+        STATEMENT_TIMEOUT.as_millis(),
+        SILENCE.as_millis()
+    );
+    let options = config.get_options().map_or(limits.clone(), |given| format!("{limits} {given}"));
+    let mut limited = config.clone();
+    limited.options(options);
+    limited
 }
 
 /// The authorities a server certificate may come from: the given file, or those the machine trusts.
@@ -205,9 +216,7 @@ async fn listen(postgres: Postgres, notices: Notices) {
 }
 
 async fn hear(postgres: &Postgres, notices: &Notices) -> Result<()> {
-    let mut config = postgres.config.clone();
-    config.options("");
-    let (client, mut connection) = config.connect(postgres.tls.clone()).await?;
+    let (client, mut connection) = postgres.unlimited.connect(postgres.tls.clone()).await?;
     let mut messages = stream::poll_fn(move |context| connection.poll_message(context));
     let listening = async {
         client.batch_execute(&format!("LISTEN {CHANNEL}")).await?;
@@ -329,6 +338,12 @@ mod tests {
         assert_eq!(mode("postgres://u@127.0.0.1/d").unwrap(), SslMode::Disable);
         assert_eq!(mode("postgres://u@db.example/d").unwrap(), SslMode::Require);
         assert_eq!(mode("postgres://u@localhost,db.example/d").unwrap(), SslMode::Require, "one of two is elsewhere");
+        assert_eq!(
+            mode("postgres://u@localhost/d?hostaddr=203.0.113.5").unwrap(),
+            SslMode::Require,
+            "not here at all"
+        );
+        assert_eq!(mode("postgres:///d?hostaddr=203.0.113.5").unwrap(), SslMode::Require);
         assert_eq!(mode("postgres://u@db.example/d?sslmode=disable").unwrap(), SslMode::Disable);
         assert_eq!(mode("postgres://u@localhost/d?sslmode=verify-full").unwrap(), SslMode::Require);
     }

@@ -3,9 +3,10 @@
 //! The queues have no bound of their own: a request waits for one statement at a time, and the pipeline bounds the
 //! requests. Nobody hears back before the commit he was part of is on the disk.
 use std::{
+    cell::RefCell,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
         mpsc,
     },
@@ -22,6 +23,8 @@ use super::{Done, Durability, Error, Result, Row, SILENCE, STATEMENT_TIMEOUT, Va
 /// A group is closed when it has this many units or is this old, so that the first of it does not wait for long.
 const GROUP_UNITS: usize = 512;
 const GROUP_AGE: Duration = Duration::from_millis(20);
+/// However busy it keeps: everybody else is waiting.
+const LONGEST_TRANSACTION: Duration = Duration::from_secs(10);
 /// How many virtual machine steps SQLite takes between two looks at the clock.
 const STEPS_BETWEEN_CHECKS: i32 = 10_000;
 
@@ -45,33 +48,31 @@ pub(super) struct Sqlite {
     path: PathBuf,
     reads: queue::Sender<Call>,
     writes: queue::Sender<Work>,
-    broken: Broken,
 }
 
 /// Why no write may be acknowledged any more. After a failed fsync the kernel may have dropped what it could not
 /// write, and a second fsync would say that all is well: only a restart, which reads the disk, tells the truth.
-#[derive(Clone, Default)]
-struct Broken(Arc<Mutex<Option<String>>>);
+#[derive(Default)]
+struct Broken(RefCell<Option<String>>);
 
 impl Broken {
     fn check(&self) -> Result<()> {
-        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*self.0.borrow() {
             Some(reason) => Err(Error::ReadOnly(reason.clone())),
             None => Ok(()),
         }
     }
     fn set(&self, reason: &str) {
         tracing::error!(reason, "the database takes no more writes until the server is restarted");
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.to_owned());
+        *self.0.borrow_mut() = Some(reason.to_owned());
     }
 }
 
 impl Sqlite {
     pub(super) fn open(path: &Path, durability: Durability) -> Result<Self> {
-        let broken = Broken::default();
         let (writes, work) = queue::unbounded();
         let connection = connect(path, durability)?;
-        let writer = Writer { connection, broken: broken.clone() };
+        let writer = Writer { connection, broken: Broken::default() };
         spawn("db-write", move || writer.run(&work))?;
 
         let (reads, calls) = queue::unbounded::<Call>();
@@ -87,15 +88,11 @@ impl Sqlite {
                 }
             })?;
         }
-        Ok(Self { path: path.to_owned(), reads, writes, broken })
+        Ok(Self { path: path.to_owned(), reads, writes })
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
-    }
-
-    pub(super) fn writable(&self) -> Result<()> {
-        self.broken.check()
     }
 
     pub(super) async fn read(&self, sql: &'static str, params: Vec<Value>) -> Result<Done> {
@@ -257,8 +254,10 @@ impl Writer {
         // The first word is waited for too: who begins and then thinks holds everybody up.
         let mut opened = false;
         let mut failed = false;
+        let started = now();
         loop {
-            match steps.recv_timeout(SILENCE) {
+            let left = LONGEST_TRANSACTION.saturating_sub(started.elapsed());
+            match steps.recv_timeout(SILENCE.min(left)) {
                 Ok(Step::Run(call)) => {
                     if !opened {
                         opened = self.batch("SAVEPOINT unit").is_ok();
@@ -286,7 +285,7 @@ impl Writer {
                 }
                 Err(hung_up_or_silent) => {
                     if hung_up_or_silent == mpsc::RecvTimeoutError::Timeout {
-                        tracing::warn!("a transaction was silent for too long and was rolled back");
+                        tracing::warn!("a transaction was silent or open for too long and was rolled back");
                     }
                     self.undo(opened);
                     return None;

@@ -5,22 +5,20 @@ use std::{
 };
 
 use aide::openapi::{OpenApi, Operation};
+use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::{document::Document, routes::RouteRow};
+use super::{document::Document, input::dialect, routes::RouteRow};
 use crate::{
     config::Config,
-    fault::{
-        COMMON, Code, HEADERS_TOO_LARGE, INTERNAL, OVERLOADED, Problem, RATE_LIMITED, STORAGE_FULL, TIMED_OUT,
-        UNAVAILABLE,
-    },
+    fault::{COMMON, Code, INTERNAL, OVERLOADED, Problem, RATE_LIMITED, STORAGE_FULL, TIMED_OUT, UNAVAILABLE},
 };
 
 /// Where extractors leave the codes they can answer, until the description is put together.
 const CODES: &str = "x-codes";
 
 /// What any route can answer, whatever it does.
-const EVERYWHERE: &[Code] = &[HEADERS_TOO_LARGE, INTERNAL, OVERLOADED, TIMED_OUT, UNAVAILABLE, STORAGE_FULL];
+const EVERYWHERE: &[Code] = &[INTERNAL, OVERLOADED, TIMED_OUT, UNAVAILABLE, STORAGE_FULL];
 
 /// What a caller can present, by the name extractors give it in [`requires`].
 const SCHEMES: &[(&str, &str)] = &[(
@@ -82,19 +80,19 @@ fn describe(config: &Config, version: &str, api: &OpenApi, rows: &[RouteRow]) ->
         "license": { "name": "Apache 2.0", "identifier": "Apache-2.0" },
     });
     document["servers"] = json!([{ "url": config.base_url() }]);
-    let problem = schemars::SchemaGenerator::new(schemars::generate::SchemaSettings::openapi3().with(|settings| {
+    let whole = |settings: &mut SchemaSettings| {
         settings.meta_schema = None;
         settings.inline_subschemas = true;
-    }))
-    .into_root_schema_for::<Problem>();
+    };
+    let problem = dialect().with(whole).for_serialize().into_generator().into_root_schema_for::<Problem>();
     document["components"]["schemas"]["Problem"] = problem.to_value();
     document["components"]["headers"]["X-Request-Id"] = json!({
         "description": "Names this request in the logs; a well-formed inbound one is kept.",
         "schema": { "type": "string" },
     });
 
-    let mut known: BTreeMap<&str, (u16, String)> =
-        COMMON.iter().map(|c| (c.name, (c.status, c.says.into()))).collect();
+    let common = COMMON.iter().map(|code| (code.name.to_owned(), (code.status, code.says.to_owned())));
+    let mut known: BTreeMap<String, (u16, String)> = common.collect();
     let (mut tags, mut schemes) = (BTreeSet::new(), BTreeSet::new());
     for row in rows {
         let operation = &mut document["paths"][row.path][row.method.as_str().to_lowercase()];
@@ -110,8 +108,8 @@ fn describe(config: &Config, version: &str, api: &OpenApi, rows: &[RouteRow]) ->
             schemes.extend(requirement.as_object().into_iter().flat_map(Map::keys).cloned());
         }
         let codes = codes_of(operation, row);
-        for code in &row.codes {
-            known.insert(code.name, (code.status, code.says.to_owned()));
+        for (status, names) in &codes {
+            known.extend(names.iter().map(|(name, says)| (name.clone(), (*status, says.clone()))));
         }
         spell_out(operation, &codes);
     }
@@ -123,7 +121,7 @@ fn describe(config: &Config, version: &str, api: &OpenApi, rows: &[RouteRow]) ->
     document["tags"] = tags.into_iter().map(|tag| json!({ "name": tag })).collect();
     document["x-problems"] = known
         .into_iter()
-        .map(|(name, (status, says))| (name.to_owned(), json!({ "status": status, "title": says })))
+        .map(|(name, (status, says))| (name, json!({ "status": status, "title": says })))
         .collect::<Map<_, _>>()
         .into();
     Ok(document)

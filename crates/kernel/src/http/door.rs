@@ -62,6 +62,8 @@ struct Inner {
 /// A route as the pipeline sees it.
 #[derive(Clone)]
 struct Known {
+    /// Whether a handler is there; if not, the router only says 404 or 405.
+    exists: bool,
     body_limit: usize,
     always: bool,
     metrics: RouteMetrics,
@@ -77,7 +79,12 @@ impl Door {
         let per_minute = NonZeroU32::new(app.config.rate_limit_per_minute).filter(|_| app.config.rate_limits.is_on());
         Ok(Self(Arc::new(Inner {
             rows: known(&app, rows)?,
-            unknown: Known { body_limit: 0, always: false, metrics: app.metrics.route("any", "unknown") },
+            unknown: Known {
+                exists: false,
+                body_limit: 0,
+                always: false,
+                metrics: app.metrics.route("any", "unknown"),
+            },
             origins: Origins::of(&app.config),
             limit: per_minute.map(|requests| Limit::per_minute(requests, &app.clock)),
             in_flight: AtomicUsize::new(0),
@@ -151,8 +158,10 @@ impl Inner {
 
     /// Within its size and its time, and once only if the client says so.
     async fn pass(&self, known: &Known, client: Client, request: Request<Body>) -> Result<Response> {
-        let announced = request.body().size_hint().lower();
-        if announced > known.body_limit as u64 && known.body_limit > 0 {
+        if !known.exists {
+            return self.call(request).await;
+        }
+        if request.body().size_hint().lower() > known.body_limit as u64 {
             return Err(TOO_LARGE.into());
         }
         let request = if request.body().is_end_stream() {
@@ -225,7 +234,7 @@ fn known(app: &App, rows: Vec<RouteRow>) -> Result<matchit::Router<HashMap<Metho
     let mut by_path: HashMap<&'static str, HashMap<Method, Known>> = HashMap::new();
     for row in rows {
         let metrics = app.metrics.route(row.method.as_str(), row.path);
-        let known = Known { body_limit: row.body_limit, always: row.always, metrics };
+        let known = Known { exists: true, body_limit: row.body_limit, always: row.always, metrics };
         by_path.entry(row.path).or_default().insert(row.method, known);
     }
     let mut router = matchit::Router::new();
@@ -245,9 +254,9 @@ fn render(response: Response, fault: &Fault, id: &str) -> Response {
     if let Some((cause, born)) = fault.cause() {
         let code = fault.code();
         if code.status >= 500 {
-            tracing::error!(code = code.name, cause, at = %born, request = id, "a request failed");
+            tracing::error!(code = code.name, cause, place = %born, request = id, "a request failed");
         } else {
-            tracing::debug!(code = code.name, cause, at = %born, request = id, "a request was refused");
+            tracing::debug!(code = code.name, cause, place = %born, request = id, "a request was refused");
         }
     }
     let body = serde_json::to_vec(&fault.problem(id)).unwrap_or_default();

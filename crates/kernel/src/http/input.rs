@@ -153,13 +153,17 @@ impl Ready {
     }
 }
 
+/// The dialect of OpenAPI 3.1, for what is published and for what is enforced alike.
+pub(super) fn dialect() -> SchemaSettings {
+    SchemaSettings::draft2020_12()
+}
+
 fn schema<T: JsonSchema + 'static>() -> Result<Arc<Ready>> {
     static KNOWN: LazyLock<RwLock<HashMap<TypeId, Arc<Ready>>>> = LazyLock::new(RwLock::default);
     if let Some(ready) = KNOWN.read().unwrap_or_else(PoisonError::into_inner).get(&TypeId::of::<T>()) {
         return Ok(ready.clone());
     }
-    let generator = SchemaGenerator::new(SchemaSettings::draft2020_12());
-    let document = generator.into_root_schema_for::<T>().to_value();
+    let document = SchemaGenerator::new(dialect()).into_root_schema_for::<T>().to_value();
     let validator = jsonschema::options()
         .should_validate_formats(true)
         .build(&document)
@@ -175,7 +179,8 @@ fn check<T: DeserializeOwned + JsonSchema + 'static>(value: Value) -> Result<T> 
         ready.validator.iter_errors(&value).flat_map(|e| say(&e)).collect();
     if found.is_empty() {
         // What no schema can say, a type's own reading may still refuse.
-        return serde_json::from_value(value).map_err(|e| INVALID.because(e.to_string()));
+        // Its words may repeat the value, so they stay in the log.
+        return serde_json::from_value(value).map_err(|error| INVALID.caused_by(error));
     }
     found.sort();
     found.dedup();

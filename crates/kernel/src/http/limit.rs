@@ -1,7 +1,8 @@
 //! How often one caller may ask: a bucket for each network, with the standard headers (RateLimit, RateLimit-Policy).
 use std::{
-    net::IpAddr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     num::NonZeroU32,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
@@ -19,8 +20,10 @@ use crate::{
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-/// Past this many networks the ones that have a full bucket again are forgotten.
+/// Past this many networks the ones that have a full bucket again are forgotten, and newcomers share the bucket of a
+/// much larger network, so that memory stays bounded whoever calls.
 const REMEMBERED: usize = 100_000;
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
 const WINDOW: Duration = Duration::from_mins(1);
 
 /// Monotonic, so that a jump of the wall clock opens no bucket; a test's clock where there is one.
@@ -40,6 +43,8 @@ impl ticks::Clock for Ticks {
 pub(super) struct Limit {
     buckets: RateLimiter<IpAddr, DashMapStateStore<IpAddr>, Ticks, StateInformationMiddleware>,
     clock: Ticks,
+    /// When full buckets were last forgotten, in nanoseconds of the clock.
+    swept: AtomicU64,
     policy: HeaderValue,
 }
 
@@ -51,16 +56,15 @@ impl Limit {
         Self {
             buckets: RateLimiter::new(Quota::per_minute(requests), DashMapStateStore::default(), clock.clone()),
             clock,
+            swept: AtomicU64::new(0),
             policy: HeaderValue::try_from(policy).unwrap_or(HeaderValue::from_static("")),
         }
     }
 
     /// How many more are left, or the refusal with the time to wait.
     pub(super) fn take(&self, client: Client) -> Result<u32, Fault> {
-        if self.buckets.len() > REMEMBERED {
-            self.buckets.retain_recent();
-        }
-        self.buckets.check_key(&client.network()).map(|left| left.remaining_burst_capacity()).map_err(|until| {
+        let network = if self.buckets.len() > REMEMBERED { self.crowded(client) } else { client.network() };
+        self.buckets.check_key(&network).map(|left| left.remaining_burst_capacity()).map_err(|until| {
             let wait = until.wait_time_from(ticks::Clock::now(&self.clock));
             let seconds = wait.as_secs() + 1;
             Fault::from(RATE_LIMITED)
@@ -68,6 +72,19 @@ impl Limit {
                 .with_header(RATELIMIT, header(&format!("\"requests\";r=0;t={seconds}")))
                 .with_header(RATELIMIT_POLICY, self.policy.clone())
         })
+    }
+
+    fn crowded(&self, client: Client) -> IpAddr {
+        let now = ticks::Clock::now(&self.clock).as_u64();
+        let last = self.swept.load(Relaxed);
+        let due = now.saturating_sub(last) >= u64::try_from(SWEEP_EVERY.as_nanos()).unwrap_or(u64::MAX);
+        if due && self.swept.compare_exchange(last, now, Relaxed, Relaxed).is_ok() {
+            self.buckets.retain_recent();
+        }
+        match client.address {
+            IpAddr::V4(address) => Ipv4Addr::from(u32::from(address) & 0xffff_0000).into(),
+            IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) & (u128::MAX << 96)).into(),
+        }
     }
 
     pub(super) fn tell(&self, left: u32, out: &mut HeaderMap) {
@@ -78,4 +95,22 @@ impl Limit {
 
 fn header(text: &str) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::START;
+
+    #[test]
+    fn a_crowd_of_addresses_takes_a_bounded_place() {
+        let limit = Limit::per_minute(NonZeroU32::MIN.saturating_add(9), &Clock::manual(START));
+        for i in 0..400_000_u32 {
+            let address = IpAddr::V6(Ipv6Addr::from((0x2001_0db8_u128 << 96) | (u128::from(i) << 64)));
+            let _ = limit.take(Client { address, forwarded: false });
+        }
+        assert!(limit.buckets.len() <= REMEMBERED + 2, "{}", limit.buckets.len());
+        let newcomer = Client { address: "198.51.100.1".parse().unwrap(), forwarded: false };
+        assert!(limit.take(newcomer).is_ok(), "a network of its own is still served");
+    }
 }

@@ -19,6 +19,7 @@ pub use document::Document;
 pub use door::Door;
 pub use idempotency::ForgetReplies;
 pub use input::{Json, Path, Query};
+pub use origins::bearer;
 pub use paging::{Key, Page};
 pub use routes::Routes;
 pub use serve::serve;

@@ -50,9 +50,9 @@ impl Origins {
 
     /// Tells the browser whether the page may read the answer.
     pub(super) fn share(&self, origin: Option<&HeaderValue>, out: &mut HeaderMap) {
-        let Some(origin) = origin else { return };
+        // Said always: a cache must not hand a page the copy that was made for somebody without an origin.
         out.append(header::VARY, HeaderValue::from_static("origin"));
-        if self.allows(origin) {
+        if let Some(origin) = origin.filter(|origin| self.allows(origin)) {
             out.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
             out.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
             out.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
@@ -61,7 +61,7 @@ impl Origins {
 
     /// A request that changes state with nothing but a cookie must come from a page of ours.
     pub(super) fn refuse_forgery(&self, method: &Method, headers: &HeaderMap) -> Result<()> {
-        if method.is_safe() || !has_identity_cookie(headers) || has_bearer(headers) {
+        if method.is_safe() || !has_identity_cookie(headers) || bearer(headers).is_some() {
             return Ok(());
         }
         let trusted = match (headers.get(header::ORIGIN), headers.get(SEC_FETCH_SITE)) {
@@ -82,8 +82,8 @@ fn has_identity_cookie(headers: &HeaderMap) -> bool {
     })
 }
 
-/// No page can send this header to us without being asked in a preflight first.
-fn has_bearer(headers: &HeaderMap) -> bool {
-    let sent = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
-    sent.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "))
+/// The bearer token. No page can send this header to us without being asked in a preflight first.
+pub fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }

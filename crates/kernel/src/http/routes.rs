@@ -7,9 +7,10 @@ use aide::{
     operation::OperationHandler,
 };
 use axum::{handler::Handler, http::Method};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::Value;
 
+use super::input::dialect;
 use crate::{
     App,
     fault::{Code, Fault, METHOD_NOT_ALLOWED, NOT_FOUND},
@@ -68,6 +69,13 @@ macro_rules! verbs { ($($verb:ident, $with:ident, $method:ident;)*) => { $(
 impl Routes {
     /// The tag groups the routes in the description.
     pub fn new(tag: &'static str) -> Self {
+        // The library starts with an older dialect. Once something was described the dialect is set already.
+        in_context(|ctx| {
+            if ctx.schema.definitions().is_empty() {
+                let place = |settings: &mut SchemaSettings| settings.definitions_path = "/components/schemas".into();
+                ctx.schema = SchemaGenerator::new(dialect().with(place));
+            }
+        });
         Self { tag, body_limit: MIB, router: ApiRouter::new(), rows: vec![] }
     }
 

@@ -36,7 +36,7 @@ pub fn from_config(config: &Config) -> Result<Arc<dyn Mail>, String> {
     Ok(match &config.smtp_url {
         None => Arc::new(Outbox(config.data_dir.join("outbox"))),
         Some(url) => {
-            let transport = AsyncSmtpTransport::<Tokio1Executor>::from_url(url.expose())
+            let transport = AsyncSmtpTransport::<Tokio1Executor>::from_url(&encrypted(url.expose())?)
                 .map_err(|e| format!("smtp_url: {e}"))?
                 .timeout(Some(TIMEOUT))
                 .build();
@@ -44,6 +44,18 @@ pub fn from_config(config: &Config) -> Result<Arc<dyn Mail>, String> {
             Arc::new(Smtp { transport, host: host.unwrap_or_default() })
         }
     })
+}
+
+/// `smtp://` alone would talk in the clear, the password included: away from this machine STARTTLS is asked for
+/// unless the address says otherwise (`?tls=…`).
+fn encrypted(address: &str) -> Result<String, String> {
+    let mut url = url::Url::parse(address).map_err(|e| format!("smtp_url: {e}"))?;
+    let host = url.host_str().unwrap_or_default();
+    let here = host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
+    if url.scheme() == "smtp" && !here && !url.query_pairs().any(|(name, _)| name == "tls") {
+        url.query_pairs_mut().append_pair("tls", "required");
+    }
+    Ok(url.into())
 }
 
 /// Writes each mail to a file of its own, for development.
@@ -106,4 +118,20 @@ impl Mail for Smtp {
 
 fn sort(error: &lettre::transport::smtp::Error) -> MailError {
     if error.is_permanent() { MailError::Never(error.to_string()) } else { MailError::Later(error.to_string()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::encrypted;
+
+    #[test]
+    fn away_from_this_machine_a_password_is_not_sent_in_the_clear() {
+        assert_eq!(encrypted("smtp://u:p@mail.example:587").unwrap(), "smtp://u:p@mail.example:587?tls=required");
+        assert_eq!(
+            encrypted("smtp://mail.example?tls=opportunistic").unwrap(),
+            "smtp://mail.example?tls=opportunistic"
+        );
+        assert_eq!(encrypted("smtps://u:p@mail.example").unwrap(), "smtps://u:p@mail.example");
+        assert_eq!(encrypted("smtp://127.0.0.1:25").unwrap(), "smtp://127.0.0.1:25");
+    }
 }

@@ -36,6 +36,11 @@ pub fn init(config: &Config) -> Result<(), String> {
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // A second start in one process (tests) keeps the first subscriber.
     let _ = tracing::subscriber::set_global_default(subscriber.event_format(lines).finish());
+    std::panic::set_hook(Box::new(|panic| {
+        let said = panic.payload_as_str().unwrap_or("something that is not text");
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        tracing::error!(place, "panicked: {said}");
+    }));
     Ok(())
 }
 

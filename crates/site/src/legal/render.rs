@@ -111,9 +111,7 @@ impl Jurisdiction {
 
     /// The first language the reader prefers that points to a version that exists; `en` exists always.
     pub(super) fn of_reader(accept_language: &str, exists: impl Fn(Self) -> bool) -> Self {
-        let mut ranges: Vec<(&str, f32)> = accept_language.split(',').filter_map(weighted).collect();
-        ranges.sort_by(|a, b| b.1.total_cmp(&a.1));
-        ranges.into_iter().filter_map(|(tag, _)| Self::of_tag(tag)).find(|j| exists(*j)).unwrap_or(Self::En)
+        by_weight(accept_language).into_iter().filter_map(Self::of_tag).find(|j| exists(*j)).unwrap_or(Self::En)
     }
 
     fn of_tag(tag: &str) -> Option<Self> {
@@ -132,6 +130,13 @@ impl Jurisdiction {
     }
 }
 
+/// What an `Accept` header lists, the most wanted first.
+fn by_weight(header: &str) -> Vec<&str> {
+    let mut ranges: Vec<(&str, f32)> = header.split(',').filter_map(weighted).collect();
+    ranges.sort_by(|a, b| b.1.total_cmp(&a.1));
+    ranges.into_iter().map(|(range, _)| range).collect()
+}
+
 /// `de-AT;q=0.8` as the tag and its weight; a weight of zero means "not this".
 fn weighted(range: &str) -> Option<(&str, f32)> {
     let (tag, parameters) = range.split_once(';').unwrap_or((range, ""));
@@ -144,8 +149,7 @@ impl Form {
 
     /// Programs get JSON unless they ask for something else; browsers name HTML first.
     pub(super) fn wanted(accept: &str) -> Self {
-        let asked = accept.split(',').map(|range| range.split(';').next().unwrap_or_default().trim());
-        let known = asked.filter_map(|kind| match kind {
+        let known = by_weight(accept).into_iter().filter_map(|kind| match kind {
             "application/json" | "*/*" => Some(Self::Json),
             "text/html" => Some(Self::Html),
             "text/markdown" => Some(Self::Markdown),
@@ -304,5 +308,6 @@ mod tests {
             assert_eq!(Form::wanted(program), Form::Json, "{program}");
         }
         assert_eq!(Form::wanted("text/markdown"), Form::Markdown);
+        assert_eq!(Form::wanted("application/json;q=0.1, text/html;q=0.9"), Form::Html);
     }
 }

@@ -14,8 +14,9 @@ use tokio::time::{Instant, timeout};
 use super::model::{Component, DAYS_KEPT, State, UptimeDay};
 use crate::PROBE_EVERY;
 
-/// A check that takes longer has failed; one that takes longer than the second is slow.
+/// A check that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// A check that takes longer has succeeded, but slowly.
 const SLOW: Duration = Duration::from_millis(500);
 
 /// The component that stands for the service as a whole: when nobody looked, it was down.
