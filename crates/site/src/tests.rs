@@ -202,8 +202,11 @@ async fn webfinger_points_every_address_of_ours_to_the_issuer() {
     }
     let other = t.get("/.well-known/webfinger?resource=acct:a@id.example.com&rel=avatar&rel=blog").await;
     assert_eq!(other.body["links"], json!([]), "only what was asked for");
-    assert_eq!(t.get("/.well-known/webfinger?resource=acct:a@elsewhere.example").await.refusal(), (404, "not_found"));
-    for wrong in ["", "?resource=", "?resource=ada", "?resource=mailto:a@id.example.com"] {
+    for other in ["acct:a@elsewhere.example", "mailto:a@id.example.com", "https://id.example.com.evil.tld/"] {
+        let answer = t.get(&format!("/.well-known/webfinger?resource={other}")).await;
+        assert_eq!(answer.refusal(), (404, "not_found"), "{other}");
+    }
+    for wrong in ["", "?resource=", "?resource=ada", "?resource=:a@id.example.com"] {
         let answer = t.get(&format!("/.well-known/webfinger{wrong}")).await;
         assert_eq!((answer.refusal(), answer.wrong_fields()), ((400, "invalid"), vec!["resource"]), "{wrong}");
     }

@@ -8,7 +8,7 @@ use axum::{
 };
 use kernel::{
     App,
-    fault::{INVALID, NOT_FOUND, Result},
+    fault::{NOT_FOUND, Result},
     http::{Json, Query, Routes},
 };
 use schemars::JsonSchema;
@@ -41,7 +41,7 @@ async fn security_txt(State(app): State<App>) -> impl IntoResponse + kernel::htt
 #[derive(Deserialize, JsonSchema)]
 struct Lookup {
     /// What is asked about, as a URI: `acct:ada@example.com` or an address of this service.
-    #[schemars(length(min = 1, max = 1024))]
+    #[schemars(length(max = 1024), regex(pattern = r"^[A-Za-z][A-Za-z0-9+.-]*:.+"))]
     resource: String,
     /// Only links of these kinds; may be given more than once.
     #[schemars(length(max = 16))]
@@ -63,8 +63,7 @@ struct Link {
 
 /// Every address at our host signs in here. Whether it has an account is nobody's business, so all are answered alike.
 async fn webfinger(State(app): State<App>, Query(lookup): Query<Lookup>) -> Result<Response> {
-    let host = host_of(&lookup.resource)
-        .ok_or_else(|| INVALID.at("resource", "wrong_form", "must be an acct: or http(s): URI"))?;
+    let host = host_of(&lookup.resource).ok_or(NOT_FOUND)?;
     let base = app.config.base_url();
     let ours = host_of(&base).unwrap_or_default();
     // An account has no port: acct:ada@localhost is ours at localhost:8080 too.
