@@ -102,7 +102,9 @@ fn describe(config: &Config, version: &str, api: &OpenApi, rows: &[RouteRow]) ->
             if described["description"].is_null() {
                 described["description"] = json!("As it says.");
             }
-            described["content"][answer.content_type] = json!({ "schema": answer.schema });
+            // Without its parameters, which generators do not look up.
+            let kind = answer.content_type.split(';').next().unwrap_or_default();
+            described["content"][kind] = json!({ "schema": answer.schema });
         }
         for requirement in operation["security"].as_array().into_iter().flatten() {
             schemes.extend(requirement.as_object().into_iter().flat_map(Map::keys).cloned());
