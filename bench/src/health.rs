@@ -11,7 +11,7 @@ use crate::{
     figure::{Figure, Goal, Unit},
     load,
     process::{Core, Server},
-    rounds::{ROUNDS, Rate, Rounds},
+    rounds::{self, ROUNDS, Rate, Rounds},
     servers::{self, Janua},
 };
 
@@ -28,7 +28,7 @@ pub fn measure(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
         load::against(server.address, WARM_UP, GENERATOR)?;
     }
     let turn = |server: &Server| Rate::of(server.pid(), || load::against(server.address, rounds.turn, GENERATOR));
-    let sides = rounds.alternate("health", ROUNDS, || turn(&limit), || turn(&ours))?;
+    let sides = rounds::alternate("health", ROUNDS, || turn(&limit), || turn(&ours))?;
     let figure = |what, unit, samples, goal| Figure { scenario: "health", what, unit, samples, goal };
     Ok(vec![
         figure(

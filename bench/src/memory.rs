@@ -6,7 +6,7 @@ use anyhow::Result;
 use crate::{
     figure::{Figure, Goal, Unit},
     process::{Core, Server},
-    rounds::{ROUNDS, Rounds},
+    rounds::{self, ROUNDS, Rounds},
     servers::{self, Janua},
 };
 
@@ -20,7 +20,7 @@ pub fn measure(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
         thread::sleep(SETTLING);
         server.resident_mb()
     };
-    let samples = rounds.alternate(
+    let samples = rounds::alternate(
         "memory",
         ROUNDS,
         || settled(&servers::bare(&health, &folder, Core::Any)?),

@@ -20,7 +20,7 @@ use tokio::{runtime::Runtime, task::JoinSet};
 use crate::{
     entry::{self, BODY, CALLERS, Entry, INSERT, KIND, SELECT},
     figure::{Figure, Goal, Unit},
-    rounds::{ROUNDS, Rate, Rounds},
+    rounds::{self, ROUNDS, Rate, Rounds},
 };
 
 const ROWS: i64 = 100_000;
@@ -34,7 +34,7 @@ pub fn measure(rounds: &Rounds) -> Result<Vec<Figure>> {
     let runtime = Runtime::new()?;
     let db = runtime.block_on(entry::door(&path))?;
     let mut statement = connection.prepare(SELECT)?;
-    let sides = rounds.alternate(
+    let sides = rounds::alternate(
         "reads",
         ROUNDS,
         || through_nothing(&mut statement, rounds.turn),

@@ -13,7 +13,7 @@ use crate::process;
 /// How often each side has its turn, unless a scenario says otherwise.
 pub const ROUNDS: usize = 3;
 
-/// What every scenario is given: how long a turn is, where on the disk it may work, and the bar that shows it.
+/// What every scenario is given: how long a turn is, and where on the disk it may work.
 pub struct Rounds {
     pub turn: Duration,
     folder: TempDir,
@@ -39,27 +39,27 @@ impl Rounds {
         let made = tempfile::Builder::new().disable_cleanup(true).tempdir_in(self.folder.path())?;
         Ok(made.path().to_owned())
     }
+}
 
-    pub fn alternate<T>(
-        &self,
-        name: &str,
-        rounds: usize,
-        mut limit: impl FnMut() -> Result<T>,
-        mut ours: impl FnMut() -> Result<T>,
-    ) -> Result<Sides<T>> {
-        let bar = bar(name, rounds);
-        let mut sides = Sides { limit: vec![], ours: vec![] };
-        for _ in 0..rounds {
-            bar.set_message("the limit");
-            sides.limit.push(limit()?);
-            bar.inc(1);
-            bar.set_message("ours");
-            sides.ours.push(ours()?);
-            bar.inc(1);
-        }
-        bar.finish_and_clear();
-        Ok(sides)
+/// Lets both sides have their turns.
+pub fn alternate<T>(
+    name: &str,
+    rounds: usize,
+    mut limit: impl FnMut() -> Result<T>,
+    mut ours: impl FnMut() -> Result<T>,
+) -> Result<Sides<T>> {
+    let bar = bar(name, rounds);
+    let mut sides = Sides { limit: vec![], ours: vec![] };
+    for _ in 0..rounds {
+        bar.set_message("the limit");
+        sides.limit.push(limit()?);
+        bar.inc(1);
+        bar.set_message("ours");
+        sides.ours.push(ours()?);
+        bar.inc(1);
     }
+    bar.finish_and_clear();
+    Ok(sides)
 }
 
 impl<T> Sides<T> {

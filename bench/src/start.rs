@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::{
     figure::{Figure, Goal, Unit},
     process::{Core, Server},
-    rounds::Rounds,
+    rounds::{self, Rounds},
     servers::{self, Janua},
 };
 
@@ -18,7 +18,7 @@ pub fn measure(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
     // The first start makes the folder's contents, and is not counted.
     let health = janua.serve(&folder, Core::Any)?.health.clone();
     let took = |server: &Server| server.answered_after.as_secs_f64() * 1e3;
-    let samples = rounds.alternate(
+    let samples = rounds::alternate(
         "start",
         STARTS,
         || Ok(took(&servers::bare(&health, &folder, Core::Any)?)),

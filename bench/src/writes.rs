@@ -19,7 +19,7 @@ use tokio::{runtime::Runtime, task::JoinSet};
 use crate::{
     entry::{self, BODY, CALLERS, INSERT, KIND},
     figure::{Figure, Goal, Unit},
-    rounds::{ROUNDS, Rate, Rounds},
+    rounds::{self, ROUNDS, Rate, Rounds},
 };
 
 const ROWS_PER_COMMIT: usize = 100;
@@ -29,7 +29,7 @@ pub fn measure(rounds: &Rounds) -> Result<Vec<Figure>> {
     let against = |rows_per_commit| {
         let limit = || through_nothing(&rounds.folder()?.join("raw.db"), rounds.turn, rows_per_commit);
         let ours = || through_the_door(&rounds.folder()?.join("door.db"), rounds.turn, &runtime);
-        rounds.alternate("writes", ROUNDS, limit, ours)
+        rounds::alternate("writes", ROUNDS, limit, ours)
     };
     let (hundred, as_many_as_callers) = (against(ROWS_PER_COMMIT)?, against(CALLERS)?);
     let figure = |what, unit, samples, goal| Figure { scenario: "writes", what, unit, samples, goal };
@@ -40,6 +40,7 @@ pub fn measure(rounds: &Rounds) -> Result<Vec<Figure>> {
             hundred.only(|rate| rate.per_second),
             Some(Goal::Ratio(0.5)),
         ),
+        figure("the same by processor time", Unit::PerCpuSecond, hundred.only(|rate| rate.per_cpu_second), None),
         figure(
             "inserts of 32 callers; raw, 32 a commit",
             Unit::PerSecond,

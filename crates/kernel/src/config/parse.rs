@@ -151,3 +151,35 @@ impl<T: Setting> Setting for Vec<T> {
         text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(T::parse).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_of_time_is_read_with_its_unit() {
+        let read = |text| Duration::parse(text).ok();
+        assert_eq!(read("250ms"), Some(Duration::from_millis(250)));
+        assert_eq!(read(" 15m "), Some(Duration::from_mins(15)));
+        assert_eq!(read("7d"), Some(Duration::from_hours(7 * 24)));
+        for wrong in ["", "s", "5", "5 s", "-1s", "1.5s", "99999999999999999999s", "18446744073709551615d", "1w"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_is_written_is_read_or_refused(text in "\\PC*") {
+            let _ = (Duration::parse(&text), Origin::parse(&text), IpNet::parse(&text), Vec::<IpNet>::parse(&text));
+            let _ = (Switch::parse(&text), LogFormat::parse(&text), SocketAddr::parse(&text), file(&text));
+        }
+
+        #[test]
+        fn an_origin_is_kept_only_in_the_spelling_browsers_send(text in "https?://[a-zA-Z0-9.:@/-]{1,20}") {
+            if let Ok(Origin(origin)) = Origin::parse(&text) {
+                assert_eq!(origin, text);
+                assert!(!origin.contains('@') && !origin[8..].contains('/'), "{origin}");
+            }
+        }
+    }
+}

@@ -174,6 +174,15 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_come_back_and_any_others_are_refused(plain: Vec<u8>, junk: Vec<u8>) {
+            let sealed = vault().seal("p", "here", &plain);
+            assert_eq!(**vault().open("p", "here", &sealed).unwrap(), plain);
+            assert!(vault().open("p", "here", &junk).is_err());
+        }
+    }
+
     #[test]
     fn the_key_file_is_made_once_and_only_its_owner_reads_it() {
         use std::os::unix::fs::PermissionsExt as _;

@@ -75,7 +75,11 @@ where
                 ];
                 // Fields cannot replace what the line itself says.
                 fields.extend(head.map(|(name, value)| (name.to_owned(), value)));
-                writeln!(out, "{}", Value::Object(fields))
+                // JSON lets some control characters through that a terminal obeys; inside its strings they can be escaped.
+                for c in Value::Object(fields).to_string().chars() {
+                    if moves_or_hides(c) { write!(out, "\\u{:04x}", u32::from(c))? } else { out.write_char(c)? }
+                }
+                writeln!(out)
             }
             Self::Text => {
                 let text = message.as_str().unwrap_or_default();
@@ -96,6 +100,11 @@ where
 fn plain(text: &str) -> bool {
     !text.is_empty()
         && text.chars().all(|c| !c.is_control() && !matches!(c, ' ' | '"' | '=' | '\u{2028}' | '\u{2029}'))
+}
+
+/// Control characters, line separators, and what turns the direction of the text around.
+fn moves_or_hides(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The text with everything that moves a cursor, breaks a line or colours a terminal written out.
@@ -159,31 +168,41 @@ mod tests {
         }
     }
 
-    fn logged(lines: Lines) -> String {
+    fn logged(lines: Lines, text: &str) -> String {
         let sink = Sink::default();
         let writer = sink.clone();
         let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).event_format(lines).finish();
         tracing::subscriber::with_default(subscriber, || {
-            let nasty = "Eve\nERROR forged \u{1b}[31mred\u{1b}[0m \",\"admin\":true\r\u{2028}";
-            tracing::warn!(name = nasty, shown = %nasty, debugged = ?nasty, count = 3, "{nasty}");
+            tracing::warn!(name = text, shown = %text, debugged = ?text, count = 3, "{text}");
         });
         let bytes = sink.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap()
     }
 
-    #[test]
-    fn a_line_is_one_line_whatever_comes_in() {
-        for lines in [Lines::Text, Lines::Json] {
-            let out = logged(lines);
-            assert_eq!(out.matches('\n').count(), 1, "{out:?}");
-            assert!(out.ends_with('\n') && !out.contains(['\u{1b}', '\r']), "{out:?}");
+    const NASTY: &str = "Eve\nERROR forged \u{1b}[31mred\u{1b}[0m \",\"admin\":true\r\u{2028}";
+
+    proptest::proptest! {
+        #[test]
+        fn a_line_is_one_line_whatever_comes_in(text in "\\PC*|(\\PC|[\u{0}-\u{1f}\u{7f}-\u{9f}\u{2028}\u{2029}])*") {
+            for lines in [Lines::Text, Lines::Json] {
+                let out = logged(lines, &text);
+                let body = out.strip_suffix('\n').expect("it ends its line");
+                assert!(!body.contains(moves_or_hides), "{out:?}");
+            }
+            let line: Value = serde_json::from_str(&logged(Lines::Json, &text)).unwrap();
+            assert_eq!(line["name"], text);
         }
-        assert!(!logged(Lines::Text).contains('\u{2028}'));
+    }
+
+    #[test]
+    fn nothing_colours_the_terminal_or_forges_a_line() {
+        let out = logged(Lines::Text, NASTY);
+        assert!(!out.contains(['\u{1b}', '\r', '\u{2028}']) && out.matches('\n').count() == 1, "{out:?}");
     }
 
     #[test]
     fn a_json_line_is_json_and_keeps_the_text_as_it_was() {
-        let line: Value = serde_json::from_str(&logged(Lines::Json)).unwrap();
+        let line: Value = serde_json::from_str(&logged(Lines::Json, NASTY)).unwrap();
         assert_eq!(
             (line["level"].as_str(), line["count"].as_i64(), &line["admin"]),
             (Some("WARN"), Some(3), &Value::Null)

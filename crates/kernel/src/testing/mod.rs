@@ -93,6 +93,11 @@ impl TestApp {
         Ask { test: self, request, peer: Ipv4Addr::LOCALHOST.into() }
     }
 
+    /// The door itself, for tests that bring their own sockets.
+    pub fn door(&self) -> Door {
+        self.door.clone()
+    }
+
     /// Runs every job that is due, and what that makes due; answers how many.
     pub async fn run_jobs(&self) -> usize {
         jobs::run_due(&self.app, &self.jobs).await.unwrap()
