@@ -73,25 +73,17 @@ enum Scenario {
 
 fn main() -> Result<()> {
     let cli = Cli::parse();
-    let rounds = Rounds::new(Duration::from_secs(cli.seconds))?;
+    let rounds = || Rounds::new(Duration::from_secs(cli.seconds));
     let janua = || Janua::at_or_built(cli.janua.clone());
     let figures = match &cli.scenario {
         Scenario::Bare(options) => return bare::run(options),
         Scenario::Load(options) => return load::run(options),
-        Scenario::Writes => writes::measure(&rounds)?,
-        Scenario::Reads => reads::measure(&rounds)?,
-        Scenario::Health => health::measure(&rounds, &janua()?)?,
-        Scenario::Start => start::measure(&rounds, &janua()?)?,
-        Scenario::Memory => memory::measure(&rounds, &janua()?)?,
-        Scenario::All => {
-            let janua = janua()?;
-            let mut figures = writes::measure(&rounds)?;
-            figures.extend(reads::measure(&rounds)?);
-            figures.extend(health::measure(&rounds, &janua)?);
-            figures.extend(start::measure(&rounds, &janua)?);
-            figures.extend(memory::measure(&rounds, &janua)?);
-            figures
-        }
+        Scenario::Writes => writes::measure(&rounds()?)?,
+        Scenario::Reads => reads::measure(&rounds()?)?,
+        Scenario::Health => health::measure(&rounds()?, &janua()?)?,
+        Scenario::Start => start::measure(&rounds()?, &janua()?)?,
+        Scenario::Memory => memory::measure(&rounds()?, &janua()?)?,
+        Scenario::All => all(&rounds()?, &janua()?)?,
     };
     println!("{}", figure::table(&figures));
     for missed in figures.iter().filter(|figure| figure.is_met() == Some(false)) {
@@ -103,4 +95,13 @@ fn main() -> Result<()> {
         std::fs::write(path, text).with_context(|| format!("--json {}", path.display()))?;
     }
     Ok(())
+}
+
+fn all(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
+    let mut figures = writes::measure(rounds)?;
+    figures.extend(reads::measure(rounds)?);
+    figures.extend(health::measure(rounds, janua)?);
+    figures.extend(start::measure(rounds, janua)?);
+    figures.extend(memory::measure(rounds, janua)?);
+    Ok(figures)
 }

@@ -3,6 +3,7 @@ use std::{
     any::{Any, TypeId},
     collections::HashMap,
     ops::Deref,
+    pin::Pin,
     sync::Arc,
 };
 
@@ -52,13 +53,53 @@ pub struct Feature {
     pub routes: Routes,
     pub jobs: Jobs,
     pub own: Own,
+    pub starts: Vec<Start>,
+    pub tasks: Vec<Task>,
 }
 
+/// What must be done before the door opens; the error stops the start and is for a person to read.
+pub type Start = fn(App) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+/// What a node does for as long as it runs, beside requests and jobs.
+pub type Task = fn(App) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
 impl Feature {
+    pub fn new(routes: Routes) -> Self {
+        Self { routes, jobs: Jobs::new(), own: Own::default(), starts: vec![], tasks: vec![] }
+    }
+
+    #[must_use]
+    pub fn jobs(mut self, jobs: Jobs) -> Self {
+        self.jobs = self.jobs.and(jobs);
+        self
+    }
+
+    /// Something the feature keeps for itself and asks for with [`App::own`].
+    #[must_use]
+    pub fn own<T: Any + Send + Sync>(mut self, part: T) -> Self {
+        self.own = self.own.with(part);
+        self
+    }
+
+    #[must_use]
+    pub fn start(mut self, start: Start) -> Self {
+        self.starts.push(start);
+        self
+    }
+
+    #[must_use]
+    pub fn task(mut self, task: Task) -> Self {
+        self.tasks.push(task);
+        self
+    }
+
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
+        self.routes = self.routes.and(other.routes);
+        self.jobs = self.jobs.and(other.jobs);
         self.own.0.extend(other.own.0);
-        Self { routes: self.routes.and(other.routes), jobs: self.jobs.and(other.jobs), own: self.own }
+        self.starts.extend(other.starts);
+        self.tasks.extend(other.tasks);
+        self
     }
 }
 

@@ -106,12 +106,16 @@ fn own() -> Own {
     Own::default().with(Log::default()).with(tokio::sync::Notify::new())
 }
 
+fn with_jobs(jobs: Jobs) -> Feature {
+    Feature::new(Routes::new("test")).jobs(jobs).own(Log::default()).own(tokio::sync::Notify::new())
+}
+
 fn feature(_: &Config) -> Feature {
-    Feature { routes: Routes::new("test"), jobs: kinds(), own: own() }
+    with_jobs(kinds())
 }
 
 fn ticking(_: &Config) -> Feature {
-    Feature { routes: Routes::new("test"), jobs: kinds().every::<Tick>(Duration::from_mins(10)), own: own() }
+    with_jobs(kinds().every::<Tick>(Duration::from_mins(10)))
 }
 
 /// A node of its own on the same database.
@@ -234,7 +238,7 @@ async fn a_job_that_is_given_up_can_be_looked_at_revived_and_thrown_away() {
 
 #[tokio::test]
 async fn a_kind_nobody_knows_waits_without_losing_a_try() {
-    let t = TestApp::start(|config| Feature { jobs: Jobs::new(), ..feature(config) }).await;
+    let t = TestApp::start(|_| with_jobs(Jobs::new())).await;
     enqueue(&t.app, &Note { text: "for a newer node".into() }).await;
     for _ in 0..20 {
         t.run_jobs().await;

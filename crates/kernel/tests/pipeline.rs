@@ -8,7 +8,7 @@ use std::{
 use axum::{extract::State, http::Method};
 use kernel::{
     App,
-    app::{Feature, Own},
+    app::Feature,
     clock::Timestamp,
     config::{Config, Origin},
     fault::{CONFLICT, Code, NOT_FOUND, Result},
@@ -154,7 +154,7 @@ fn feature(_: &Config) -> Feature {
         .always()
         .body_limit(64)
         .post("/small", echo, "small bodies only");
-    Feature { routes, jobs: Jobs::new().on::<ForgetReplies>(), own: Own::default().with(Counter::default()) }
+    Feature::new(routes).jobs(Jobs::new().on::<ForgetReplies>()).own(Counter::default())
 }
 
 fn ada() -> Value {

@@ -5,10 +5,9 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use axum::extract::State;
 use kernel::{
     App,
-    app::{Feature, Own},
+    app::Feature,
     config::Config,
     http::{Json, Routes, serve},
-    jobs::Jobs,
     testing::TestApp,
 };
 use tokio::{
@@ -32,11 +31,7 @@ async fn wait(State(app): State<App>) -> Json<&'static str> {
 }
 
 fn feature(_: &Config) -> Feature {
-    Feature {
-        routes: Routes::new("test").get("/wait", wait, "wait"),
-        jobs: Jobs::new(),
-        own: Own::default().with(Arc::new(Gate::default())),
-    }
+    Feature::new(Routes::new("test").get("/wait", wait, "wait")).own(Arc::new(Gate::default()))
 }
 
 struct Served {

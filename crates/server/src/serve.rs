@@ -7,6 +7,7 @@ use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
     sync::watch,
+    task::JoinSet,
     time::timeout,
 };
 
@@ -26,7 +27,10 @@ pub async fn run(config: Config) -> Result<ExitCode> {
     let node = Node::start(config).await?;
 
     let (stop, stopping) = watch::channel(false);
-    let watcher = tokio::spawn(site::health::watch(node.app.clone()));
+    let mut tasks = JoinSet::new();
+    for task in &node.tasks {
+        tasks.spawn(task(node.app.clone()));
+    }
     let worker = tokio::spawn(Worker::new(node.app.clone(), node.jobs.clone()).run(told(stopping.clone())));
     say(&format!("Janua {VERSION} listens on http://{address} and is reached at {base_url}"), Out::Plain);
 
@@ -46,7 +50,7 @@ pub async fn run(config: Config) -> Result<ExitCode> {
     if timeout(drain, worker).await.is_err() {
         tracing::warn!("a job was still running after the drain time; another run will repeat it");
     }
-    watcher.abort();
+    tasks.shutdown().await;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
 }

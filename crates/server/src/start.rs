@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, Result, anyhow, bail};
 use kernel::{
     App,
-    app::{Feature, Parts},
+    app::{Feature, Parts, Task},
     clock::Clock,
     config::Config,
     crypto::{MasterKey, Vault},
@@ -33,6 +33,7 @@ pub struct Node {
     pub app: App,
     pub door: Door,
     pub jobs: Arc<Jobs>,
+    pub tasks: Vec<Task>,
     /// Held for as long as the node lives.
     _lock: Option<fs::File>,
 }
@@ -48,7 +49,7 @@ impl Node {
         }
         let vault = vault(&config, &db).await?;
         let mail = mail::from_config(&config).map_err(|wrong| anyhow!(wrong))?;
-        let Feature { routes, jobs, own } = features(&config);
+        let Feature { routes, jobs, own, starts, tasks } = features(&config);
         let app = App::new(Parts {
             db,
             vault,
@@ -60,8 +61,11 @@ impl Node {
             description: Description::default(),
             config,
         });
+        for start in starts {
+            start(app.clone()).await.map_err(|wrong| anyhow!(wrong))?;
+        }
         let door = Door::new(app.clone(), routes, VERSION).map_err(|wrong| anyhow!(wrong))?;
-        Ok(Self { app, door, jobs: Arc::new(jobs), _lock: lock })
+        Ok(Self { app, door, jobs: Arc::new(jobs), tasks, _lock: lock })
     }
 }
 

@@ -8,26 +8,19 @@ mod well_known;
 
 use std::time::Duration;
 
-use kernel::{
-    app::{Feature, Own},
-    config::Config,
-    http::ForgetReplies,
-    jobs::Jobs,
-};
+use kernel::{app::Feature, config::Config, http::ForgetReplies, jobs::Jobs};
 
 /// How often each component is looked at, once for all nodes.
 const PROBE_EVERY: Duration = Duration::from_mins(1);
 
 pub fn feature(config: &Config) -> Feature {
-    Feature {
-        routes: health::routes()
-            .and(status::routes())
-            .and(well_known::routes())
-            .and(legal::routes())
-            .and(machine::routes()),
-        jobs: Jobs::new().every::<status::Probe>(PROBE_EVERY).every::<ForgetReplies>(Duration::from_hours(1)),
-        own: Own::default().with(health::Health::default()).with(legal::Library::render(config)),
-    }
+    let routes =
+        health::routes().and(status::routes()).and(well_known::routes()).and(legal::routes()).and(machine::routes());
+    Feature::new(routes)
+        .jobs(Jobs::new().every::<status::Probe>(PROBE_EVERY).every::<ForgetReplies>(Duration::from_hours(1)))
+        .own(health::Health::default())
+        .own(legal::Library::render(config))
+        .task(|app| Box::pin(health::watch(app)))
 }
 
 #[cfg(test)]

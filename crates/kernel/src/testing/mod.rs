@@ -74,6 +74,9 @@ impl TestApp {
             own: feature.own,
             config,
         });
+        for start in feature.starts {
+            start(app.clone()).await.unwrap();
+        }
         let door = Door::new(app.clone(), feature.routes, "test").unwrap();
         Self { app, mailbox, door, jobs: feature.jobs, database, finished: false }
     }
