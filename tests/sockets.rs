@@ -32,7 +32,7 @@ fn what_is_no_request_is_refused_and_the_server_goes_on() {
     let server = Server::start(folder.path(), &[]);
     let long = format!("GET /health HTTP/1.1\r\nHost: x\r\nX-Long: {}\r\n\r\n", "x".repeat(40_000));
     assert_eq!(server.send(long.as_bytes()).0, 431);
-    let many: String = (0..200).map(|i| format!("X-{i}: x\r\n")).collect();
+    let many = "X-Many: x\r\n".repeat(200);
     assert_eq!(server.send(format!("GET /health HTTP/1.1\r\nHost: x\r\n{many}\r\n").as_bytes()).0, 431);
     for junk in
         ["\r\n\r\n\r\n", "GET\r\n\r\n", "\u{16}\u{3}\u{1} not http at all\r\n\r\n", "GET /\u{0} HTTP/1.1\r\n\r\n"]

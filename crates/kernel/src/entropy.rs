@@ -1,5 +1,8 @@
 //! Chance by purpose: ids, tokens, secrets, codes. Seeded in tests, so that a run can be repeated.
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use aws_lc_rs::{digest, rand};
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
@@ -8,26 +11,40 @@ use uuid::Uuid;
 use crate::{clock::Timestamp, crypto::Secret};
 
 #[derive(Clone)]
-pub enum Entropy {
+pub struct Entropy {
+    source: Source,
+    /// The moment and sequence of the newest id, so that ids of one node sort in the order they were made.
+    newest: Arc<AtomicU64>,
+}
+
+#[derive(Clone)]
+enum Source {
     System,
     /// A counter that is hashed; only for tests.
     Seeded(Arc<Mutex<u64>>),
 }
 
+/// How many bits of an id count the ids of one millisecond.
+const SEQUENCE_BITS: u32 = 12;
+
 impl Entropy {
+    pub fn system() -> Self {
+        Self { source: Source::System, newest: Arc::default() }
+    }
+
     pub fn seeded(seed: u64) -> Self {
-        Self::Seeded(Arc::new(Mutex::new(seed << 32)))
+        Self { source: Source::Seeded(Arc::new(Mutex::new(seed << 32))), newest: Arc::default() }
     }
 
     pub fn fill(&self, out: &mut [u8]) {
-        match self {
+        match &self.source {
             #[expect(
                 clippy::expect_used,
                 clippy::disallowed_methods,
                 reason = "the one source; without it nothing may go on"
             )]
-            Self::System => rand::fill(out).expect("the operating system has randomness"),
-            Self::Seeded(counter) => {
+            Source::System => rand::fill(out).expect("the operating system has randomness"),
+            Source::Seeded(counter) => {
                 for chunk in out.chunks_mut(digest::SHA256_OUTPUT_LEN) {
                     let mut counter = counter.lock().unwrap_or_else(PoisonError::into_inner);
                     *counter += 1;
@@ -44,10 +61,16 @@ impl Entropy {
         out
     }
 
-    /// A UUIDv7: sorts by the moment it was made, and cannot be guessed.
+    /// A UUIDv7: sorts by when it was made, also within a millisecond, and cannot be guessed.
     pub fn uuid(&self, now: Timestamp) -> Uuid {
-        let millis = u64::try_from(now.0).unwrap_or(0);
-        uuid::Builder::from_unix_timestamp_millis(millis, &self.bytes()).into_uuid()
+        let first = u64::try_from(now.0).unwrap_or(0) << SEQUENCE_BITS;
+        let next = |newest: u64| Some(first.max(newest + 1));
+        let newest = self.newest.fetch_update(Relaxed, Relaxed, next).unwrap_or(first);
+        let id = first.max(newest + 1);
+        let mut rest: [u8; 10] = self.bytes();
+        // RFC 9562, 6.2, method 1: the sequence stands before what is random.
+        [rest[0], rest[1]] = [(id >> 8).to_be_bytes()[7] & 0x0f, id.to_be_bytes()[7]];
+        uuid::Builder::from_unix_timestamp_millis(id >> SEQUENCE_BITS, &rest).into_uuid()
     }
 
     /// A bearer token: 256 bits in 43 characters that are safe in a URL.
@@ -92,12 +115,17 @@ mod tests {
 
     #[test]
     fn each_purpose_has_its_form() {
-        let entropy = Entropy::System;
+        let entropy = Entropy::system();
         assert_eq!(entropy.token().expose().len(), 43);
         assert_eq!(entropy.secret().expose().len(), 64);
         assert!((0..100).all(|_| entropy.otp().expose().len() == 6));
         let id = entropy.uuid(Timestamp(1_769_853_600_007));
         assert_eq!(id.get_version_num(), 7);
         assert!(id.to_string().starts_with("019c137e-c107"), "{id}: the moment comes first");
+        let mut made: Vec<_> = (0..5_000).map(|_| entropy.uuid(Timestamp(1_769_853_600_007))).collect();
+        let in_order = made.clone();
+        made.sort();
+        assert_eq!(made, in_order, "ids sort in the order they were made");
+        assert!(entropy.uuid(Timestamp(0)) > in_order[4_999], "also when the clock goes back");
     }
 }

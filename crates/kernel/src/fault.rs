@@ -109,6 +109,7 @@ struct Inner {
     detail: Option<String>,
     fields: Vec<FieldError>,
     headers: Vec<(HeaderName, HeaderValue)>,
+    extra: serde_json::Map<String, serde_json::Value>,
     /// Lost against another transaction: the same again may succeed.
     is_conflict: bool,
     cause: Option<String>,
@@ -130,6 +131,13 @@ impl Fault {
     #[must_use]
     pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.0.headers.push((name, value));
+        self
+    }
+
+    /// Something a client needs to go on, beside the problem's own members (a challenge, say).
+    #[must_use]
+    pub fn with_extra(mut self, name: &str, value: &impl Serialize) -> Self {
+        self.0.extra.insert(name.to_owned(), serde_json::to_value(value).unwrap_or_default());
         self
     }
 
@@ -166,6 +174,7 @@ impl Fault {
             code: inner.code.name.into(),
             request_id: request_id.to_owned(),
             errors: inner.fields.clone(),
+            extra: inner.extra.clone(),
         }
     }
 }
@@ -179,6 +188,7 @@ impl From<Code> for Fault {
             detail: None,
             fields: vec![],
             headers: vec![],
+            extra: serde_json::Map::new(),
             is_conflict: false,
             cause: None,
             born,
@@ -207,6 +217,9 @@ pub struct Problem {
     /// Every field that is wrong.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
+    /// What a client needs to go on: the `challenge` of `captcha_required`.
+    #[serde(flatten)]
+    pub extra: serde_json::Map<String, serde_json::Value>,
 }
 
 #[derive(Debug, Clone, Serialize, JsonSchema)]

@@ -124,7 +124,7 @@ async fn node(test: &TestDb, workers: usize) -> App {
         config: Config { workers, ..Config::for_tests() },
         db: test.another_node().await,
         clock: Clock::manual(START),
-        entropy: Entropy::System,
+        entropy: Entropy::system(),
         vault: Vault::new(MasterKey::parse(&"11".repeat(32).into()).unwrap()),
         mail: Arc::new(Mailbox::default()),
         metrics: Metrics::new("test"),

@@ -25,7 +25,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Everything the binary is made of.
 pub fn features(config: &Config) -> Feature {
-    site::feature(config)
+    tenancy::feature(config).and(identity::feature(config)).and(site::feature(config))
 }
 
 /// A node that is ready to serve.
@@ -56,7 +56,7 @@ impl Node {
             mail,
             own,
             clock: Clock::System,
-            entropy: Entropy::System,
+            entropy: Entropy::system(),
             metrics: Metrics::new(VERSION),
             description: Description::default(),
             config,
@@ -115,7 +115,7 @@ pub async fn vault(config: &Config, db: &Db) -> Result<Vault> {
              without it what is sealed in the database cannot be read",
             file.display()
         ),
-        None => MasterKey::from_file(&file, &Entropy::System)?,
+        None => MasterKey::from_file(&file, &Entropy::system())?,
     };
     let vault = Vault::new(master);
     vault.claim(db).await?;

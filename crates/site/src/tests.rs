@@ -5,10 +5,11 @@ use axum::http::Method;
 use kernel::{config::Config, params, testing::TestApp, transact};
 use serde_json::{Value, json};
 
-use crate::{
-    feature,
-    status::incidents::{self, Impact, Report, Stage},
-};
+use crate::status::incidents::{self, Impact, Report, Stage};
+
+fn feature(config: &Config) -> kernel::app::Feature {
+    tenancy::feature(config).and(crate::feature(config))
+}
 
 #[tokio::test]
 async fn health_tells_the_truth_about_the_database() {

@@ -87,6 +87,18 @@ settings! {
     max_connections: usize = "20000";
     /// How many requests are worked on at once; past that the server answers 503 at once.
     max_in_flight: usize = "2048";
+    /// How long an access token is good for.
+    access_token_life: Duration = "15m";
+    /// How long a session lives without being used.
+    session_idle_life: Duration = "30d";
+    /// How long a session lives at the most, however much it is used.
+    session_life: Duration = "90d";
+    /// 2048, 3072 or 4096.
+    signing_key_bits: u32 = "2048";
+    /// Addresses of the people who run the platform; they may see abuse reports and write incidents.
+    platform_owners: Vec<String> = "";
+    /// How many passwords may wait to be hashed; past that sign-in answers 503 at once.
+    password_queue: usize = "1024";
     /// How many jobs a node works on at once.
     workers: usize = "8";
     /// What is logged: a level, or directives such as `info,kernel::jobs=debug`.

@@ -188,14 +188,14 @@ mod tests {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("master.key");
-        let first = MasterKey::from_file(&path, &Entropy::System).unwrap();
-        let again = MasterKey::from_file(&path, &Entropy::System).unwrap();
+        let first = MasterKey::from_file(&path, &Entropy::system()).unwrap();
+        let again = MasterKey::from_file(&path, &Entropy::system()).unwrap();
         assert_eq!(*first.0, *again.0);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
         fs::write(&path, "short").unwrap();
         assert!(
-            matches!(MasterKey::from_file(&path, &Entropy::System), Err(VaultError::Malformed)),
+            matches!(MasterKey::from_file(&path, &Entropy::system()), Err(VaultError::Malformed)),
             "never replaced"
         );
     }

@@ -272,6 +272,12 @@ impl Db {
         self.notices.listen()
     }
 
+    /// Calls `hook` with every notice, before the commit that caused it returns: a cache on this node is right at once.
+    /// It must be quick, and must not hold the [`App`](crate::App).
+    pub fn on_notice(&self, hook: impl Fn(&Notice) + Send + Sync + 'static) {
+        self.notices.hook(Box::new(hook));
+    }
+
     /// Whether a write would get through, within `limit`.
     pub async fn ping(&self, limit: Duration) -> Result<()> {
         // On SQLite the way of a write, through the one thread that must not be stuck; a write of nothing costs nothing.

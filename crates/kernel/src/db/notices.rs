@@ -1,5 +1,5 @@
 //! What a committed transaction tells the rest of this process, and through PostgreSQL the other nodes.
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast::{self, error::RecvError};
@@ -24,8 +24,11 @@ pub enum Notice {
     StartOver,
 }
 
+type Hook = Box<dyn Fn(&Notice) + Send + Sync>;
+
 #[derive(Clone)]
 pub(super) struct Notices {
+    hooks: Arc<RwLock<Vec<Hook>>>,
     /// Chosen at random when the process starts, so that a node does not hear itself twice.
     node: Arc<str>,
     sender: broadcast::Sender<Notice>,
@@ -41,11 +44,18 @@ struct Envelope {
 
 impl Notices {
     pub(super) fn new() -> Self {
-        let node = crate::entropy::Entropy::System.secret().expose()[..16].into();
-        Self { node, sender: broadcast::channel(BACKLOG).0 }
+        let node = crate::entropy::Entropy::system().secret().expose()[..16].into();
+        Self { node, sender: broadcast::channel(BACKLOG).0, hooks: Arc::default() }
+    }
+
+    pub(super) fn hook(&self, hook: Hook) {
+        self.hooks.write().unwrap_or_else(PoisonError::into_inner).push(hook);
     }
 
     pub(super) fn tell(&self, notice: Notice) {
+        for hook in &*self.hooks.read().unwrap_or_else(PoisonError::into_inner) {
+            hook(&notice);
+        }
         // An error means that nobody listens, which is fine.
         let _ = self.sender.send(notice);
     }

@@ -21,10 +21,18 @@ const CODES: &str = "x-codes";
 const EVERYWHERE: &[Code] = &[INTERNAL, OVERLOADED, TIMED_OUT, UNAVAILABLE, STORAGE_FULL];
 
 /// What a caller can present, by the name extractors give it in [`requires`].
-const SCHEMES: &[(&str, &str)] = &[(
-    "metricsToken",
-    r#"{ "type": "http", "scheme": "bearer", "description": "The token set as metrics_token." }"#,
-)];
+const SCHEMES: &[(&str, &str)] = &[
+    ("bearer", r#"{ "type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "An access token." }"#),
+    (
+        "cookie",
+        r#"{ "type": "apiKey", "in": "cookie", "name": "__Host-service_access", "description": "The access token as a cookie; service_access without TLS." }"#,
+    ),
+    (
+        "refreshCookie",
+        r#"{ "type": "apiKey", "in": "cookie", "name": "__Host-service_refresh", "description": "The refresh token as a cookie; service_refresh without TLS." }"#,
+    ),
+    ("metricsToken", r#"{ "type": "http", "scheme": "bearer", "description": "The token set as metrics_token." }"#),
+];
 
 /// An extractor says which codes it can answer.
 pub fn may_answer(operation: &mut Operation, codes: &[Code]) {
@@ -101,6 +109,9 @@ fn describe(config: &Config, version: &str, api: &OpenApi, rows: &[RouteRow]) ->
             let described = &mut operation["responses"][answer.status.to_string()];
             if described["description"].is_null() {
                 described["description"] = json!("As it says.");
+            }
+            if answer.content_type.is_empty() {
+                continue;
             }
             // Without its parameters, which generators do not look up.
             let kind = answer.content_type.split(';').next().unwrap_or_default();

@@ -14,7 +14,7 @@ use aide::{
     operation::{ParamLocation, add_parameters, parameters_from_schema, set_body},
 };
 use axum::{
-    body::Body,
+    body::{Body, HttpBody as _},
     extract::{FromRequest, FromRequestParts, RawPathParams, Request},
     http::{HeaderMap, HeaderValue, header, request::Parts},
     response::{IntoResponse, Response},
@@ -33,6 +33,8 @@ use crate::{
 };
 
 pub(super) const SLOW_BODY: Code = Code::new(408, "slow_body", "The request body did not arrive in time.");
+const FORM: &str = "application/x-www-form-urlencoded";
+const NOT_FORM: Code = Code::new(415, "unsupported_media_type", "The request body must be a form.");
 /// How long a client may take to send its body.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -59,29 +61,83 @@ impl<T: DeserializeOwned + JsonSchema + 'static> FromRequest<App> for Json<T> {
     }
 }
 
+/// The fields of a page's form.
+pub struct Form<T>(pub T);
+
+impl<T: DeserializeOwned + JsonSchema + 'static> FromRequest<App> for Form<T> {
+    type Rejection = Fault;
+
+    async fn from_request(request: Request, _: &App) -> Result<Self> {
+        let (parts, body) = request.into_parts();
+        let sent = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        if !sent.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(FORM) {
+            return Err(NOT_FORM.into());
+        }
+        let pairs: Vec<(String, String)> =
+            serde_urlencoded::from_bytes(&read(body).await?).map_err(|_| MALFORMED.because("Not a form."))?;
+        typed::<T>(pairs).map(Self)
+    }
+}
+
+impl<T: JsonSchema> OperationInput for Form<T> {
+    fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
+        let content = [(FORM.to_owned(), media::<T>(ctx))].into_iter().collect();
+        set_body(ctx, operation, RequestBody { required: true, content, ..Default::default() });
+        may_answer(operation, &[INVALID, MALFORMED, NOT_FORM, TOO_LARGE, SLOW_BODY]);
+    }
+}
+
+/// A JSON body that may be left out altogether.
+pub struct MaybeJson<T>(pub Option<T>);
+
+impl<T: DeserializeOwned + JsonSchema + 'static> FromRequest<App> for MaybeJson<T> {
+    type Rejection = Fault;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self> {
+        if request.body().is_end_stream() {
+            return Ok(Self(None));
+        }
+        let Json(value) = Json::from_request(request, app).await?;
+        Ok(Self(Some(value)))
+    }
+}
+
+impl<T: JsonSchema> OperationInput for MaybeJson<T> {
+    fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
+        let content = [("application/json".to_owned(), media::<T>(ctx))].into_iter().collect();
+        set_body(ctx, operation, RequestBody { required: false, content, ..Default::default() });
+        may_answer(operation, &[INVALID, MALFORMED, NOT_JSON, TOO_LARGE, SLOW_BODY]);
+    }
+}
+
 impl<T: DeserializeOwned + JsonSchema + 'static> FromRequestParts<App> for Query<T> {
     type Rejection = Fault;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self> {
         let pairs: Vec<(String, String)> = serde_urlencoded::from_str(parts.uri.query().unwrap_or_default())
             .map_err(|_| INVALID.because("The query is not well-formed."))?;
-        let schema = schema::<T>()?;
-        let mut fields = serde_json::Map::new();
-        for (name, text) in pairs {
-            let value = schema.typed(&name, text);
-            match fields.entry(name) {
-                Entry::Vacant(place) if schema.is(place.key(), "array") => {
-                    _ = place.insert(Value::Array(vec![value]));
-                }
-                Entry::Vacant(place) => _ = place.insert(value),
-                Entry::Occupied(mut place) => match place.get_mut() {
-                    Value::Array(list) => list.push(value),
-                    _ => return Err(INVALID.at(place.key().clone(), "repeated", "must be given once")),
-                },
-            }
-        }
-        check(Value::Object(fields)).map(Self)
+        typed::<T>(pairs).map(Self)
     }
+}
+
+/// Names and texts as the type its schema describes.
+fn typed<T: DeserializeOwned + JsonSchema + 'static>(pairs: Vec<(String, String)>) -> Result<T> {
+    let schema = schema::<T>()?;
+    let mut fields = serde_json::Map::new();
+    for (name, text) in pairs {
+        let value = schema.typed(&name, text);
+        match fields.entry(name) {
+            Entry::Vacant(place) if schema.is(place.key(), "array") => {
+                _ = place.insert(Value::Array(vec![value]));
+            }
+            Entry::Vacant(place) => _ = place.insert(value),
+            Entry::Occupied(mut place) => match place.get_mut() {
+                Value::Array(list) => list.push(value),
+                _ => return Err(INVALID.at(place.key().clone(), "repeated", "must be given once")),
+            },
+        }
+    }
+    check(Value::Object(fields))
 }
 
 impl<T: DeserializeOwned + Send> FromRequestParts<App> for Path<T> {

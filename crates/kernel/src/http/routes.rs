@@ -110,6 +110,15 @@ impl Routes {
         self
     }
 
+    /// The route above also answers nothing at all, with this status.
+    #[must_use]
+    pub fn answers_nothing(mut self, status: u16) -> Self {
+        if let Some(row) = self.rows.last_mut() {
+            row.answers.push(Described { status, content_type: "", schema: Value::Null });
+        }
+        self
+    }
+
     /// The route above is answered even under load: probes must learn the truth.
     #[must_use]
     pub fn always(mut self) -> Self {

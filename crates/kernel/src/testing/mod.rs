@@ -21,6 +21,7 @@ use serde_json::Value;
 
 pub use answer::Answer;
 pub use database::TestDb;
+pub use futures_util::future::join_all;
 pub use ports::Mailbox;
 
 use crate::{

@@ -11,9 +11,9 @@ use crate::start::features;
 const ROUTES: &str = include_str!("routes.txt");
 const TO_COME: &str = include_str!("to-come.txt");
 /// Lower this with every route that is built; raising it is not allowed.
-const STILL_TO_COME: usize = 202;
+const STILL_TO_COME: usize = 177;
 /// Routes beyond the catalogue, with their guards.
-const BEYOND: &[(&str, &str, &str)] = &[];
+const BEYOND: &[(&str, &str, &str)] = &[("POST", "/auth/verify", "public")];
 
 /// Method and path to guard.
 fn catalogue() -> BTreeMap<(String, String), String> {
@@ -41,6 +41,8 @@ fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
 fn security(guard: &str) -> Option<Value> {
     match guard {
         "public" => Some(Value::Null),
+        "session" | "platform-owner" => Some(json!([{ "bearer": [] }, { "cookie": [] }])),
+        "refresh" => Some(json!([{ "refreshCookie": [] }])),
         "this-machine" => Some(json!([{}, { "metricsToken": [] }])),
         _ => None,
     }
@@ -94,7 +96,8 @@ async fn without_credentials_a_public_route_answers_and_a_guarded_one_does_not()
     for (method, path) in built(&t.app.description.get().expect("the description is there").value).keys() {
         let guard = &catalogue[&(method.clone(), path.clone())];
         let method: Method = method.parse().expect("a method");
-        let answer = t.ask(method.clone(), path).from("192.0.2.1").await;
+        let path = path.replace(['{', '}'], "");
+        let answer = t.ask(method.clone(), &path).from("192.0.2.1").await;
         assert_eq!(answer.status == 401, guard != "public", "{method} {path} ({guard}) answered {}", answer.status);
     }
     t.finish().await;

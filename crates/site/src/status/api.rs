@@ -9,13 +9,19 @@ use axum::{
 use kernel::{
     App,
     clock::{Day, Timestamp},
-    fault::Result,
+    fault::{Fault, INVALID, NOT_FOUND, Result},
     http::{Json, Page, Routes},
+    transact,
 };
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use tenancy::{
+    enter::PlatformOwner,
+    events::{self, Event},
+};
 
 use super::{
+    incidents::{self, ALREADY_RESOLVED, Report},
     model::{Component, DAYS_KEPT, Impact, Incident, IncidentId, Stage, State, Update, UptimeDay},
     probe::first_day,
 };
@@ -27,7 +33,9 @@ pub fn routes() -> Routes {
         .answers::<CanaryView>(200, "application/json")
         .answers::<CanaryView>(503, "application/json")
         .get("/status/uptime", uptime, "uptime history per component")
-        .get("/status/incidents", incidents, "active and recent incidents, newest first")
+        .get("/status/incidents", list_incidents, "active and recent incidents, newest first")
+        .post("/admin/status/incidents", report, "create or update an incident")
+        .fails(&[ALREADY_RESOLVED, NOT_FOUND])
 }
 
 const CANARY_PATIENCE: Duration = Duration::from_secs(2);
@@ -168,6 +176,68 @@ pub(super) struct IncidentView {
     updates: Vec<UpdateView>,
 }
 
+impl IncidentView {
+    fn of(incident: Incident, updates: Vec<UpdateView>) -> Self {
+        Self {
+            id: incident.id,
+            title: incident.title,
+            impact: incident.impact,
+            state: incident.stage,
+            components: incident.components,
+            created_at: incident.created_at,
+            updated_at: incident.updated_at,
+            resolved_at: incident.resolved_at,
+            updates,
+        }
+    }
+}
+
+/// A new incident, or with `id` the next entry of one that is there.
+#[derive(Deserialize, JsonSchema)]
+struct NewReport {
+    id: Option<IncidentId>,
+    /// Needed for a new incident.
+    #[schemars(length(min = 1, max = 200))]
+    title: Option<String>,
+    impact: Option<Impact>,
+    state: Option<Stage>,
+    #[schemars(length(max = 20), inner(length(min = 1, max = 50)))]
+    components: Option<Vec<String>>,
+    /// What is known now, for everybody to read.
+    #[schemars(length(min = 1, max = 4000))]
+    message: String,
+}
+
+async fn report(Ctx(app): Ctx<App>, owner: PlatformOwner, Json(new): Json<NewReport>) -> Result<Json<IncidentView>> {
+    if new.id.is_none() && new.title.is_none() {
+        return Err(INVALID.at("title", "required", "is required for a new incident"));
+    }
+    let report = Report {
+        title: new.title,
+        impact: new.impact,
+        stage: new.state,
+        components: new.components,
+        message: new.message,
+    };
+    let (incident, updates) = transact!(app.db, tx, {
+        let incident = match new.id {
+            Some(id) => incidents::update(tx, &app, id, report.clone()).await?,
+            None => incidents::open(tx, &app, report.clone()).await?,
+        };
+        let event = Event::IncidentReported { incident: incident.id.to_string(), state: incident.stage.name() };
+        events::record(tx, &app, &owner.0.by, None, &event).await?;
+        let updates = Update::of_incident(tx, incident.id).await?;
+        Ok::<_, Fault>((incident, updates))
+    })?;
+    Ok(Json(IncidentView::of(incident, updates.into_iter().map(UpdateView::from).collect())))
+}
+
+impl From<Update> for UpdateView {
+    fn from(update: Update) -> Self {
+        Self { state: update.state, message: update.message, at: update.at }
+    }
+}
+
 #[derive(Serialize, JsonSchema)]
 struct UpdateView {
     state: Stage,
@@ -175,7 +245,7 @@ struct UpdateView {
     at: Timestamp,
 }
 
-async fn incidents(Ctx(app): Ctx<App>, page: Page) -> Result<Json<IncidentsView>> {
+async fn list_incidents(Ctx(app): Ctx<App>, page: Page) -> Result<Json<IncidentsView>> {
     let below = page.below(&app, INCIDENTS)?;
     let mut found = Incident::page(&app.db, &below, page.fetch()).await?;
     let next_cursor = page.cut(&app, INCIDENTS, &mut found, Incident::key);
@@ -184,19 +254,11 @@ async fn incidents(Ctx(app): Ctx<App>, page: Page) -> Result<Json<IncidentsView>
     };
     let mut timelines: BTreeMap<IncidentId, Vec<UpdateView>> = BTreeMap::new();
     for update in Update::of_incidents(&app.db, oldest.created_at, newest.created_at).await? {
-        let view = UpdateView { state: update.state, message: update.message, at: update.at };
-        timelines.entry(update.incident_id).or_default().push(view);
+        timelines.entry(update.incident_id).or_default().push(update.into());
     }
-    let incidents = found.into_iter().map(|incident| IncidentView {
-        updates: timelines.remove(&incident.id).unwrap_or_default(),
-        id: incident.id,
-        title: incident.title,
-        impact: incident.impact,
-        state: incident.stage,
-        components: incident.components,
-        created_at: incident.created_at,
-        updated_at: incident.updated_at,
-        resolved_at: incident.resolved_at,
+    let incidents = found.into_iter().map(|incident| {
+        let updates = timelines.remove(&incident.id).unwrap_or_default();
+        IncidentView::of(incident, updates)
     });
     Ok(Json(IncidentsView { incidents: incidents.collect(), next_cursor }))
 }

@@ -235,6 +235,13 @@ impl Update {
         Ok(())
     }
 
+    /// The timeline of one incident, oldest entry first.
+    pub(super) async fn of_incident(tx: &mut Tx, id: IncidentId) -> db::Result<Vec<Self>> {
+        let sql =
+            "SELECT incident_id, state, message, at FROM incident_update WHERE incident_id = $1 ORDER BY at, id";
+        tx.all(sql, params![id]).await
+    }
+
     /// The timelines of all incidents between two moments of creation, oldest entry first.
     pub(super) async fn of_incidents(db: &Db, oldest: Timestamp, newest: Timestamp) -> db::Result<Vec<Self>> {
         db.all(

@@ -1,0 +1,167 @@
+//! What somebody asked for at the door, worked on later.
+//!
+//! Sign-up, a forgotten password, a sign-in link and another confirmation mail are answered alike and in the same time
+//! whether or not the address has an account: the answer is given before anybody has looked.
+use data_encoding::BASE64;
+use kernel::{
+    App,
+    db::{self, Tx},
+    fault::{Fault, Result},
+    http::Json,
+    jobs::{self, Job, Later},
+    transact,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tenancy::{
+    accounts::{Account, AccountId},
+    email::Email,
+    enter::Visitor,
+    events::{self, By, Event},
+    mail,
+    once::{self, Purpose},
+};
+
+/// What everybody hears who asks for a mail.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Accepted {
+    /// The request was taken. If the address has an account, a mail is on its way.
+    pub accepted: bool,
+}
+
+/// The request as it waits: sealed, because it may hold a password's hash.
+#[derive(Serialize, Deserialize)]
+pub struct Asked {
+    sealed: String,
+}
+
+#[derive(Serialize, Deserialize)]
+pub struct Request {
+    pub email: String,
+    pub what: What,
+    ip: Option<String>,
+    user_agent: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+pub enum What {
+    Register { name: String, password_hash: String, accepts_marketing: bool, invite_token: Option<String> },
+    ResendVerification,
+    ForgotPassword,
+    MagicLink,
+}
+
+/// What comes with the link that proves an address.
+#[derive(Serialize, Deserialize)]
+pub struct Registration {
+    pub name: String,
+    /// None when it is not certain whose password it would be.
+    pub password_hash: Option<String>,
+}
+
+const PURPOSE: &str = "asked";
+const PLACE: &str = "job:payload";
+
+/// Takes a request in.
+pub async fn take(app: &App, visitor: &Visitor, email: &Email, what: What) -> Result<Json<Accepted>> {
+    let By { ip, user_agent, .. } = visitor.by.clone();
+    let request = Request { email: email.as_str().to_owned(), what, ip, user_agent };
+    let plain = serde_json::to_vec(&request).unwrap_or_default();
+    let job = Asked { sealed: BASE64.encode(&app.vault.seal(PURPOSE, PLACE, &plain)) };
+    transact!(app.db, tx, {
+        jobs::enqueue(tx, app, app.clock.now(), &job).await?;
+        Ok::<_, Fault>(())
+    })?;
+    Ok(Json(Accepted { accepted: true }))
+}
+
+impl Job for Asked {
+    const KIND: &'static str = "identity.asked";
+
+    async fn run(self, app: App) -> Result<(), Later> {
+        let sealed = BASE64.decode(self.sealed.as_bytes()).map_err(Later::give_up)?;
+        let plain = app.vault.open(PURPOSE, PLACE, &sealed).map_err(Later::give_up)?;
+        let request: Request = serde_json::from_slice(&plain).map_err(Later::give_up)?;
+        let email = Email::parse(&request.email).ok_or_else(|| Later::give_up("the address cannot be read"))?;
+        transact!(app.db, tx, { work(tx, &app, &request, &email).await })?;
+        Ok(())
+    }
+}
+
+async fn work(tx: &mut Tx, app: &App, request: &Request, email: &Email) -> db::Result<()> {
+    let by = By { actor: None, ip: request.ip.clone(), user_agent: request.user_agent.clone() };
+    if let What::Register { name, password_hash, accepts_marketing, invite_token } = &request.what {
+        let registration = Registration { name: name.clone(), password_hash: Some(password_hash.clone()) };
+        return register(tx, app, &by, email, registration, *accepts_marketing, invite_token.as_deref()).await;
+    }
+    let Some(account) = Account::by_email_in(tx, email).await? else { return Ok(()) };
+    let to = account.email.clone().unwrap_or_default();
+    let name = account.name.clone();
+    match &request.what {
+        // Who has not confirmed the address yet is helped to do that first, whatever they asked for.
+        _ if !account.email_verified => {
+            let registration = Registration { name, password_hash: account.password_hash.clone() };
+            send_verification(tx, app, &account, &registration).await
+        }
+        What::ForgotPassword => {
+            // A newer link makes older ones useless.
+            once::void(tx, Purpose::ResetPassword, account.id, app.clock.now()).await?;
+            let token = once::issue(tx, app, Purpose::ResetPassword, Some(account.id), &[]).await?;
+            events::record(tx, app, &by, Some(account.id), &Event::PasswordResetRequested).await?;
+            mail::send(tx, app, &to, &mail::Kind::ResetPassword { name, token }).await
+        }
+        What::MagicLink => {
+            once::void(tx, Purpose::MagicLink, account.id, app.clock.now()).await?;
+            let token = once::issue(tx, app, Purpose::MagicLink, Some(account.id), &[]).await?;
+            events::record(tx, app, &by, Some(account.id), &Event::MagicLinkRequested).await?;
+            mail::send(tx, app, &to, &mail::Kind::MagicLink { name, token }).await
+        }
+        What::ResendVerification | What::Register { .. } => Ok(()),
+    }
+}
+
+async fn register(
+    tx: &mut Tx,
+    app: &App,
+    by: &By,
+    email: &Email,
+    registration: Registration,
+    accepts_marketing: bool,
+    invite_token: Option<&str>,
+) -> db::Result<()> {
+    let now = app.clock.now();
+    let new = Account {
+        id: AccountId::new(&app.entropy, now),
+        email: Some(email.as_str().to_owned()),
+        email_key: Some(email.key().to_owned()),
+        name: registration.name.clone(),
+        bio: None,
+        avatar_url: None,
+        email_verified: false,
+        password_hash: registration.password_hash.clone(),
+        accepts_marketing,
+        created_at: now,
+        updated_at: now,
+    };
+    let (account, is_new) = Account::ensure(tx, &new, invite_token).await?;
+    if account.email_verified {
+        let kind = mail::Kind::AlreadyRegistered { name: account.name.clone() };
+        return mail::send(tx, app, email.as_str(), &kind).await;
+    }
+    if is_new {
+        events::record(tx, app, by, Some(account.id), &Event::AccountCreated).await?;
+    } else {
+        // Two people may have signed up with this address. Each link carries its own password; the account has none
+        // until one of them is followed, so that nobody's guess stands when the owner confirms by another way.
+        Account::clear_password(tx, account.id, now).await?;
+    }
+    send_verification(tx, app, &account, &registration).await
+}
+
+async fn send_verification(tx: &mut Tx, app: &App, account: &Account, registration: &Registration) -> db::Result<()> {
+    let aside = serde_json::to_vec(registration).unwrap_or_default();
+    let token = once::issue(tx, app, Purpose::VerifyEmail, Some(account.id), &aside).await?;
+    let code = once::add_code(tx, app, &token, account.id).await?;
+    let kind = mail::Kind::Verify { name: registration.name.clone(), token, code };
+    mail::send(tx, app, account.email.as_deref().unwrap_or_default(), &kind).await
+}

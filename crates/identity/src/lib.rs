@@ -1,0 +1,31 @@
+//! The doors people come in by: sign-up, sign-in, recovery, their own account, and what verifiers need to know.
+mod account;
+mod asked;
+mod captcha;
+mod discovery;
+mod magic_link;
+mod password;
+mod platform;
+mod register;
+mod session;
+
+use kernel::{app::Feature, config::Config, http::Routes, jobs::Jobs};
+
+/// Bodies of the routes that anybody can call are short.
+const BODY: usize = 256 * 1024;
+
+pub fn feature(_: &Config) -> Feature {
+    let routes = Routes::new("auth")
+        .and(register::routes())
+        .and(password::routes())
+        .and(magic_link::routes())
+        .and(session::routes())
+        .and(account::routes())
+        .and(captcha::routes())
+        .and(platform::routes())
+        .and(discovery::routes());
+    Feature::new(routes).jobs(Jobs::new().on::<asked::Asked>())
+}
+
+#[cfg(test)]
+mod tests;

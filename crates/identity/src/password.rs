@@ -1,0 +1,173 @@
+//! Signing in with a password, forgetting it, and choosing another.
+use axum::{
+    extract::State,
+    response::{NoContent, Response},
+};
+use kernel::{
+    App,
+    db::Reach,
+    fault::{Code, Fault, OVERLOADED, Result},
+    http::{Json, Routes},
+    transact,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tenancy::{
+    accounts::Account,
+    email::Email,
+    enter::{ACCOUNT_TOPIC, Delivery, Session, Visitor},
+    events::{self, Event},
+    mail,
+    once::{self, Purpose, TOKEN_SPENT},
+    password::{self, Hasher, WEAK_PASSWORD},
+    sessions,
+    sign_in::{self, SignedIn, Typed},
+};
+
+use crate::{
+    BODY,
+    asked::{self, Accepted, What},
+    register::Address,
+};
+
+pub fn routes() -> Routes {
+    Routes::new("auth")
+        .body_limit(BODY)
+        .post("/auth/login", login, "password login; sets access and refresh cookies")
+        .answers::<SignedIn>(200, "application/json")
+        .fails(&[INVALID_CREDENTIALS, EMAIL_NOT_VERIFIED, OVERLOADED])
+        .post("/auth/forgot-password", forgot, "send a password-reset email")
+        .post("/auth/reset-password", reset, "complete a password reset with a token")
+        .fails(&[TOKEN_SPENT, WEAK_PASSWORD])
+        .post("/auth/change-password", change, "change the password (requires the current one)")
+        .fails(&[WRONG_PASSWORD, WEAK_PASSWORD])
+}
+
+const INVALID_CREDENTIALS: Code =
+    Code::new(401, "invalid_credentials", "This address and this password do not belong together.");
+const EMAIL_NOT_VERIFIED: Code =
+    Code::new(403, "email_not_verified", "Confirm your email address first; a new mail can be asked for.");
+pub const WRONG_PASSWORD: Code = Code::new(403, "wrong_password", "This is not your present password.");
+
+#[derive(Deserialize, JsonSchema)]
+struct Login {
+    email: Email,
+    password: Typed,
+    options: Option<LoginOptions>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LoginOptions {
+    /// `body` for programs that keep their tokens themselves.
+    pub token_delivery: Option<Delivery>,
+}
+
+async fn login(State(app): State<App>, visitor: Visitor, Json(body): Json<Login>) -> Result<Response> {
+    visitor.admit(&app, Some(&body.email)).await?;
+    let account = Account::by_email(&app.db, &body.email).await?;
+    let hash = account.as_ref().and_then(|account| account.password_hash.clone());
+    let verdict = app.own::<Hasher>().verify(&body.password.0, hash.clone()).await?;
+    let Some(account) = account.filter(|_| verdict.matches) else {
+        visitor.failed(&app, &body.email).await?;
+        return Err(INVALID_CREDENTIALS.into());
+    };
+    if !account.email_verified {
+        return Err(EMAIL_NOT_VERIFIED.into());
+    }
+    if let Some(old) = hash.filter(|_| verdict.is_outdated) {
+        let new = app.own::<Hasher>().hash(&app.entropy, &body.password.0).await?;
+        Account::upgrade_hash(&app.db, account.id, &old, &new).await?;
+    }
+    visitor.succeeded(&app, &body.email).await?;
+    let session =
+        transact!(app.db, tx, { Ok::<_, Fault>(sign_in::begin(tx, &app, &visitor, &account, &["pwd"]).await?) })?;
+    let delivery = body.options.and_then(|options| options.token_delivery).unwrap_or_default();
+    sign_in::answer(&app, &account, &session, delivery)
+}
+
+async fn forgot(State(app): State<App>, visitor: Visitor, Json(body): Json<Address>) -> Result<Json<Accepted>> {
+    visitor.admit(&app, Some(&body.email)).await?;
+    asked::take(&app, &visitor, &body.email, What::ForgotPassword).await
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Reset {
+    token: Typed,
+    password: Typed,
+}
+
+/// Sets the password and ends every session; it begins none, so that a second factor is still asked for.
+async fn reset(State(app): State<App>, visitor: Visitor, Json(body): Json<Reset>) -> Result<NoContent> {
+    visitor.admit(&app, None).await?;
+    // The password is judged before the link is used up: a weak one costs nobody the link.
+    password::check("password", &body.password.0, None, "")?;
+    let hash = app.own::<Hasher>().hash(&app.entropy, &body.password.0).await?;
+    let now = app.clock.now();
+    transact!(app.db, tx, {
+        let spent = once::spend(tx, Purpose::ResetPassword, &body.token.0, now).await?;
+        let id = spent.and_then(|spent| spent.account_id).ok_or(TOKEN_SPENT)?;
+        let account = Account::find(tx, id).await?.ok_or(TOKEN_SPENT)?;
+        Account::set_password(tx, id, &hash, now).await?;
+        Account::mark_verified(tx, id, now).await?;
+        events::record(tx, &app, &visitor.by, Some(id), &Event::PasswordReset).await?;
+        end_sessions(tx, &app, &visitor.by, &account, None).await
+    })?;
+    Ok(NoContent)
+}
+
+/// A changed password ends what the old one opened, and the person is told.
+async fn end_sessions(
+    tx: &mut kernel::db::Tx,
+    app: &App,
+    by: &events::By,
+    account: &Account,
+    except: Option<sessions::SessionId>,
+) -> Result<()> {
+    let now = app.clock.now();
+    for purpose in [Purpose::ResetPassword, Purpose::MagicLink] {
+        once::void(tx, purpose, account.id, now).await?;
+    }
+    for session in sessions::Session::revoke_all(tx, account.id, except, now).await? {
+        let event = Event::SessionRevoked { session, reason: "password_changed" };
+        events::record(tx, app, by, Some(account.id), &event).await?;
+    }
+    if let Some(email) = &account.email {
+        mail::send(tx, app, email, &mail::Kind::PasswordChanged { name: account.name.clone() }).await?;
+    }
+    tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
+    Ok(())
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Change {
+    current_password: Typed,
+    new_password: Typed,
+}
+
+async fn change(
+    State(app): State<App>,
+    visitor: Visitor,
+    session: Session,
+    Json(body): Json<Change>,
+) -> Result<NoContent> {
+    let account = session.account();
+    let email = account.email.as_deref().and_then(Email::parse);
+    visitor.admit(&app, email.as_ref()).await?;
+    password::check("newPassword", &body.new_password.0, email.as_ref(), &account.name)?;
+    let verdict = app.own::<Hasher>().verify(&body.current_password.0, account.password_hash.clone()).await?;
+    if !verdict.matches {
+        if let Some(email) = &email {
+            visitor.failed(&app, email).await?;
+        }
+        return Err(WRONG_PASSWORD.into());
+    }
+    let hash = app.own::<Hasher>().hash(&app.entropy, &body.new_password.0).await?;
+    transact!(app.db, tx, {
+        Account::set_password(tx, account.id, &hash, app.clock.now()).await?;
+        events::record(tx, &app, &session.by, Some(account.id), &Event::PasswordChanged).await?;
+        end_sessions(tx, &app, &session.by, account, Some(session.id())).await
+    })?;
+    Ok(NoContent)
+}

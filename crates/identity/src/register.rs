@@ -1,0 +1,226 @@
+//! Signing up and proving that an address is one's own.
+use askama::Template;
+use axum::{
+    extract::State,
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+use kernel::{
+    App,
+    crypto::{self, Secret},
+    db::{Reach, Tx},
+    fault::{Fault, INVALID, Result},
+    http::{Form, Json, Query, Routes},
+    transact,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tenancy::{
+    accounts::{Account, AccountId},
+    email::Email,
+    enter::{ACCOUNT_TOPIC, CAPTCHA_REQUIRED, Visitor},
+    events::{self, Event},
+    once::{self, Purpose, Spent, TOKEN_SPENT},
+    password::{self, Hasher, WEAK_PASSWORD},
+    sign_in::Typed,
+};
+
+use crate::{
+    BODY,
+    asked::{self, Accepted, Registration, What},
+};
+
+pub fn routes() -> Routes {
+    Routes::new("auth")
+        .body_limit(BODY)
+        .post("/auth/register", register, "register a user account")
+        .fails(&[WEAK_PASSWORD, CAPTCHA_REQUIRED])
+        .post("/auth/resend-verification", resend, "resend the verification message")
+        .post("/auth/verify-email", verify_email, "verify an email address with a code or token")
+        .fails(&[TOKEN_SPENT])
+        .get("/auth/verify", follow_link, "verify an email-link token; a browser is asked to confirm")
+        .answers::<Verified>(200, "application/json")
+        .answers::<String>(200, "text/html; charset=utf-8")
+        .fails(&[TOKEN_SPENT])
+        .post("/auth/verify", confirm, "the confirm button of the page behind the link")
+        .answers::<String>(200, "text/html; charset=utf-8")
+        .fails(&[TOKEN_SPENT])
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct SignUp {
+    email: Email,
+    /// 8 to 256 characters that nobody would guess.
+    password: Typed,
+    #[schemars(length(min = 1, max = 200))]
+    name: String,
+    accept_marketing: Option<bool>,
+    /// From an invite link.
+    #[schemars(length(max = 512))]
+    invite_token: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct SignedUp {
+    requires_verification: bool,
+    email: Email,
+}
+
+async fn register(State(app): State<App>, visitor: Visitor, Json(new): Json<SignUp>) -> Result<Json<SignedUp>> {
+    visitor.admit(&app, Some(&new.email)).await?;
+    password::check("password", &new.password.0, Some(&new.email), &new.name)?;
+    let password_hash = app.own::<Hasher>().hash(&app.entropy, &new.password.0).await?;
+    let what = What::Register {
+        name: new.name.trim().to_owned(),
+        password_hash,
+        accepts_marketing: new.accept_marketing.unwrap_or(false),
+        invite_token: new.invite_token,
+    };
+    asked::take(&app, &visitor, &new.email, what).await?;
+    Ok(Json(SignedUp { requires_verification: true, email: new.email }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub struct Address {
+    pub email: Email,
+}
+
+async fn resend(State(app): State<App>, visitor: Visitor, Json(body): Json<Address>) -> Result<Json<Accepted>> {
+    visitor.admit(&app, Some(&body.email)).await?;
+    asked::take(&app, &visitor, &body.email, What::ResendVerification).await
+}
+
+/// Either the token of the link, or the address and the code.
+#[derive(Deserialize, JsonSchema)]
+struct Proof {
+    token: Option<Typed>,
+    email: Option<Email>,
+    #[schemars(length(min = 6, max = 6))]
+    code: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Verified {
+    email_verified: bool,
+    email: Option<String>,
+}
+
+async fn verify_email(State(app): State<App>, visitor: Visitor, Json(proof): Json<Proof>) -> Result<Json<Verified>> {
+    visitor.admit(&app, proof.email.as_ref()).await?;
+    let verified = match (proof.token, proof.email, proof.code) {
+        (Some(token), _, _) => by_token(&app, &visitor, &token.0).await?,
+        (None, Some(email), Some(code)) => {
+            let verified = by_code(&app, &visitor, &email, &code.into()).await?;
+            if verified.is_none() {
+                visitor.failed(&app, &email).await?;
+            }
+            verified
+        }
+        _ => return Err(INVALID.at("token", "required", "is required, or email and code instead")),
+    };
+    verified.map(Json).ok_or_else(|| TOKEN_SPENT.into())
+}
+
+async fn by_token(app: &App, visitor: &Visitor, token: &Secret) -> Result<Option<Verified>> {
+    transact!(app.db, tx, {
+        match once::spend(tx, Purpose::VerifyEmail, token, app.clock.now()).await? {
+            Some(spent) => complete(tx, app, visitor, spent).await,
+            None => Ok::<_, Fault>(None),
+        }
+    })
+}
+
+async fn by_code(app: &App, visitor: &Visitor, email: &Email, code: &Secret) -> Result<Option<Verified>> {
+    // Who has no account takes as long as who has one.
+    let account = Account::by_email(&app.db, email).await?;
+    let id = account.map_or_else(|| AccountId::new(&app.entropy, app.clock.now()), |account| account.id);
+    transact!(app.db, tx, {
+        match once::spend_code(tx, app, Purpose::VerifyEmail, id, code, app.clock.now()).await? {
+            Some(spent) => complete(tx, app, visitor, spent).await,
+            None => Ok::<_, Fault>(None),
+        }
+    })
+}
+
+/// The address is proven: the account takes over what came with the proof.
+async fn complete(tx: &mut Tx, app: &App, visitor: &Visitor, spent: Spent) -> Result<Option<Verified>> {
+    let now = app.clock.now();
+    let aside = spent.aside(app).unwrap_or_default();
+    let (Some(id), Ok(registration)) = (spent.account_id, serde_json::from_slice::<Registration>(&aside)) else {
+        return Ok(None);
+    };
+    let Some(account) = Account::find(tx, id).await? else { return Ok(None) };
+    Account::verified(tx, id, &registration.name, registration.password_hash.as_deref(), now).await?;
+    once::void(tx, Purpose::VerifyEmail, id, now).await?;
+    events::record(tx, app, &visitor.by, Some(id), &Event::EmailVerified).await?;
+    tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, id.to_string()).await?;
+    Ok(Some(Verified { email_verified: true, email: account.email }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Link {
+    token: Typed,
+}
+
+#[derive(Template)]
+#[template(path = "verify.html")]
+struct Page<'a> {
+    style: &'a str,
+    state: PageState<'a>,
+}
+
+enum PageState<'a> {
+    Ask { token: &'a str },
+    Done,
+    Spent,
+}
+
+/// A mail scanner that looks at the link must not use it up: a HEAD, a prefetch or a browser gets a page with a button;
+/// a program that asks for JSON means it.
+async fn follow_link(
+    State(app): State<App>,
+    visitor: Visitor,
+    method: Method,
+    headers: HeaderMap,
+    Query(link): Query<Link>,
+) -> Result<Response> {
+    visitor.admit(&app, None).await?;
+    let text =
+        |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_lowercase();
+    let only_looks = method == Method::HEAD
+        || ["purpose", "sec-purpose", "x-purpose", "x-moz"].iter().any(|name| text(name).contains("prefetch"));
+    if only_looks || text("accept").contains("text/html") {
+        return Ok(page(StatusCode::OK, PageState::Ask { token: link.token.0.expose() }));
+    }
+    let verified = by_token(&app, &visitor, &link.token.0).await?.ok_or(TOKEN_SPENT)?;
+    Ok(Json(verified).into_response())
+}
+
+async fn confirm(State(app): State<App>, visitor: Visitor, Form(link): Form<Link>) -> Result<Response> {
+    visitor.admit(&app, None).await?;
+    Ok(match by_token(&app, &visitor, &link.token.0).await? {
+        Some(_) => page(StatusCode::OK, PageState::Done),
+        None => page(StatusCode::GONE, PageState::Spent),
+    })
+}
+
+const STYLE: &str = "body{max-width:28rem;margin:20vh auto;padding:0 1.25rem;font:1.05rem/1.6 system-ui,sans-serif}\
+    button{font:inherit;padding:.6rem 1.2rem;border:0;border-radius:.4rem;background:#1d4ed8;color:#fff;cursor:pointer}";
+
+fn page(status: StatusCode, state: PageState<'_>) -> Response {
+    let html = Page { style: STYLE, state }.render().unwrap_or_default();
+    let policy = format!(
+        "default-src 'none'; style-src {}; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+        crypto::csp_source(STYLE)
+    );
+    let mut response = (status, html).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    if let Ok(policy) = HeaderValue::try_from(policy) {
+        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
+    response
+}

@@ -1,0 +1,174 @@
+//! Staying signed in, and leaving.
+use axum::{
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse as _, Response},
+};
+use kernel::{
+    App,
+    clock::Timestamp,
+    fault::{Fault, NOT_FOUND, Result, UNAUTHENTICATED},
+    http::{Json, MaybeJson, Path, Routes},
+    transact,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tenancy::{
+    accounts::Account,
+    enter::{Delivery, RefreshToken, Session, Visitor, cookies},
+    events::{self, By, Event},
+    sessions::{self, SessionId, Turned, read_refresh_token},
+    sign_in::{self, SignedIn, Typed, UserView},
+};
+
+use crate::BODY;
+
+pub fn routes() -> Routes {
+    Routes::new("auth")
+        .body_limit(BODY)
+        .get("/auth/me", me, "the authenticated user")
+        .post("/auth/refresh", refresh, "rotate the refresh token, issue a new access token")
+        .answers::<SignedIn>(200, "application/json")
+        .post("/auth/logout", logout, "invalidate the current session")
+        .answers_nothing(204)
+        .get("/auth/sessions", list, "the user's active sessions")
+        .delete("/auth/sessions/{id}", revoke, "revoke one session")
+        .answers_nothing(204)
+        .delete("/auth/sessions", revoke_all, "revoke all sessions of the user")
+        .answers_nothing(204)
+}
+
+async fn me(session: Session) -> Json<UserView> {
+    Json(session.account().into())
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Refresh {
+    /// For programs that keep it themselves; browsers send the cookie.
+    refresh_token: Option<Typed>,
+}
+
+async fn refresh(
+    State(app): State<App>,
+    visitor: Visitor,
+    RefreshToken(cookie): RefreshToken,
+    MaybeJson(body): MaybeJson<Refresh>,
+) -> Result<Response> {
+    let in_body = body.and_then(|body| body.refresh_token).map(|typed| typed.0);
+    let delivery = if in_body.is_some() { Delivery::Body } else { Delivery::Cookie };
+    let token = in_body.or(cookie).ok_or(UNAUTHENTICATED)?;
+    let (id, generation) = read_refresh_token(&app, &token).ok_or(UNAUTHENTICATED)?;
+    let outcome = transact!(app.db, tx, {
+        match sessions::turn(tx, &app, id, generation).await? {
+            Turned::On(session) => {
+                let account = Account::find(tx, session.account_id).await?;
+                Ok::<_, Fault>(account.map(|account| (account, session)))
+            }
+            Turned::Reused(session) => {
+                let (now, account) = (app.clock.now(), session.account_id);
+                if sessions::Session::revoke(tx, account, id, now).await? {
+                    let reused = Event::RefreshTokenReused { session: id };
+                    events::record(tx, &app, &visitor.by, Some(account), &reused).await?;
+                    let ended = Event::SessionRevoked { session: id, reason: "refresh_token_reused" };
+                    events::record(tx, &app, &visitor.by, Some(account), &ended).await?;
+                }
+                Ok(None)
+            }
+            Turned::Ended => Ok(None),
+        }
+    })?;
+    let (account, session) = outcome.ok_or(UNAUTHENTICATED)?;
+    sign_in::answer(&app, &account, &session, delivery)
+}
+
+async fn logout(State(app): State<App>, session: Session) -> Result<Response> {
+    end(&app, &session.by, session.account(), session.id(), "signed_out").await?;
+    Ok(gone(&app))
+}
+
+async fn end(app: &App, by: &By, account: &Account, id: SessionId, reason: &'static str) -> Result<bool> {
+    transact!(app.db, tx, {
+        let ended = sessions::Session::revoke(tx, account.id, id, app.clock.now()).await?;
+        if ended {
+            let event = Event::SessionRevoked { session: id, reason };
+            events::record(tx, app, by, Some(account.id), &event).await?;
+        }
+        Ok::<_, Fault>(ended)
+    })
+}
+
+/// Nothing to say, and the cookies go.
+fn gone(app: &App) -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    cookies::clear_session(app, response.headers_mut());
+    response
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Sessions {
+    sessions: Vec<SessionView>,
+    next_cursor: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionView {
+    id: SessionId,
+    /// What a person recognises it by, such as "Firefox on Linux".
+    device: String,
+    ip: String,
+    created_at: Timestamp,
+    last_seen_at: Timestamp,
+    expires_at: Timestamp,
+    /// How the person proved who they are.
+    methods: Vec<String>,
+    /// The one this request came in.
+    current: bool,
+}
+
+impl SessionView {
+    pub fn of(session: sessions::Session, current: SessionId) -> Self {
+        Self {
+            current: session.id == current,
+            id: session.id,
+            device: session.device,
+            ip: session.ip,
+            created_at: session.created_at,
+            last_seen_at: session.last_seen_at,
+            expires_at: session.expires_at,
+            methods: session.methods,
+        }
+    }
+}
+
+async fn list(State(app): State<App>, session: Session) -> Result<Json<Sessions>> {
+    let found = sessions::Session::of(&app.db, session.account().id, app.clock.now()).await?;
+    let sessions = found.into_iter().map(|found| SessionView::of(found, session.id())).collect();
+    Ok(Json(Sessions { sessions, next_cursor: None }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct OneSession {
+    id: SessionId,
+}
+
+async fn revoke(State(app): State<App>, session: Session, Path(path): Path<OneSession>) -> Result<Response> {
+    if !end(&app, &session.by, session.account(), path.id, "revoked").await? {
+        return Err(NOT_FOUND.into());
+    }
+    Ok(if path.id == session.id() { gone(&app) } else { StatusCode::NO_CONTENT.into_response() })
+}
+
+async fn revoke_all(State(app): State<App>, session: Session) -> Result<Response> {
+    let account = session.account().id;
+    transact!(app.db, tx, {
+        for id in sessions::Session::revoke_all(tx, account, None, app.clock.now()).await? {
+            let event = Event::SessionRevoked { session: id, reason: "revoked" };
+            events::record(tx, &app, &session.by, Some(account), &event).await?;
+        }
+        Ok::<_, Fault>(())
+    })?;
+    Ok(gone(&app))
+}

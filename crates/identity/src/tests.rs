@@ -1,0 +1,4 @@
+//! Accounts and sessions through their front door.
+mod accounts;
+mod actors;
+mod attacks;

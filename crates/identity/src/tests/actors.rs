@@ -1,0 +1,104 @@
+//! People in tests: they sign up, read their mail, sign in.
+use kernel::{
+    config::Config,
+    params,
+    testing::{Answer, Ask, TestApp},
+};
+use serde_json::{Value, json};
+
+pub const PASSWORD: &str = "correct horse battery staple";
+
+pub fn feature(config: &Config) -> kernel::app::Feature {
+    tenancy::feature(config).and(crate::feature(config))
+}
+
+pub async fn start() -> TestApp {
+    TestApp::start(feature).await
+}
+
+/// The newest mail to somebody, decoded.
+pub fn mail_to(t: &TestApp, address: &str) -> Option<String> {
+    let mails = t.mailbox.mails();
+    let found = mails.iter().rev().find(|mail| mail.contains(&format!("To: {address}")))?;
+    Some(found.replace("=\r\n", "").replace("=3D", "="))
+}
+
+/// The token of the link in a mail.
+pub fn token_in(mail: &str) -> String {
+    let start = mail.find("?token=").expect("a link") + "?token=".len();
+    mail[start..].chars().take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')).collect()
+}
+
+/// The code in a mail.
+pub fn code_in(mail: &str) -> String {
+    let start = mail.find("Code: ").expect("a code") + "Code: ".len();
+    mail[start..start + 6].to_owned()
+}
+
+pub fn sign_up_body(email: &str) -> Value {
+    json!({ "email": email, "password": PASSWORD, "name": "Ada" })
+}
+
+/// Signs up and lets the mail come.
+pub async fn register(t: &TestApp, email: &str) -> Answer {
+    let answer = t.post("/auth/register").json(&sign_up_body(email)).await;
+    t.run_jobs().await;
+    answer
+}
+
+/// An account with a confirmed address.
+pub async fn member(t: &TestApp, email: &str) {
+    register(t, email).await;
+    let token = token_in(&mail_to(t, email).expect("a mail"));
+    let answer = t.post("/auth/verify-email").json(&json!({ "token": token })).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+}
+
+pub async fn login(t: &TestApp, email: &str, password: &str) -> Answer {
+    let body = json!({ "email": email, "password": password, "options": { "tokenDelivery": "body" } });
+    t.post("/auth/login").json(&body).header("user-agent", FIREFOX).await
+}
+
+pub const FIREFOX: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
+pub const SAFARI: &str =
+    "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Version/18.0 Mobile Safari/604.1";
+
+/// A signed-in person with tokens in hand.
+pub struct Person {
+    pub access: String,
+    pub refresh: String,
+    pub id: String,
+}
+
+impl Person {
+    pub fn of(answer: &Answer) -> Self {
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        Self {
+            access: text(&answer.body["accessToken"]),
+            refresh: text(&answer.body["refreshToken"]),
+            id: text(&answer.body["user"]["id"]),
+        }
+    }
+
+    pub fn asks<'a>(&self, ask: Ask<'a>) -> Ask<'a> {
+        ask.header("authorization", &format!("Bearer {}", self.access))
+    }
+}
+
+/// Somebody who has an account and is signed in.
+pub async fn signed_in(t: &TestApp, email: &str) -> Person {
+    member(t, email).await;
+    Person::of(&login(t, email, PASSWORD).await)
+}
+
+pub async fn refresh(t: &TestApp, token: &str) -> Answer {
+    t.post("/auth/refresh").json(&json!({ "refreshToken": token })).await
+}
+
+/// The audit types about everybody, oldest first.
+pub async fn events(t: &TestApp) -> Vec<String> {
+    let sql = "SELECT type FROM audit_event ORDER BY at, id";
+    let found: Vec<(String,)> = t.app.db.all(sql, params![]).await.expect("the audit log");
+    found.into_iter().map(|(kind,)| kind).collect()
+}

@@ -1,0 +1,336 @@
+//! What must not work: forged tokens, guessing, racing, poisoned links, foreign doors.
+use std::time::Duration;
+
+use data_encoding::{BASE64, BASE64URL_NOPAD};
+use kernel::{
+    config::Config,
+    testing::{Answer, TestApp},
+};
+use serde_json::{Value, json};
+use tenancy::keys::Ring;
+
+use super::actors::*;
+
+async fn me(t: &TestApp, token: &str) -> u16 {
+    let by_header = t.get("/auth/me").header("authorization", &format!("Bearer {token}")).await;
+    let by_cookie = t.get("/auth/me").header("cookie", &format!("service_access={token}")).await;
+    assert_eq!(by_header.status, by_cookie.status, "the same by either way");
+    by_header.status
+}
+
+fn encode(part: &Value) -> String {
+    BASE64URL_NOPAD.encode(part.to_string().as_bytes())
+}
+
+fn decode(part: &str) -> Value {
+    serde_json::from_slice(&BASE64URL_NOPAD.decode(part.as_bytes()).unwrap()).unwrap()
+}
+
+/// A token as our own key would sign it, with other parts.
+fn signed(t: &TestApp, header: &Value, claims: &Value) -> String {
+    let text = format!("{}.{}", encode(header), encode(claims));
+    let signature = t.app.own::<Ring>().signing(t.app.clock.now(), |key| key.sign(text.as_bytes()).unwrap());
+    format!("{text}.{}", BASE64URL_NOPAD.encode(&signature.unwrap()))
+}
+
+#[tokio::test]
+async fn p01_p02_p03_only_our_own_rs256_signature_opens() {
+    let t = start().await;
+    let person = signed_in(&t, "ada@example.com").await;
+    let parts: Vec<&str> = person.access.split('.').collect();
+    let (header, claims) = (decode(parts[0]), decode(parts[1]));
+    assert_eq!(me(&t, &signed(&t, &header, &claims)).await, 200, "the helper signs as we do");
+    for alg in ["none", "None", "NONE", "nOnE", "HS256", "HS384", "HS512", "RS384", "PS256", "ES256", ""] {
+        let mut changed = header.clone();
+        changed["alg"] = json!(alg);
+        assert_eq!(me(&t, &signed(&t, &changed, &claims)).await, 401, "{alg}");
+        for signature in ["", parts[2]] {
+            let forged = format!("{}.{}.{signature}", encode(&changed), parts[1]);
+            assert_eq!(me(&t, &forged).await, 401, "{alg}");
+        }
+    }
+    let mut other = claims.clone();
+    other["sub"] = json!("019c137e-c107-7f36-aa03-c8508b253019");
+    assert_eq!(me(&t, &format!("{}.{}.{}", parts[0], encode(&other), parts[2])).await, 401, "changed claims");
+    let mallory = tenancy::keys::Key::for_tests("mallory");
+    for kid in ["../../dev/null", "' OR 1=1--", &"x".repeat(8_000), header["kid"].as_str().unwrap(), ""] {
+        let mut changed = header.clone();
+        changed["kid"] = json!(kid);
+        changed["jku"] = json!("http://127.0.0.1:1/jwks.json");
+        changed["jwk"] = json!({ "kty": "RSA", "n": "AQAB", "e": "AQAB" });
+        let text = format!("{}.{}", encode(&changed), parts[1]);
+        let signature = BASE64URL_NOPAD.encode(&mallory.sign(text.as_bytes()).unwrap());
+        assert_eq!(me(&t, &format!("{text}.{signature}")).await, 401, "{kid:.20}");
+    }
+    for junk in ["", ".", "..", "a.b.c", "a.b.c.d", &"x".repeat(20_000), &person.access[..person.access.len() - 1]] {
+        assert_eq!(me(&t, junk).await, 401, "{junk:.20}");
+    }
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn p04_p05_claims_that_do_not_hold_are_refused() {
+    let t = start().await;
+    let person = signed_in(&t, "ada@example.com").await;
+    let parts: Vec<&str> = person.access.split('.').collect();
+    let (header, claims) = (decode(parts[0]), decode(parts[1]));
+    let now = claims["iat"].as_i64().unwrap();
+    for (name, value) in [
+        ("exp", json!(now - 1)),
+        ("exp", json!(format!("{}", now + 900))),
+        ("exp", Value::Null),
+        ("nbf", json!(now + 60)),
+        ("iat", json!(now + 86_400)),
+        ("iss", json!("http://evil.example")),
+        ("iss", json!(null)),
+        ("sid", json!("019c137e-c107-7f36-aa03-c8508b253019")),
+        ("type", json!("agent")),
+        ("type", json!("mcp")),
+    ] {
+        let mut changed = claims.clone();
+        changed[name] = value.clone();
+        assert_eq!(me(&t, &signed(&t, &header, &changed)).await, 401, "{name} = {value}");
+    }
+    let mut changed = header.clone();
+    changed["typ"] = json!("JWT");
+    assert_eq!(me(&t, &signed(&t, &changed, &claims)).await, 401, "an id token is no access token");
+    t.advance(Duration::from_mins(15));
+    assert_eq!(me(&t, &person.access).await, 401, "a quarter of an hour is enough, remembered or not");
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn p29_guessing_ends_at_ten_and_the_owner_is_not_shut_out() {
+    let t = start().await;
+    let owner = signed_in(&t, "ada@example.com").await;
+    let guess = |i: usize, pass: Option<String>| {
+        let body = json!({ "email": "ada@example.com", "password": format!("wrong guess {i}") });
+        let mut ask = t.post("/auth/login").json(&body).from("203.0.113.5");
+        ask = ask.header("x-forwarded-for", &format!("198.51.100.{i}")).header("user-agent", FIREFOX);
+        if let Some(pass) = pass {
+            ask = ask.header("x-service-captcha-pass", &pass);
+        }
+        ask.send()
+    };
+    for i in 0..5 {
+        assert_eq!(guess(i, None).await.refusal(), (401, "invalid_credentials"), "{i}");
+    }
+    for i in 5..10 {
+        let refused = guess(i, None).await;
+        assert_eq!(refused.refusal(), (403, "captcha_required"), "a new header from a stranger changes nothing");
+        let pass = solve(&t, &refused).await;
+        assert_eq!(guess(i, Some(pass)).await.refusal(), (401, "invalid_credentials"), "with a pass it is tried");
+    }
+    assert_eq!(guess(10, None).await.refusal(), (429, "rate_limited"), "and then it is over");
+    assert_eq!(login(&t, "ada@example.com", PASSWORD).await.status, 429, "for the right password too");
+    assert_eq!(owner.asks(t.get("/auth/me")).await.status, 200, "but who is signed in stays so");
+    t.advance(Duration::from_mins(16));
+    assert_eq!(login(&t, "ada@example.com", PASSWORD).await.status, 200, "and after the window it works again");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+/// Solves the challenge of a refusal, for a pass.
+async fn solve(t: &TestApp, refused: &Answer) -> String {
+    let answer = t.post("/auth/captcha/verify").json(&json!({ "token": solution(refused) })).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    answer.body["captchaPass"].as_str().unwrap().to_owned()
+}
+
+fn solution(refused: &Answer) -> String {
+    let challenge: altcha::Challenge = serde_json::from_value(refused.body["challenge"].clone()).unwrap();
+    let solution = altcha::solve_challenge(altcha::SolveChallengeOptions::new(&challenge)).unwrap().unwrap();
+    BASE64.encode(json!({ "challenge": challenge, "solution": solution }).to_string().as_bytes())
+}
+
+#[tokio::test]
+async fn p77_a_pass_works_once_and_only_where_it_was_asked_for() {
+    let t = start().await;
+    member(&t, "ada@example.com").await;
+    let guess = |path: &str, pass: &str| {
+        let body = json!({ "email": "ada@example.com", "password": "wrong wrong wrong" });
+        t.post(path).json(&body).header("x-service-captcha-pass", pass).send()
+    };
+    for _ in 0..5 {
+        guess("/auth/login", "").await;
+    }
+    let refused = guess("/auth/login", "made up").await;
+    assert_eq!(refused.refusal(), (403, "captcha_required"));
+    let token = solution(&refused);
+    let redeem = || t.post("/auth/captcha/verify").json(&json!({ "token": token })).send();
+    let pass = redeem().await.body["captchaPass"].as_str().unwrap().to_owned();
+    assert_eq!(redeem().await.refusal(), (410, "token_spent"), "one pass for one challenge");
+    assert_eq!(guess("/auth/forgot-password", &pass).await.refusal(), (403, "captcha_required"), "another route");
+    assert_eq!(guess("/auth/login", &pass).await.refusal(), (403, "captcha_required"), "and it is used up by that");
+
+    let refused = guess("/auth/login", "").await;
+    let pass = solve(&t, &refused).await;
+    assert_eq!(guess("/auth/login", &pass).await.refusal(), (401, "invalid_credentials"));
+    assert_eq!(guess("/auth/login", &pass).await.refusal(), (403, "captcha_required"));
+
+    let late = guess("/auth/login", "").await;
+    let token = solution(&late);
+    t.advance(Duration::from_mins(11));
+    let answer = t.post("/auth/captcha/verify").json(&json!({ "token": token })).await;
+    assert_eq!(answer.refusal(), (400, "captcha_not_solved"), "an old challenge");
+    for junk in ["x", "e30=", "bm90IGpzb24="] {
+        let answer = t.post("/auth/captcha/verify").json(&json!({ "token": junk })).await;
+        assert_eq!(answer.refusal(), (400, "captcha_not_solved"), "{junk}");
+    }
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn p33_links_lead_home_whatever_the_request_says() {
+    let config = Config { base_url: Some("https://id.example.com".parse().unwrap()), ..Config::for_tests() };
+    let t = TestApp::start_with(config, feature).await;
+    for (name, value) in [
+        ("host", "evil.example"),
+        ("x-forwarded-host", "evil.example"),
+        ("forwarded", "host=evil.example;proto=http"),
+        ("x-forwarded-proto", "javascript"),
+    ] {
+        t.post("/auth/register").json(&sign_up_body("ada@example.com")).header(name, value).await;
+        t.run_jobs().await;
+        let mail = mail_to(&t, "ada@example.com").unwrap();
+        assert!(mail.contains("https://id.example.com/auth/verify?token="), "{name}: {mail}");
+        assert!(!mail.contains("evil") && !mail.contains("javascript"), "{name}");
+    }
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn p35_nothing_typed_becomes_a_header_or_a_second_recipient() {
+    let t = start().await;
+    for email in ["a@x.com\r\nBcc: b@y.com", "a@x.com,b@y.com", "a@x.com>\r\nRCPT TO:<b@y.com", "a@x.com\nb@y.com"] {
+        let answer = t.post("/auth/register").json(&sign_up_body(email)).await;
+        assert_eq!(answer.status, 400, "{email:?}: {}", answer.text);
+    }
+    let body = json!({ "email": "ada@example.com", "password": PASSWORD, "name": "Ada\r\nBcc: b@y.com\r\n\r\nhttp://evil.example" });
+    t.post("/auth/register").json(&body).await;
+    t.run_jobs().await;
+    let mail = mail_to(&t, "ada@example.com").unwrap();
+    let head = mail.split("\r\n\r\n").next().unwrap();
+    assert!(!head.to_lowercase().contains("bcc") && head.matches("To: ").count() == 1, "{head}");
+    assert!(!mail.contains("http://evil.example"), "a name makes no link: {mail}");
+    t.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p76_of_many_at_once_one_wins() {
+    let t = start().await;
+    member(&t, "ada@example.com").await;
+    for _ in 0..3 {
+        t.post("/auth/magic-link/request").json(&json!({ "email": "ada@example.com" })).await;
+        t.run_jobs().await;
+        let token = token_in(&mail_to(&t, "ada@example.com").unwrap());
+        let follow = || t.post("/auth/magic-link/verify").json(&json!({ "token": token })).send();
+        assert_eq!(wins(follow).await, 1, "magic link");
+
+        t.post("/auth/forgot-password").json(&json!({ "email": "ada@example.com" })).await;
+        t.run_jobs().await;
+        let token = token_in(&mail_to(&t, "ada@example.com").unwrap());
+        let reset = || t.post("/auth/reset-password").json(&json!({ "token": token, "password": PASSWORD })).send();
+        assert_eq!(wins(reset).await, 1, "reset");
+        t.run_jobs().await;
+    }
+    register(&t, "new@example.com").await;
+    let token = token_in(&mail_to(&t, "new@example.com").unwrap());
+    assert_eq!(wins(|| t.post("/auth/verify-email").json(&json!({ "token": token })).send()).await, 1, "verify");
+
+    let person = Person::of(&login(&t, "ada@example.com", PASSWORD).await);
+    let sends = (0..32).map(|_| refresh(&t, &person.refresh));
+    let answers = kernel::testing::join_all(sends).await;
+    let successors: std::collections::HashSet<_> =
+        answers.iter().filter(|a| a.status == 200).map(|a| a.body["refreshToken"].to_string()).collect();
+    assert_eq!(successors.len(), 1, "one successor, for everybody who asks within the grace");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+async fn wins<'a, F: Future<Output = Answer> + Send + 'a>(send: impl Fn() -> F) -> usize {
+    let answers = kernel::testing::join_all((0..32).map(|_| send())).await;
+    assert!(answers.iter().all(|answer| answer.status < 500), "{answers:?}");
+    answers.iter().filter(|answer| answer.status < 300).count()
+}
+
+#[tokio::test]
+async fn p57_platform_routes_are_for_the_owners_of_the_platform() {
+    let config = Config { platform_owners: vec!["Root@Example.com".into()], ..Config::for_tests() };
+    let t = TestApp::start_with(config, feature).await;
+    let (owner, other) = (signed_in(&t, "root@example.com").await, signed_in(&t, "ada@example.com").await);
+    assert_eq!(t.get("/admin/abuse-reports").await.status, 401);
+    assert_eq!(other.asks(t.get("/admin/abuse-reports")).await.refusal(), (403, "forbidden"));
+    for i in 0..12 {
+        let body = json!({ "email": format!("nobody{i}@example.com"), "password": "wrong wrong wrong" });
+        t.post("/auth/login").json(&body).from("203.0.113.9").await;
+    }
+    let reports = owner.asks(t.get("/admin/abuse-reports")).await;
+    assert_eq!(reports.body["reports"][0]["subject"], "203.0.113.9", "{}", reports.text);
+    assert!(!reports.text.contains("nobody"), "who was tried is not told");
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn f16_keys_turn_over_without_breaking_a_token() {
+    let t = start().await;
+    t.run_jobs().await;
+    let kids = || async {
+        let jwks = t.get("/.well-known/jwks.json").await;
+        assert_eq!(jwks.header("cache-control"), "public, max-age=300");
+        let keys = jwks.body["keys"].as_array().unwrap().clone();
+        assert!(keys.iter().all(|key| key["alg"] == "RS256" && key.get("d").is_none() && key.get("p").is_none()));
+        keys.into_iter().map(|key| key["kid"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(kids().await.len(), 2, "the one that signs and the next one");
+    let mut person = signed_in(&t, "ada@example.com").await;
+    for _ in 0..5 {
+        let before = kids().await;
+        tenancy::keys::rotate(&t.app).await.unwrap();
+        assert_eq!(me(&t, &person.access).await, 200, "an old token goes on");
+        let next = Person::of(&refresh(&t, &person.refresh).await);
+        let kid = decode(next.access.split('.').next().unwrap())["kid"].as_str().unwrap().to_owned();
+        assert!(before.contains(&kid), "a key signs only after verifiers could see it");
+        assert!(kids().await.len() >= 3, "previous, current and next");
+        person = next;
+        t.advance(Duration::from_mins(6));
+    }
+    t.advance(Duration::from_mins(30));
+    assert_eq!(kids().await.len(), 2, "keys whose tokens are all gone are not published");
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn p17_discovery_says_what_is_so() {
+    let config = Config { base_url: Some("https://id.example.com".parse().unwrap()), ..Config::for_tests() };
+    let t = TestApp::start_with(config, feature).await;
+    let found = t.get("/.well-known/openid-configuration").await;
+    assert_eq!(found.body["issuer"], "https://id.example.com");
+    assert_eq!(found.body["jwks_uri"], "https://id.example.com/.well-known/jwks.json");
+    assert_eq!(found.body["id_token_signing_alg_values_supported"], json!(["RS256"]));
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn f10_mail_that_cannot_go_out_waits_and_keeps_its_order() {
+    let t = start().await;
+    t.run_jobs().await;
+    t.mailbox.set_down(true);
+    t.post("/auth/register").json(&sign_up_body("ada@example.com")).await;
+    t.run_jobs().await;
+    t.advance(Duration::from_secs(1));
+    t.post("/auth/resend-verification").json(&json!({ "email": "ada@example.com" })).await;
+    t.run_jobs().await;
+    assert!(t.mailbox.mails().is_empty());
+    t.mailbox.set_down(false);
+    t.advance(Duration::from_mins(2));
+    t.run_jobs().await;
+    let tokens: Vec<_> =
+        t.mailbox.mails().iter().map(|mail| token_in(&mail.replace("=\r\n", "").replace("=3D", "="))).collect();
+    assert_eq!(tokens.len(), 2, "each once");
+    let first = t.post("/auth/verify-email").json(&json!({ "token": tokens[0] })).await;
+    assert_eq!(first.status, 200);
+    let kept: Vec<(String,)> = t.app.db.all("SELECT id FROM mail", kernel::params![]).await.unwrap();
+    assert!(kept.is_empty(), "what is sent is gone");
+    t.finish().await;
+}

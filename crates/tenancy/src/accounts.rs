@@ -1,0 +1,154 @@
+//! People: what is kept of them, and every statement on it.
+use kernel::{
+    clock::Timestamp,
+    db::{self, Db, Tx},
+    id::Id,
+    params, row,
+};
+
+use crate::email::Email;
+
+pub type AccountId = Id<Account>;
+
+#[derive(Debug, Clone)]
+pub struct Account {
+    pub id: AccountId,
+    pub email: Option<String>,
+    pub email_key: Option<String>,
+    pub name: String,
+    pub bio: Option<String>,
+    pub avatar_url: Option<String>,
+    pub email_verified: bool,
+    pub password_hash: Option<String>,
+    pub accepts_marketing: bool,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+row!(Account {
+    id,
+    email,
+    email_key,
+    name,
+    bio,
+    avatar_url,
+    email_verified,
+    password_hash,
+    accepts_marketing,
+    created_at,
+    updated_at
+});
+
+impl Account {
+    pub async fn by_email(db: &Db, email: &Email) -> db::Result<Option<Self>> {
+        db.opt(
+            "SELECT id, email, email_key, name, bio, avatar_url, email_verified, password_hash, accepts_marketing,
+                    created_at, updated_at FROM account WHERE email_key = $1",
+            params![email.key()],
+        )
+        .await
+    }
+
+    pub async fn by_email_in(tx: &mut Tx, email: &Email) -> db::Result<Option<Self>> {
+        tx.opt(
+            "SELECT id, email, email_key, name, bio, avatar_url, email_verified, password_hash, accepts_marketing,
+                    created_at, updated_at FROM account WHERE email_key = $1",
+            params![email.key()],
+        )
+        .await
+    }
+
+    /// No password opens it until one is set anew.
+    pub async fn clear_password(tx: &mut Tx, id: AccountId, now: Timestamp) -> db::Result<()> {
+        let sql = "UPDATE account SET password_hash = NULL, updated_at = $2 WHERE id = $1";
+        tx.exec(sql, params![id, now]).await?;
+        Ok(())
+    }
+
+    pub async fn find(tx: &mut Tx, id: AccountId) -> db::Result<Option<Self>> {
+        tx.opt(
+            "SELECT id, email, email_key, name, bio, avatar_url, email_verified, password_hash, accepts_marketing,
+                    created_at, updated_at FROM account WHERE id = $1",
+            params![id],
+        )
+        .await
+    }
+
+    /// The account of an address, made when there is none; `true` when it was made.
+    pub async fn ensure(tx: &mut Tx, new: &Self, invite_token: Option<&str>) -> db::Result<(Self, bool)> {
+        let made = tx
+            .exec(
+                "INSERT INTO account (id, email, email_key, name, email_verified, password_hash, accepts_marketing,
+                                      invite_token, created_at, updated_at)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9) ON CONFLICT (email_key) DO NOTHING",
+                params![
+                    new.id,
+                    new.email.clone(),
+                    new.email_key.clone(),
+                    &new.name,
+                    new.email_verified,
+                    new.password_hash.clone(),
+                    new.accepts_marketing,
+                    invite_token,
+                    new.created_at
+                ],
+            )
+            .await?;
+        let there = tx
+            .one(
+                "SELECT id, email, email_key, name, bio, avatar_url, email_verified, password_hash,
+                        accepts_marketing, created_at, updated_at FROM account WHERE email_key = $1",
+                params![new.email_key.clone()],
+            )
+            .await?;
+        Ok((there, made == 1))
+    }
+
+    /// Takes over what came with the link that proved the address.
+    pub async fn verified(
+        tx: &mut Tx,
+        id: AccountId,
+        name: &str,
+        password_hash: Option<&str>,
+        now: Timestamp,
+    ) -> db::Result<()> {
+        tx.exec(
+            "UPDATE account SET email_verified = $2, name = $3, password_hash = $4, updated_at = $5 WHERE id = $1",
+            params![id, true, name, password_hash, now],
+        )
+        .await?;
+        Ok(())
+    }
+
+    /// A link in a mail was followed, which proves the address.
+    pub async fn mark_verified(tx: &mut Tx, id: AccountId, now: Timestamp) -> db::Result<bool> {
+        let sql = "UPDATE account SET email_verified = $2, updated_at = $3 WHERE id = $1 AND email_verified = $4";
+        Ok(tx.exec(sql, params![id, true, now, false]).await? == 1)
+    }
+
+    pub async fn set_password(tx: &mut Tx, id: AccountId, hash: &str, now: Timestamp) -> db::Result<()> {
+        let sql = "UPDATE account SET password_hash = $2, updated_at = $3 WHERE id = $1";
+        tx.exec(sql, params![id, hash, now]).await?;
+        Ok(())
+    }
+
+    /// The same password in a newer form, unless it was changed meanwhile.
+    pub async fn upgrade_hash(db: &Db, id: AccountId, old: &str, new: &str) -> db::Result<()> {
+        let sql = "UPDATE account SET password_hash = $3 WHERE id = $1 AND password_hash = $2";
+        db.exec(sql, params![id, old, new]).await?;
+        Ok(())
+    }
+
+    pub async fn save_profile(&self, tx: &mut Tx) -> db::Result<()> {
+        tx.exec(
+            "UPDATE account SET name = $2, bio = $3, accepts_marketing = $4, updated_at = $5 WHERE id = $1",
+            params![self.id, &self.name, self.bio.clone(), self.accepts_marketing, self.updated_at],
+        )
+        .await?;
+        Ok(())
+    }
+
+    /// Everything that hangs on the account goes with it.
+    pub async fn delete(tx: &mut Tx, id: AccountId) -> db::Result<bool> {
+        Ok(tx.exec("DELETE FROM account WHERE id = $1", params![id]).await? == 1)
+    }
+}

@@ -1,0 +1,97 @@
+//! Addresses: how they are checked, and how two of them are found to be the same.
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use unicode_normalization::UnicodeNormalization as _;
+
+/// An address that mail can be sent to, as its owner wrote it.
+#[derive(Debug, Clone, Serialize)]
+#[serde(transparent)]
+pub struct Email {
+    text: String,
+    #[serde(skip)]
+    key: String,
+}
+
+impl Email {
+    /// Trims and normalises; `None` when it is no single address.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text: String = text.trim().nfkc().collect();
+        let (local, domain) = text.rsplit_once('@')?;
+        let domain = idna::domain_to_ascii_strict(domain).ok()?;
+        let key = format!("{}@{domain}", local.to_lowercase());
+        // What a mail server would take for one address, and nothing that could be taken for two.
+        let is_address = lettre::Address::new(local, &domain).is_ok();
+        let is_plain =
+            !text.chars().any(|c| c.is_control() || c.is_whitespace() || matches!(c, ',' | ';' | '<' | '>'));
+        let has_host = domain.contains('.') || domain == "localhost";
+        (is_address && is_plain && has_host && text.len() <= 254).then_some(Self { text, key })
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The same for every spelling of one address.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The part after the `@`, in ASCII.
+    pub fn domain(&self) -> &str {
+        self.key.rsplit_once('@').map_or("", |(_, domain)| domain)
+    }
+}
+
+impl<'de> Deserialize<'de> for Email {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::parse(&Cow::<str>::deserialize(from)?).ok_or_else(|| D::Error::custom("must be an email address"))
+    }
+}
+
+impl JsonSchema for Email {
+    fn schema_name() -> Cow<'static, str> {
+        "Email".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "minLength": 3, "maxLength": 254, "pattern": "^[^@]+@[^@]+$" })
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_has_one_key_however_it_is_written() {
+        let key = |text: &str| Email::parse(text).map(|email| email.key);
+        let same = ["A@Ex.com", "a@ex.COM", "  a@ex.com\t", "\u{ff21}@ex.com"];
+        assert!(same.iter().all(|text| key(text).as_deref() == Some("a@ex.com")), "{same:?}");
+        assert_eq!(key("zoë@bücher.example").as_deref(), Some("zoë@xn--bcher-kva.example"));
+    }
+
+    #[test]
+    fn what_is_not_one_address_is_refused() {
+        for wrong in [
+            "",
+            "a",
+            "@x.com",
+            "a@",
+            "a@x,b@y.com",
+            "a@x.com\r\nBcc: b@y.com",
+            "a b@x.com",
+            "<a@x.com>",
+            "a@x..com",
+            "a@-x.com",
+            "a@b@c.com",
+            &format!("{}@x.com", "a".repeat(250)),
+            "a@x.com>\r\nRCPT TO:<b@y.com>",
+        ] {
+            assert!(Email::parse(wrong).is_none(), "{wrong:?}");
+        }
+    }
+}

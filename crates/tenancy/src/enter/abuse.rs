@@ -1,0 +1,261 @@
+//! Everybody at the door is weighed before a handler runs: how often, how many failures, how many accounts, how much
+//! like a program. The counts are in the database, so that a restart or another node forgets nothing.
+use std::time::Duration;
+
+use axum::{
+    extract::FromRequestParts,
+    http::{HeaderMap, header, request::Parts},
+};
+use kernel::{
+    App,
+    clock::Timestamp,
+    crypto::Secret,
+    db::{self, Db},
+    fault::{Fault, RATE_LIMITED, Result},
+    http::{Client, GenContext, Key, Operation, OperationInput, may_answer},
+    id::Id,
+    params, row,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::captcha::{CAPTCHA_REQUIRED, Captcha, PASS};
+use crate::{email::Email, events::By};
+
+/// Failures older than this do not count.
+const WINDOW: Duration = Duration::from_mins(15);
+/// A captcha is asked for from this many failures on one address, and nothing is tried past the second number.
+const ACCOUNT_SUSPICIOUS: i64 = 5;
+const ACCOUNT_LOCKED: i64 = 10;
+/// The same for a network; and how many different addresses it may fail on.
+const NETWORK_SUSPICIOUS: i64 = 20;
+const NETWORK_LOCKED: i64 = 200;
+const NETWORK_ACCOUNTS: i64 = 10;
+/// From this score on a captcha is asked for.
+const SUSPICIOUS: i64 = 100;
+
+/// Somebody who is not signed in: where they come from and how they stand.
+pub struct Visitor {
+    pub by: By,
+    pub client: Client,
+    pub user_agent: String,
+    route: String,
+    pass: Option<Secret>,
+}
+
+impl FromRequestParts<App> for Visitor {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let client = Client::from_request_parts(parts, app).await?;
+        let user_agent = user_agent(&parts.headers);
+        let route = parts.uri.path().to_owned();
+        let pass = parts.headers.get(PASS).and_then(|value| value.to_str().ok()).map(|text| text.to_owned().into());
+        Ok(Self { by: from_where(client, &parts.headers), client, user_agent, route, pass })
+    }
+}
+
+impl OperationInput for Visitor {
+    fn operation_input(_: &mut GenContext, operation: &mut Operation) {
+        may_answer(operation, &[CAPTCHA_REQUIRED, RATE_LIMITED]);
+    }
+}
+
+pub(super) fn from_where(client: Client, headers: &HeaderMap) -> By {
+    By { actor: None, ip: Some(client.address.to_string()), user_agent: Some(user_agent(headers)) }
+}
+
+fn user_agent(headers: &HeaderMap) -> String {
+    let sent = headers.get(header::USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    sent.unwrap_or_default().chars().filter(|c| !c.is_control()).take(400).collect()
+}
+
+/// How somebody stands with regard to one address.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    account: i64,
+    network: i64,
+    accounts: i64,
+}
+
+struct Counts {
+    account: Option<i64>,
+    network: Option<i64>,
+    accounts: Option<i64>,
+}
+row!(Counts { account, network, accounts });
+
+impl Visitor {
+    /// Lets the visitor try, asks for a proof of work, or sends them away. `email` is the address they name.
+    pub async fn admit(&self, app: &App, email: Option<&Email>) -> Result<()> {
+        if !app.config.rate_limits.is_on() {
+            return Ok(());
+        }
+        let standing = self.standing(app, email).await?;
+        if standing.account >= ACCOUNT_LOCKED || standing.network >= NETWORK_LOCKED {
+            return Err(Fault::from(RATE_LIMITED).retry_after(WINDOW));
+        }
+        let (score, reasons) = self.score(standing, email);
+        if score < SUSPICIOUS {
+            return Ok(());
+        }
+        self.report(app, score, &reasons).await?;
+        match &self.pass {
+            Some(pass) if Captcha::accept(app, pass, &self.route).await? => Ok(()),
+            _ => Err(Captcha::demand(app, &self.route)),
+        }
+    }
+
+    /// Counts a failure against the address, the network, and the pair of both.
+    pub async fn failed(&self, app: &App, email: &Email) -> db::Result<()> {
+        let now = app.clock.now();
+        let account = subject(app, "account", email.key());
+        let network = subject(app, "network", &self.client.network().to_string());
+        for (subject, detail) in [(&account, ""), (&network, ""), (&network, account.as_str())] {
+            app.db
+                .exec(
+                    "INSERT INTO strike (subject, detail, strikes, last_at) VALUES ($1, $2, 1, $3)
+                     ON CONFLICT (subject, detail) DO UPDATE SET last_at = $3,
+                       strikes = CASE WHEN strike.last_at < $4 THEN 1 ELSE strike.strikes + 1 END",
+                    params![subject, detail, now, now.minus(WINDOW)],
+                )
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// A success clears the address, but not the network it was tried from.
+    pub async fn succeeded(&self, app: &App, email: &Email) -> db::Result<()> {
+        let account = subject(app, "account", email.key());
+        app.db.exec("DELETE FROM strike WHERE subject = $1", params![account]).await?;
+        Ok(())
+    }
+
+    async fn standing(&self, app: &App, email: Option<&Email>) -> db::Result<Standing> {
+        let since = app.clock.now().minus(WINDOW);
+        let account = email.map(|email| subject(app, "account", email.key())).unwrap_or_default();
+        let network = subject(app, "network", &self.client.network().to_string());
+        let counts: Counts = app
+            .db
+            .one(
+                "SELECT (SELECT strikes FROM strike WHERE subject = $1 AND detail = '' AND last_at >= $3) AS account,
+                        (SELECT strikes FROM strike WHERE subject = $2 AND detail = '' AND last_at >= $3) AS network,
+                        (SELECT CAST(COUNT(*) AS BIGINT) FROM strike
+                          WHERE subject = $2 AND detail <> '' AND last_at >= $3) AS accounts",
+                params![account, network, since],
+            )
+            .await?;
+        Ok(Standing {
+            account: counts.account.unwrap_or(0),
+            network: counts.network.unwrap_or(0),
+            accounts: counts.accounts.unwrap_or(0),
+        })
+    }
+
+    /// How suspicious this is, and why.
+    fn score(&self, standing: Standing, email: Option<&Email>) -> (i64, Vec<&'static str>) {
+        let looks_automatic = is_program(&self.user_agent);
+        let is_disposable = email.is_some_and(|email| is_disposable(email.domain()));
+        let signs = [
+            (standing.account >= ACCOUNT_SUSPICIOUS, 100, "many failures on one account"),
+            (standing.network >= NETWORK_SUSPICIOUS, 100, "many failures from one network"),
+            (standing.accounts >= NETWORK_ACCOUNTS, 100, "many accounts tried from one network"),
+            (standing.network >= NETWORK_SUSPICIOUS / 2, 50, "failures from one network"),
+            (looks_automatic && standing.network > 0, 30, "looks like a program"),
+            (is_disposable, 50, "a disposable address"),
+        ];
+        let found = signs.into_iter().filter(|(is_so, ..)| *is_so);
+        found.fold((0, vec![]), |(score, mut reasons), (_, weight, reason)| {
+            reasons.push(reason);
+            (score + weight, reasons)
+        })
+    }
+
+    async fn report(&self, app: &App, score: i64, reasons: &[&str]) -> db::Result<()> {
+        let now = app.clock.now();
+        let reasons: Vec<String> = reasons.iter().map(|reason| (*reason).to_owned()).collect();
+        app.db
+            .exec(
+                "INSERT INTO abuse_report (id, kind, subject, score, reasons, route, seen, first_at, last_at)
+                 VALUES ($1, 'network', $2, $3, $4, $5, 1, $6, $6)
+                 ON CONFLICT (kind, subject) DO UPDATE SET
+                   score = CASE WHEN $3 > abuse_report.score THEN $3 ELSE abuse_report.score END,
+                   reasons = $4, route = $5, seen = abuse_report.seen + 1, last_at = $6",
+                params![
+                    Id::<AbuseReport>::new(&app.entropy, now),
+                    self.client.network().to_string(),
+                    score,
+                    &reasons,
+                    &self.route,
+                    now
+                ],
+            )
+            .await?;
+        Ok(())
+    }
+}
+
+/// Addresses are counted by a keyed digest: the table tells nobody who was tried.
+fn subject(app: &App, kind: &str, value: &str) -> String {
+    format!("{kind}:{}", &app.vault.mac("strike", value.as_bytes())[..32])
+}
+
+/// What libraries and scanners call themselves; a person's browser does not.
+fn is_program(user_agent: &str) -> bool {
+    let lower = user_agent.to_lowercase();
+    let names =
+        ["curl", "wget", "python", "go-http", "java/", "libwww", "scrapy", "headless", "phantom", "httpclient"];
+    lower.is_empty() || names.iter().any(|name| lower.contains(name))
+}
+
+/// The services that give out addresses for ten minutes and are used most.
+fn is_disposable(domain: &str) -> bool {
+    const KNOWN: [&str; 16] = [
+        "10minutemail.com",
+        "dispostable.com",
+        "fakeinbox.com",
+        "getnada.com",
+        "guerrillamail.com",
+        "maildrop.cc",
+        "mailinator.com",
+        "mailnesia.com",
+        "mintemail.com",
+        "mohmal.com",
+        "sharklasers.com",
+        "temp-mail.org",
+        "tempmail.com",
+        "throwawaymail.com",
+        "trashmail.com",
+        "yopmail.com",
+    ];
+    KNOWN.contains(&domain)
+}
+
+/// What was noticed, for the people who run the platform.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AbuseReport {
+    pub id: Id<AbuseReport>,
+    /// What was noticed: `network`.
+    pub kind: String,
+    /// The network (an IPv4 address or an IPv6 /64).
+    pub subject: String,
+    pub score: i64,
+    pub reasons: Vec<String>,
+    /// Where it was noticed last.
+    pub route: String,
+    /// How often.
+    pub seen: i64,
+    pub first_at: Timestamp,
+    pub last_at: Timestamp,
+}
+row!(AbuseReport { id, kind, subject, score, reasons, route, seen, first_at, last_at });
+
+pub async fn abuse_reports(db: &Db, below: &Key, most: u32) -> db::Result<Vec<AbuseReport>> {
+    db.all(
+        "SELECT id, kind, subject, score, reasons, route, seen, first_at, last_at FROM abuse_report
+         WHERE (last_at, id) < ($1, $2) ORDER BY last_at DESC, id DESC LIMIT $3",
+        params![below.at, &below.id, most],
+    )
+    .await
+}

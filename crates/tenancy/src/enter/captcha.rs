@@ -1,0 +1,102 @@
+//! The proof of work asked of suspicious callers (the ALTCHA scheme): a challenge in the refusal, a pass for solving it.
+use std::time::Duration;
+
+use altcha::{CreateChallengeOptions, Payload, VerifySolutionOptions};
+use axum::http::HeaderName;
+use data_encoding::{BASE64, BASE64URL_NOPAD};
+use kernel::{
+    App,
+    crypto::{self, Secret},
+    db::{self, Tx},
+    fault::{Code, Fault, INTERNAL, Result},
+    params,
+};
+
+use crate::once::{self, Purpose};
+
+pub const CAPTCHA_REQUIRED: Code =
+    Code::new(403, "captcha_required", "Solve the challenge, then send the request again with the pass you get.");
+pub const NOT_SOLVED: Code = Code::new(400, "captcha_not_solved", "This is not the solution of a challenge of ours.");
+
+/// The header a retried request brings its pass in.
+pub const PASS: HeaderName = HeaderName::from_static("x-service-captcha-pass");
+
+const CHALLENGE_LIFE: Duration = Duration::from_mins(10);
+/// Half a second for a person's browser; a core for whoever tries thousands.
+const COST: u32 = 2_000;
+const COUNTER: u64 = 300;
+
+/// Challenges and passes.
+pub struct Captcha;
+
+impl Captcha {
+    /// A new challenge, bound to the route it was asked for.
+    pub fn challenge(app: &App, route: &str) -> Result<altcha::Challenge> {
+        let expires_at = app.clock.now().plus(CHALLENGE_LIFE).0 / 1000;
+        let counter = u32::try_from(COUNTER + app.entropy.up_to(COUNTER)).unwrap_or(300);
+        let mut data = std::collections::BTreeMap::new();
+        data.insert("route".to_owned(), route.into());
+        data.insert("expires".to_owned(), expires_at.into());
+        let options = CreateChallengeOptions {
+            cost: COST,
+            counter: Some(counter),
+            data: Some(data),
+            hmac_key_signature_secret: Some(key(app, "solution")),
+            hmac_signature_secret: Some(key(app, "challenge")),
+            ..CreateChallengeOptions::default()
+        };
+        altcha::create_challenge(options).map_err(|error| INTERNAL.caused_by(error))
+    }
+
+    /// The refusal that carries a challenge.
+    pub fn demand(app: &App, route: &str) -> Fault {
+        match Self::challenge(app, route) {
+            Ok(challenge) => Fault::from(CAPTCHA_REQUIRED).with_extra("challenge", &challenge),
+            Err(fault) => fault,
+        }
+    }
+
+    /// A pass for a solved challenge, once for each challenge.
+    pub async fn redeem(tx: &mut Tx, app: &App, token: &Secret) -> Result<Secret> {
+        let (payload, route) = read(app, token).ok_or(NOT_SOLVED)?;
+        let spent = crypto::hash(payload.challenge.signature.unwrap_or_default().as_bytes());
+        let now = app.clock.now();
+        let first = tx
+            .exec(
+                "INSERT INTO once (hash, purpose, tries, created_at, expires_at, used_at)
+                 VALUES ($1, 'captcha_challenge', 0, $2, $3, $2) ON CONFLICT (hash) DO NOTHING",
+                params![spent, now, now.plus(CHALLENGE_LIFE)],
+            )
+            .await?;
+        if first == 0 {
+            return Err(once::TOKEN_SPENT.into());
+        }
+        Ok(once::issue(tx, app, Purpose::CaptchaPass, None, route.as_bytes()).await?)
+    }
+
+    /// Whether this pass was given for this route; it is used up either way.
+    pub async fn accept(app: &App, pass: &Secret, route: &str) -> db::Result<bool> {
+        let mut tx = app.db.begin().await?;
+        let spent = once::spend(&mut tx, Purpose::CaptchaPass, pass, app.clock.now()).await?;
+        tx.commit().await?;
+        Ok(spent.and_then(|spent| spent.aside(app)).is_some_and(|aside| aside == route.as_bytes()))
+    }
+}
+
+fn key(app: &App, purpose: &str) -> String {
+    app.vault.mac("captcha", purpose.as_bytes())
+}
+
+fn read(app: &App, token: &Secret) -> Option<(Payload, String)> {
+    let text = token.expose().trim().as_bytes();
+    let bytes = BASE64.decode(text).or_else(|_| BASE64URL_NOPAD.decode(text)).ok()?;
+    let payload: Payload = serde_json::from_slice(&bytes).ok()?;
+    let mut options = VerifySolutionOptions::new(&payload.challenge, &payload.solution, key(app, "challenge"));
+    options.hmac_key_signature_secret = Some(key(app, "solution"));
+    let verified = altcha::verify_solution(options).ok()?.verified;
+    let data = payload.challenge.parameters.data.clone()?;
+    let expires = data.get("expires")?.as_i64()?;
+    let route = data.get("route")?.as_str()?.to_owned();
+    // Our own clock decides, not the library's.
+    (verified && app.clock.now().0 / 1000 < expires).then_some((payload, route))
+}

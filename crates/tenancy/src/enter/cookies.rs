@@ -1,0 +1,60 @@
+//! The session cookies: their names, how they are set and how they are read.
+//!
+//! Values are tokens of our own that need no quoting, so a line of text does what a cookie library would.
+use axum::http::{HeaderMap, HeaderValue, header};
+use kernel::{App, crypto::Secret};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+pub const ACCESS: [&str; 2] = ["__Host-service_access", "service_access"];
+pub const REFRESH: [&str; 2] = ["__Host-service_refresh", "service_refresh"];
+
+/// How a client wants its tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Delivery {
+    /// In cookies that scripts cannot read.
+    #[default]
+    Cookie,
+    /// In the answer, for programs that are no browsers.
+    Body,
+}
+
+/// A cookie by either of its names, the stricter one first.
+pub fn read(headers: &HeaderMap, names: [&str; 2]) -> Option<Secret> {
+    names.into_iter().find_map(|name| {
+        let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
+        let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.split_once('='));
+        let found = pairs.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned());
+        found.filter(|value| !value.is_empty()).map(Secret::from)
+    })
+}
+
+/// Sets a cookie for this many seconds; none at all takes it away.
+fn set(app: &App, names: [&str; 2], value: &str, seconds: i64, out: &mut HeaderMap) {
+    let is_https = app.config.is_https();
+    let name = if is_https { names[0] } else { names[1] };
+    let secure = if is_https { "; Secure" } else { "" };
+    let line = format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
+    if let Ok(mut line) = HeaderValue::try_from(line) {
+        line.set_sensitive(true);
+        out.append(header::SET_COOKIE, line);
+    }
+}
+
+pub fn set_session(
+    app: &App,
+    access: &str,
+    access_seconds: i64,
+    refresh: &Secret,
+    refresh_seconds: i64,
+    out: &mut HeaderMap,
+) {
+    set(app, ACCESS, access, access_seconds, out);
+    set(app, REFRESH, refresh.expose(), refresh_seconds, out);
+}
+
+pub fn clear_session(app: &App, out: &mut HeaderMap) {
+    set(app, ACCESS, "", 0, out);
+    set(app, REFRESH, "", 0, out);
+}

@@ -1,0 +1,247 @@
+//! A signed-in person: the token is checked, the session lives, the account is at hand. The common request touches no
+//! database: verified tokens and living sessions are remembered, and forgotten when anybody says so.
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use axum::{
+    extract::FromRequestParts,
+    http::{HeaderMap, request::Parts},
+};
+use kernel::{
+    App,
+    crypto::{self, Secret},
+    db::{self, Notice},
+    fault::{Code, FORBIDDEN, Fault, Result, UNAUTHENTICATED},
+    http::{Client, GenContext, Operation, OperationInput, bearer, may_answer, requires},
+    params,
+};
+use moka::sync::Cache;
+
+use super::cookies;
+use crate::{
+    accounts::{Account, AccountId},
+    events::By,
+    sessions::{self, SessionId},
+    tokens::{self, Claims},
+};
+
+pub const REAUTHENTICATION_REQUIRED: Code =
+    Code::new(403, "reauthentication_required", "Sign in again first: this needs a fresh proof of who you are.");
+
+/// How long a proof of who somebody is counts as fresh.
+const FRESH: Duration = Duration::from_mins(10);
+/// Nothing is remembered longer than this, whatever nobody said.
+const REMEMBERED: Duration = Duration::from_mins(1);
+const MOST: u64 = 50_000;
+
+/// A living session and whose it is.
+pub struct Living {
+    pub session: sessions::Session,
+    pub account: Account,
+}
+
+/// What is remembered on this node.
+pub struct Live {
+    /// Counts what was forgotten: what was read before it is not remembered after it.
+    forgotten: AtomicU64,
+    tokens: Cache<String, Arc<Claims>>,
+    sessions: Cache<SessionId, Arc<Living>>,
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Self {
+            forgotten: AtomicU64::new(0),
+            tokens: Cache::builder().max_capacity(MOST).time_to_live(Duration::from_mins(15)).build(),
+            sessions: Cache::builder()
+                .max_capacity(MOST)
+                .time_to_live(REMEMBERED)
+                .support_invalidation_closures()
+                .build(),
+        }
+    }
+}
+
+impl Live {
+    /// Forgets what a notice makes untrue.
+    pub fn hear(&self, notice: &Notice) {
+        match notice {
+            Notice::News { topic, body } if topic == sessions::TOPIC => {
+                self.forgotten.fetch_add(1, SeqCst);
+                match body.parse::<SessionId>() {
+                    Ok(id) => self.sessions.invalidate(&id),
+                    Err(_) => self.sessions.invalidate_all(),
+                }
+            }
+            Notice::News { topic, body } if topic == ACCOUNT_TOPIC => {
+                self.forgotten.fetch_add(1, SeqCst);
+                let id = body.parse::<AccountId>().ok();
+                let is_of = move |_: &SessionId, living: &Arc<Living>| id.is_none_or(|id| living.account.id == id);
+                if self.sessions.invalidate_entries_if(is_of).is_err() {
+                    self.sessions.invalidate_all();
+                }
+            }
+            Notice::News { .. } => {}
+            Notice::StartOver => {
+                self.forgotten.fetch_add(1, SeqCst);
+                self.sessions.invalidate_all();
+            }
+        }
+    }
+
+    /// Remembers what was read, unless something was forgotten since `before`.
+    fn remember(&self, id: SessionId, living: Arc<Living>, before: u64) {
+        self.sessions.insert(id, living);
+        if self.forgotten.load(SeqCst) != before {
+            self.sessions.invalidate(&id);
+        }
+    }
+}
+
+/// The topic on which a change to an account is told.
+pub const ACCOUNT_TOPIC: &str = "account";
+
+/// Hears from all nodes when the signing keys changed.
+pub async fn watch(app: App) {
+    let mut notices = app.db.listen();
+    while let Some(notice) = notices.next().await {
+        let is_about_keys = !matches!(&notice, Notice::News { topic, .. } if topic != crate::keys::TOPIC);
+        if is_about_keys && let Err(error) = crate::keys::load(&app).await {
+            tracing::error!(error, "cannot read the signing keys again; going on with those at hand");
+        }
+    }
+}
+
+/// Somebody who is signed in, by cookie or by bearer token.
+pub struct Session {
+    pub living: Arc<Living>,
+    pub by: By,
+}
+
+impl Session {
+    pub fn account(&self) -> &Account {
+        &self.living.account
+    }
+
+    pub fn id(&self) -> SessionId {
+        self.living.session.id
+    }
+
+    /// Whether the person proved who they are not long ago.
+    pub fn is_fresh(&self, app: &App) -> bool {
+        app.clock.now().since(self.living.session.authenticated_at) <= FRESH
+    }
+}
+
+impl FromRequestParts<App> for Session {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let client = Client::from_request_parts(parts, app).await?;
+        let token = presented(&parts.headers).ok_or(UNAUTHENTICATED)?;
+        let claims = verified(app, &token).ok_or(UNAUTHENTICATED)?;
+        let living = living(app, &claims).await?.ok_or(UNAUTHENTICATED)?;
+        let by = By { actor: Some(living.account.id), ..super::abuse::from_where(client, &parts.headers) };
+        Ok(Self { living, by })
+    }
+}
+
+/// The cookie first, then the header.
+fn presented(headers: &HeaderMap) -> Option<Secret> {
+    cookies::read(headers, cookies::ACCESS).or_else(|| bearer(headers).map(|token| token.to_owned().into()))
+}
+
+fn verified(app: &App, token: &Secret) -> Option<Arc<Claims>> {
+    let live = app.own::<Arc<Live>>();
+    let key = crypto::hash(token.expose().as_bytes());
+    match live.tokens.get(&key) {
+        Some(claims) => tokens::is_good(app, &claims, app.clock.now()).then_some(claims),
+        None => {
+            let claims = Arc::new(tokens::verify(app, token.expose())?);
+            live.tokens.insert(key, claims.clone());
+            Some(claims)
+        }
+    }
+}
+
+async fn living(app: &App, claims: &Claims) -> db::Result<Option<Arc<Living>>> {
+    let (live, now) = (app.own::<Arc<Live>>(), app.clock.now());
+    let before = live.forgotten.load(SeqCst);
+    if let Some(living) = live.sessions.get(&claims.sid) {
+        return Ok(Some(living).filter(|living| is_claimed(living, claims) && living.session.is_alive(now)));
+    }
+    let Some(session) = sessions::Session::find(&app.db, claims.sid).await?.filter(|found| found.is_alive(now))
+    else {
+        return Ok(None);
+    };
+    let sql = "SELECT id, email, email_key, name, bio, avatar_url, email_verified, password_hash, accepts_marketing,
+                      created_at, updated_at FROM account WHERE id = $1";
+    let account: Option<Account> = app.db.opt(sql, params![session.account_id]).await?;
+    let living = account.map(|account| Arc::new(Living { session, account }));
+    if let Some(living) = living.as_ref().filter(|living| is_claimed(living, claims)) {
+        live.remember(claims.sid, living.clone(), before);
+        return Ok(Some(living.clone()));
+    }
+    Ok(None)
+}
+
+fn is_claimed(living: &Living, claims: &Claims) -> bool {
+    living.account.id == claims.sub
+}
+
+impl OperationInput for Session {
+    fn operation_input(_: &mut GenContext, operation: &mut Operation) {
+        requires(operation, &["bearer"]);
+        requires(operation, &["cookie"]);
+        may_answer(operation, &[UNAUTHENTICATED]);
+    }
+}
+
+/// Somebody on the list of platform owners, with a verified address.
+pub struct PlatformOwner(pub Session);
+
+impl FromRequestParts<App> for PlatformOwner {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let session = Session::from_request_parts(parts, app).await?;
+        let account = session.account();
+        let is_owner = account.email_verified
+            && account.email_key.as_deref().is_some_and(|key| {
+                let owners = app.config.platform_owners.iter();
+                owners.filter_map(|owner| crate::email::Email::parse(owner)).any(|owner| owner.key() == key)
+            });
+        if is_owner { Ok(Self(session)) } else { Err(FORBIDDEN.into()) }
+    }
+}
+
+impl OperationInput for PlatformOwner {
+    fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
+        Session::operation_input(ctx, operation);
+        may_answer(operation, &[FORBIDDEN]);
+        operation.extensions.insert("x-role".into(), "platform-owner".into());
+    }
+}
+
+/// The refresh token of a browser. Programs send theirs in the body.
+pub struct RefreshToken(pub Option<Secret>);
+
+impl FromRequestParts<App> for RefreshToken {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self> {
+        Ok(Self(cookies::read(&parts.headers, cookies::REFRESH)))
+    }
+}
+
+impl OperationInput for RefreshToken {
+    fn operation_input(_: &mut GenContext, operation: &mut Operation) {
+        requires(operation, &["refreshCookie"]);
+        may_answer(operation, &[UNAUTHENTICATED]);
+    }
+}

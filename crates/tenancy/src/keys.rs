@@ -1,0 +1,280 @@
+//! The RSA keys that sign access tokens: made at first start, sealed, published before they sign, turned over on time.
+//!
+//! At any moment one key signs, the next one is published already, and the previous ones stay published until the last
+//! token they signed has run out. All nodes read the same table and agree by the clock alone.
+#[cfg(feature = "testing")]
+use std::sync::atomic::Ordering::SeqCst;
+use std::{
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use aws_lc_rs::{
+    encoding::{AsDer as _, Pkcs8V1Der},
+    rand::SystemRandom,
+    rsa::{KeyPair as RsaPair, KeySize, PublicKeyComponents},
+    signature::{KeyPair as _, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_SHA256, RsaKeyPair},
+};
+use data_encoding::BASE64URL_NOPAD;
+use kernel::{
+    App,
+    clock::Timestamp,
+    crypto,
+    db::{self, Reach, Tx},
+    params, row, transact,
+};
+use serde_json::{Value, json};
+
+/// Verifiers may keep our keys for this long, so a key signs only after it was published at least as long.
+pub const VERIFIERS_CACHE: Duration = Duration::from_mins(5);
+/// How long a key signs.
+const TURN: Duration = Duration::from_hours(90 * 24);
+const PURPOSE: &str = "signing-key";
+pub(crate) const TOPIC: &str = "signing-keys";
+
+struct Stored {
+    id: String,
+    sealed: Vec<u8>,
+    modulus: String,
+    exponent: String,
+    signs_from: Timestamp,
+    signs_until: Option<Timestamp>,
+}
+row!(Stored { id, sealed, modulus, exponent, signs_from, signs_until });
+
+/// One key, ready to use.
+pub struct Key {
+    pub id: String,
+    pair: RsaKeyPair,
+    modulus: String,
+    exponent: String,
+    signs_from: Timestamp,
+    /// The last moment it signs; open while no successor is set.
+    signs_until: Option<Timestamp>,
+}
+
+impl Key {
+    /// A key of a stranger.
+    #[cfg(feature = "testing")]
+    #[expect(clippy::expect_used, reason = "a test without a key fails")]
+    pub fn for_tests(id: &str) -> Self {
+        let der = crate::testing::ready_key(2).expect("a key");
+        let pair = RsaKeyPair::from_pkcs8(&der).expect("a key");
+        let (modulus, exponent) = (String::new(), String::new());
+        Self { id: id.into(), pair, modulus, exponent, signs_from: Timestamp(0), signs_until: None }
+    }
+
+    /// RS256 over the text.
+    pub fn sign(&self, text: &[u8]) -> Option<Vec<u8>> {
+        let mut signature = vec![0; self.pair.public_modulus_len()];
+        self.pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text, &mut signature).ok()?;
+        Some(signature)
+    }
+
+    pub fn verifies(&self, text: &[u8], signature: &[u8]) -> bool {
+        let (Ok(n), Ok(e)) =
+            (BASE64URL_NOPAD.decode(self.modulus.as_bytes()), BASE64URL_NOPAD.decode(self.exponent.as_bytes()))
+        else {
+            return false;
+        };
+        PublicKeyComponents { n, e }.verify(&RSA_PKCS1_2048_8192_SHA256, text, signature).is_ok()
+    }
+
+    /// Whether a token it signed may still be alive.
+    fn is_published(&self, now: Timestamp, token_life: Duration) -> bool {
+        self.signs_until.is_none_or(|until| now <= until.plus(token_life).plus(VERIFIERS_CACHE))
+    }
+
+    fn jwk(&self) -> Value {
+        json!({ "kty": "RSA", "use": "sig", "alg": "RS256", "kid": self.id, "n": self.modulus, "e": self.exponent })
+    }
+}
+
+/// The keys of this node, as last read.
+#[derive(Default)]
+pub struct Ring {
+    keys: RwLock<Arc<Vec<Key>>>,
+    /// How many keys this node has made.
+    #[cfg(feature = "testing")]
+    made: std::sync::atomic::AtomicUsize,
+}
+
+impl Ring {
+    fn all(&self) -> Arc<Vec<Key>> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Runs with the key that signs now.
+    pub fn signing<T>(&self, now: Timestamp, work: impl FnOnce(&Key) -> T) -> Option<T> {
+        let keys = self.all();
+        let signs = |key: &&Key| key.signs_from <= now && key.signs_until.is_none_or(|until| now < until);
+        keys.iter().rev().find(signs).map(work)
+    }
+
+    /// Runs with the published key of this id.
+    pub fn published<T>(&self, app: &App, id: &str, work: impl FnOnce(&Key) -> T) -> Option<T> {
+        let (keys, now, life) = (self.all(), app.clock.now(), app.config.access_token_life);
+        keys.iter().find(|key| key.id == id && key.is_published(now, life)).map(work)
+    }
+
+    /// The public parts, for verifiers.
+    pub fn jwks(&self, app: &App) -> Value {
+        let (keys, now, life) = (self.all(), app.clock.now(), app.config.access_token_life);
+        let published = keys.iter().filter(|key| key.is_published(now, life));
+        json!({ "keys": published.map(Key::jwk).collect::<Vec<_>>() })
+    }
+}
+
+/// Reads the keys, and makes the first one when there are none at all.
+pub async fn start(app: &App) -> Result<(), String> {
+    let failed = |error: db::Error| format!("cannot read the signing keys: {error}");
+    load(app).await?;
+    if app.own::<Ring>().all().is_empty() {
+        let now = app.clock.now();
+        // One is enough to open the door; the next one is published by the first tidying, seconds later.
+        let first = make(app).await?;
+        transact!(app.db, tx, {
+            // Of two nodes that start at once one makes the keys.
+            let free = tx
+                .exec(
+                    "INSERT INTO setting (name, value) VALUES ('signing_keys', 'made') ON CONFLICT DO NOTHING",
+                    params![],
+                )
+                .await?;
+            if free == 1 {
+                insert(tx, app, &first, now, now, None).await?;
+            }
+            Ok::<_, db::Error>(())
+        })
+        .map_err(failed)?;
+        load(app).await?;
+    }
+    if app.own::<Ring>().signing(app.clock.now(), |_| ()).is_none() {
+        return Err(
+            "the signing keys are gone from the database: restore a backup. New ones are never made over old \
+                    data, because that would end every session and hide the loss"
+                .into(),
+        );
+    }
+    Ok(())
+}
+
+/// Reads all keys again; one that cannot be opened is an error and never replaced.
+pub async fn load(app: &App) -> Result<(), String> {
+    let sql =
+        "SELECT id, sealed, modulus, exponent, signs_from, signs_until FROM signing_key ORDER BY signs_from, id";
+    let stored: Vec<Stored> =
+        app.db.all(sql, params![]).await.map_err(|error| format!("cannot read the signing keys: {error}"))?;
+    let keys: Result<Vec<_>, String> = stored.into_iter().map(|stored| open(app, stored)).collect();
+    *app.own::<Ring>().keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys?);
+    Ok(())
+}
+
+fn open(app: &App, stored: Stored) -> Result<Key, String> {
+    let damaged = |why: String| format!("signing key {} is damaged ({why}): restore it from a backup", stored.id);
+    let der = app.vault.open(PURPOSE, &place(&stored.id), &stored.sealed).map_err(|e| damaged(e.to_string()))?;
+    let pair = RsaKeyPair::from_pkcs8(&der).map_err(|e| damaged(e.to_string()))?;
+    let Stored { id, modulus, exponent, signs_from, signs_until, .. } = stored;
+    Ok(Key { id, pair, modulus, exponent, signs_from, signs_until })
+}
+
+fn place(id: &str) -> String {
+    format!("signing_key:sealed:{id}")
+}
+
+/// A new key pair as PKCS#8. Takes a tenth of a second, so not on a thread that serves.
+async fn make(app: &App) -> Result<Vec<u8>, String> {
+    let size = match app.config.signing_key_bits {
+        4096 => KeySize::Rsa4096,
+        3072 => KeySize::Rsa3072,
+        _ => KeySize::Rsa2048,
+    };
+    #[cfg(feature = "testing")]
+    if let Some(ready) = crate::testing::ready_key(app.own::<Ring>().made.fetch_add(1, SeqCst)) {
+        return Ok(ready);
+    }
+    let made = tokio::task::spawn_blocking(move || generate(size)).await.map_err(|e| e.to_string())?;
+    made.ok_or_else(|| "cannot make an RSA key".to_owned())
+}
+
+pub(crate) fn generate(size: KeySize) -> Option<Vec<u8>> {
+    let pair = RsaPair::generate(size).ok()?;
+    let der: Pkcs8V1Der<'_> = pair.as_der().ok()?;
+    Some(der.as_ref().to_vec())
+}
+
+async fn insert(
+    tx: &mut Tx,
+    app: &App,
+    der: &[u8],
+    now: Timestamp,
+    from: Timestamp,
+    until: Option<Timestamp>,
+) -> db::Result<()> {
+    let wrong = |error| db::Error::Driver(format!("a new RSA key cannot be read: {error}"));
+    let pair = RsaKeyPair::from_pkcs8(der).map_err(wrong)?;
+    let public = PublicKeyComponents::<Vec<u8>>::from(pair.public_key());
+    let (modulus, exponent) = (BASE64URL_NOPAD.encode(&public.n), BASE64URL_NOPAD.encode(&public.e));
+    // A name that follows from the key: two keys never share one.
+    let id = crypto::hash(modulus.as_bytes())[..16].to_owned();
+    let sealed = app.vault.seal(PURPOSE, &place(&id), der);
+    tx.exec(
+        "INSERT INTO signing_key (id, sealed, modulus, exponent, created_at, signs_from, signs_until)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        params![&id, sealed, modulus, exponent, now, from, until],
+    )
+    .await?;
+    tx.notify(Reach::EveryNode, TOPIC, "").await
+}
+
+/// The next key takes over as soon as verifiers know it, and another one is published behind it.
+pub async fn rotate(app: &App) -> Result<(), String> {
+    let fresh = make(app).await?;
+    let now = app.clock.now();
+    let failed = |error: db::Error| format!("cannot rotate the signing keys: {error}");
+    transact!(app.db, tx, {
+        let next: Option<(String,)> = tx
+            .opt("SELECT id FROM signing_key WHERE signs_until IS NULL AND signs_from > $1 ORDER BY signs_from LIMIT 1", params![now])
+            .await?;
+        // The published one was visible for long; one made just now must become visible first.
+        let (takes_over, fresh_from) = match &next {
+            Some(_) => (now, now.plus(TURN)),
+            None => (now.plus(VERIFIERS_CACHE), now.plus(VERIFIERS_CACHE)),
+        };
+        tx.exec("UPDATE signing_key SET signs_until = $1 WHERE signs_until IS NULL OR signs_until > $1", params![takes_over]).await?;
+        if let Some((next,)) = &next {
+            let sql = "UPDATE signing_key SET signs_from = $2, signs_until = $3 WHERE id = $1";
+            tx.exec(sql, params![next, takes_over, now.plus(TURN)]).await?;
+        }
+        insert(tx, app, &fresh, now, fresh_from, None).await?;
+        let long_gone = now.minus(app.config.access_token_life).minus(VERIFIERS_CACHE).minus(Duration::from_hours(1));
+        tx.exec("DELETE FROM signing_key WHERE signs_until < $1", params![long_gone]).await?;
+        Ok::<_, db::Error>(())
+    })
+    .map_err(failed)?;
+    load(app).await
+}
+
+/// Whether the last published key has begun to sign, so that another must be published behind it.
+pub async fn turn_if_due(app: &App) -> Result<(), String> {
+    let now = app.clock.now();
+    let waiting = app.own::<Ring>().all().iter().any(|key| key.signs_from > now);
+    if waiting { Ok(()) } else { publish_next(app).await }
+}
+
+async fn publish_next(app: &App) -> Result<(), String> {
+    let fresh = make(app).await?;
+    let now = app.clock.now();
+    transact!(app.db, tx, {
+        let waiting: Option<(String,)> =
+            tx.opt("SELECT id FROM signing_key WHERE signs_from > $1 LIMIT 1", params![now]).await?;
+        if waiting.is_none() {
+            let until = now.plus(TURN);
+            tx.exec("UPDATE signing_key SET signs_until = $1 WHERE signs_until IS NULL", params![until]).await?;
+            insert(tx, app, &fresh, now, until, None).await?;
+        }
+        Ok::<_, db::Error>(())
+    })
+    .map_err(|error: db::Error| format!("cannot publish the next signing key: {error}"))?;
+    load(app).await
+}

@@ -1,0 +1,35 @@
+//! Who exists and who may enter. It has no routes of its own: features meet here.
+pub mod accounts;
+pub mod email;
+pub mod enter;
+pub mod events;
+pub mod keys;
+pub mod mail;
+pub mod once;
+pub mod password;
+pub mod sessions;
+pub mod sign_in;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod tidy;
+pub mod tokens;
+
+use std::{sync::Arc, time::Duration};
+
+use kernel::{app::Feature, config::Config, http::Routes, jobs::Jobs};
+
+pub fn feature(config: &Config) -> Feature {
+    Feature::new(Routes::new("tenancy"))
+        .jobs(Jobs::new().on::<mail::SendMail>().every::<tidy::Tidy>(Duration::from_hours(1)))
+        .own(keys::Ring::default())
+        .own(Arc::new(enter::Live::default()))
+        .own(password::Hasher::start(config.password_queue))
+        .start(|app| {
+            Box::pin(async move {
+                let live = app.own::<Arc<enter::Live>>().clone();
+                app.db.on_notice(move |notice| live.hear(notice));
+                keys::start(&app).await
+            })
+        })
+        .task(|app| Box::pin(enter::watch(app)))
+}

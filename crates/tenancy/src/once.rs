@@ -1,0 +1,164 @@
+//! Secrets that work once: the link in a mail, its code, a captcha pass. Each is for one purpose, is kept as a hash, and
+//! is used up by the one statement that checks it.
+use std::time::Duration;
+
+use kernel::{
+    App,
+    clock::Timestamp,
+    crypto::{self, Secret},
+    db::{self, Tx},
+    fault::Code,
+    params, row,
+};
+
+use crate::accounts::AccountId;
+
+pub const TOKEN_SPENT: Code =
+    Code::new(410, "token_spent", "This link or code was used, has run out or never was. Ask for a new one.");
+
+/// A code dies after this many wrong guesses.
+const TRIES: i64 = 5;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    VerifyEmail,
+    ResetPassword,
+    MagicLink,
+    CaptchaPass,
+}
+
+impl Purpose {
+    fn name(self) -> &'static str {
+        match self {
+            Self::VerifyEmail => "verify_email",
+            Self::ResetPassword => "reset_password",
+            Self::MagicLink => "magic_link",
+            Self::CaptchaPass => "captcha_pass",
+        }
+    }
+
+    pub fn life(self) -> Duration {
+        match self {
+            Self::VerifyEmail => Duration::from_hours(24),
+            Self::ResetPassword => Duration::from_hours(1),
+            Self::MagicLink => Duration::from_mins(15),
+            Self::CaptchaPass => Duration::from_mins(10),
+        }
+    }
+}
+
+const CODE_LIFE: Duration = Duration::from_mins(15);
+
+/// What a secret was kept for.
+#[derive(Debug)]
+pub struct Spent {
+    hash: String,
+    pub account_id: Option<AccountId>,
+    sealed: Option<Vec<u8>>,
+}
+row!(Spent { hash, account_id, sealed });
+
+impl Spent {
+    /// What was put aside with it.
+    pub fn aside(&self, app: &App) -> Option<Vec<u8>> {
+        app.vault.open("once", &place(&self.hash), self.sealed.as_ref()?).ok().map(|plain| plain.to_vec())
+    }
+}
+
+fn place(hash: &str) -> String {
+    format!("once:sealed:{hash}")
+}
+
+/// A code is short, so its hash is keyed: without the master key it cannot be found by trying them all.
+fn code_hash(app: &App, account_id: AccountId, code: &Secret) -> String {
+    app.vault.mac("once-code", format!("{account_id}\n{}", code.expose()).as_bytes())
+}
+
+/// Makes a secret of its own for a purpose, with something put aside for when it is used.
+pub async fn issue(
+    tx: &mut Tx,
+    app: &App,
+    purpose: Purpose,
+    account_id: Option<AccountId>,
+    aside: &[u8],
+) -> db::Result<Secret> {
+    let (token, now) = (app.entropy.token(), app.clock.now());
+    let hash = crypto::hash(token.expose().as_bytes());
+    tx.exec(
+        "INSERT INTO once (hash, purpose, account_id, tries, sealed, created_at, expires_at)
+         VALUES ($1, $2, $3, 0, $4, $5, $6)",
+        params![
+            &hash,
+            purpose.name(),
+            account_id,
+            app.vault.seal("once", &place(&hash), aside),
+            now,
+            now.plus(purpose.life())
+        ],
+    )
+    .await?;
+    Ok(token)
+}
+
+/// Gives a secret a code beside it, for people who cannot follow a link.
+pub async fn add_code(tx: &mut Tx, app: &App, token: &Secret, account_id: AccountId) -> db::Result<Secret> {
+    let code = app.entropy.otp();
+    let hash = crypto::hash(token.expose().as_bytes());
+    tx.exec(
+        "UPDATE once SET code_hash = $2, code_expires_at = $3 WHERE hash = $1",
+        params![hash, code_hash(app, account_id, &code), app.clock.now().plus(CODE_LIFE)],
+    )
+    .await?;
+    Ok(code)
+}
+
+/// Uses a secret up; `None` when it was used, has run out or never was.
+pub async fn spend(tx: &mut Tx, purpose: Purpose, token: &Secret, now: Timestamp) -> db::Result<Option<Spent>> {
+    let spent: Vec<Spent> = tx
+        .put(
+            "UPDATE once SET used_at = $3 WHERE hash = $1 AND purpose = $2 AND used_at IS NULL AND expires_at > $3
+             RETURNING hash, account_id, sealed",
+            params![crypto::hash(token.expose().as_bytes()), purpose.name(), now],
+        )
+        .await?;
+    Ok(spent.into_iter().next())
+}
+
+/// Uses a secret up by its code. A wrong guess counts against every code that is open for the person.
+pub async fn spend_code(
+    tx: &mut Tx,
+    app: &App,
+    purpose: Purpose,
+    account_id: AccountId,
+    code: &Secret,
+    now: Timestamp,
+) -> db::Result<Option<Spent>> {
+    let open: Vec<(String,)> = tx
+        .put(
+            "UPDATE once SET tries = tries + 1
+             WHERE account_id = $1 AND purpose = $2 AND used_at IS NULL AND code_expires_at > $3 AND tries < $4
+             RETURNING hash",
+            params![account_id, purpose.name(), now, TRIES],
+        )
+        .await?;
+    if open.is_empty() {
+        return Ok(None);
+    }
+    let spent: Vec<Spent> = tx
+        .put(
+            "UPDATE once SET used_at = $3
+             WHERE account_id = $1 AND purpose = $2 AND used_at IS NULL AND code_expires_at > $3 AND tries <= $4
+               AND code_hash = $5
+             RETURNING hash, account_id, sealed",
+            params![account_id, purpose.name(), now, TRIES, code_hash(app, account_id, code)],
+        )
+        .await?;
+    Ok(spent.into_iter().next())
+}
+
+/// Makes all unused secrets of a purpose useless.
+pub async fn void(tx: &mut Tx, purpose: Purpose, account_id: AccountId, now: Timestamp) -> db::Result<()> {
+    let sql = "UPDATE once SET used_at = $3 WHERE account_id = $1 AND purpose = $2 AND used_at IS NULL";
+    tx.exec(sql, params![account_id, purpose.name(), now]).await?;
+    Ok(())
+}

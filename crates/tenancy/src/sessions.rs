@@ -1,0 +1,208 @@
+//! Sessions: one for each sign-in, with a refresh token that turns over on every use.
+//!
+//! A refresh token is `session.generation.digest`, the digest keyed with the master key: nothing of it is stored, and
+//! the successor of a generation is always the same, which is what a client that lost the answer needs to get again.
+use std::time::Duration;
+
+use kernel::{
+    App,
+    clock::Timestamp,
+    crypto::{Secret, same},
+    db::{self, Db, Reach, Tx},
+    id::Id,
+    params, row,
+};
+
+use crate::accounts::AccountId;
+
+pub type SessionId = Id<Session>;
+
+/// A client that did not hear the answer may ask again for this long.
+const GRACE: Duration = Duration::from_secs(10);
+pub(crate) const TOPIC: &str = "session";
+
+#[derive(Debug, Clone)]
+pub struct Session {
+    pub id: SessionId,
+    pub account_id: AccountId,
+    pub generation: i64,
+    pub rotated_at: Timestamp,
+    pub created_at: Timestamp,
+    /// When the person last proved who they are.
+    pub authenticated_at: Timestamp,
+    pub last_seen_at: Timestamp,
+    /// Without use it ends here; with use it moves, but never past `ends_at`.
+    pub expires_at: Timestamp,
+    pub ends_at: Timestamp,
+    /// How the person proved who they are (`pwd`, `mail`, …).
+    pub methods: Vec<String>,
+    pub device: String,
+    pub user_agent: String,
+    pub ip: String,
+    pub revoked_at: Option<Timestamp>,
+}
+row!(Session {
+    id,
+    account_id,
+    generation,
+    rotated_at,
+    created_at,
+    authenticated_at,
+    last_seen_at,
+    expires_at,
+    ends_at,
+    methods,
+    device,
+    user_agent,
+    ip,
+    revoked_at
+});
+
+impl Session {
+    pub fn is_alive(&self, now: Timestamp) -> bool {
+        self.revoked_at.is_none() && now < self.expires_at && now < self.ends_at
+    }
+
+    pub async fn insert(&self, tx: &mut Tx) -> db::Result<()> {
+        tx.exec(
+            "INSERT INTO session (id, account_id, generation, rotated_at, created_at, authenticated_at, last_seen_at,
+                                  expires_at, ends_at, methods, device, user_agent, ip)
+             VALUES ($1, $2, 0, $3, $3, $3, $3, $4, $5, $6, $7, $8, $9)",
+            params![
+                self.id,
+                self.account_id,
+                self.created_at,
+                self.expires_at,
+                self.ends_at,
+                &self.methods,
+                &self.device,
+                &self.user_agent,
+                &self.ip
+            ],
+        )
+        .await?;
+        Ok(())
+    }
+
+    pub async fn find(db: &Db, id: SessionId) -> db::Result<Option<Self>> {
+        db.opt("SELECT * FROM session WHERE id = $1", params![id]).await
+    }
+
+    /// The living sessions of a person, newest first.
+    pub async fn of(db: &Db, account_id: AccountId, now: Timestamp) -> db::Result<Vec<Self>> {
+        db.all(
+            "SELECT * FROM session WHERE account_id = $1 AND revoked_at IS NULL AND expires_at > $2 AND ends_at > $2
+             ORDER BY created_at DESC, id DESC LIMIT 200",
+            params![account_id, now],
+        )
+        .await
+    }
+
+    /// Whether this person was seen on such a device before.
+    pub async fn knows_device(tx: &mut Tx, account_id: AccountId, device: &str) -> db::Result<(bool, bool)> {
+        let any: Option<(String,)> =
+            tx.opt("SELECT device FROM session WHERE account_id = $1 LIMIT 1", params![account_id]).await?;
+        let same: Option<(String,)> = tx
+            .opt(
+                "SELECT device FROM session WHERE account_id = $1 AND device = $2 LIMIT 1",
+                params![account_id, device],
+            )
+            .await?;
+        Ok((any.is_some(), same.is_some()))
+    }
+
+    /// Ends one session of a person; `false` when there was none to end.
+    pub async fn revoke(tx: &mut Tx, account_id: AccountId, id: SessionId, now: Timestamp) -> db::Result<bool> {
+        let sql = "UPDATE session SET revoked_at = $3
+                   WHERE id = $2 AND account_id = $1 AND revoked_at IS NULL AND expires_at > $3 AND ends_at > $3";
+        let ended = tx.exec(sql, params![account_id, id, now]).await? == 1;
+        if ended {
+            tx.notify(Reach::EveryNode, TOPIC, id.to_string()).await?;
+        }
+        Ok(ended)
+    }
+
+    /// Ends all sessions of a person but one; answers which.
+    pub async fn revoke_all(
+        tx: &mut Tx,
+        account_id: AccountId,
+        except: Option<SessionId>,
+        now: Timestamp,
+    ) -> db::Result<Vec<SessionId>> {
+        let except = except.map(|id| id.to_string()).unwrap_or_default();
+        let ended: Vec<(SessionId,)> = tx
+            .put(
+                "UPDATE session SET revoked_at = $2
+                 WHERE account_id = $1 AND revoked_at IS NULL AND expires_at > $2 AND ends_at > $2 AND id <> $3
+                 RETURNING id",
+                params![account_id, now, except],
+            )
+            .await?;
+        for (id,) in &ended {
+            tx.notify(Reach::EveryNode, TOPIC, id.to_string()).await?;
+        }
+        Ok(ended.into_iter().map(|(id,)| id).collect())
+    }
+}
+
+/// The refresh token of one generation of a session.
+pub fn refresh_token(app: &App, id: SessionId, generation: i64) -> Secret {
+    let digest = app.vault.mac("refresh-token", format!("{id}.{generation}").as_bytes());
+    format!("{id}.{generation}.{digest}").into()
+}
+
+/// The session and generation a refresh token names, if we made it.
+pub fn read_refresh_token(app: &App, token: &Secret) -> Option<(SessionId, i64)> {
+    let mut parts = token.expose().split('.');
+    let (id, generation) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    same(token.expose().as_bytes(), refresh_token(app, id, generation).expose().as_bytes())
+        .then_some((id, generation))
+}
+
+/// What became of a refresh token that was presented.
+#[derive(Debug)]
+pub enum Turned {
+    /// The session goes on with this generation.
+    On(Box<Session>),
+    /// It was used before, and not just now: somebody has a copy.
+    Reused(Box<Session>),
+    Ended,
+}
+
+/// Turns a session over, by one conditional statement: of many at once one moves it on.
+pub async fn turn(tx: &mut Tx, app: &App, id: SessionId, generation: i64) -> db::Result<Turned> {
+    let now = app.clock.now();
+    let moved: Vec<Session> = tx
+        .put(
+            "UPDATE session SET generation = generation + 1, rotated_at = $3, last_seen_at = $3,
+                                expires_at = CASE WHEN $4 < ends_at THEN $4 ELSE ends_at END
+             WHERE id = $1 AND generation = $2 AND revoked_at IS NULL AND expires_at > $3 AND ends_at > $3
+             RETURNING *",
+            params![id, generation, now, now.plus(app.config.session_idle_life)],
+        )
+        .await?;
+    if let Some(session) = moved.into_iter().next() {
+        return Ok(Turned::On(Box::new(session)));
+    }
+    let there: Option<Session> = tx.opt("SELECT * FROM session WHERE id = $1", params![id]).await?;
+    Ok(match there.filter(|session| session.is_alive(now)) {
+        Some(session) if session.generation == generation + 1 && now.since(session.rotated_at) <= GRACE => {
+            Turned::On(Box::new(session))
+        }
+        Some(session) => Turned::Reused(Box::new(session)),
+        None => Turned::Ended,
+    })
+}
+
+/// What a person recognises a device by.
+pub fn device_name(user_agent: &str) -> String {
+    let known = woothee::parser::Parser::new().parse(user_agent);
+    match known {
+        Some(found) if found.name != "UNKNOWN" && found.os != "UNKNOWN" => format!("{} on {}", found.name, found.os),
+        Some(found) if found.name != "UNKNOWN" => found.name.to_owned(),
+        _ => {
+            let program: String = user_agent.split(['/', ' ']).next().unwrap_or_default().chars().take(40).collect();
+            if program.is_empty() { "Unknown device".into() } else { program }
+        }
+    }
+}

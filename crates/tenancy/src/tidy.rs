@@ -1,0 +1,29 @@
+//! Throws away what nobody can use any more, and publishes the next signing key in time.
+use std::time::Duration;
+
+use kernel::{
+    App,
+    jobs::{Job, Later},
+    params,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::keys;
+
+/// Used-up secrets are kept for a while, so that a second use is told apart from a wrong one in the log.
+const SECRETS_KEPT: Duration = Duration::from_hours(24);
+
+#[derive(Default, Serialize, Deserialize)]
+pub struct Tidy {}
+
+impl Job for Tidy {
+    const KIND: &'static str = "tenancy.tidy";
+
+    async fn run(self, app: App) -> Result<(), Later> {
+        let now = app.clock.now();
+        app.db.exec("DELETE FROM once WHERE expires_at < $1", params![now.minus(SECRETS_KEPT)]).await?;
+        app.db.exec("DELETE FROM session WHERE ends_at < $1", params![now]).await?;
+        app.db.exec("DELETE FROM strike WHERE last_at < $1", params![now.minus(SECRETS_KEPT)]).await?;
+        keys::turn_if_due(&app).await.map_err(Later::retry)
+    }
+}

@@ -1,0 +1,116 @@
+//! Access tokens: RS256 JWTs that say who is calling in which session.
+//!
+//! Written out instead of taken from a JWT library: libraries parse the private key for every signature and read the
+//! system's clock, and what must be refused (another algorithm, a key the token brings along) is shortest said here.
+use data_encoding::BASE64URL_NOPAD;
+use kernel::{
+    App,
+    clock::Timestamp,
+    fault::{INTERNAL, Result},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    accounts::{Account, AccountId},
+    keys::Ring,
+    sessions::SessionId,
+};
+
+/// Clocks of our own nodes may differ by this much.
+const LEEWAY_S: i64 = 5;
+/// Longer than any token we make; not worth looking at.
+const LONGEST: usize = 8 * 1024;
+/// What kind of token this is (RFC 9068): an id token or a ticket signed by the same key is not one.
+const TYPE: &str = "at+jwt";
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Claims {
+    pub iss: String,
+    pub sub: AccountId,
+    pub sid: SessionId,
+    pub jti: String,
+    pub iat: i64,
+    pub exp: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nbf: Option<i64>,
+    pub email: Option<String>,
+    pub org_id: Option<String>,
+    pub org_slug: Option<String>,
+    pub role: Option<String>,
+    pub aud: Option<String>,
+    pub app_id: Option<String>,
+    /// Agents', frameworks' and MCP servers' tokens say what they are; a person's does not.
+    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    alg: String,
+    typ: Option<String>,
+    kid: String,
+}
+
+/// A token for one session, good for the configured time.
+pub fn mint(app: &App, account: &Account, session: SessionId) -> Result<(String, i64)> {
+    let now = app.clock.now();
+    let life = i64::try_from(app.config.access_token_life.as_secs()).unwrap_or(900);
+    let seconds = now.0.div_euclid(1000);
+    let claims = Claims {
+        iss: app.config.base_url(),
+        sub: account.id,
+        sid: session,
+        jti: app.entropy.uuid(now).to_string(),
+        iat: seconds,
+        exp: seconds + life,
+        nbf: None,
+        email: account.email.clone(),
+        org_id: None,
+        org_slug: None,
+        role: None,
+        aud: None,
+        app_id: None,
+        kind: None,
+    };
+    let signed = app.own::<Ring>().signing(now, |key| {
+        let header = Header { alg: "RS256".into(), typ: Some(TYPE.into()), kid: key.id.clone() };
+        let (header, claims) = (serde_json::to_vec(&header).ok()?, serde_json::to_vec(&claims).ok()?);
+        let text = format!("{}.{}", BASE64URL_NOPAD.encode(&header), BASE64URL_NOPAD.encode(&claims));
+        let signature = key.sign(text.as_bytes())?;
+        Some(format!("{text}.{}", BASE64URL_NOPAD.encode(&signature)))
+    });
+    let token = signed.flatten().ok_or_else(|| INTERNAL.caused_by("there is no key that signs now"))?;
+    Ok((token, life))
+}
+
+/// The claims of a token that we signed for this use and that is good now.
+pub fn verify(app: &App, token: &str) -> Option<Claims> {
+    if token.len() > LONGEST {
+        return None;
+    }
+    let (text, signature) = token.rsplit_once('.')?;
+    let (header, claims) = text.split_once('.')?;
+    let header: Header = serde_json::from_slice(&BASE64URL_NOPAD.decode(header.as_bytes()).ok()?).ok()?;
+    // The only algorithm, the only type, and a key that is ours: what else the header says is not looked at.
+    if header.alg != "RS256" || header.typ.as_deref() != Some(TYPE) {
+        return None;
+    }
+    let signature = BASE64URL_NOPAD.decode(signature.as_bytes()).ok()?;
+    let is_ours = app.own::<Ring>().published(app, &header.kid, |key| key.verifies(text.as_bytes(), &signature))?;
+    if !is_ours {
+        return None;
+    }
+    let claims: Claims = serde_json::from_slice(&BASE64URL_NOPAD.decode(claims.as_bytes()).ok()?).ok()?;
+    is_good(app, &claims, app.clock.now()).then_some(claims)
+}
+
+/// Whether verified claims hold at this moment; asked again each time a remembered token comes back.
+pub fn is_good(app: &App, claims: &Claims, now: Timestamp) -> bool {
+    let seconds = now.0.div_euclid(1000);
+    claims.iss == app.config.base_url()
+        && claims.kind.is_none()
+        && seconds < claims.exp
+        && claims.nbf.is_none_or(|nbf| nbf <= seconds + LEEWAY_S)
+        && claims.iat <= seconds + LEEWAY_S
+}
