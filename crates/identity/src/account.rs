@@ -30,10 +30,10 @@ use crate::{BODY, password::WRONG_PASSWORD, session::SessionView};
 pub fn routes() -> Routes {
     Routes::new("account")
         .body_limit(BODY)
-        .patch("/user/profile", update, "update display name, bio and similar")
+        .patch("/user/profile", update_profile, "update display name, bio and similar")
         .get("/auth/audit-log", audit_log, "the user's audit events, newest first")
         .get("/auth/export", export, "everything the platform holds on the user")
-        .delete("/auth/me", delete, "delete the authenticated user's account")
+        .delete("/auth/me", delete_account, "delete the authenticated user's account")
         .answers_nothing(204)
         .fails(&[REAUTHENTICATION_REQUIRED, WRONG_PASSWORD])
 }
@@ -49,7 +49,11 @@ struct ProfilePatch {
     accept_marketing: Option<bool>,
 }
 
-async fn update(State(app): State<App>, session: Session, Json(patch): Json<ProfilePatch>) -> Result<Json<UserView>> {
+async fn update_profile(
+    State(app): State<App>,
+    session: Session,
+    Json(patch): Json<ProfilePatch>,
+) -> Result<Json<UserView>> {
     let id = session.account().id;
     let fields: Vec<_> = [
         ("name", patch.name.is_some()),
@@ -189,7 +193,7 @@ struct Farewell {
     password: Option<Typed>,
 }
 
-async fn delete(
+async fn delete_account(
     State(app): State<App>,
     visitor: Visitor,
     session: Session,

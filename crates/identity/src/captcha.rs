@@ -19,7 +19,7 @@ use crate::BODY;
 pub fn routes() -> Routes {
     Routes::new("auth")
         .body_limit(BODY)
-        .post("/auth/captcha/verify", verify, "verify a captcha challenge token")
+        .post("/auth/captcha/verify", verify_captcha, "verify a captcha challenge token")
         .fails(&[NOT_SOLVED, TOKEN_SPENT])
 }
 
@@ -36,7 +36,7 @@ struct Pass {
     captcha_pass: String,
 }
 
-async fn verify(State(app): State<App>, _visitor: Visitor, Json(solved): Json<Solved>) -> Result<Json<Pass>> {
+async fn verify_captcha(State(app): State<App>, _visitor: Visitor, Json(solved): Json<Solved>) -> Result<Json<Pass>> {
     let pass = transact!(app.db, tx, { Captcha::redeem(tx, &app, &solved.token.0).await })?;
     Ok(Json(Pass { captcha_pass: pass.expose().to_owned() }))
 }

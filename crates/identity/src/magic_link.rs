@@ -25,13 +25,17 @@ use crate::{
 pub fn routes() -> Routes {
     Routes::new("auth")
         .body_limit(BODY)
-        .post("/auth/magic-link/request", request, "send a magic-link email")
-        .post("/auth/magic-link/verify", verify, "verify the magic-link token and issue a session")
+        .post("/auth/magic-link/request", request_magic_link, "send a magic-link email")
+        .post("/auth/magic-link/verify", verify_magic_link, "verify the magic-link token and issue a session")
         .answers::<SignedIn>(200, "application/json")
         .fails(&[TOKEN_SPENT])
 }
 
-async fn request(State(app): State<App>, visitor: Visitor, Json(body): Json<Address>) -> Result<Json<Accepted>> {
+async fn request_magic_link(
+    State(app): State<App>,
+    visitor: Visitor,
+    Json(body): Json<Address>,
+) -> Result<Json<Accepted>> {
     visitor.admit(&app, Some(&body.email)).await?;
     asked::take(&app, &visitor, &body.email, What::MagicLink).await
 }
@@ -42,7 +46,7 @@ struct Follow {
     options: Option<LoginOptions>,
 }
 
-async fn verify(State(app): State<App>, visitor: Visitor, Json(body): Json<Follow>) -> Result<Response> {
+async fn verify_magic_link(State(app): State<App>, visitor: Visitor, Json(body): Json<Follow>) -> Result<Response> {
     visitor.admit(&app, None).await?;
     let (account, session) = transact!(app.db, tx, {
         let spent = once::spend(tx, Purpose::MagicLink, &body.token.0, app.clock.now()).await?;

@@ -36,10 +36,10 @@ pub fn routes() -> Routes {
         .post("/auth/login", login, "password login; sets access and refresh cookies")
         .answers::<SignedIn>(200, "application/json")
         .fails(&[INVALID_CREDENTIALS, EMAIL_NOT_VERIFIED, OVERLOADED])
-        .post("/auth/forgot-password", forgot, "send a password-reset email")
-        .post("/auth/reset-password", reset, "complete a password reset with a token")
+        .post("/auth/forgot-password", forgot_password, "send a password-reset email")
+        .post("/auth/reset-password", reset_password, "complete a password reset with a token")
         .fails(&[TOKEN_SPENT, WEAK_PASSWORD])
-        .post("/auth/change-password", change, "change the password (requires the current one)")
+        .post("/auth/change-password", change_password, "change the password (requires the current one)")
         .fails(&[WRONG_PASSWORD, WEAK_PASSWORD])
 }
 
@@ -86,7 +86,11 @@ async fn login(State(app): State<App>, visitor: Visitor, Json(body): Json<Login>
     sign_in::answer(&app, &account, &session, delivery)
 }
 
-async fn forgot(State(app): State<App>, visitor: Visitor, Json(body): Json<Address>) -> Result<Json<Accepted>> {
+async fn forgot_password(
+    State(app): State<App>,
+    visitor: Visitor,
+    Json(body): Json<Address>,
+) -> Result<Json<Accepted>> {
     visitor.admit(&app, Some(&body.email)).await?;
     asked::take(&app, &visitor, &body.email, What::ForgotPassword).await
 }
@@ -98,7 +102,7 @@ struct Reset {
 }
 
 /// Sets the password and ends every session; it begins none, so that a second factor is still asked for.
-async fn reset(State(app): State<App>, visitor: Visitor, Json(body): Json<Reset>) -> Result<NoContent> {
+async fn reset_password(State(app): State<App>, visitor: Visitor, Json(body): Json<Reset>) -> Result<NoContent> {
     visitor.admit(&app, None).await?;
     // The password is judged before the link is used up: a weak one costs nobody the link.
     password::check("password", &body.password.0, None, "")?;
@@ -146,7 +150,7 @@ struct Change {
     new_password: Typed,
 }
 
-async fn change(
+async fn change_password(
     State(app): State<App>,
     visitor: Visitor,
     session: Session,

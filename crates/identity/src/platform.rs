@@ -10,7 +10,7 @@ use serde::Serialize;
 use tenancy::enter::{AbuseReport, PlatformOwner, abuse_reports};
 
 pub fn routes() -> Routes {
-    Routes::new("platform").get("/admin/abuse-reports", list, "abuse reports, newest first")
+    Routes::new("platform").get("/admin/abuse-reports", list_abuse_reports, "abuse reports, newest first")
 }
 
 const LIST: &str = "abuse-reports";
@@ -22,7 +22,7 @@ struct Reports {
     next_cursor: Option<String>,
 }
 
-async fn list(State(app): State<App>, _owner: PlatformOwner, page: Page) -> Result<Json<Reports>> {
+async fn list_abuse_reports(State(app): State<App>, _owner: PlatformOwner, page: Page) -> Result<Json<Reports>> {
     let below = page.below(&app, LIST)?;
     let mut reports = abuse_reports(&app.db, &below, page.fetch()).await?;
     let next_cursor =

@@ -35,15 +35,16 @@ pub fn routes() -> Routes {
         .body_limit(BODY)
         .post("/auth/register", register, "register a user account")
         .fails(&[WEAK_PASSWORD, CAPTCHA_REQUIRED])
-        .post("/auth/resend-verification", resend, "resend the verification message")
+        .post("/auth/resend-verification", resend_verification, "resend the verification message")
         .post("/auth/verify-email", verify_email, "verify an email address with a code or token")
         .fails(&[TOKEN_SPENT])
-        .get("/auth/verify", follow_link, "verify an email-link token; a browser is asked to confirm")
+        .get("/auth/verify", verify_link, "verify an email-link token; a browser is asked to confirm")
         .answers::<Verified>(200, "application/json")
         .answers::<String>(200, "text/html; charset=utf-8")
         .fails(&[TOKEN_SPENT])
-        .post("/auth/verify", confirm, "the confirm button of the page behind the link")
+        .post("/auth/verify", confirm_link, "the confirm button of the page behind the link")
         .answers::<String>(200, "text/html; charset=utf-8")
+        .answers::<String>(410, "text/html; charset=utf-8")
         .fails(&[TOKEN_SPENT])
 }
 
@@ -87,7 +88,11 @@ pub struct Address {
     pub email: Email,
 }
 
-async fn resend(State(app): State<App>, visitor: Visitor, Json(body): Json<Address>) -> Result<Json<Accepted>> {
+async fn resend_verification(
+    State(app): State<App>,
+    visitor: Visitor,
+    Json(body): Json<Address>,
+) -> Result<Json<Accepted>> {
     visitor.admit(&app, Some(&body.email)).await?;
     asked::take(&app, &visitor, &body.email, What::ResendVerification).await
 }
@@ -180,7 +185,7 @@ enum PageState<'a> {
 
 /// A mail scanner that looks at the link must not use it up: a HEAD, a prefetch or a browser gets a page with a button;
 /// a program that asks for JSON means it.
-async fn follow_link(
+async fn verify_link(
     State(app): State<App>,
     visitor: Visitor,
     method: Method,
@@ -199,7 +204,7 @@ async fn follow_link(
     Ok(Json(verified).into_response())
 }
 
-async fn confirm(State(app): State<App>, visitor: Visitor, Form(link): Form<Link>) -> Result<Response> {
+async fn confirm_link(State(app): State<App>, visitor: Visitor, Form(link): Form<Link>) -> Result<Response> {
     visitor.admit(&app, None).await?;
     Ok(match by_token(&app, &visitor, &link.token.0).await? {
         Some(_) => page(StatusCode::OK, PageState::Done),

@@ -31,10 +31,10 @@ pub fn routes() -> Routes {
         .answers::<SignedIn>(200, "application/json")
         .post("/auth/logout", logout, "invalidate the current session")
         .answers_nothing(204)
-        .get("/auth/sessions", list, "the user's active sessions")
-        .delete("/auth/sessions/{id}", revoke, "revoke one session")
+        .get("/auth/sessions", list_sessions, "the user's active sessions")
+        .delete("/auth/sessions/{id}", revoke_session, "revoke one session")
         .answers_nothing(204)
-        .delete("/auth/sessions", revoke_all, "revoke all sessions of the user")
+        .delete("/auth/sessions", revoke_sessions, "revoke all sessions of the user")
         .answers_nothing(204)
 }
 
@@ -143,7 +143,7 @@ impl SessionView {
     }
 }
 
-async fn list(State(app): State<App>, session: Session) -> Result<Json<Sessions>> {
+async fn list_sessions(State(app): State<App>, session: Session) -> Result<Json<Sessions>> {
     let found = sessions::Session::of(&app.db, session.account().id, app.clock.now()).await?;
     let sessions = found.into_iter().map(|found| SessionView::of(found, session.id())).collect();
     Ok(Json(Sessions { sessions, next_cursor: None }))
@@ -154,14 +154,14 @@ struct OneSession {
     id: SessionId,
 }
 
-async fn revoke(State(app): State<App>, session: Session, Path(path): Path<OneSession>) -> Result<Response> {
+async fn revoke_session(State(app): State<App>, session: Session, Path(path): Path<OneSession>) -> Result<Response> {
     if !end(&app, &session.by, session.account(), path.id, "revoked").await? {
         return Err(NOT_FOUND.into());
     }
     Ok(if path.id == session.id() { gone(&app) } else { StatusCode::NO_CONTENT.into_response() })
 }
 
-async fn revoke_all(State(app): State<App>, session: Session) -> Result<Response> {
+async fn revoke_sessions(State(app): State<App>, session: Session) -> Result<Response> {
     let account = session.account().id;
     transact!(app.db, tx, {
         for id in sessions::Session::revoke_all(tx, account, None, app.clock.now()).await? {

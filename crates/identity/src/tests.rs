@@ -2,3 +2,4 @@
 mod accounts;
 mod actors;
 mod attacks;
+mod nodes;

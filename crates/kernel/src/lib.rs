@@ -5,6 +5,7 @@ pub mod clock;
 pub mod config;
 pub mod crypto;
 pub mod db;
+pub mod email;
 pub mod entropy;
 pub mod fault;
 pub mod http;

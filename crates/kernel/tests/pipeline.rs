@@ -78,6 +78,12 @@ struct Counter(AtomicUsize);
 async fn echo(Json(person): Json<Person>) -> Json<Person> {
     Json(person)
 }
+async fn small(Json(person): Json<Person>) -> Json<Person> {
+    Json(person)
+}
+async fn probe() -> Json<&'static str> {
+    Json("here")
+}
 async fn search(Query(search): Query<Search>) -> Json<Value> {
     Json(json!({ "size": search.size, "words": search.word }))
 }
@@ -150,10 +156,10 @@ fn feature(_: &Config) -> Feature {
         .get("/whoami", whoami, "whoami")
         .get("/settings", settings, "settings")
         .get("/other-list", other_list, "another list")
-        .get("/probe", whoami, "always answered")
+        .get("/probe", probe, "always answered")
         .always()
         .body_limit(64)
-        .post("/small", echo, "small bodies only");
+        .post("/small", small, "small bodies only");
     Feature::new(routes).jobs(Jobs::new().on::<ForgetReplies>()).own(Counter::default())
 }
 

@@ -3,6 +3,7 @@
 mod catalogue;
 mod doctor;
 mod jobs;
+mod keys;
 mod serve;
 mod start;
 
@@ -66,6 +67,9 @@ enum Command {
     Doctor,
     /// List every setting with its default and what it does
     Config,
+    /// Turn over the keys that sign access tokens
+    #[command(subcommand)]
+    Keys(keys::Command),
     /// Look at the jobs that were given up
     #[command(subcommand)]
     Jobs(jobs::Command),
@@ -128,6 +132,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
             Command::Serve => serve::run(config).await,
             Command::Migrate => serve::migrate(config).await,
             Command::Doctor => Ok(doctor::run(&config).await),
+            Command::Keys(command) => keys::run(config, command).await,
             Command::Jobs(command) => jobs::run(&config, command).await,
             Command::Config => Ok(ExitCode::SUCCESS),
         }

@@ -39,9 +39,20 @@ pub struct Node {
 }
 
 impl Node {
+    /// The one server of an embedded database, or one of many on PostgreSQL.
     pub async fn start(config: Config) -> Result<Self> {
         make_folder(&config.data_dir)?;
         let lock = lock(&config)?;
+        Self::assemble(config, lock).await
+    }
+
+    /// A command that works on the database while a server may be running on it.
+    pub async fn beside(config: Config) -> Result<Self> {
+        make_folder(&config.data_dir)?;
+        Self::assemble(config, None).await
+    }
+
+    async fn assemble(config: Config, lock: Option<fs::File>) -> Result<Self> {
         let db = open(&config).await?;
         let applied = db.migrate(Clock::System.now()).await?;
         if !applied.is_empty() {

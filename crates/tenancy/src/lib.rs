@@ -1,6 +1,5 @@
 //! Who exists and who may enter. It has no routes of its own: features meet here.
 pub mod accounts;
-pub mod email;
 pub mod enter;
 pub mod events;
 pub mod keys;
@@ -14,6 +13,7 @@ pub mod testing;
 mod tidy;
 pub mod tokens;
 
+pub use kernel::email;
 use std::{sync::Arc, time::Duration};
 
 use kernel::{app::Feature, config::Config, http::Routes, jobs::Jobs};

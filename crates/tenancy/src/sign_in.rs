@@ -140,7 +140,7 @@ impl JsonSchema for Typed {
         "Secret".into()
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "minLength": 1, "maxLength": 8192, "writeOnly": true })
+        schemars::json_schema!({ "type": "string", "minLength": 1, "maxLength": 8192, "format": "password" })
     }
     fn inline_schema() -> bool {
         true

@@ -5,13 +5,17 @@ use std::{
 };
 
 use aide::openapi::{OpenApi, Operation};
+use axum::http::Method;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use super::{document::Document, input::dialect, routes::RouteRow};
 use crate::{
     config::Config,
-    fault::{COMMON, Code, INTERNAL, OVERLOADED, Problem, RATE_LIMITED, STORAGE_FULL, TIMED_OUT, UNAVAILABLE},
+    fault::{
+        COMMON, CROSS_SITE, Code, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_MISMATCH, INTERNAL, INVALID, OVERLOADED,
+        Problem, RATE_LIMITED, STORAGE_FULL, TIMED_OUT, UNAVAILABLE,
+    },
 };
 
 /// Where extractors leave the codes they can answer, until the description is put together.
@@ -102,9 +106,14 @@ fn describe(config: &Config, version: &str, api: &OpenApi, rows: &[RouteRow]) ->
     let common = COMMON.iter().map(|code| (code.name.to_owned(), (code.status, code.says.to_owned())));
     let mut known: BTreeMap<String, (u16, String)> = common.collect();
     let (mut tags, mut schemes) = (BTreeSet::new(), BTreeSet::new());
+    let mut names = BTreeSet::new();
     for row in rows {
         let operation = &mut document["paths"][row.path][row.method.as_str().to_lowercase()];
         tags.extend(operation["tags"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+        let name = operation["operationId"].as_str().unwrap_or_default().to_owned();
+        if !names.insert(name.clone()) {
+            return Err(serde::ser::Error::custom(format!("two operations are called {name}")));
+        }
         for answer in &row.answers {
             let described = &mut operation["responses"][answer.status.to_string()];
             if described["description"].is_null() {
@@ -153,7 +162,10 @@ fn codes_of(operation: &mut Value, row: &RouteRow) -> BTreeMap<u16, BTreeMap<Str
         }
     }
     let limited: &[Code] = if row.always { &[] } else { &[RATE_LIMITED] };
-    for code in EVERYWHERE.iter().chain(limited).chain(&row.codes) {
+    let changing: &[Code] = if row.method.is_safe() { &[] } else { &[CROSS_SITE] };
+    let creating: &[Code] =
+        if row.method == Method::POST { &[INVALID, IDEMPOTENCY_MISMATCH, IDEMPOTENCY_IN_PROGRESS] } else { &[] };
+    for code in EVERYWHERE.iter().chain(limited).chain(changing).chain(creating).chain(&row.codes) {
         put(code.status, code.name, code.says);
     }
     codes

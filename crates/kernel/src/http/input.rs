@@ -29,6 +29,7 @@ use serde_json::{Value, map::Entry};
 use super::describe::may_answer;
 use crate::{
     App,
+    email::Email,
     fault::{Code, Fault, INTERNAL, INVALID, MALFORMED, NOT_FOUND, NOT_JSON, Result, TOO_LARGE},
 };
 
@@ -222,6 +223,7 @@ fn schema<T: JsonSchema + 'static>() -> Result<Arc<Ready>> {
     let document = SchemaGenerator::new(dialect()).into_root_schema_for::<T>().to_value();
     let validator = jsonschema::options()
         .should_validate_formats(true)
+        .with_format("email", |text: &str| Email::parse(text).is_some())
         .build(&document)
         .map_err(|error| INTERNAL.caused_by(error))?;
     let ready = Arc::new(Ready { document, validator });
@@ -263,6 +265,7 @@ fn say(error: &ValidationError<'_>) -> Vec<(String, &'static str, String)> {
         Wrong::MaxItems { limit } => one("too_many", format!("must have at most {limit} entries")),
         Wrong::UniqueItems => one("repeated", "must not repeat an entry".to_owned()),
         Wrong::Pattern { pattern } => one("wrong_form", format!("must match {pattern}")),
+        Wrong::Format { format } if format == "email" => one("wrong_form", "must be an email address".to_owned()),
         Wrong::Format { format } => one("wrong_form", format!("must be a valid {format}")),
         Wrong::Enum { options } => one("not_allowed", format!("must be one of {options}")),
         Wrong::Constant { expected_value } => one("not_allowed", format!("must be {expected_value}")),

@@ -1,5 +1,8 @@
 //! A fresh database for each test: a file of its own, or a copy of a migrated PostgreSQL template.
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering::Relaxed},
+};
 
 use tokio::sync::Mutex;
 use tokio_postgres::NoTls;
@@ -16,8 +19,9 @@ pub struct TestDb {
     kept: Kept,
 }
 
+#[derive(Clone)]
 enum Kept {
-    Folder(tempfile::TempDir),
+    Folder(Arc<tempfile::TempDir>),
     Postgres { server: String, name: String },
 }
 
@@ -55,7 +59,7 @@ impl TestDb {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("test.db").display());
         let db = Db::open(&url, 1, durability).await.unwrap();
-        Self { db, url, kept: Kept::Folder(folder) }
+        Self { db, url, kept: Kept::Folder(Arc::new(folder)) }
     }
 
     async fn postgres(server: String, template: Option<String>) -> Self {
@@ -65,6 +69,11 @@ impl TestDb {
         let url = within(&server, &name);
         let db = Db::open(&url, CONNECTIONS, Durability::Full).await.unwrap();
         Self { db, url, kept: Kept::Postgres { server, name } }
+    }
+
+    /// The same database through a new door.
+    pub(super) async fn again(&self) -> Self {
+        Self { db: self.another_node().await, url: self.url.clone(), kept: self.kept.clone() }
     }
 
     /// A second door to the same database, as another node would have.

@@ -56,18 +56,23 @@ impl TestApp {
     /// With other settings than the defaults.
     pub async fn start_with(config: Config, feature: impl FnOnce(&Config) -> Feature) -> Self {
         let database = TestDb::migrated().await;
-        Self::start_on(config, feature, database).await
+        Self::start_at(config, feature, database, Clock::manual(START)).await
     }
 
-    async fn start_on(config: Config, feature: impl FnOnce(&Config) -> Feature, database: TestDb) -> Self {
+    async fn start_at(
+        config: Config,
+        feature: impl FnOnce(&Config) -> Feature,
+        database: TestDb,
+        clock: Clock,
+    ) -> Self {
         let mailbox = Mailbox::default();
         let feature = feature(&config);
         let vault = Vault::new(MasterKey::parse(&"11".repeat(32).into()).unwrap());
         vault.claim(&database.db).await.unwrap();
         let app = App::new(Parts {
             db: database.db.clone(),
-            clock: Clock::manual(START),
-            entropy: Entropy::seeded(7),
+            entropy: Entropy::seeded(next_seed()),
+            clock,
             vault,
             mail: Arc::new(mailbox.clone()),
             metrics: Metrics::new("test"),
@@ -80,6 +85,22 @@ impl TestApp {
         }
         let door = Door::new(app.clone(), feature.routes, "test").unwrap();
         Self { app, mailbox, door, jobs: feature.jobs, database, finished: false }
+    }
+
+    /// The same service again on the same database, after the first one is gone.
+    pub async fn restart(mut self, feature: impl FnOnce(&Config) -> Feature) -> Self {
+        self.finished = true;
+        let (config, clock) = (self.app.config.clone(), self.app.clock.clone());
+        let database = self.database.again().await;
+        Self::start_at(config, feature, database, clock).await
+    }
+
+    /// A second node on the same database (PostgreSQL), with the same clock.
+    pub async fn another_node(&self, feature: impl FnOnce(&Config) -> Feature) -> Self {
+        let database = self.database.again().await;
+        let mut node = Self::start_at(self.app.config.clone(), feature, database, self.app.clock.clone()).await;
+        node.finished = true;
+        node
     }
 
     pub fn get(&self, path: &str) -> Ask<'_> {
@@ -176,4 +197,10 @@ impl<'a> IntoFuture for Ask<'a> {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.send())
     }
+}
+
+/// Another one for each service of a test, so that two on one database do not make the same ids.
+fn next_seed() -> u64 {
+    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(7);
+    NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
 }

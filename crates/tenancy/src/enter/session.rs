@@ -106,11 +106,15 @@ impl Live {
 /// The topic on which a change to an account is told.
 pub const ACCOUNT_TOPIC: &str = "account";
 
-/// Hears from all nodes when the signing keys changed.
+/// Hears from all nodes when the signing keys changed; a command beside an embedded database is noticed within a minute.
 pub async fn watch(app: App) {
     let mut notices = app.db.listen();
-    while let Some(notice) = notices.next().await {
-        let is_about_keys = !matches!(&notice, Notice::News { topic, .. } if topic != crate::keys::TOPIC);
+    loop {
+        let is_about_keys = match tokio::time::timeout(REMEMBERED, notices.next()).await {
+            Ok(None) => return,
+            Ok(Some(Notice::News { topic, .. })) => topic == crate::keys::TOPIC,
+            Ok(Some(Notice::StartOver)) | Err(_) => true,
+        };
         if is_about_keys && let Err(error) = crate::keys::load(&app).await {
             tracing::error!(error, "cannot read the signing keys again; going on with those at hand");
         }

@@ -55,7 +55,7 @@ impl JsonSchema for Email {
         "Email".into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "minLength": 3, "maxLength": 254, "pattern": "^[^@]+@[^@]+$" })
+        json_schema!({ "type": "string", "format": "email", "maxLength": 254 })
     }
     fn inline_schema() -> bool {
         true

@@ -1,0 +1,23 @@
+//! `janua keys`: the keys that sign access tokens.
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow};
+use kernel::config::Config;
+use tenancy::keys;
+
+use crate::{Out, say, start::Node};
+
+#[derive(clap::Subcommand)]
+pub enum Command {
+    /// Let the next key take over now; tokens signed before go on until they run out
+    Rotate,
+}
+
+pub async fn run(config: Config, command: Command) -> Result<ExitCode> {
+    let Command::Rotate = command;
+    // Beside a running server: it hears of the new keys from the database, at once or within a minute.
+    let node = Node::beside(config).await?;
+    keys::rotate(&node.app).await.map_err(|wrong| anyhow!(wrong))?;
+    say("the next key signs from now on, and another one is published behind it", Out::Plain);
+    Ok(ExitCode::SUCCESS)
+}
