@@ -16,6 +16,7 @@ CREATE TABLE job (
     unique_key TEXT UNIQUE,
     created_at BIGINT NOT NULL,
     ready_at BIGINT,
+    is_claimed BOOLEAN NOT NULL,
     attempts BIGINT NOT NULL,
     fence BIGINT NOT NULL,
     last_error TEXT,

@@ -321,14 +321,29 @@ async fn the_work_of_a_dead_node_is_taken_over_and_its_late_end_does_not_count()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_only_node_takes_up_at_once_what_it_held_when_it_died() {
+    let test = TestDb::migrated().await;
+    let (died, again) = (node(&test, 1).await, node(&test, 1).await);
+    enqueue(&died, &Gate {}).await;
+    let (app, jobs) = (died.clone(), kinds());
+    let stuck = tokio::spawn(async move { jobs::run_due(&app, &jobs).await });
+    until("it is at work", async || Log::of(&died).len() == 1).await;
+    stuck.abort();
+    assert_eq!(jobs::run_due(&again, &kinds()).await.unwrap(), 0, "the lease holds");
+    assert_eq!(jobs::release_all(&again.db, START).await.unwrap(), 1);
+    again.own::<tokio::sync::Notify>().notify_one();
+    assert_eq!(jobs::run_due(&again, &kinds()).await.unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_million_waiting_jobs_cost_no_memory_and_no_time() {
     let test = TestDb::migrated().await;
-    let make = "INSERT INTO job (id, kind, payload, created_at, ready_at, attempts, fence)
+    let make = "INSERT INTO job (id, kind, payload, created_at, ready_at, is_claimed, attempts, fence)
                 WITH RECURSIVE n (i) AS (SELECT $1 * 100000 UNION ALL SELECT i + 1 FROM n WHERE i < $1 * 100000 + 99999)
                 SELECT '01900000-0000-7000-8000-' || substr('000000000000', 1, 12 - length(CAST(i AS TEXT))) || i,
-                       'test.note', '{\"text\":\"x\"}', 0, 0, 0, 0 FROM n";
+                       'test.note', '{\"text\":\"x\"}', 0, 0, $2, 0, 0 FROM n";
     for batch in 0..10_i64 {
-        assert_eq!(test.db.exec(make, params![batch]).await.unwrap(), 100_000);
+        assert_eq!(test.db.exec(make, params![batch, false]).await.unwrap(), 100_000);
     }
     let before = resident_mb();
     let app = node(&test, 4).await;

@@ -16,7 +16,7 @@ use kernel::{
     db::{Db, Durability, sqlite_path},
     entropy::Entropy,
     http::{Description, Door},
-    jobs::Jobs,
+    jobs::{self, Jobs},
     ports::mail,
     telemetry::Metrics,
 };
@@ -43,7 +43,12 @@ impl Node {
     pub async fn start(config: Config) -> Result<Self> {
         make_folder(&config.data_dir)?;
         let lock = lock(&config)?;
-        Self::assemble(config, lock).await
+        let alone = lock.is_some();
+        let node = Self::assemble(config, lock).await?;
+        if alone {
+            jobs::release_all(&node.app.db, node.app.clock.now()).await?;
+        }
+        Ok(node)
     }
 
     /// A command that works on the database while a server may be running on it.

@@ -115,8 +115,15 @@ impl<T: DeserializeOwned + JsonSchema + 'static> FromRequestParts<App> for Query
     type Rejection = Fault;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self> {
-        let pairs: Vec<(String, String)> = serde_urlencoded::from_str(parts.uri.query().unwrap_or_default())
-            .map_err(|_| INVALID.because("The query is not well-formed."))?;
+        let sent = parts.uri.query().unwrap_or_default();
+        // Nothing sent and nothing asked for is the common case, and needs no schema.
+        if sent.is_empty()
+            && let Ok(nothing) = serde_json::from_value(Value::Object(serde_json::Map::new()))
+        {
+            return Ok(Self(nothing));
+        }
+        let pairs: Vec<(String, String)> =
+            serde_urlencoded::from_str(sent).map_err(|_| INVALID.because("The query is not well-formed."))?;
         typed::<T>(pairs).map(Self)
     }
 }

@@ -46,9 +46,9 @@ pub(super) async fn insert(
     at: Timestamp,
 ) -> db::Result<()> {
     tx.exec(
-        "INSERT INTO job (id, kind, payload, unique_key, created_at, ready_at, attempts, fence)
-         VALUES ($1, $2, $3, $4, $5, $6, 0, 0) ON CONFLICT (unique_key) DO NOTHING",
-        params![id, kind, payload, unique_key, now, at],
+        "INSERT INTO job (id, kind, payload, unique_key, created_at, ready_at, is_claimed, attempts, fence)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0) ON CONFLICT (unique_key) DO NOTHING",
+        params![id, kind, payload, unique_key, now, at, false],
     )
     .await?;
     Ok(())
@@ -57,15 +57,15 @@ pub(super) async fn insert(
 /// Takes up to `most` jobs that are ready and holds them until `lease_end`.
 pub(super) async fn claim(db: &Db, now: Timestamp, lease_end: Timestamp, most: u32) -> db::Result<Vec<Claimed>> {
     const CLAIM: Sql = Sql::two(
-        "UPDATE job SET ready_at = $2, attempts = attempts + 1, fence = fence + 1
+        "UPDATE job SET ready_at = $2, is_claimed = $4, attempts = attempts + 1, fence = fence + 1
          WHERE id IN (SELECT id FROM job WHERE ready_at <= $1 ORDER BY ready_at, id LIMIT $3)
          RETURNING id, kind, payload, attempts, fence",
-        "UPDATE job SET ready_at = $2, attempts = attempts + 1, fence = fence + 1
+        "UPDATE job SET ready_at = $2, is_claimed = $4, attempts = attempts + 1, fence = fence + 1
          WHERE id IN (SELECT id FROM job WHERE ready_at <= $1 ORDER BY ready_at, id LIMIT $3
                       FOR UPDATE SKIP LOCKED)
          RETURNING id, kind, payload, attempts, fence",
     );
-    db.put(CLAIM, params![now, lease_end, i64::from(most)]).await
+    db.put(CLAIM, params![now, lease_end, i64::from(most), true]).await
 }
 
 /// When the next job is ready, if there is any.
@@ -83,8 +83,8 @@ pub(super) async fn done(db: &Db, job: &Claimed) -> db::Result<bool> {
 
 pub(super) async fn retry(db: &Db, job: &Claimed, at: Timestamp, attempts: u32, why: &str) -> db::Result<bool> {
     let changed = db.exec(
-        "UPDATE job SET ready_at = $3, attempts = $4, last_error = $5 WHERE id = $1 AND fence = $2",
-        params![job.id, job.fence, at, attempts, why],
+        "UPDATE job SET ready_at = $3, is_claimed = $6, attempts = $4, last_error = $5 WHERE id = $1 AND fence = $2",
+        params![job.id, job.fence, at, attempts, why, false],
     );
     Ok(changed.await? == 1)
 }
@@ -92,9 +92,9 @@ pub(super) async fn retry(db: &Db, job: &Claimed, at: Timestamp, attempts: u32, 
 pub(super) async fn give_up(db: &Db, job: &Claimed, now: Timestamp, why: &str) -> db::Result<bool> {
     // The key is let go, so that a dead letter does not stand in the way of the next one of its kind.
     let changed = db.exec(
-        "UPDATE job SET ready_at = NULL, unique_key = NULL, died_at = $3, last_error = $4
+        "UPDATE job SET ready_at = NULL, is_claimed = $5, unique_key = NULL, died_at = $3, last_error = $4
          WHERE id = $1 AND fence = $2",
-        params![job.id, job.fence, now, why],
+        params![job.id, job.fence, now, why, false],
     );
     Ok(changed.await? == 1)
 }
@@ -103,6 +103,12 @@ pub(super) async fn give_up(db: &Db, job: &Claimed, now: Timestamp, why: &str) -
 pub(super) async fn renew(db: &Db, job: &Claimed, lease_end: Timestamp) -> db::Result<bool> {
     let sql = "UPDATE job SET ready_at = $3 WHERE id = $1 AND fence = $2 AND ready_at IS NOT NULL";
     Ok(db.exec(sql, params![job.id, job.fence, lease_end]).await? == 1)
+}
+
+/// Frees what a dead process held. Only for whoever knows that no other process is at work: the one node of an embedded
+/// database, when it starts.
+pub async fn release_all(db: &Db, now: Timestamp) -> db::Result<u64> {
+    db.exec("UPDATE job SET ready_at = $1, is_claimed = $2 WHERE is_claimed = $3", params![now, false, true]).await
 }
 
 /// The dead letters, newest first.

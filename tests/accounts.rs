@@ -1,0 +1,179 @@
+//! A whole life with an account, over real sockets: a real SMTP server, a crash in between, keys that turn over.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a test on the real clock that fails when it must"
+)]
+mod binary;
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use binary::{Server, janua, run};
+use serde_json::{Value, json};
+
+const PASSWORD: &str = "correct horse battery staple";
+
+/// A published SMTP server that keeps what it receives in a mail folder.
+struct SmtpServer {
+    child: Child,
+    port: u16,
+}
+
+impl SmtpServer {
+    fn start(folder: &Path) -> Self {
+        let python =
+            std::env::var("TEST_PYTHON").expect("TEST_PYTHON: scripts/test sets it, scripts/setup installs it");
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut command = Command::new(python);
+        command.args(["-m", "aiosmtpd", "-n", "-l", &format!("127.0.0.1:{port}"), "-c", "aiosmtpd.handlers.Mailbox"]);
+        let child = command.arg(folder).stderr(Stdio::null()).spawn().expect("the SMTP server starts");
+        let server = Self { child, port };
+        wait("the SMTP server listens", || TcpStream::connect(("127.0.0.1", port)).ok());
+        server
+    }
+}
+
+impl Drop for SmtpServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn wait<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = ready() {
+            return found;
+        }
+        assert!(started.elapsed() < Duration::from_secs(15), "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn call(server: &Server, method: &str, path: &str, token: &str, body: &Value) -> (u16, Value) {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
+    let bearer = if token.is_empty() { String::new() } else { format!("Authorization: Bearer {token}\r\n") };
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{kind}{bearer}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut stream = server.connect();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let status = answer.split_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
+    let body = answer.split_once("\r\n\r\n").and_then(|(_, body)| serde_json::from_str(body).ok());
+    (status, body.unwrap_or_default())
+}
+
+/// The newest mail in a folder that holds these words, decoded.
+fn mail_with(folder: &Path, words: &str) -> Option<String> {
+    let mut files: Vec<_> = fs::read_dir(folder).ok()?.filter_map(Result::ok).collect();
+    files.sort_by_key(|file| file.metadata().and_then(|meta| meta.modified()).ok());
+    let texts = files.iter().rev().filter_map(|file| fs::read_to_string(file.path()).ok());
+    texts
+        .map(|text| text.replace("=\r\n", "").replace("=\n", "").replace("=3D", "="))
+        .find(|text| text.contains(words))
+}
+
+fn token_in(mail: &str) -> String {
+    let start = mail.find("?token=").expect("a link") + "?token=".len();
+    mail[start..].chars().take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')).collect()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_life_with_an_account_survives_a_crash_and_a_rotation() {
+    let folder = tempfile::tempdir().unwrap();
+    let mailbox = folder.path().join("mail");
+    let smtp = SmtpServer::start(&mailbox);
+    let url = format!("smtp://127.0.0.1:{}", smtp.port);
+    // The address is part of every token, so it must outlive the port.
+    let settings = [("JANUA_SMTP_URL", url.as_str()), ("JANUA_BASE_URL", "http://localhost:9")];
+    let mut server = Server::start(folder.path(), &settings);
+
+    let body = json!({ "email": "ada@example.com", "password": PASSWORD, "name": "Ada" });
+    assert_eq!(call(&server, "POST", "/auth/register", "", &body).0, 200);
+    let mail = wait("the mail arrives", || mail_with(&mailbox.join("new"), "Confirm your email"));
+    assert!(mail.contains("X-RcptTo: ada@example.com"), "{mail}");
+    let (status, _) = call(&server, "GET", &format!("/auth/verify?token={}", token_in(&mail)), "", &Value::Null);
+    assert_eq!(status, 200);
+    let login = json!({ "email": "ada@example.com", "password": PASSWORD, "options": { "tokenDelivery": "body" } });
+    let (status, person) = call(&server, "POST", "/auth/login", "", &login);
+    assert_eq!(status, 200, "{person}");
+    let access = text(&person["accessToken"]);
+    assert_eq!(call(&server, "GET", "/auth/me", &access, &Value::Null).0, 200);
+
+    server.signal("KILL");
+    server.child.wait().unwrap();
+    let server = Server::start(folder.path(), &settings);
+    assert_eq!(call(&server, "GET", "/auth/me", &access, &Value::Null).0, 200, "a crash signs nobody out");
+    let refresh = json!({ "refreshToken": person["refreshToken"] });
+    let (status, turned) = call(&server, "POST", "/auth/refresh", "", &refresh);
+    assert_eq!(status, 200, "{turned}");
+
+    let mut rotate = janua(folder.path(), &["keys", "rotate"]);
+    rotate.envs(settings);
+    let (rotated, said) = run(rotate);
+    assert!(rotated, "{said}");
+    assert_eq!(
+        call(&server, "GET", "/auth/me", &text(&turned["accessToken"]), &Value::Null).0,
+        200,
+        "beside a server"
+    );
+    let (status, _) = call(&server, "POST", "/auth/logout", &text(&turned["accessToken"]), &Value::Null);
+    assert_eq!(status, 204);
+    assert_eq!(call(&server, "GET", "/auth/me", &access, &Value::Null).0, 401);
+}
+
+/// Every acknowledged sign-up has its account and mail, whatever moment the server dies at (F01).
+#[test]
+fn what_was_acknowledged_before_a_kill_is_done_after_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let outbox = folder.path().join("data/outbox");
+    let mut acknowledged = Vec::new();
+    for cycle in 0..8_u64 {
+        let mut server = Server::start(folder.path(), &[("JANUA_RATE_LIMITS", "off")]);
+        let (address, pid) = (server.address, server.child.id());
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(150 + cycle * 97 % 500));
+            let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
+        });
+        for i in 0.. {
+            let email = format!("person-{cycle}-{i}@example.com");
+            let body = json!({ "email": email, "password": PASSWORD, "name": "P" }).to_string();
+            let head =
+                "POST /auth/register HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n";
+            let request = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+            let Ok(mut stream) = TcpStream::connect(address) else { break };
+            let mut answer = String::new();
+            let sent = stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_string(&mut answer));
+            if sent.is_ok() && answer.starts_with("HTTP/1.1 200") {
+                acknowledged.push(email);
+            }
+        }
+        killer.join().unwrap();
+        server.child.wait().unwrap();
+    }
+    assert!(acknowledged.len() > 8, "only {} were acknowledged", acknowledged.len());
+    let server = Server::start(folder.path(), &[("JANUA_RATE_LIMITS", "off")]);
+    for email in &acknowledged {
+        let mail = wait(&format!("the mail to {email}"), || mail_with(&outbox, &format!("To: {email}")));
+        let (status, _) = call(&server, "POST", "/auth/verify-email", "", &json!({ "token": token_in(&mail) }));
+        assert!(matches!(status, 200 | 410), "{email}: {status}");
+    }
+}
