@@ -38,8 +38,10 @@ impl Figure {
         median(&self.samples.limit)
     }
 
+    /// Taken within each round, because what disturbed one side of it disturbed the other too.
     fn ratio(&self) -> f64 {
-        self.ours() / self.limit()
+        let rounds = self.samples.ours.iter().zip(&self.samples.limit);
+        median(&rounds.map(|(ours, limit)| ours / limit).collect::<Vec<_>>())
     }
 
     pub fn is_met(&self) -> Option<bool> {

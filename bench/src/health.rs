@@ -11,7 +11,7 @@ use crate::{
     figure::{Figure, Goal, Unit},
     load,
     process::{Core, Server},
-    rounds::{self, ROUNDS, Rate, Rounds},
+    rounds::{self, Rounds, Side, Tally},
     servers::{self, Janua},
 };
 
@@ -27,8 +27,7 @@ pub fn measure(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
     for server in [&limit, &ours] {
         load::against(server.address, WARM_UP, GENERATOR)?;
     }
-    let turn = |server: &Server| Rate::of(server.pid(), || load::against(server.address, rounds.turn, GENERATOR));
-    let sides = rounds::alternate("health", ROUNDS, || turn(&limit), || turn(&ours))?;
+    let sides = rounds::interleave("health", rounds.turn, || Ok(asked(&limit)), || Ok(asked(&ours)))?;
     let figure = |what, unit, samples, goal| Figure { scenario: "health", what, unit, samples, goal };
     Ok(vec![
         figure(
@@ -39,4 +38,8 @@ pub fn measure(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
         ),
         figure("the same by the clock", Unit::PerSecond, sides.only(|rate| rate.per_second), None),
     ])
+}
+
+fn asked(server: &Server) -> Side<'_> {
+    Box::new(|slice| Tally::of(server.pid(), || load::against(server.address, slice, GENERATOR)))
 }

@@ -1,9 +1,10 @@
-//! The load generator: connections that stay open and ask for /health again as soon as they have the answer.
+//! The load generator: connections that stay open and ask again as soon as they have the answer.
 //!
 //! Written here because it must cost little and be the same everywhere: it reads of an answer the status and the length,
 //! and runs on one thread, in a process that can be given a core of its own.
 use std::{
     net::SocketAddr,
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -17,20 +18,64 @@ use tokio::{
 
 use crate::process::{self, Core};
 
-const CONNECTIONS: usize = 32;
-const REQUEST: &[u8] = b"GET /health HTTP/1.1\r\nhost: bench\r\n\r\n";
-const LONGEST_ANSWER: usize = 8 * 1024;
+pub const CONNECTIONS: usize = 32;
+const LONGEST_ANSWER: usize = 16 * 1024;
 
 #[derive(clap::Args)]
 pub struct Options {
     address: SocketAddr,
     milliseconds: u64,
+    /// What is asked: a request as it goes over the wire, or a file of refresh tokens, one for each connection
+    file: PathBuf,
+    /// The file holds refresh tokens, and each answer the next one
+    #[arg(long)]
+    chain: bool,
+}
+
+/// What the connections ask.
+pub enum Ask {
+    /// The same request each time.
+    Again(Vec<u8>),
+    /// A refresh token for each connection; each answer holds the next one.
+    Chain(Vec<String>),
+}
+
+impl Ask {
+    pub fn again(request: Vec<u8>) -> Self {
+        Self::Again(request)
+    }
+
+    pub fn chain(tokens: Vec<String>) -> Self {
+        Self::Chain(tokens)
+    }
+}
+
+/// A request as it goes over the wire.
+pub fn request(method: &str, path: &str, token: &str, body: &str, connection: &str) -> Vec<u8> {
+    let bearer = if token.is_empty() { String::new() } else { format!("authorization: Bearer {token}\r\n") };
+    let kind = if body.is_empty() { "" } else { "content-type: application/json\r\n" };
+    let head = format!("{method} {path} HTTP/1.1\r\nhost: bench\r\nconnection: {connection}\r\n{bearer}{kind}");
+    format!("{head}content-length: {}\r\n\r\n{body}", body.len()).into_bytes()
+}
+
+/// GET /health, as often as the server can.
+pub fn against(address: SocketAddr, length: Duration, core: Core) -> Result<u64> {
+    with(address, length, core, &Ask::again(request("GET", "/health", "", "", "keep-alive")))
 }
 
 /// Runs the generator on a core; answers how many requests were answered.
-pub fn against(address: SocketAddr, length: Duration, core: Core) -> Result<u64> {
+pub fn with(address: SocketAddr, length: Duration, core: Core, ask: &Ask) -> Result<u64> {
+    let file = tempfile::NamedTempFile::new()?;
+    let (content, chain) = match ask {
+        Ask::Again(request) => (request.clone(), false),
+        Ask::Chain(tokens) => (tokens.join("\n").into_bytes(), true),
+    };
+    std::fs::write(file.path(), content)?;
     let mut command = process::command(std::env::current_exe()?, core);
-    command.args(["load", &address.to_string(), &length.as_millis().to_string()]);
+    command.args(["load", &address.to_string(), &length.as_millis().to_string()]).arg(file.path());
+    if chain {
+        command.arg("--chain");
+    }
     let generator = command.output()?;
     ensure!(generator.status.success(), "the load generator: {}", String::from_utf8_lossy(&generator.stderr));
     Ok(String::from_utf8(generator.stdout)?.trim().parse()?)
@@ -38,11 +83,18 @@ pub fn against(address: SocketAddr, length: Duration, core: Core) -> Result<u64>
 
 /// The generator itself: prints how many requests were answered.
 pub fn run(options: &Options) -> Result<()> {
+    let content = std::fs::read(&options.file)?;
     let answered: u64 = runtime::Builder::new_current_thread().enable_io().build()?.block_on(async {
         let until = Instant::now() + Duration::from_millis(options.milliseconds);
         let mut connections = JoinSet::new();
-        for _ in 0..CONNECTIONS {
-            connections.spawn(converse(options.address, until));
+        if options.chain {
+            for token in String::from_utf8(content)?.lines() {
+                connections.spawn(converse(options.address, until, Next::Token(token.to_owned())));
+            }
+        } else {
+            for _ in 0..CONNECTIONS {
+                connections.spawn(converse(options.address, until, Next::Same(content.clone())));
+            }
         }
         let mut answered = 0;
         while let Some(connection) = connections.join_next().await {
@@ -54,19 +106,49 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-async fn converse(address: SocketAddr, until: Instant) -> Result<u64> {
+/// What a connection asks next.
+enum Next {
+    Same(Vec<u8>),
+    Token(String),
+}
+
+impl Next {
+    fn request(&self) -> Vec<u8> {
+        match self {
+            Self::Same(request) => request.clone(),
+            Self::Token(token) => {
+                let body = serde_json::json!({ "refreshToken": token }).to_string();
+                request("POST", "/auth/refresh", "", &body, "keep-alive")
+            }
+        }
+    }
+
+    fn heard(&mut self, answer: &[u8]) -> Result<()> {
+        if let Self::Token(token) = self {
+            const NAME: &str = "\"refreshToken\":\"";
+            let text = std::str::from_utf8(answer)?;
+            let start = text.find(NAME).context("no refresh token")? + NAME.len();
+            let end = text[start..].find('"').context("no end of the token")?;
+            text[start..start + end].clone_into(token);
+        }
+        Ok(())
+    }
+}
+
+async fn converse(address: SocketAddr, until: Instant, mut next: Next) -> Result<u64> {
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let mut buffer = vec![0; LONGEST_ANSWER];
     let mut answered = 0;
     while Instant::now() < until {
-        stream.write_all(REQUEST).await?;
+        stream.write_all(&next.request()).await?;
         let mut filled = 0;
         while !is_whole(&buffer[..filled])? {
             let read = stream.read(&mut buffer[filled..]).await?;
             ensure!(read > 0, "the server hung up, or its answer is too long");
             filled += read;
         }
+        next.heard(&buffer[..filled])?;
         answered += 1;
     }
     Ok(answered)

@@ -12,6 +12,7 @@ mod bare;
 mod entry;
 mod figure;
 mod health;
+mod identity;
 mod load;
 mod memory;
 mod process;
@@ -57,6 +58,8 @@ enum Scenario {
     Reads,
     /// Requests for /health
     Health,
+    /// Signing in, refreshing, and asking who one is
+    Identity,
     /// From the start of the process to the first answer
     Start,
     /// Resident memory of an idle server
@@ -81,6 +84,7 @@ fn main() -> Result<()> {
         Scenario::Writes => writes::measure(&rounds()?)?,
         Scenario::Reads => reads::measure(&rounds()?)?,
         Scenario::Health => health::measure(&rounds()?, &janua()?)?,
+        Scenario::Identity => identity::measure(&rounds()?, &janua()?)?,
         Scenario::Start => start::measure(&rounds()?, &janua()?)?,
         Scenario::Memory => memory::measure(&rounds()?, &janua()?)?,
         Scenario::All => all(&rounds()?, &janua()?)?,
@@ -101,6 +105,7 @@ fn all(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
     let mut figures = writes::measure(rounds)?;
     figures.extend(reads::measure(rounds)?);
     figures.extend(health::measure(rounds, janua)?);
+    figures.extend(identity::measure(rounds, janua)?);
     figures.extend(start::measure(rounds, janua)?);
     figures.extend(memory::measure(rounds, janua)?);
     Ok(figures)

@@ -14,13 +14,13 @@ use std::{
 
 use anyhow::{Result, ensure};
 use kernel::{db::Db, params};
-use rusqlite::{Connection, Statement};
+use rusqlite::Connection;
 use tokio::{runtime::Runtime, task::JoinSet};
 
 use crate::{
     entry::{self, BODY, CALLERS, Entry, INSERT, KIND, SELECT},
     figure::{Figure, Goal, Unit},
-    rounds::{self, ROUNDS, Rate, Rounds},
+    rounds::{self, Rounds, Tally},
 };
 
 const ROWS: i64 = 100_000;
@@ -33,12 +33,14 @@ pub fn measure(rounds: &Rounds) -> Result<Vec<Figure>> {
     seed(&mut connection)?;
     let runtime = Runtime::new()?;
     let db = runtime.block_on(entry::door(&path))?;
-    let mut statement = connection.prepare(SELECT)?;
-    let sides = rounds::alternate(
+    let sides = rounds::interleave(
         "reads",
-        ROUNDS,
-        || through_nothing(&mut statement, rounds.turn),
-        || through_the_door(&db, rounds.turn, &runtime),
+        rounds.turn,
+        || {
+            let mut statement = connection.prepare(SELECT)?;
+            Ok(Box::new(move |slice| through_nothing(&mut statement, slice)))
+        },
+        || Ok(Box::new(|slice| through_the_door(&db, &runtime, slice))),
     )?;
     let figure = |what, unit, samples, goal| Figure { scenario: "reads", what, unit, samples, goal };
     Ok(vec![
@@ -65,36 +67,37 @@ fn seed(connection: &mut Connection) -> Result<()> {
     Ok(())
 }
 
+/// Which row is read at the `turn`th read.
 fn key(turn: i64) -> i64 {
     turn.wrapping_mul(STRIDE).rem_euclid(ROWS)
 }
 
-fn through_nothing(statement: &mut Statement<'_>, turn: Duration) -> Result<Rate> {
-    Rate::of(std::process::id(), || {
-        let until = Instant::now() + turn;
-        let mut count = 0;
+fn through_nothing(statement: &mut rusqlite::Statement<'_>, slice: Duration) -> Result<Tally> {
+    Tally::of(std::process::id(), || {
+        let until = Instant::now() + slice;
+        let mut turn = 0;
         while Instant::now() < until {
-            let wanted = key(count);
+            let wanted = key(turn);
             let found = statement.query_row([entry::id(wanted)], |row| {
                 Ok(Entry { kind: row.get(0)?, body: row.get(1)?, made_at: row.get(2)? })
             })?;
             ensure!(found.is(wanted), "row {wanted} is another one");
-            count += 1;
+            turn += 1;
         }
-        Ok(count.unsigned_abs())
+        Ok(turn.unsigned_abs())
     })
 }
 
-fn through_the_door(db: &Db, turn: Duration, runtime: &Runtime) -> Result<Rate> {
-    let count = async {
-        let until = Instant::now() + turn;
-        let count = Arc::new(AtomicI64::new(0));
+fn through_the_door(db: &Db, runtime: &Runtime, slice: Duration) -> Result<Tally> {
+    let read_all = async {
+        let until = Instant::now() + slice;
+        let turn = Arc::new(AtomicI64::new(0));
         let mut callers = JoinSet::new();
         for _ in 0..CALLERS {
-            let (db, count) = (db.clone(), count.clone());
+            let (db, turn) = (db.clone(), turn.clone());
             callers.spawn(async move {
                 while Instant::now() < until {
-                    let wanted = key(count.fetch_add(1, Relaxed));
+                    let wanted = key(turn.fetch_add(1, Relaxed));
                     let found: Entry = db.one(SELECT, params![entry::id(wanted)]).await?;
                     ensure!(found.is(wanted), "row {wanted} is another one");
                 }
@@ -104,7 +107,7 @@ fn through_the_door(db: &Db, turn: Duration, runtime: &Runtime) -> Result<Rate> 
         while let Some(caller) = callers.join_next().await {
             caller??;
         }
-        Ok(count.load(Relaxed).unsigned_abs())
+        Ok(turn.load(Relaxed).unsigned_abs())
     };
-    Rate::of(std::process::id(), || runtime.block_on(count))
+    Tally::of(std::process::id(), || runtime.block_on(read_all))
 }

@@ -1,5 +1,6 @@
 //! Taking turns: the limit, ours, the limit, ours, so that a noisy neighbour disturbs both alike.
 use std::{
+    ops::AddAssign,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -12,6 +13,10 @@ use crate::process;
 
 /// How often each side has its turn, unless a scenario says otherwise.
 pub const ROUNDS: usize = 3;
+
+/// How long a side works before it makes room for the other, where that can be done without ado: what a neighbour does
+/// lasts for seconds, and then falls on both.
+const SLICE: Duration = Duration::from_millis(500);
 
 /// What every scenario is given: how long a turn is, and where on the disk it may work.
 pub struct Rounds {
@@ -41,7 +46,38 @@ impl Rounds {
     }
 }
 
-/// Lets both sides have their turns.
+/// One side for one round: works for about as long as it is told, and answers what it did.
+pub type Side<'a> = Box<dyn FnMut(Duration) -> Result<Tally> + 'a>;
+
+/// Lets both sides have their turns in slices. They are made anew for each round, so that none of them wears out.
+pub fn interleave<'a>(
+    name: &str,
+    turn: Duration,
+    mut limit: impl FnMut() -> Result<Side<'a>>,
+    mut ours: impl FnMut() -> Result<Side<'a>>,
+) -> Result<Sides<Rate>> {
+    let slices = u32::try_from(turn.as_millis() / SLICE.as_millis())?.max(1);
+    let bar = bar(name, ROUNDS * slices as usize);
+    let mut sides = Sides { limit: vec![], ours: vec![] };
+    for _ in 0..ROUNDS {
+        let (mut limit, mut ours) = (limit()?, ours()?);
+        let (mut limit_did, mut we_did) = (Tally::default(), Tally::default());
+        for _ in 0..slices {
+            bar.set_message("the limit");
+            limit_did += limit(SLICE)?;
+            bar.inc(1);
+            bar.set_message("ours");
+            we_did += ours(SLICE)?;
+            bar.inc(1);
+        }
+        sides.limit.push(limit_did.rate());
+        sides.ours.push(we_did.rate());
+    }
+    bar.finish_and_clear();
+    Ok(sides)
+}
+
+/// Lets both sides have their turns, each as a whole.
 pub fn alternate<T>(
     name: &str,
     rounds: usize,
@@ -78,12 +114,38 @@ pub struct Rate {
 impl Rate {
     /// `work` answers how often it did it; `pid` is the process whose processor time counts.
     pub fn of(pid: u32, work: impl FnOnce() -> Result<u64>) -> Result<Self> {
+        Ok(Tally::of(pid, work)?.rate())
+    }
+}
+
+/// How often something was done and what it took, so that slices can be added up.
+#[derive(Default)]
+pub struct Tally {
+    count: u64,
+    took: Duration,
+    cpu: Duration,
+}
+
+impl Tally {
+    /// As [`Rate::of`].
+    pub fn of(pid: u32, work: impl FnOnce() -> Result<u64>) -> Result<Self> {
         let (started, cpu_before) = (Instant::now(), process::cpu_time(pid)?);
         let count = work()?;
-        let (took, cpu) = (started.elapsed(), process::cpu_time(pid)?.saturating_sub(cpu_before));
+        Ok(Self { count, took: started.elapsed(), cpu: process::cpu_time(pid)?.saturating_sub(cpu_before) })
+    }
+
+    fn rate(&self) -> Rate {
         #[expect(clippy::cast_precision_loss, reason = "no bench counts to 2^53")]
-        let count = count as f64;
-        Ok(Self { per_second: count / took.as_secs_f64(), per_cpu_second: count / cpu.as_secs_f64() })
+        let count = self.count as f64;
+        Rate { per_second: count / self.took.as_secs_f64(), per_cpu_second: count / self.cpu.as_secs_f64() }
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, more: Self) {
+        self.count += more.count;
+        self.took += more.took;
+        self.cpu += more.cpu;
     }
 }
 

@@ -2,4 +2,5 @@
 mod accounts;
 mod actors;
 mod attacks;
+mod bounds;
 mod nodes;

@@ -2,7 +2,7 @@
 //!
 //! Hashing takes all of a core and nineteen megabytes for tens of milliseconds. As many threads as cores do it, each
 //! with memory of its own that it uses again; what waits is bounded, and past the bound the answer is 503 at once.
-use std::{sync::LazyLock, thread};
+use std::{sync::LazyLock, thread, time::Duration};
 
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use crossbeam_channel as queue;
@@ -29,6 +29,9 @@ const MEMORY_KIB: u32 = 19_456;
 const PASSES: u32 = 2;
 const LANES: u32 = 1;
 const TAG: usize = 32;
+
+/// How long a thread keeps its memory after the last password.
+const IDLE: Duration = Duration::from_secs(5);
 
 /// Refuses what others would guess, and says why in words a person understands.
 pub fn check(field: &'static str, password: &Secret, email: Option<&Email>, name: &str) -> Result<()> {
@@ -82,8 +85,13 @@ impl Hasher {
             let work: queue::Receiver<Work> = work.clone();
             let spawned = thread::Builder::new().name("password".into()).spawn(move || {
                 let mut bench = Bench::new();
-                for work in work {
-                    bench.work(work);
+                // The nineteen megabytes are taken for the first password and given back when no more come.
+                while let Ok(first) = work.recv() {
+                    bench.work(first);
+                    while let Ok(next) = work.recv_timeout(IDLE) {
+                        bench.work(next);
+                    }
+                    bench.memory = Vec::new();
                 }
             });
             if let Err(error) = spawned {
@@ -107,7 +115,7 @@ impl Hasher {
     }
 
     fn send(&self, work: Work) -> Result<()> {
-        let busy = |_| kernel::fault::Fault::from(OVERLOADED).retry_after(std::time::Duration::from_secs(1));
+        let busy = |_| kernel::fault::Fault::from(OVERLOADED).retry_after(Duration::from_secs(1));
         self.0.try_send(work).map_err(busy)
     }
 }
@@ -129,8 +137,7 @@ fn phc(salt: &[u8], tag: &[u8]) -> String {
 impl Bench {
     fn new() -> Self {
         let params = Params::new(MEMORY_KIB, PASSES, LANES, Some(TAG)).unwrap_or_default();
-        let memory = vec![Block::default(); params.block_count()];
-        Self { argon2: Argon2::new(Algorithm::Argon2id, Version::V0x13, params), memory }
+        Self { argon2: Argon2::new(Algorithm::Argon2id, Version::V0x13, params), memory: Vec::new() }
     }
 
     fn work(&mut self, work: Work) {
@@ -149,6 +156,7 @@ impl Bench {
 
     fn tag(&mut self, password: &[u8], salt: &[u8]) -> Option<[u8; TAG]> {
         let mut tag = [0; TAG];
+        self.memory.resize(self.argon2.params().block_count(), Block::default());
         self.argon2.hash_password_into_with_memory(password, salt, &mut tag, &mut self.memory[..]).ok()?;
         Some(tag)
     }

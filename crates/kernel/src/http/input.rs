@@ -242,6 +242,7 @@ fn check<T: DeserializeOwned + JsonSchema + 'static>(value: Value) -> Result<T> 
     let ready = schema::<T>()?;
     let mut found: Vec<(String, &'static str, String)> =
         ready.validator.iter_errors(&value).flat_map(|e| say(&e)).collect();
+    nul_fields(&value, "", &mut found);
     if found.is_empty() {
         // What no schema can say, a type's own reading may still refuse.
         // Its words may repeat the value, so they stay in the log.
@@ -250,6 +251,27 @@ fn check<T: DeserializeOwned + JsonSchema + 'static>(value: Value) -> Result<T> 
     found.sort();
     found.dedup();
     Err(found.into_iter().fold(Fault::from(INVALID), |fault, (field, code, message)| fault.and(field, code, message)))
+}
+
+/// No column can keep a NUL, so no input may hold one, wherever it is bound for.
+fn nul_fields(value: &Value, path: &str, found: &mut Vec<(String, &'static str, String)>) {
+    let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    match value {
+        Value::String(text) if text.contains('\0') => {
+            found.push((path.to_owned(), "wrong_form", "must not contain NUL characters".to_owned()));
+        }
+        Value::Array(items) => {
+            for (place, item) in items.iter().enumerate() {
+                nul_fields(item, &below(&place.to_string()), found);
+            }
+        }
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                nul_fields(field, &below(name), found);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// One finding in our own words. The value itself is never repeated: it may be a password.

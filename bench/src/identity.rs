@@ -1,0 +1,164 @@
+//! People at the door: signing in against raw password hashes, refreshing against raw signatures, and asking who one is
+//! against a bare handler that says the same.
+use std::{
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
+use aws_lc_rs::{
+    rand::SystemRandom,
+    rsa::KeySize,
+    signature::{RSA_PKCS1_SHA256, RsaKeyPair},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    figure::{Figure, Goal, Unit},
+    load::{self, Ask},
+    process::{Core, Server},
+    rounds::{self, ROUNDS, Rate, Rounds},
+    servers::{self, Janua},
+};
+
+const SERVER: Core = Core::Only(0);
+const GENERATOR: Core = Core::Only(1);
+const WARM_UP: Duration = Duration::from_millis(500);
+const EMAIL: &str = "bench@example.com";
+const PASSWORD: &str = "correct horse battery staple";
+
+pub fn measure(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
+    let folder = rounds.folder()?;
+    let server = janua.serve(&folder, SERVER)?;
+    register(&server, &folder)?;
+    let signed_in = post(server.address, "/auth/login", &login())?;
+    let token = signed_in["accessToken"].as_str().context("no access token")?.to_owned();
+    let mut figures = vec![sign_in(rounds, &server)?, refresh(rounds, &server)?];
+    figures.extend(me(rounds, &server, &folder, &token)?);
+    Ok(figures)
+}
+
+fn login() -> Value {
+    json!({ "email": EMAIL, "password": PASSWORD, "options": { "tokenDelivery": "body" } })
+}
+
+/// Signs up, and confirms by the mail in the outbox.
+fn register(server: &Server, data: &Path) -> Result<()> {
+    post(server.address, "/auth/register", &json!({ "email": EMAIL, "password": PASSWORD, "name": "Bench" }))?;
+    let started = Instant::now();
+    let token = loop {
+        if let Some(token) = token_in_outbox(&data.join("outbox")) {
+            break token;
+        }
+        ensure!(started.elapsed() < Duration::from_secs(10), "the mail does not come");
+        thread::sleep(Duration::from_millis(20));
+    };
+    post(server.address, "/auth/verify-email", &json!({ "token": token })).map(|_| ())
+}
+
+fn token_in_outbox(outbox: &Path) -> Option<String> {
+    let file = std::fs::read_dir(outbox).ok()?.filter_map(Result::ok).find(|f| f.path().extension().is_some())?;
+    let text = std::fs::read_to_string(file.path()).ok()?.replace("=\r\n", "").replace("=3D", "=");
+    let rest = text.split_once("?token=")?.1;
+    Some(rest.chars().take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')).collect())
+}
+
+fn post(address: SocketAddr, path: &str, body: &Value) -> Result<Value> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.write_all(&load::request("POST", path, "", &body.to_string(), "close"))?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("no answer")?;
+    ensure!(head.starts_with("HTTP/1.1 200 "), "{path}: {answer}");
+    Ok(serde_json::from_str(body)?)
+}
+
+/// What a second of the server's processor buys, against the hash alone with its memory at hand.
+fn sign_in(rounds: &Rounds, server: &Server) -> Result<Figure> {
+    let ask = Ask::again(load::request("POST", "/auth/login", "", &login().to_string(), "keep-alive"));
+    let ours = || Rate::of(server.pid(), || load::with(server.address, rounds.turn, GENERATOR, &ask));
+    let params = Params::new(19_456, 2, 1, Some(32)).map_err(|e| anyhow::anyhow!("{e}"))?;
+    let mut memory = vec![Block::default(); params.block_count()];
+    let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+    let limit = || {
+        Rate::of(std::process::id(), || {
+            repeat(rounds.turn, || {
+                let mut tag = [0; 32];
+                let hashed =
+                    argon2.hash_password_into_with_memory(PASSWORD.as_bytes(), &[7; 16], &mut tag, &mut memory[..]);
+                hashed.map_err(|e| anyhow::anyhow!("{e}"))
+            })
+        })
+    };
+    let sides = rounds::alternate("sign-in", ROUNDS, limit, ours)?;
+    let samples = sides.only(|rate| rate.per_cpu_second);
+    let what = "POST /auth/login by processor time; raw argon2id";
+    Ok(Figure { scenario: "sign-in", what, unit: Unit::PerCpuSecond, samples, goal: Some(Goal::Ratio(0.95)) })
+}
+
+/// Each connection has a session of its own and goes on with the token it was given.
+fn refresh(rounds: &Rounds, server: &Server) -> Result<Figure> {
+    let ours = || {
+        // Signed in anew for each turn, before anything is counted.
+        let sessions: Result<Vec<String>> = (0..load::CONNECTIONS)
+            .map(|_| {
+                let person = post(server.address, "/auth/login", &login())?;
+                Ok(person["refreshToken"].as_str().context("no refresh token")?.to_owned())
+            })
+            .collect();
+        let ask = Ask::chain(sessions?);
+        Rate::of(server.pid(), || load::with(server.address, rounds.turn, GENERATOR, &ask))
+    };
+    let pair = aws_lc_rs::rsa::KeyPair::generate(KeySize::Rsa2048)?;
+    let der: aws_lc_rs::encoding::Pkcs8V1Der<'_> = aws_lc_rs::encoding::AsDer::as_der(&pair)?;
+    let key = RsaKeyPair::from_pkcs8(der.as_ref()).map_err(|e| anyhow::anyhow!("{e}"))?;
+    let limit = || {
+        Rate::of(std::process::id(), || {
+            repeat(rounds.turn, || {
+                let mut signature = vec![0; key.public_modulus_len()];
+                Ok(key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), &[7; 400], &mut signature)?)
+            })
+        })
+    };
+    let sides = rounds::alternate("refresh", ROUNDS, limit, ours)?;
+    let samples = sides.only(|rate| rate.per_cpu_second);
+    let what = "POST /auth/refresh by processor time; raw RS256";
+    Ok(Figure { scenario: "refresh", what, unit: Unit::PerCpuSecond, samples, goal: Some(Goal::Ratio(0.8)) })
+}
+
+fn me(rounds: &Rounds, server: &Server, folder: &Path, token: &str) -> Result<Vec<Figure>> {
+    let request = load::request("GET", "/auth/me", token, "", "keep-alive");
+    let mut stream = TcpStream::connect(server.address)?;
+    stream.write_all(&load::request("GET", "/auth/me", token, "", "close"))?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let body = answer.split_once("\r\n\r\n").context("no answer")?.1.to_owned();
+    let bare = servers::bare(&body, folder, SERVER)?;
+    let ask = Ask::again(request);
+    // The bare server has one route; it is asked with the same header, so that both read as much.
+    let bare_ask = Ask::again(load::request("GET", "/health", token, "", "keep-alive"));
+    for (server, ask) in [(&bare, &bare_ask), (server, &ask)] {
+        load::with(server.address, WARM_UP, GENERATOR, ask)?;
+    }
+    let turn = |server: &Server, ask: &Ask| {
+        Rate::of(server.pid(), || load::with(server.address, rounds.turn, GENERATOR, ask))
+    };
+    let sides = rounds::alternate("me", ROUNDS, || turn(&bare, &bare_ask), || turn(server, &ask))?;
+    let samples = sides.only(|rate| rate.per_cpu_second);
+    let what = "GET /auth/me by processor time; bare axum";
+    Ok(vec![Figure { scenario: "me", what, unit: Unit::PerCpuSecond, samples, goal: Some(Goal::Ratio(0.6)) }])
+}
+
+fn repeat(length: Duration, mut work: impl FnMut() -> Result<()>) -> Result<u64> {
+    let until = Instant::now() + length;
+    let mut count = 0;
+    while Instant::now() < until {
+        work()?;
+        count += 1;
+    }
+    Ok(count)
+}
