@@ -178,6 +178,9 @@ fn spell_out(operation: &mut Value, codes: &BTreeMap<u16, BTreeMap<String, Strin
             answer["headers"]["X-Request-Id"] = request_id.clone();
         }
     }
+    // Said by the HTTP layer itself, before any route is known, so without a body.
+    operation["responses"]["414"] = json!({ "description": "The address is too long." });
+    operation["responses"]["431"] = json!({ "description": "The headers are too large." });
     for (status, names) in codes {
         // A route that answers its own body with this status (health, say) says both.
         let lines: Vec<_> = names.iter().map(|(name, says)| format!("- `{name}`: {says}")).collect();
