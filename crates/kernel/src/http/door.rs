@@ -171,7 +171,8 @@ impl Inner {
         };
         match idempotency::key(request.method(), request.headers())? {
             None => self.call(request).await,
-            Some(key) => self.call_once(&key, client, request).await,
+            // On the heap: it is rare, and would make the future of every request larger.
+            Some(key) => Box::pin(self.call_once(&key, client, request)).await,
         }
     }
 

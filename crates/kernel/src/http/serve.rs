@@ -17,7 +17,6 @@ use tokio_io_timeout::TimeoutStream;
 use super::Door;
 
 const LONGEST_HEADERS: u32 = 32 * 1024;
-const MOST_HEADERS: usize = 100;
 const HTTP2_STREAMS: u32 = 128;
 
 /// Serves until `stop`, then finishes what is under way, at most for the configured time. Answers how many
@@ -43,7 +42,7 @@ pub async fn serve(listener: TcpListener, door: Door, stop: impl Future<Output =
         };
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(config.client_timeout));
-        let connection = builder.serve_connection_with_upgrades(TokioIo::new(Box::pin(stream)), service).into_owned();
+        let connection = builder.serve_connection(TokioIo::new(Box::pin(stream)), service).into_owned();
         let connection = graceful.watch(connection);
         let connections = door.app().metrics.connections.clone();
         connections.inc();
@@ -88,8 +87,8 @@ fn protocols(patience: Duration) -> auto::Builder<TokioExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
+        // At most 100 headers, which is what it takes unless told otherwise; told, it would allocate for each request.
         .header_read_timeout(patience)
-        .max_headers(MOST_HEADERS)
         .max_buf_size(LONGEST_HEADERS as usize);
     builder
         .http2()
