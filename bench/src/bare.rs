@@ -1,5 +1,5 @@
-//! The limit for everything that speaks HTTP: one axum handler and nothing around it, on the runtime and the allocator
-//! that `janua` uses.
+//! The limit for everything that speaks HTTP: one axum handler and nothing around it, on the runtime and with the
+//! allocator that `janua` uses.
 use std::net::SocketAddr;
 
 use anyhow::Result;

@@ -8,7 +8,8 @@ use rusqlite::Connection;
 /// How many callers use the door at once.
 pub const CALLERS: usize = 32;
 
-const TABLE: &str = "CREATE TABLE IF NOT EXISTS entry (id TEXT PRIMARY KEY, kind TEXT NOT NULL, body TEXT NOT NULL, made_at BIGINT NOT NULL)";
+const TABLE: &str = "CREATE TABLE IF NOT EXISTS entry (
+    id TEXT PRIMARY KEY, kind TEXT NOT NULL, body TEXT NOT NULL, made_at BIGINT NOT NULL)";
 pub const INSERT: &str = "INSERT INTO entry (id, kind, body, made_at) VALUES ($1, $2, $3, $4)";
 pub const SELECT: &str = "SELECT kind, body, made_at FROM entry WHERE id = $1";
 

@@ -1,7 +1,7 @@
 //! The load generator: connections that stay open and ask again as soon as they have the answer.
 //!
-//! Written here because it must cost little and be the same everywhere: it reads of an answer the status and the length,
-//! and runs on one thread, in a process that can be given a core of its own.
+//! Written here because it must cost little and be the same everywhere: it reads of an answer the status and the
+//! length, and runs on one thread, in a process that can be given a core of its own.
 use std::{
     net::SocketAddr,
     path::PathBuf,

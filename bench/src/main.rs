@@ -1,8 +1,8 @@
 //! The measuring bench: what Janua does, each figure beside the limit the machine set in the same run.
 //!
 //! A figure alone says little on a shared machine: it is half as high while a neighbour works. So the limit (the same
-//! work with nothing of Janua around it) and Janua take turns, and what counts is the ratio of their medians.
-//! The bench measures and does not judge: it ends well whether or not a goal was met.
+//! work with nothing of Janua around it) and Janua take turns, and what counts is the median of the ratios of the
+//! rounds. The bench measures and does not judge: it ends well whether or not a goal was met.
 //!
 //! `cargo run --release -p bench -- all`
 #![expect(clippy::disallowed_methods, reason = "a bench measures real time")]
@@ -40,7 +40,8 @@ struct Cli {
     #[command(subcommand)]
     scenario: Scenario,
     /// How long each measurement of a rate takes
-    #[arg(long, global = true, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..), value_name = "N")]
+    #[arg(long, global = true, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
     /// Write the figures to a file, as JSON
     #[arg(long, global = true, value_name = "FILE")]

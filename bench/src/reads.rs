@@ -1,9 +1,9 @@
-//! Point reads by primary key: 32 callers at the door against one thread that holds the prepared statement in its hand.
+//! Point reads by primary key: 32 callers at the door against one thread with the prepared statement in its hand.
 //!
 //! What makes it fair: the same file, the same keys in the same scattered order, and on both sides a row whose values
 //! are its own. What does not, and is shown instead: the door crosses threads for every read, and may use every core
-//! for it, where the limit has one. So the total is judged, and the second figure says what each read cost in processor
-//! time, where no core hides behind another.
+//! for it, where the limit has one. So the total is judged, and the second figure says what each read cost in
+//! processor time, where no core hides behind another.
 use std::{
     sync::{
         Arc,

@@ -14,8 +14,8 @@ use crate::process;
 /// How often each side has its turn, unless a scenario says otherwise.
 pub const ROUNDS: usize = 3;
 
-/// How long a side works before it makes room for the other, where that can be done without ado: what a neighbour does
-/// lasts for seconds, and then falls on both.
+/// How long a side works before it makes room for the other, where that can be done without ado: what a neighbour
+/// does lasts for seconds, and then falls on both.
 const SLICE: Duration = Duration::from_millis(500);
 
 /// What every scenario is given: how long a turn is, and where on the disk it may work.

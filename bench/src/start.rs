@@ -1,7 +1,7 @@
 //! From the start of the process to its first answer, on a data folder that exists; beside it the bare server, which
 //! has nothing to open.
 //!
-//! The servers before were killed, not stopped, so this is the start after a crash: SQLite finds its log and reads it.
+//! The servers before were killed, not stopped, so this is the start after a crash: SQLite reads the log it finds.
 use anyhow::Result;
 
 use crate::{

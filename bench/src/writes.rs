@@ -1,8 +1,8 @@
 //! Durable inserts: 32 callers at the door, who share commits, against raw SQLite that commits every hundredth row.
 //!
 //! The limit has it easier on purpose: it knows its hundred rows beforehand, while nobody at the door is told "done"
-//! before his row is on the disk, so at most 32 rows can share a commit. How much of the gap that explains is what the
-//! second figure shows, where the limit commits every 32nd row.
+//! before his row is on the disk, so at most 32 rows can share a commit. How much of the gap that explains is what
+//! the last figure shows, where the limit commits every 32nd row.
 use std::{
     sync::{
         Arc,
