@@ -30,6 +30,9 @@ pub struct Options {
     /// The file holds refresh tokens, and each answer the next one
     #[arg(long)]
     chain: bool,
+    /// Never sleep: the core is the generator's alone, and waking it is not charged to the slower server
+    #[arg(long)]
+    awake: bool,
 }
 
 /// What the connections ask.
@@ -76,6 +79,9 @@ pub fn with(address: SocketAddr, length: Duration, core: Core, ask: &Ask) -> Res
     if chain {
         command.arg("--chain");
     }
+    if matches!(core, Core::Only(_)) {
+        command.arg("--awake");
+    }
     let generator = command.output()?;
     ensure!(generator.status.success(), "the load generator: {}", String::from_utf8_lossy(&generator.stderr));
     Ok(String::from_utf8(generator.stdout)?.trim().parse()?)
@@ -84,24 +90,32 @@ pub fn with(address: SocketAddr, length: Duration, core: Core, ask: &Ask) -> Res
 /// The generator itself: prints how many requests were answered.
 pub fn run(options: &Options) -> Result<()> {
     let content = std::fs::read(&options.file)?;
-    let answered: u64 = runtime::Builder::new_current_thread().enable_io().build()?.block_on(async {
-        let until = Instant::now() + Duration::from_millis(options.milliseconds);
-        let mut connections = JoinSet::new();
-        if options.chain {
-            for token in String::from_utf8(content)?.lines() {
-                connections.spawn(converse(options.address, until, Next::Token(token.to_owned())));
+    let answered: u64 =
+        runtime::Builder::new_current_thread().enable_io().event_interval(1).build()?.block_on(async {
+            if options.awake {
+                tokio::spawn(async {
+                    loop {
+                        tokio::task::yield_now().await;
+                    }
+                });
             }
-        } else {
-            for _ in 0..CONNECTIONS {
-                connections.spawn(converse(options.address, until, Next::Same(content.clone())));
+            let until = Instant::now() + Duration::from_millis(options.milliseconds);
+            let mut connections = JoinSet::new();
+            if options.chain {
+                for token in String::from_utf8(content)?.lines() {
+                    connections.spawn(converse(options.address, until, Next::Token(token.to_owned())));
+                }
+            } else {
+                for _ in 0..CONNECTIONS {
+                    connections.spawn(converse(options.address, until, Next::Same(content.clone())));
+                }
             }
-        }
-        let mut answered = 0;
-        while let Some(connection) = connections.join_next().await {
-            answered += connection??;
-        }
-        anyhow::Ok(answered)
-    })?;
+            let mut answered = 0;
+            while let Some(connection) = connections.join_next().await {
+                answered += connection??;
+            }
+            anyhow::Ok(answered)
+        })?;
     println!("{answered}");
     Ok(())
 }

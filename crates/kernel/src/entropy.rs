@@ -13,6 +13,8 @@ use crate::{clock::Timestamp, crypto::Secret};
 #[derive(Clone)]
 pub struct Entropy {
     source: Source,
+    /// What tells the names this node gives from those of others.
+    node: [u8; 10],
     /// The moment and sequence of the newest id, so that ids of one node sort in the order they were made.
     newest: Arc<AtomicU64>,
 }
@@ -29,11 +31,17 @@ const SEQUENCE_BITS: u32 = 12;
 
 impl Entropy {
     pub fn system() -> Self {
-        Self { source: Source::System, newest: Arc::default() }
+        Self::of(Source::System)
     }
 
     pub fn seeded(seed: u64) -> Self {
-        Self { source: Source::Seeded(Arc::new(Mutex::new(seed << 32))), newest: Arc::default() }
+        Self::of(Source::Seeded(Arc::new(Mutex::new(seed << 32))))
+    }
+
+    fn of(source: Source) -> Self {
+        let mut entropy = Self { source, node: [0; 10], newest: Arc::default() };
+        entropy.node = entropy.bytes();
+        entropy
     }
 
     pub fn fill(&self, out: &mut [u8]) {
@@ -63,11 +71,19 @@ impl Entropy {
 
     /// A UUIDv7: sorts by when it was made, also within a millisecond, and cannot be guessed.
     pub fn uuid(&self, now: Timestamp) -> Uuid {
+        self.numbered(now, self.bytes())
+    }
+
+    /// A UUIDv7 that is like no other but may be guessed, at a tenth of the price: for what is named and opens nothing.
+    pub fn name(&self, now: Timestamp) -> Uuid {
+        self.numbered(now, self.node)
+    }
+
+    fn numbered(&self, now: Timestamp, mut rest: [u8; 10]) -> Uuid {
         let first = u64::try_from(now.0).unwrap_or(0) << SEQUENCE_BITS;
         let next = |newest: u64| Some(first.max(newest + 1));
         let newest = self.newest.fetch_update(Relaxed, Relaxed, next).unwrap_or(first);
         let id = first.max(newest + 1);
-        let mut rest: [u8; 10] = self.bytes();
         // RFC 9562, 6.2, method 1: the sequence stands before what is random.
         [rest[0], rest[1]] = [(id >> 8).to_be_bytes()[7] & 0x0f, id.to_be_bytes()[7]];
         uuid::Builder::from_unix_timestamp_millis(id >> SEQUENCE_BITS, &rest).into_uuid()

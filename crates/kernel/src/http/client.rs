@@ -3,7 +3,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use axum::{
     extract::FromRequestParts,
-    http::{HeaderMap, request::Parts},
+    http::{HeaderMap, HeaderName, header, request::Parts},
 };
 use ipnet::IpNet;
 
@@ -11,6 +11,8 @@ use crate::{
     App,
     fault::{Fault, INTERNAL},
 };
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// The caller's address; put into each request by the pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,11 +27,11 @@ impl Client {
     pub(super) fn of(peer: SocketAddr, headers: &HeaderMap, proxies: &[IpNet]) -> Self {
         let is_proxy = |address: IpAddr| proxies.iter().any(|net| net.contains(&address));
         let peer = peer.ip().to_canonical();
-        let forwarded = ["x-forwarded-for", "forwarded", "via"].iter().any(|name| headers.contains_key(*name));
+        let forwarded = [FORWARDED_FOR, header::FORWARDED, header::VIA].iter().any(|name| headers.contains_key(name));
         if proxies.is_empty() || !forwarded || !is_proxy(peer) {
             return Self { address: peer, forwarded };
         }
-        let lists = headers.get_all("x-forwarded-for");
+        let lists = headers.get_all(FORWARDED_FOR);
         let said: Vec<&str> =
             lists.iter().filter_map(|list| list.to_str().ok()).flat_map(|list| list.split(',')).collect();
         let mut address = peer;

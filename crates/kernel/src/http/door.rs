@@ -3,6 +3,8 @@
 //! One service written out in order, instead of a stack of layers: the order is the security, and it can be read here.
 use std::{
     collections::HashMap,
+    convert::Infallible,
+    future::ready,
     net::SocketAddr,
     num::NonZeroU32,
     panic::AssertUnwindSafe,
@@ -10,7 +12,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use axum::{
@@ -19,18 +21,16 @@ use axum::{
     http::{HeaderValue, Method, Request, header},
     response::{IntoResponse as _, Response},
 };
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, future::Either};
 use http_body_util::Limited;
-use tower::Service as _;
-use tower_http::compression::{
-    CompressionLayer,
-    predicate::{Predicate, SizeAbove},
-};
+use tokio::time::{self, Instant};
+use tower::{Service as _, ServiceExt as _};
+use tower_http::compression::{Compression, predicate::SizeAbove};
 
 use super::{
     Routes,
     client::Client,
-    headers::{REQUEST_ID, request_id, secure},
+    headers::{Defaults, REQUEST_ID, request_id},
     idempotency::{self, Turn},
     input,
     limit::Limit,
@@ -43,6 +43,8 @@ use crate::{
     telemetry::{ABOUT, RouteMetrics},
 };
 
+/// In bytes; what is shorter is not worth it.
+const LEAST_COMPRESSED: u64 = 1024;
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 #[derive(Clone)]
@@ -52,15 +54,18 @@ struct Inner {
     app: App,
     router: Router,
     /// By path, then by method; the same paths the router knows.
-    rows: matchit::Router<HashMap<Method, Known>>,
-    unknown: Known,
+    rows: matchit::Router<ByMethod>,
+    unknown: Arc<Known>,
+    defaults: Defaults,
     origins: Origins,
     limit: Option<Limit>,
     in_flight: AtomicUsize,
 }
 
+/// What is known of a path, by method.
+type ByMethod = Vec<(Method, Arc<Known>)>;
+
 /// A route as the pipeline sees it.
-#[derive(Clone)]
 struct Known {
     /// Whether a handler is there; if not, the router only says 404 or 405.
     exists: bool,
@@ -74,17 +79,17 @@ impl Door {
     pub fn new(app: App, routes: Routes, version: &str) -> Result<Self, String> {
         let (router, rows, api) = routes.finish();
         app.description.set(&app.config, version, &api, &rows)?;
-        let compression = CompressionLayer::new().compress_when(SizeAbove::new(1024).and(Public));
-        let router = router.layer(compression).with_state(app.clone());
+        let router = router.with_state(app.clone());
         let per_minute = NonZeroU32::new(app.config.rate_limit_per_minute).filter(|_| app.config.rate_limits.is_on());
         Ok(Self(Arc::new(Inner {
             rows: known(&app, rows)?,
-            unknown: Known {
+            unknown: Arc::new(Known {
                 exists: false,
                 body_limit: 0,
                 always: false,
                 metrics: app.metrics.route("any", "unknown"),
-            },
+            }),
+            defaults: Defaults::new(app.config.is_https()),
             origins: Origins::of(&app.config),
             limit: per_minute.map(|requests| Limit::per_minute(requests, &app.clock)),
             in_flight: AtomicUsize::new(0),
@@ -97,43 +102,71 @@ impl Door {
         &self.0.app
     }
 
-    /// One request, from first to last.
-    pub async fn handle(&self, peer: SocketAddr, mut request: Request<Body>) -> Response {
-        let door = &*self.0;
-        let started = now();
+    /// One request, from first to last. What can be done at once is done before there is a future: a small one is
+    /// cheaper to hand about, and each request has one.
+    pub fn handle(self, peer: SocketAddr, mut request: Request<Body>) -> impl Future<Output = Response> + Send {
+        let door = self.0;
+        let started = Instant::now();
         let id = request_id(request.headers(), &door.app.entropy, door.app.clock.now());
         let found = door.rows.at(request.uri().path()).ok();
-        let known = found.and_then(|found| found.value.get(without_head(request.method()))).unwrap_or(&door.unknown);
+        let known = found.and_then(|found| of_method(found.value, request.method())).unwrap_or(&door.unknown).clone();
         let client = Client::of(peer, request.headers(), &door.app.config.trusted_proxies);
         let origin = request.headers().get(header::ORIGIN).cloned();
+        let encodings = request.headers().get(header::ACCEPT_ENCODING).cloned();
         request.extensions_mut().insert(client);
-
-        let (answer, left) = ABOUT.scope(id.clone(), door.admit(known, client, request)).await;
-        let mut response = answer.unwrap_or_else(Fault::into_response);
-        if let Some(Carried(fault)) = response.extensions_mut().remove() {
-            response = render(response, &fault, &id);
+        let (admitted, left) = door.admit(&known, client, &request);
+        let work = admitted.and_then(|admitted| match admitted {
+            Admitted::Work(place) => {
+                let work = door.work(&known, client, request, started)?;
+                Ok((place, Either::Left(ABOUT.scope(id.clone(), work))))
+            }
+            Admitted::Answered(response) => Ok((None, Either::Right(ready(Ok(response))))),
+        });
+        async move {
+            let answer = match work {
+                Ok((_place, work)) => work.await,
+                Err(refusal) => Err(refusal),
+            };
+            let mut response = answer.unwrap_or_else(Fault::into_response);
+            if let Some(Carried(fault)) = response.extensions_mut().remove() {
+                response = render(response, &fault, &id);
+            }
+            if is_public(&response) {
+                response = compressed(response, encodings).await;
+            }
+            let headers = response.headers_mut();
+            door.defaults.under(headers);
+            if let (Some(left), Some(limit)) = (left, &door.limit) {
+                limit.tell(left, headers);
+            }
+            door.origins.share(origin.as_ref(), headers);
+            if let Ok(id) = HeaderValue::try_from(&*id) {
+                headers.insert(REQUEST_ID, id);
+            }
+            known.metrics.record(response.status().as_u16(), started.elapsed());
+            response
         }
-        let headers = response.headers_mut();
-        if let (Some(left), Some(limit)) = (left, &door.limit) {
-            limit.tell(left, headers);
-        }
-        door.origins.share(origin.as_ref(), headers);
-        secure(headers, door.app.config.is_https());
-        if let Ok(id) = HeaderValue::try_from(&*id) {
-            headers.insert(REQUEST_ID, id);
-        }
-        known.metrics.record(response.status().as_u16(), started.elapsed());
-        response
     }
 }
 
+/// What becomes of a request that is not refused at the door.
+enum Admitted {
+    Work(Option<Place>),
+    Answered(Response),
+}
+
 impl Inner {
-    /// May this request be worked on at all? The cheapest reasons to say no come first.
-    async fn admit(&self, known: &Known, client: Client, request: Request<Body>) -> (Result<Response>, Option<u32>) {
+    /// May this request be worked on at all, and how many more may come? The cheapest reasons to say no come first.
+    fn admit(
+        self: &Arc<Self>,
+        known: &Known,
+        client: Client,
+        request: &Request<Body>,
+    ) -> (Result<Admitted>, Option<u32>) {
         if known.always {
-            return (self.pass(known, client, request).await, None);
+            return (Ok(Admitted::Work(None)), None);
         }
-        let Some(_place) = self.take_place() else {
+        let Some(place) = self.take_place() else {
             return (Err(Fault::from(OVERLOADED).retry_after(Duration::from_secs(1))), None);
         };
         let left = match self.limit.as_ref().map(|limit| limit.take(client)).transpose() {
@@ -141,48 +174,56 @@ impl Inner {
             Err(refusal) => return (Err(refusal), None),
         };
         if let Some(answer) = self.origins.preflight(request.method(), request.headers()) {
-            return (Ok(answer), left);
+            return (Ok(Admitted::Answered(answer)), left);
         }
-        if let Err(refusal) = self.origins.refuse_forgery(request.method(), request.headers()) {
-            return (Err(refusal), left);
-        }
-        (self.pass(known, client, request).await, left)
+        let allowed = self.origins.refuse_forgery(request.method(), request.headers());
+        (allowed.map(|()| Admitted::Work(Some(place))), left)
     }
 
-    fn take_place(&self) -> Option<Place<'_>> {
+    fn take_place(self: &Arc<Self>) -> Option<Place> {
         let before = self.in_flight.fetch_add(1, Relaxed);
         self.app.metrics.in_flight.inc();
-        let place = Place(self);
+        let place = Place(self.clone());
         (before < self.app.config.max_in_flight).then_some(place)
     }
 
     /// Within its size and its time, and once only if the client says so.
-    async fn pass(&self, known: &Known, client: Client, request: Request<Body>) -> Result<Response> {
-        if !known.exists {
-            return self.call(request).await;
+    fn work(
+        self: &Arc<Self>,
+        known: &Known,
+        client: Client,
+        mut request: Request<Body>,
+        started: Instant,
+    ) -> Result<impl Future<Output = Result<Response>> + Send + use<>> {
+        if known.exists && !request.body().is_end_stream() {
+            if request.body().size_hint().lower() > known.body_limit as u64 {
+                return Err(TOO_LARGE.into());
+            }
+            request = request.map(|body| Body::new(Limited::new(body, known.body_limit)));
         }
-        if request.body().size_hint().lower() > known.body_limit as u64 {
-            return Err(TOO_LARGE.into());
-        }
-        let request = if request.body().is_end_stream() {
-            request
-        } else {
-            request.map(|body| Body::new(Limited::new(body, known.body_limit)))
-        };
-        match idempotency::key(request.method(), request.headers())? {
-            None => self.call(request).await,
-            // On the heap: it is rare, and would make the future of every request larger.
-            Some(key) => Box::pin(self.call_once(&key, client, request)).await,
-        }
+        let deadline = started + self.app.config.request_timeout;
+        Ok(match idempotency::key(request.method(), request.headers())?.filter(|_| known.exists) {
+            None => Either::Left(self.call(request, deadline)),
+            Some(key) => {
+                let door = self.clone();
+                Either::Right(Box::pin(async move { door.call_once(&key, client, request, deadline).await }))
+            }
+        })
     }
 
-    async fn call_once(&self, key: &str, client: Client, request: Request<Body>) -> Result<Response> {
+    async fn call_once(
+        &self,
+        key: &str,
+        client: Client,
+        request: Request<Body>,
+        deadline: Instant,
+    ) -> Result<Response> {
         let (parts, body) = request.into_parts();
         let body = input::read(body).await?;
         match Turn::of(&self.app, key, client, &parts, &body).await? {
             Turn::Again(answer) => Ok(answer),
             Turn::First(slot) => {
-                let response = self.call(Request::from_parts(parts, Body::from(body))).await;
+                let response = self.call(Request::from_parts(parts, Body::from(body)), deadline).await;
                 let mut response = response.unwrap_or_else(Fault::into_response);
                 // Rendered here, so that the kept answer is whole; the id in it is the first request's.
                 if let Some(Carried(fault)) = response.extensions_mut().remove() {
@@ -194,10 +235,14 @@ impl Inner {
         }
     }
 
-    async fn call(&self, request: Request<Body>) -> Result<Response> {
+    fn call(
+        &self,
+        request: Request<Body>,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Response>> + Send + use<> {
         // An axum router is always ready, and clones for the price of a counter.
         let answer = AssertUnwindSafe(self.router.clone().call(request)).catch_unwind();
-        match tokio::time::timeout(self.app.config.request_timeout, answer).await {
+        time::timeout_at(deadline, answer).map(|outcome| match outcome {
             Ok(Ok(Ok(response))) => Ok(response),
             Ok(Err(panic)) => {
                 let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
@@ -205,14 +250,14 @@ impl Inner {
                 Err(INTERNAL.caused_by(format!("panicked: {}", said.unwrap_or_default())))
             }
             Err(_) => Err(Fault::from(TIMED_OUT).retry_after(Duration::from_secs(1))),
-        }
+        })
     }
 }
 
 /// A request being worked on.
-struct Place<'a>(&'a Inner);
+struct Place(Arc<Inner>);
 
-impl Drop for Place<'_> {
+impl Drop for Place {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, Relaxed);
         self.0.app.metrics.in_flight.dec();
@@ -221,22 +266,31 @@ impl Drop for Place<'_> {
 
 /// What may lie in a cache may be compressed. Everything else may hold a secret, and the length of a compressed
 /// answer that also holds what an attacker sent gives secrets away (BREACH).
-#[derive(Clone, Copy)]
-struct Public;
+fn is_public(response: &Response) -> bool {
+    let cache = response.headers().get(header::CACHE_CONTROL);
+    cache.is_some_and(|cache| cache.as_bytes().starts_with(b"public"))
+}
 
-impl Predicate for Public {
-    fn should_compress<B: axum::body::HttpBody>(&self, response: &axum::http::Response<B>) -> bool {
-        let cache = response.headers().get(header::CACHE_CONTROL).and_then(|value| value.to_str().ok());
-        cache.is_some_and(|cache| cache.starts_with("public"))
+/// The library compresses what a service answers, so the answer is put into one. Around the whole router it would cost
+/// the many answers that are never compressed as much as the few that are.
+async fn compressed(response: Response, encodings: Option<HeaderValue>) -> Response {
+    let mut response = Some(response);
+    let answer =
+        tower::service_fn(move |_: Request<()>| ready(Ok::<_, Infallible>(response.take().unwrap_or_default())));
+    let mut request = Request::new(());
+    request.headers_mut().extend(encodings.map(|value| (header::ACCEPT_ENCODING, value)));
+    match Compression::new(answer).compress_when(SizeAbove::new(LEAST_COMPRESSED)).oneshot(request).await {
+        Ok(response) => response.map(Body::new),
+        Err(never) => match never {},
     }
 }
 
-fn known(app: &App, rows: Vec<RouteRow>) -> Result<matchit::Router<HashMap<Method, Known>>, String> {
-    let mut by_path: HashMap<&'static str, HashMap<Method, Known>> = HashMap::new();
+fn known(app: &App, rows: Vec<RouteRow>) -> Result<matchit::Router<ByMethod>, String> {
+    let mut by_path: HashMap<&'static str, ByMethod> = HashMap::new();
     for row in rows {
         let metrics = app.metrics.route(row.method.as_str(), row.path);
         let known = Known { exists: true, body_limit: row.body_limit, always: row.always, metrics };
-        by_path.entry(row.path).or_default().insert(row.method, known);
+        by_path.entry(row.path).or_default().push((row.method, Arc::new(known)));
     }
     let mut router = matchit::Router::new();
     for (path, methods) in by_path {
@@ -245,9 +299,10 @@ fn known(app: &App, rows: Vec<RouteRow>) -> Result<matchit::Router<HashMap<Metho
     Ok(router)
 }
 
-/// The router answers HEAD with GET's handler.
-fn without_head(method: &Method) -> &Method {
-    if method == Method::HEAD { &Method::GET } else { method }
+fn of_method<'a>(known: &'a [(Method, Arc<Known>)], method: &Method) -> Option<&'a Arc<Known>> {
+    // The router answers HEAD with GET's handler.
+    let method = if method == Method::HEAD { &Method::GET } else { method };
+    known.iter().find(|(known, _)| known == method).map(|(_, known)| known)
 }
 
 /// Makes the body of a refusal, and writes its cause to the log.
@@ -265,9 +320,4 @@ fn render(response: Response, fault: &Fault, id: &str) -> Response {
     parts.headers.remove(header::CONTENT_LENGTH);
     parts.headers.insert(header::CONTENT_TYPE, PROBLEM);
     Response::from_parts(parts, Body::from(body))
-}
-
-#[expect(clippy::disallowed_methods, reason = "measures how long a request took, which nobody decides by")]
-fn now() -> Instant {
-    Instant::now()
 }

@@ -60,7 +60,10 @@ struct Reply {
 
 /// The key of a request that has one; only what creates something can be repeated.
 pub(super) fn key(method: &Method, headers: &HeaderMap) -> Result<Option<String>> {
-    let Some(sent) = headers.get(IDEMPOTENCY_KEY).filter(|_| method == Method::POST) else { return Ok(None) };
+    if method != Method::POST {
+        return Ok(None);
+    }
+    let Some(sent) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     let text = sent.to_str().ok().filter(|text| (1..=255).contains(&text.len()));
     let text =
         text.ok_or_else(|| INVALID.at("Idempotency-Key", "wrong_form", "must be 1 to 255 visible characters"))?;

@@ -9,6 +9,7 @@ mod input;
 mod limit;
 mod origins;
 mod paging;
+mod patience;
 mod routes;
 mod serve;
 

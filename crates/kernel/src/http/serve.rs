@@ -2,6 +2,7 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{body::Body, http::Request};
+use futures_util::FutureExt as _;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -12,9 +13,11 @@ use tokio::{
     sync::Semaphore,
     time,
 };
-use tokio_io_timeout::TimeoutStream;
 
-use super::Door;
+use super::{
+    Door,
+    patience::{Progress, Watched},
+};
 
 const LONGEST_HEADERS: u32 = 32 * 1024;
 const HTTP2_STREAMS: u32 = 128;
@@ -33,22 +36,28 @@ pub async fn serve(listener: TcpListener, door: Door, stop: impl Future<Output =
             accepted = accept(&listener, &places) => accepted,
         };
         let Some((stream, peer, place)) = accepted else { continue };
+        let progress = Arc::new(Progress::default());
         let service = {
-            let door = door.clone();
+            let (door, progress) = (door.clone(), progress.clone());
             service_fn(move |request: Request<Incoming>| {
-                let door = door.clone();
-                async move { Ok::<_, Infallible>(door.handle(peer, request.map(Body::new)).await) }
+                let working = progress.working();
+                door.clone().handle(peer, request.map(Body::new)).map(|response| {
+                    drop(working);
+                    Ok::<_, Infallible>(response)
+                })
             })
         };
-        let mut stream = TimeoutStream::new(stream);
-        stream.set_write_timeout(Some(config.client_timeout));
-        let connection = builder.serve_connection(TokioIo::new(Box::pin(stream)), service).into_owned();
-        let connection = graceful.watch(connection);
+        let stream = TokioIo::new(Watched::new(stream, progress.clone()));
+        let connection = graceful.watch(builder.serve_connection(stream, service).into_owned());
         let connections = door.app().metrics.connections.clone();
         connections.inc();
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection ended early");
+            tokio::select! {
+                biased;
+                ended = connection => if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection ended early");
+                },
+                () = progress.stalled(config.client_timeout) => tracing::debug!(%peer, "a slow client was cut off"),
             }
             connections.dec();
             drop(place);
@@ -86,9 +95,9 @@ fn protocols(patience: Duration) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
-        .timer(TokioTimer::new())
-        // At most 100 headers, which is what it takes unless told otherwise; told, it would allocate for each request.
-        .header_read_timeout(patience)
+        // Slow ones are found by [`Progress`], which needs no timer for each request. At most 100 headers are read,
+        // which is what it takes unless told otherwise; told, it would allocate for each request.
+        .header_read_timeout(None)
         .max_buf_size(LONGEST_HEADERS as usize);
     builder
         .http2()

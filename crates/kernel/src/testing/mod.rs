@@ -182,7 +182,7 @@ impl Ask<'_> {
 
     pub async fn send(self) -> Answer {
         let (method, path) = (self.request.method().clone(), self.request.uri().path().to_owned());
-        let response = self.test.door.handle(SocketAddr::new(self.peer, 40_000), self.request).await;
+        let response = self.test.door.clone().handle(SocketAddr::new(self.peer, 40_000), self.request).await;
         let answer = Answer::read(response).await;
         answer.must_be_described(&self.test.app, &method, &path);
         answer

@@ -1,0 +1,257 @@
+//! The one thread that writes: whoever waits for it shares a commit.
+use std::{
+    cell::RefCell,
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crossbeam_channel as queue;
+use rusqlite::ffi;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use super::{
+    super::{Done, Error, Result, SILENCE},
+    Reply, Step, Work,
+    statements::{Statements, Timed, now},
+};
+
+/// A group is closed when it has this many units or is this old, so that the first of it does not wait for long.
+const GROUP_UNITS: usize = 512;
+const GROUP_AGE: Duration = Duration::from_millis(20);
+/// Those who will likely come back are waited for for this part of what a commit takes.
+const PATIENCE_PART: u32 = 2;
+/// However busy it keeps: everybody else is waiting.
+const LONGEST_TRANSACTION: Duration = Duration::from_secs(10);
+
+/// Why no write may be acknowledged any more. After a failed fsync the kernel may have dropped what it could not
+/// write, and a second fsync would say that all is well: only a restart, which reads the disk, tells the truth.
+#[derive(Default)]
+struct Broken(RefCell<Option<String>>);
+
+impl Broken {
+    fn check(&self) -> Result<()> {
+        match &*self.0.borrow() {
+            Some(reason) => Err(Error::ReadOnly(reason.clone())),
+            None => Ok(()),
+        }
+    }
+    fn set(&self, reason: &str) {
+        tracing::error!(reason, "the database takes no more writes until the server is restarted");
+        *self.0.borrow_mut() = Some(reason.to_owned());
+    }
+}
+
+pub(super) struct Writer<'c> {
+    connection: &'c Timed,
+    statements: Statements<'c>,
+    crier: Crier,
+    broken: Broken,
+    last: Group,
+}
+
+/// What the last commit was like: whoever it answered often comes back at once.
+#[derive(Default)]
+struct Group {
+    units: usize,
+    commit_took: Duration,
+}
+
+type Crier = UnboundedSender<(Vec<Waiting>, Result<()>)>;
+
+/// Tells whole groups what became of their commit, for as long as there is a writer.
+pub(super) fn crier() -> Crier {
+    let (crier, mut groups) = unbounded_channel::<(Vec<Waiting>, Result<()>)>();
+    tokio::spawn(async move {
+        while let Some((waiting, outcome)) = groups.recv().await {
+            for one in waiting {
+                one.tell(&outcome);
+            }
+        }
+    });
+    crier
+}
+
+/// Told the outcome of the commit it waits for.
+pub(super) enum Waiting {
+    One(Reply<Done>, Done),
+    Tx(Reply<()>),
+}
+
+impl Waiting {
+    fn tell(self, outcome: &Result<()>) {
+        // Who has gone away meanwhile hears nothing.
+        let _gone = match self {
+            Self::One(reply, done) => reply.send(outcome.clone().map(|()| done)).is_err(),
+            Self::Tx(reply) => reply.send(outcome.clone()).is_err(),
+        };
+    }
+}
+
+impl<'c> Writer<'c> {
+    pub(super) fn new(connection: &'c Timed, crier: Crier) -> Self {
+        let statements = Statements::of(connection);
+        Self { connection, statements, crier, broken: Broken::default(), last: Group::default() }
+    }
+
+    pub(super) fn run(&mut self, work: &queue::Receiver<Work>) {
+        while let Some(first) = self.awaited(work, 0, now()).or_else(|| work.recv().ok()) {
+            self.group(first, work);
+        }
+    }
+
+    /// Everything already in the queue runs in one transaction, each interactive unit in its own savepoint.
+    fn group(&mut self, first: Work, work: &queue::Receiver<Work>) {
+        if let Err(error) = self.broken.check().and_then(|()| self.control("BEGIN IMMEDIATE")) {
+            return refuse(first, &error);
+        }
+        let started = now();
+        let mut waiting: Vec<Waiting> = Vec::with_capacity(self.last.units);
+        let mut next = Some(first);
+        while let Some(unit) = next {
+            match unit {
+                Work::One(call) => match self.statements.run(call.sql, &call.params) {
+                    Ok(done) => waiting.push(Waiting::One(call.reply, done)),
+                    // SQLite has undone the one statement; its neighbours stand.
+                    Err(error) => drop(call.reply.send(Err(error))),
+                },
+                Work::Tx(steps) => waiting.extend(self.interact(&steps).map(Waiting::Tx)),
+            }
+            // Some errors (a full disk, say) undo the whole transaction: then nothing of this group has happened.
+            if self.connection.sqlite.is_autocommit() {
+                let undone = Err(Error::Unavailable("the commit this was part of was undone".into()));
+                return self.tell(waiting, undone);
+            }
+            next = self.next(work, waiting.len(), started);
+        }
+        let ready = now();
+        let outcome = self.control("COMMIT");
+        self.last = Group { units: waiting.len(), commit_took: ready.elapsed() };
+        if let Err(error) = &outcome {
+            tracing::error!(%error, units = waiting.len(), "a commit failed; nothing of it happened");
+            if !self.connection.sqlite.is_autocommit() {
+                let _ = self.control("ROLLBACK");
+            }
+        }
+        self.tell(waiting, outcome);
+    }
+
+    /// A crowd is told by the runtime its callers wait in: waking each of them from here would cost as much as the work.
+    fn tell(&self, mut waiting: Vec<Waiting>, mut outcome: Result<()>) {
+        if waiting.len() > 1 {
+            let Err(unheard) = self.crier.send((waiting, outcome)) else { return };
+            (waiting, outcome) = unheard.0;
+        }
+        for one in waiting {
+            one.tell(&outcome);
+        }
+    }
+
+    /// Who else joins the group: whoever is there, and those who will likely come back.
+    fn next(&self, work: &queue::Receiver<Work>, units: usize, started: Instant) -> Option<Work> {
+        if units >= GROUP_UNITS || started.elapsed() >= GROUP_AGE {
+            return None;
+        }
+        work.try_recv().ok().or_else(|| self.awaited(work, units, started))
+    }
+
+    /// Waits awake for somebody of the last group, for a part of what its commit took: going to sleep and being woken
+    /// takes longer than they need, and a commit for each of them longer still.
+    fn awaited(&self, work: &queue::Receiver<Work>, units: usize, since: Instant) -> Option<Work> {
+        if self.last.units < 2 || units >= self.last.units {
+            return None;
+        }
+        while since.elapsed() < self.last.commit_took / PATIENCE_PART {
+            if let Ok(unit) = work.try_recv() {
+                return Some(unit);
+            }
+            thread::yield_now();
+        }
+        None
+    }
+
+    /// Runs one caller's transaction; `Some` when it is to be committed with the group.
+    fn interact(&mut self, steps: &mpsc::Receiver<Step>) -> Option<Reply<()>> {
+        // The first word is waited for too: who begins and then thinks holds everybody up.
+        let mut opened = false;
+        let mut failed = false;
+        let started = now();
+        loop {
+            let left = LONGEST_TRANSACTION.saturating_sub(started.elapsed());
+            match steps.recv_timeout(SILENCE.min(left)) {
+                Ok(Step::Run(call)) => {
+                    if !opened {
+                        opened = self.control("SAVEPOINT unit").is_ok();
+                        failed = !opened;
+                    }
+                    let outcome =
+                        if failed { Err(Error::Aborted) } else { self.statements.run(call.sql, &call.params) };
+                    failed |= outcome.is_err();
+                    let _ = call.reply.send(outcome);
+                }
+                Ok(Step::Commit(reply)) if failed => {
+                    self.undo(opened);
+                    let _ = reply.send(Err(Error::Aborted));
+                    return None;
+                }
+                Ok(Step::Commit(reply)) => {
+                    return match if opened { self.control("RELEASE unit") } else { Ok(()) } {
+                        Ok(()) => Some(reply),
+                        Err(error) => {
+                            self.undo(opened);
+                            let _ = reply.send(Err(error));
+                            None
+                        }
+                    };
+                }
+                Err(hung_up_or_silent) => {
+                    if hung_up_or_silent == mpsc::RecvTimeoutError::Timeout {
+                        tracing::warn!("a transaction was silent or open for too long and was rolled back");
+                    }
+                    self.undo(opened);
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn undo(&mut self, opened: bool) {
+        if opened && !self.connection.sqlite.is_autocommit() {
+            let _ = self.control("ROLLBACK TO unit").and_then(|()| self.control("RELEASE unit"));
+        }
+    }
+
+    /// Runs what begins or ends something; it takes as long as it takes.
+    fn control(&mut self, sql: &'static str) -> Result<()> {
+        self.statements.control(sql).map_err(|error| {
+            if is_failed_sync(&error) {
+                self.broken.set(&error.to_string());
+            }
+            error.into()
+        })
+    }
+}
+
+fn refuse(unit: Work, error: &Error) {
+    match unit {
+        Work::One(call) => {
+            let _ = call.reply.send(Err(error.clone()));
+        }
+        Work::Tx(steps) => {
+            while let Ok(step) = steps.recv_timeout(SILENCE) {
+                let gone = match step {
+                    Step::Run(call) => call.reply.send(Err(error.clone())).is_err(),
+                    Step::Commit(reply) => reply.send(Err(error.clone())).is_err(),
+                };
+                if gone {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn is_failed_sync(error: &rusqlite::Error) -> bool {
+    matches!(error, rusqlite::Error::SqliteFailure(failure, _)
+        if matches!(failure.extended_code, ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC))
+}
