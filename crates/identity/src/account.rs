@@ -16,16 +16,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::{Account, AccountId},
-    email::Email,
-    enter::{ACCOUNT_TOPIC, REAUTHENTICATION_REQUIRED, Session, Visitor, cookies},
+    enter::{ACCOUNT_TOPIC, Session, Visitor, cookies},
     events::{self, Event},
-    mail,
-    password::Hasher,
-    sessions,
+    mail, sessions,
     sign_in::{Typed, UserView},
 };
 
-use crate::{BODY, password::WRONG_PASSWORD, session::SessionView};
+use crate::{BODY, proof, session::SessionView};
 
 pub fn routes() -> Routes {
     Routes::new("account")
@@ -35,7 +32,7 @@ pub fn routes() -> Routes {
         .get("/auth/export", export, "everything the platform holds on the user")
         .delete("/auth/me", delete_account, "delete the authenticated user's account")
         .answers_nothing(204)
-        .fails(&[REAUTHENTICATION_REQUIRED, WRONG_PASSWORD])
+        .fails(&proof::REFUSALS)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -200,21 +197,8 @@ async fn delete_account(
     MaybeJson(body): MaybeJson<Farewell>,
 ) -> Result<Response> {
     let account = session.account();
-    let email = account.email.as_deref().and_then(Email::parse);
-    visitor.admit(&app, email.as_ref()).await?;
-    match body.and_then(|body| body.password) {
-        Some(password) => {
-            let verdict = app.own::<Hasher>().verify(&password.0, account.password_hash.clone()).await?;
-            if !verdict.matches {
-                if let Some(email) = &email {
-                    visitor.failed(&app, email).await?;
-                }
-                return Err(WRONG_PASSWORD.into());
-            }
-        }
-        None if session.is_fresh(&app) => {}
-        None => return Err(REAUTHENTICATION_REQUIRED.into()),
-    }
+    let password = body.and_then(|body| body.password);
+    proof::is_fresh(&app, &visitor, &session, password.as_ref()).await?;
     transact!(app.db, tx, {
         for id in sessions::Session::revoke_all(tx, account.id, None, app.clock.now()).await? {
             let event = Event::SessionRevoked { session: id, reason: "account_deleted" };

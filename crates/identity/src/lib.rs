@@ -6,6 +6,7 @@ mod discovery;
 mod magic_link;
 mod password;
 mod platform;
+mod proof;
 mod register;
 mod session;
 

@@ -27,6 +27,7 @@ use tenancy::{
 use crate::{
     BODY,
     asked::{self, Accepted, What},
+    proof::{self, WRONG_PASSWORD},
     register::Address,
 };
 
@@ -47,7 +48,6 @@ const INVALID_CREDENTIALS: Code =
     Code::new(401, "invalid_credentials", "This address and this password do not belong together.");
 const EMAIL_NOT_VERIFIED: Code =
     Code::new(403, "email_not_verified", "Confirm your email address first; a new mail can be asked for.");
-pub const WRONG_PASSWORD: Code = Code::new(403, "wrong_password", "This is not your present password.");
 
 #[derive(Deserialize, JsonSchema)]
 struct Login {
@@ -64,14 +64,11 @@ pub struct LoginOptions {
 }
 
 async fn login(State(app): State<App>, visitor: Visitor, Json(body): Json<Login>) -> Result<Response> {
-    visitor.admit(&app, Some(&body.email)).await?;
+    let attempt = visitor.attempt(&app, &body.email).await?;
     let account = Account::by_email(&app.db, &body.email).await?;
     let hash = account.as_ref().and_then(|account| account.password_hash.clone());
     let verdict = app.own::<Hasher>().verify(&body.password.0, hash.clone()).await?;
-    let Some(account) = account.filter(|_| verdict.matches) else {
-        visitor.failed(&app, &body.email).await?;
-        return Err(INVALID_CREDENTIALS.into());
-    };
+    let account = account.filter(|_| verdict.matches).ok_or(INVALID_CREDENTIALS)?;
     if !account.email_verified {
         return Err(EMAIL_NOT_VERIFIED.into());
     }
@@ -79,9 +76,10 @@ async fn login(State(app): State<App>, visitor: Visitor, Json(body): Json<Login>
         let new = app.own::<Hasher>().hash(&app.entropy, &body.password.0).await?;
         Account::upgrade_hash(&app.db, account.id, &old, &new).await?;
     }
-    visitor.succeeded(&app, &body.email).await?;
-    let session =
-        transact!(app.db, tx, { Ok::<_, Fault>(sign_in::begin(tx, &app, &visitor, &account, &["pwd"]).await?) })?;
+    let session = transact!(app.db, tx, {
+        attempt.forgive(tx).await?;
+        Ok::<_, Fault>(sign_in::begin(tx, &app, &visitor, &account, &["pwd"]).await?)
+    })?;
     let delivery = body.options.and_then(|options| options.token_delivery).unwrap_or_default();
     sign_in::answer(&app, &account, &session, delivery)
 }
@@ -106,8 +104,11 @@ async fn reset_password(State(app): State<App>, visitor: Visitor, Json(body): Js
     visitor.admit(&app, None).await?;
     // The password is judged before the link is used up: a weak one costs nobody the link.
     password::check("password", &body.password.0, None, "")?;
-    let hash = app.own::<Hasher>().hash(&app.entropy, &body.password.0).await?;
     let now = app.clock.now();
+    if !once::is_open(&app.db, Purpose::ResetPassword, &body.token.0, now).await? {
+        return Err(TOKEN_SPENT.into());
+    }
+    let hash = app.own::<Hasher>().hash(&app.entropy, &body.password.0).await?;
     transact!(app.db, tx, {
         let spent = once::spend(tx, Purpose::ResetPassword, &body.token.0, now).await?;
         let id = spent.and_then(|spent| spent.account_id).ok_or(TOKEN_SPENT)?;
@@ -158,17 +159,11 @@ async fn change_password(
 ) -> Result<NoContent> {
     let account = session.account();
     let email = account.email.as_deref().and_then(Email::parse);
-    visitor.admit(&app, email.as_ref()).await?;
     password::check("newPassword", &body.new_password.0, email.as_ref(), &account.name)?;
-    let verdict = app.own::<Hasher>().verify(&body.current_password.0, account.password_hash.clone()).await?;
-    if !verdict.matches {
-        if let Some(email) = &email {
-            visitor.failed(&app, email).await?;
-        }
-        return Err(WRONG_PASSWORD.into());
-    }
+    let attempt = proof::by_password(&app, &visitor, &session, &body.current_password).await?;
     let hash = app.own::<Hasher>().hash(&app.entropy, &body.new_password.0).await?;
     transact!(app.db, tx, {
+        attempt.forgive(tx).await?;
         Account::set_password(tx, account.id, &hash, app.clock.now()).await?;
         events::record(tx, &app, &session.by, Some(account.id), &Event::PasswordChanged).await?;
         end_sessions(tx, &app, &session.by, account, Some(session.id())).await

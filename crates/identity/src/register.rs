@@ -114,16 +114,12 @@ struct Verified {
 }
 
 async fn verify_email(State(app): State<App>, visitor: Visitor, Json(proof): Json<Proof>) -> Result<Json<Verified>> {
-    visitor.admit(&app, proof.email.as_ref()).await?;
     let verified = match (proof.token, proof.email, proof.code) {
-        (Some(token), _, _) => by_token(&app, &visitor, &token.0).await?,
-        (None, Some(email), Some(code)) => {
-            let verified = by_code(&app, &visitor, &email, &code.into()).await?;
-            if verified.is_none() {
-                visitor.failed(&app, &email).await?;
-            }
-            verified
+        (Some(token), _, _) => {
+            visitor.admit(&app, None).await?;
+            by_token(&app, &visitor, &token.0).await?
         }
+        (None, Some(email), Some(code)) => by_code(&app, &visitor, &email, &code.into()).await?,
         _ => return Err(INVALID.at("token", "required", "is required, or email and code instead")),
     };
     verified.map(Json).ok_or_else(|| TOKEN_SPENT.into())
@@ -139,12 +135,16 @@ async fn by_token(app: &App, visitor: &Visitor, token: &Secret) -> Result<Option
 }
 
 async fn by_code(app: &App, visitor: &Visitor, email: &Email, code: &Secret) -> Result<Option<Verified>> {
+    let attempt = visitor.attempt(app, email).await?;
     // Who has no account takes as long as who has one.
     let account = Account::by_email(&app.db, email).await?;
     let id = account.map_or_else(|| AccountId::new(&app.entropy, app.clock.now()), |account| account.id);
     transact!(app.db, tx, {
         match once::spend_code(tx, app, Purpose::VerifyEmail, id, code, app.clock.now()).await? {
-            Some(spent) => complete(tx, app, visitor, spent).await,
+            Some(spent) => {
+                attempt.forgive(tx).await?;
+                complete(tx, app, visitor, spent).await
+            }
             None => Ok::<_, Fault>(None),
         }
     })

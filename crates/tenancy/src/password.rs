@@ -30,6 +30,9 @@ const PASSES: u32 = 2;
 const LANES: u32 = 1;
 const TAG: usize = 32;
 
+/// How far the threads stand back, in steps of "nice".
+const STANDS_BACK: i32 = 10;
+
 /// How long a thread keeps its memory after the last password.
 const IDLE: Duration = Duration::from_secs(5);
 
@@ -84,6 +87,10 @@ impl Hasher {
         for _ in 0..thread::available_parallelism().map_or(2, usize::from) {
             let work: queue::Receiver<Work> = work.clone();
             let spawned = thread::Builder::new().name("password".into()).spawn(move || {
+                // Whoever is signed in already goes first. On Linux this is about the thread alone.
+                if let Err(error) = rustix::process::setpriority_process(None, STANDS_BACK) {
+                    tracing::debug!(%error, "passwords are hashed at the priority of everything else");
+                }
                 let mut bench = Bench::new();
                 // The nineteen megabytes are taken for the first password and given back when no more come.
                 while let Ok(first) = work.recv() {

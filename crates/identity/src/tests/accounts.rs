@@ -398,9 +398,20 @@ async fn the_audit_log_and_the_export_hold_everything_and_no_secret() {
 }
 
 #[tokio::test]
-async fn who_leaves_is_gone_and_only_a_pseudonym_stays() {
+async fn p07_who_leaves_is_gone_and_only_a_pseudonym_stays() {
     let t = start().await;
     let person = signed_in(&t, "ada@example.com").await;
+    let mut links = vec![];
+    for (ask, follow, extra) in [
+        ("/auth/magic-link/request", "/auth/magic-link/verify", json!({})),
+        ("/auth/forgot-password", "/auth/reset-password", json!({ "password": PASSWORD })),
+    ] {
+        t.post(ask).json(&json!({ "email": "ada@example.com" })).await;
+        t.run_jobs().await;
+        let mut body = extra;
+        body["token"] = token_in(&mail_to(&t, "ada@example.com").unwrap()).into();
+        links.push((follow, body));
+    }
     t.advance(Duration::from_mins(11));
     let person = Person::of(&refresh(&t, &person.refresh).await);
     let stale = person.asks(t.ask(Method::DELETE, "/auth/me")).await;
@@ -412,6 +423,9 @@ async fn who_leaves_is_gone_and_only_a_pseudonym_stays() {
     assert_eq!(person.asks(t.get("/auth/me")).await.status, 401);
     assert_eq!(refresh(&t, &person.refresh).await.status, 401);
     assert_eq!(login(&t, "ada@example.com", PASSWORD).await.status, 401);
+    for (follow, body) in links {
+        assert_eq!(t.post(follow).json(&body).await.status, 410, "{follow}");
+    }
     let sql = "SELECT type FROM audit_event WHERE account_id = $1 AND (ip IS NOT NULL OR user_agent IS NOT NULL)";
     let left: Vec<(String,)> = t.app.db.all(sql, kernel::params![&person.id]).await.unwrap();
     assert!(left.is_empty(), "{left:?}");

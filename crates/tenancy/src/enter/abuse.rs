@@ -1,6 +1,6 @@
 //! Everybody at the door is weighed before a handler runs: how often, how many failures, how many accounts, how much
 //! like a program. The counts are in the database, so that a restart or another node forgets nothing.
-use std::time::Duration;
+use std::{collections::HashSet, sync::LazyLock, time::Duration};
 
 use axum::{
     extract::FromRequestParts,
@@ -10,7 +10,7 @@ use kernel::{
     App,
     clock::Timestamp,
     crypto::Secret,
-    db::{self, Db},
+    db::{self, Db, Tx},
     fault::{Fault, RATE_LIMITED, Result},
     http::{Client, GenContext, Key, Operation, OperationInput, may_answer},
     id::Id,
@@ -85,6 +85,32 @@ struct Counts {
 }
 row!(Counts { account, network, accounts });
 
+struct Counted {
+    subject: String,
+    detail: String,
+    strikes: i64,
+}
+row!(Counted { subject, detail, strikes });
+
+/// A try that counts as failed unless it is forgiven.
+#[must_use]
+pub struct Attempt {
+    account: String,
+    network: String,
+}
+
+impl Attempt {
+    /// The secret was right: the address is cleared, and the network is where it was before.
+    pub async fn forgive(&self, tx: &mut Tx) -> db::Result<()> {
+        let sql = "DELETE FROM strike WHERE subject = $1 OR (subject = $2 AND detail = $1)";
+        if tx.exec(sql, params![&self.account, &self.network]).await? > 0 {
+            let sql = "UPDATE strike SET strikes = strikes - 1 WHERE subject = $1 AND detail = '' AND strikes > 0";
+            tx.exec(sql, params![&self.network]).await?;
+        }
+        Ok(())
+    }
+}
+
 impl Visitor {
     /// Lets the visitor try, asks for a proof of work, or sends them away. `email` is the address they name.
     pub async fn admit(&self, app: &App, email: Option<&Email>) -> Result<()> {
@@ -106,29 +132,34 @@ impl Visitor {
         }
     }
 
-    /// Counts a failure against the address, the network, and the pair of both.
-    pub async fn failed(&self, app: &App, email: &Email) -> db::Result<()> {
-        let now = app.clock.now();
+    /// As [`admit`](Self::admit), for one try at a secret. It is counted against the address, the network and the pair
+    /// of both before the secret is looked at, so that many tries at once are as many tries.
+    pub async fn attempt(&self, app: &App, email: &Email) -> Result<Attempt> {
+        self.admit(app, Some(email)).await?;
         let account = subject(app, "account", email.key());
         let network = subject(app, "network", &self.client.network().to_string());
-        for (subject, detail) in [(&account, ""), (&network, ""), (&network, account.as_str())] {
-            app.db
-                .exec(
-                    "INSERT INTO strike (subject, detail, strikes, last_at) VALUES ($1, $2, 1, $3)
+        if app.config.rate_limits.is_on() {
+            let now = app.clock.now();
+            let counted: Vec<Counted> = app
+                .db
+                .put(
+                    "INSERT INTO strike (subject, detail, strikes, last_at)
+                     VALUES ($1, '', 1, $3), ($2, '', 1, $3), ($2, $1, 1, $3)
                      ON CONFLICT (subject, detail) DO UPDATE SET last_at = $3,
-                       strikes = CASE WHEN strike.last_at < $4 THEN 1 ELSE strike.strikes + 1 END",
-                    params![subject, detail, now, now.minus(WINDOW)],
+                       strikes = CASE WHEN strike.last_at < $4 THEN 1 ELSE strike.strikes + 1 END
+                     RETURNING subject, detail, strikes",
+                    params![&account, &network, now, now.minus(WINDOW)],
                 )
                 .await?;
+            let is_over = |count: &Counted| {
+                let most = if count.subject == account { ACCOUNT_LOCKED } else { NETWORK_LOCKED };
+                count.detail.is_empty() && count.strikes > most
+            };
+            if counted.iter().any(is_over) {
+                return Err(Fault::from(RATE_LIMITED).retry_after(WINDOW));
+            }
         }
-        Ok(())
-    }
-
-    /// A success clears the address, but not the network it was tried from.
-    pub async fn succeeded(&self, app: &App, email: &Email) -> db::Result<()> {
-        let account = subject(app, "account", email.key());
-        app.db.exec("DELETE FROM strike WHERE subject = $1", params![account]).await?;
-        Ok(())
+        Ok(Attempt { account, network })
     }
 
     async fn standing(&self, app: &App, email: Option<&Email>) -> db::Result<Standing> {
@@ -208,27 +239,18 @@ fn is_program(user_agent: &str) -> bool {
     lower.is_empty() || names.iter().any(|name| lower.contains(name))
 }
 
-/// The services that give out addresses for ten minutes and are used most.
+/// Whether this is one of the services that give out addresses for ten minutes, or a part of one.
 fn is_disposable(domain: &str) -> bool {
-    const KNOWN: [&str; 16] = [
-        "10minutemail.com",
-        "dispostable.com",
-        "fakeinbox.com",
-        "getnada.com",
-        "guerrillamail.com",
-        "maildrop.cc",
-        "mailinator.com",
-        "mailnesia.com",
-        "mintemail.com",
-        "mohmal.com",
-        "sharklasers.com",
-        "temp-mail.org",
-        "tempmail.com",
-        "throwawaymail.com",
-        "trashmail.com",
-        "yopmail.com",
-    ];
-    KNOWN.contains(&domain)
+    // The library itself goes through its tens of thousands of names one by one, each time.
+    static KNOWN: LazyLock<HashSet<&str>> = LazyLock::new(|| mailchecker::blacklist().into_iter().collect());
+    let mut name = Some(domain);
+    while let Some(part) = name.filter(|part| part.contains('.')) {
+        if KNOWN.contains(part) {
+            return true;
+        }
+        name = part.split_once('.').map(|(_, parent)| parent);
+    }
+    false
 }
 
 /// What was noticed, for the people who run the platform.
@@ -258,4 +280,19 @@ pub async fn abuse_reports(db: &Db, below: &Key, most: u32) -> db::Result<Vec<Ab
         params![below.at, &below.id, most],
     )
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn throwaway_addresses_are_known_and_nobody_elses() {
+        for throwaway in ["mailinator.com", "yopmail.com", "inbox.mailinator.com"] {
+            assert!(is_disposable(throwaway), "{throwaway}");
+        }
+        for honest in ["gmail.com", "example.com", "outlook.com", "com", ""] {
+            assert!(!is_disposable(honest), "{honest}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ mod captcha;
 pub mod cookies;
 mod session;
 
-pub use abuse::{AbuseReport, Standing, Visitor, abuse_reports};
+pub use abuse::{AbuseReport, Attempt, Standing, Visitor, abuse_reports};
 pub use captcha::{CAPTCHA_REQUIRED, Captcha, NOT_SOLVED};
 pub use cookies::Delivery;
 pub use session::{
