@@ -8,15 +8,14 @@
 mod binary;
 
 use std::{
-    fs,
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use binary::{Server, janua, run};
+use binary::{Server, janua, mail_with, run, token_in, wait};
 use serde_json::{Value, json};
 
 const PASSWORD: &str = "correct horse battery staple";
@@ -48,17 +47,6 @@ impl Drop for SmtpServer {
     }
 }
 
-fn wait<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
-    let started = Instant::now();
-    loop {
-        if let Some(found) = ready() {
-            return found;
-        }
-        assert!(started.elapsed() < Duration::from_secs(15), "never: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 fn call(server: &Server, method: &str, path: &str, token: &str, body: &Value) -> (u16, Value) {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
@@ -75,21 +63,6 @@ fn call(server: &Server, method: &str, path: &str, token: &str, body: &Value) ->
     let status = answer.split_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
     let body = answer.split_once("\r\n\r\n").and_then(|(_, body)| serde_json::from_str(body).ok());
     (status, body.unwrap_or_default())
-}
-
-/// The newest mail in a folder that holds these words, decoded.
-fn mail_with(folder: &Path, words: &str) -> Option<String> {
-    let mut files: Vec<_> = fs::read_dir(folder).ok()?.filter_map(Result::ok).collect();
-    files.sort_by_key(|file| file.metadata().and_then(|meta| meta.modified()).ok());
-    let texts = files.iter().rev().filter_map(|file| fs::read_to_string(file.path()).ok());
-    texts
-        .map(|text| text.replace("=\r\n", "").replace("=\n", "").replace("=3D", "="))
-        .find(|text| text.contains(words))
-}
-
-fn token_in(mail: &str) -> String {
-    let start = mail.find("?token=").expect("a link") + "?token=".len();
-    mail[start..].chars().take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')).collect()
 }
 
 fn text(value: &Value) -> String {

@@ -25,6 +25,8 @@ pub enum Unit {
 pub enum Goal {
     /// At least this part of the limit.
     Ratio(f64),
+    /// At most this part of the limit, which is one that is not to be passed.
+    RatioAtMost(f64),
     /// Less than this, whatever the limit.
     Below(f64),
 }
@@ -47,6 +49,7 @@ impl Figure {
     pub fn is_met(&self) -> Option<bool> {
         self.goal.map(|goal| match goal {
             Goal::Ratio(least) => self.ratio() >= least,
+            Goal::RatioAtMost(most) => self.ratio() <= most,
             Goal::Below(most) => self.ours() < most,
         })
     }
@@ -55,6 +58,7 @@ impl Figure {
         match self.goal {
             None => String::new(),
             Some(Goal::Ratio(least)) => format!("ratio >= {least}"),
+            Some(Goal::RatioAtMost(most)) => format!("ratio <= {most}"),
             Some(Goal::Below(most)) => format!("< {}", self.unit.write(most)),
         }
     }
@@ -62,7 +66,7 @@ impl Figure {
     /// The line that says which goal was missed, and by how much.
     pub fn shortfall(&self) -> String {
         let reached = match self.goal {
-            Some(Goal::Ratio(_)) => format!("{:.2}", self.ratio()),
+            Some(Goal::Ratio(_) | Goal::RatioAtMost(_)) => format!("{:.2}", self.ratio()),
             _ => self.unit.write(self.ours()),
         };
         format!("missed: {}, {}: {reached} instead of {}", self.scenario, self.what, self.goal())

@@ -1,5 +1,5 @@
-//! People at the door: signing in against raw password hashes, refreshing against raw signatures, and asking who one is
-//! against a bare handler that says the same.
+//! People at the door: signing in, and being sent away, against raw password hashes; refreshing against raw signatures;
+//! asking who one is, and for our keys, against a bare handler that says the same.
 use std::{
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},
@@ -37,17 +37,25 @@ pub fn measure(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
     register(&server, &folder)?;
     let signed_in = post(server.address, "/auth/login", &login())?;
     let token = signed_in["accessToken"].as_str().context("no access token")?.to_owned();
-    let mut figures = vec![sign_in(rounds, &server)?, refresh(rounds, &server)?];
-    figures.extend(me(rounds, &server, &folder, &token)?);
-    Ok(figures)
+    let me =
+        Page { scenario: "me", what: "GET /auth/me by processor time; bare axum", path: "/auth/me", token: &token };
+    let what = "GET jwks.json by processor time; bare axum";
+    let jwks = Page { scenario: "jwks", what, path: "/.well-known/jwks.json", token: "" };
+    Ok(vec![
+        sign_in(rounds, &server)?,
+        sent_away(rounds, janua)?,
+        refresh(rounds, &server)?,
+        against_bare(rounds, &server, &folder, &me, Some(Goal::Ratio(0.6)))?,
+        against_bare(rounds, &server, &folder, &jwks, None)?,
+    ])
 }
 
-fn login() -> Value {
+pub fn login() -> Value {
     json!({ "email": EMAIL, "password": PASSWORD, "options": { "tokenDelivery": "body" } })
 }
 
 /// Signs up, and confirms by the mail in the outbox.
-fn register(server: &Server, data: &Path) -> Result<()> {
+pub fn register(server: &Server, data: &Path) -> Result<()> {
     post(server.address, "/auth/register", &json!({ "email": EMAIL, "password": PASSWORD, "name": "Bench" }))?;
     let started = Instant::now();
     let token = loop {
@@ -67,7 +75,7 @@ fn token_in_outbox(outbox: &Path) -> Option<String> {
     Some(rest.chars().take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')).collect())
 }
 
-fn post(address: SocketAddr, path: &str, body: &Value) -> Result<Value> {
+pub fn post(address: SocketAddr, path: &str, body: &Value) -> Result<Value> {
     let mut stream = TcpStream::connect(address)?;
     stream.write_all(&load::request("POST", path, "", &body.to_string(), "close"))?;
     let mut answer = String::new();
@@ -80,7 +88,29 @@ fn post(address: SocketAddr, path: &str, body: &Value) -> Result<Value> {
 /// What a second of the server's processor buys, against the hash alone with its memory at hand.
 fn sign_in(rounds: &Rounds, server: &Server) -> Result<Figure> {
     let ask = Ask::again(load::request("POST", "/auth/login", "", &login().to_string(), "keep-alive"));
-    let ours = || Rate::of(server.pid(), || load::with(server.address, rounds.turn, GENERATOR, &ask));
+    let what = "POST /auth/login by processor time; raw argon2id";
+    against_hashes(rounds, server, &ask, "sign-in", what, Goal::Ratio(0.95))
+}
+
+/// Who asks too often is to cost next to nothing.
+fn sent_away(rounds: &Rounds, janua: &Janua) -> Result<Figure> {
+    let folder = rounds.folder()?;
+    let server = janua.serve_with(&folder, SERVER, &[("JANUA_RATE_LIMIT_PER_MINUTE", "1")])?;
+    let ask = Ask::Refused(load::request("POST", "/auth/login", "", &login().to_string(), "keep-alive"));
+    load::with(server.address, WARM_UP, GENERATOR, &ask)?;
+    let what = "429 for a sign-in by processor time; raw argon2id";
+    against_hashes(rounds, &server, &ask, "refusal", what, Goal::Ratio(2000.0))
+}
+
+fn against_hashes(
+    rounds: &Rounds,
+    server: &Server,
+    ask: &Ask,
+    scenario: &'static str,
+    what: &'static str,
+    goal: Goal,
+) -> Result<Figure> {
+    let ours = || Rate::of(server.pid(), || load::with(server.address, rounds.turn, GENERATOR, ask));
     let params = Params::new(19_456, 2, 1, Some(32)).map_err(|e| anyhow::anyhow!("{e}"))?;
     let mut memory = vec![Block::default(); params.block_count()];
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
@@ -94,10 +124,8 @@ fn sign_in(rounds: &Rounds, server: &Server) -> Result<Figure> {
             })
         })
     };
-    let sides = rounds::alternate("sign-in", ROUNDS, limit, ours)?;
-    let samples = sides.only(|rate| rate.per_cpu_second);
-    let what = "POST /auth/login by processor time; raw argon2id";
-    Ok(Figure { scenario: "sign-in", what, unit: Unit::PerCpuSecond, samples, goal: Some(Goal::Ratio(0.95)) })
+    let samples = rounds::alternate(scenario, ROUNDS, limit, ours)?.only(|rate| rate.per_cpu_second);
+    Ok(Figure { scenario, what, unit: Unit::PerCpuSecond, samples, goal: Some(goal) })
 }
 
 /// Each connection has a session of its own and goes on with the token it was given.
@@ -130,27 +158,39 @@ fn refresh(rounds: &Rounds, server: &Server) -> Result<Figure> {
     Ok(Figure { scenario: "refresh", what, unit: Unit::PerCpuSecond, samples, goal: Some(Goal::Ratio(0.8)) })
 }
 
-fn me(rounds: &Rounds, server: &Server, folder: &Path, token: &str) -> Result<Vec<Figure>> {
-    let request = load::request("GET", "/auth/me", token, "", "keep-alive");
+/// Something that is asked for again and again.
+struct Page<'a> {
+    scenario: &'static str,
+    what: &'static str,
+    path: &'a str,
+    token: &'a str,
+}
+
+fn against_bare(
+    rounds: &Rounds,
+    server: &Server,
+    folder: &Path,
+    page: &Page<'_>,
+    goal: Option<Goal>,
+) -> Result<Figure> {
     let mut stream = TcpStream::connect(server.address)?;
-    stream.write_all(&load::request("GET", "/auth/me", token, "", "close"))?;
+    stream.write_all(&load::request("GET", page.path, page.token, "", "close"))?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     let body = answer.split_once("\r\n\r\n").context("no answer")?.1.to_owned();
     let bare = servers::bare(&body, folder, SERVER)?;
-    let ask = Ask::again(request);
+    let ask = Ask::again(load::request("GET", page.path, page.token, "", "keep-alive"));
     // The bare server has one route; it is asked with the same header, so that both read as much.
-    let bare_ask = Ask::again(load::request("GET", "/health", token, "", "keep-alive"));
+    let bare_ask = Ask::again(load::request("GET", "/health", page.token, "", "keep-alive"));
     for (server, ask) in [(&bare, &bare_ask), (server, &ask)] {
         load::with(server.address, WARM_UP, GENERATOR, ask)?;
     }
     let turn = |server: &Server, ask: &Ask| {
         Rate::of(server.pid(), || load::with(server.address, rounds.turn, GENERATOR, ask))
     };
-    let sides = rounds::alternate("me", ROUNDS, || turn(&bare, &bare_ask), || turn(server, &ask))?;
+    let sides = rounds::alternate(page.scenario, ROUNDS, || turn(&bare, &bare_ask), || turn(server, &ask))?;
     let samples = sides.only(|rate| rate.per_cpu_second);
-    let what = "GET /auth/me by processor time; bare axum";
-    Ok(vec![Figure { scenario: "me", what, unit: Unit::PerCpuSecond, samples, goal: Some(Goal::Ratio(0.6)) }])
+    Ok(Figure { scenario: page.scenario, what: page.what, unit: Unit::PerCpuSecond, samples, goal })
 }
 
 fn repeat(length: Duration, mut work: impl FnMut() -> Result<()>) -> Result<u64> {

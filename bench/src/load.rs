@@ -30,6 +30,9 @@ pub struct Options {
     /// The file holds refresh tokens, and each answer the next one
     #[arg(long)]
     chain: bool,
+    /// What every answer begins with: 2 for a success, 4 for a refusal
+    #[arg(long, default_value_t = '2')]
+    expect: char,
     /// Never sleep: the core is the generator's alone, and waking it is not charged to the slower server
     #[arg(long)]
     awake: bool,
@@ -39,6 +42,8 @@ pub struct Options {
 pub enum Ask {
     /// The same request each time.
     Again(Vec<u8>),
+    /// The same, to be refused each time.
+    Refused(Vec<u8>),
     /// A refresh token for each connection; each answer holds the next one.
     Chain(Vec<String>),
 }
@@ -69,16 +74,14 @@ pub fn against(address: SocketAddr, length: Duration, core: Core) -> Result<u64>
 /// Runs the generator on a core; answers how many requests were answered.
 pub fn with(address: SocketAddr, length: Duration, core: Core, ask: &Ask) -> Result<u64> {
     let file = tempfile::NamedTempFile::new()?;
-    let (content, chain) = match ask {
-        Ask::Again(request) => (request.clone(), false),
-        Ask::Chain(tokens) => (tokens.join("\n").into_bytes(), true),
+    let (content, option) = match ask {
+        Ask::Again(request) => (request.clone(), None),
+        Ask::Refused(request) => (request.clone(), Some("--expect=4")),
+        Ask::Chain(tokens) => (tokens.join("\n").into_bytes(), Some("--chain")),
     };
     std::fs::write(file.path(), content)?;
     let mut command = process::command(std::env::current_exe()?, core);
-    command.args(["load", &address.to_string(), &length.as_millis().to_string()]).arg(file.path());
-    if chain {
-        command.arg("--chain");
-    }
+    command.args(["load", &address.to_string(), &length.as_millis().to_string()]).arg(file.path()).args(option);
     if matches!(core, Core::Only(_)) {
         command.arg("--awake");
     }
@@ -103,11 +106,16 @@ pub fn run(options: &Options) -> Result<()> {
             let mut connections = JoinSet::new();
             if options.chain {
                 for token in String::from_utf8(content)?.lines() {
-                    connections.spawn(converse(options.address, until, Next::Token(token.to_owned())));
+                    connections.spawn(converse(
+                        options.address,
+                        until,
+                        options.expect,
+                        Next::Token(token.to_owned()),
+                    ));
                 }
             } else {
                 for _ in 0..CONNECTIONS {
-                    connections.spawn(converse(options.address, until, Next::Same(content.clone())));
+                    connections.spawn(converse(options.address, until, options.expect, Next::Same(content.clone())));
                 }
             }
             let mut answered = 0;
@@ -149,7 +157,7 @@ impl Next {
     }
 }
 
-async fn converse(address: SocketAddr, until: Instant, mut next: Next) -> Result<u64> {
+async fn converse(address: SocketAddr, until: Instant, expect: char, mut next: Next) -> Result<u64> {
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let mut buffer = vec![0; LONGEST_ANSWER];
@@ -157,7 +165,7 @@ async fn converse(address: SocketAddr, until: Instant, mut next: Next) -> Result
     while Instant::now() < until {
         stream.write_all(&next.request()).await?;
         let mut filled = 0;
-        while !is_whole(&buffer[..filled])? {
+        while !is_whole(&buffer[..filled], expect)? {
             let read = stream.read(&mut buffer[filled..]).await?;
             ensure!(read > 0, "the server hung up, or its answer is too long");
             filled += read;
@@ -168,15 +176,15 @@ async fn converse(address: SocketAddr, until: Instant, mut next: Next) -> Result
     Ok(answered)
 }
 
-/// Whether all of an answer has arrived. Anything but a 200 ends the measurement.
-fn is_whole(received: &[u8]) -> Result<bool> {
+/// Whether all of an answer has arrived. An answer of another kind ends the measurement.
+fn is_whole(received: &[u8], expect: char) -> Result<bool> {
     const END_OF_HEAD: &[u8] = b"\r\n\r\n";
     let Some(end) = received.windows(END_OF_HEAD.len()).position(|bytes| bytes == END_OF_HEAD) else {
         return Ok(false);
     };
     let head = std::str::from_utf8(&received[..end])?;
-    if !head.starts_with("HTTP/1.1 200 ") {
-        bail!("refused: {head}");
+    if !head.strip_prefix("HTTP/1.1 ").is_some_and(|status| status.starts_with(expect)) {
+        bail!("not as expected: {head}");
     }
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).context("no content-length")?;
     Ok(received.len() >= end + END_OF_HEAD.len() + length.parse::<usize>()?)
@@ -189,10 +197,12 @@ mod tests {
     #[test]
     fn an_answer_is_whole_when_its_body_is_as_long_as_it_says() {
         let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfine";
-        assert!(is_whole(answer).unwrap());
+        assert!(is_whole(answer, '2').unwrap());
         for cut in [0, 10, answer.len() - 4, answer.len() - 1] {
-            assert!(!is_whole(&answer[..cut]).unwrap(), "{cut} bytes are not enough");
+            assert!(!is_whole(&answer[..cut], '2').unwrap(), "{cut} bytes are not enough");
         }
-        assert!(is_whole(b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n").is_err());
+        let refusal = b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 0\r\n\r\n";
+        assert!(is_whole(refusal, '2').is_err());
+        assert!(is_whole(refusal, '4').unwrap());
     }
 }

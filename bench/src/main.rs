@@ -20,6 +20,7 @@ mod reads;
 mod rounds;
 mod servers;
 mod start;
+mod storm;
 mod writes;
 
 use std::{path::PathBuf, time::Duration};
@@ -59,8 +60,10 @@ enum Scenario {
     Reads,
     /// Requests for /health
     Health,
-    /// Signing in, refreshing, and asking who one is
+    /// Signing in, being sent away, refreshing, asking who one is, and for our keys
     Identity,
+    /// What five hundred sign-ins at once do to everybody else
+    Storm,
     /// From the start of the process to the first answer
     Start,
     /// Resident memory of an idle server
@@ -86,6 +89,7 @@ fn main() -> Result<()> {
         Scenario::Reads => reads::measure(&rounds()?)?,
         Scenario::Health => health::measure(&rounds()?, &janua()?)?,
         Scenario::Identity => identity::measure(&rounds()?, &janua()?)?,
+        Scenario::Storm => storm::measure(&rounds()?, &janua()?)?,
         Scenario::Start => start::measure(&rounds()?, &janua()?)?,
         Scenario::Memory => memory::measure(&rounds()?, &janua()?)?,
         Scenario::All => all(&rounds()?, &janua()?)?,
@@ -107,6 +111,7 @@ fn all(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
     figures.extend(reads::measure(rounds)?);
     figures.extend(health::measure(rounds, janua)?);
     figures.extend(identity::measure(rounds, janua)?);
+    figures.extend(storm::measure(rounds, janua)?);
     figures.extend(start::measure(rounds, janua)?);
     figures.extend(memory::measure(rounds, janua)?);
     Ok(figures)

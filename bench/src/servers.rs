@@ -20,11 +20,15 @@ impl Janua {
     }
 
     pub fn serve(&self, data: &Path, core: Core) -> Result<Server> {
+        self.serve_with(data, core, &[("JANUA_RATE_LIMITS", "off")])
+    }
+
+    pub fn serve_with(&self, data: &Path, core: Core, settings: &[(&str, &str)]) -> Result<Server> {
         let address = process::free_address()?;
         let mut command = process::command(&self.0, core);
         command.arg("serve").arg("--data-dir").arg(data).args(["--listen", &address.to_string()]);
         // In its data folder, so that no janua.toml of whoever runs the bench is read.
-        command.env("JANUA_RATE_LIMITS", "off").current_dir(data);
+        command.envs(settings.iter().copied()).current_dir(data);
         Server::start(command, address, &data.join("janua.log"))
     }
 }

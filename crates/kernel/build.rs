@@ -2,8 +2,9 @@
 use std::{env, error::Error, fmt::Write as _, fs, path::Path};
 
 fn main() -> Result<(), Box<dyn Error>> {
+    // Relative, because what cargo remembers may be of another clone that shares its target folder.
+    println!("cargo::rerun-if-changed=../../migrations");
     let folder = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../../migrations").canonicalize()?;
-    println!("cargo::rerun-if-changed={}", folder.display());
     let mut files: Vec<_> = fs::read_dir(&folder)?.collect::<Result<Vec<_>, _>>()?;
     files.sort_by_key(fs::DirEntry::file_name);
     let mut list = String::from("&[");

@@ -1,5 +1,10 @@
 //! The binary as its users meet it: started, asked over real sockets, stopped.
-#![allow(dead_code, clippy::expect_used, reason = "each test program uses its part, and fails when it must")]
+#![allow(
+    dead_code,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "each test program uses its part, and fails when it must"
+)]
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpStream},
@@ -9,6 +14,8 @@ use std::{
 };
 
 pub const JANUA: &str = env!("CARGO_BIN_EXE_janua");
+
+pub const SERVE: &[&str] = &["serve", "--listen", "127.0.0.1:0"];
 
 /// The binary in an environment with no settings but those given.
 pub fn janua(folder: &Path, arguments: &[&str]) -> Command {
@@ -32,8 +39,14 @@ pub struct Server {
 impl Server {
     /// On a port the system chooses, with the given settings besides.
     pub fn start(folder: &Path, settings: &[(&str, &str)]) -> Self {
-        let mut command = janua(folder, &["serve", "--listen", "127.0.0.1:0"]);
-        command.envs(settings.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut command = janua(folder, SERVE);
+        command.envs(settings.iter().copied());
+        Self::of(command)
+    }
+
+    /// Whatever starts the server; it must become it, and not stand beside it.
+    pub fn of(mut command: Command) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("the binary starts");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
@@ -46,6 +59,18 @@ impl Server {
         let stream = TcpStream::connect(self.address).expect("it listens");
         stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a time limit");
         stream
+    }
+
+    /// A connection that stays open for many requests.
+    pub fn visit(&self) -> Visit {
+        Visit(BufReader::new(self.connect()))
+    }
+
+    /// As [`visit`](Self::visit), for who may have to stand in a queue.
+    pub fn visit_patiently(&self) -> Visit {
+        let stream = self.connect();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time limit");
+        Visit(BufReader::new(stream))
     }
 
     /// One request on a connection of its own: status and everything that came back.
@@ -87,4 +112,63 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A connection that stays open.
+pub struct Visit(BufReader<TcpStream>);
+
+impl Visit {
+    /// One request and its answer: the status and the body.
+    pub fn ask(&mut self, method: &str, path: &str, token: &str, body: &str) -> (u16, String) {
+        let bearer = if token.is_empty() { String::new() } else { format!("Authorization: Bearer {token}\r\n") };
+        let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
+        let length = body.len();
+        let request =
+            format!("{method} {path} HTTP/1.1\r\nHost: x\r\n{bearer}{kind}Content-Length: {length}\r\n\r\n{body}");
+        self.0.get_mut().write_all(request.as_bytes()).expect("it reads");
+        let (mut status, mut length) = (0, 0);
+        loop {
+            let mut line = String::new();
+            assert!(self.0.read_line(&mut line).expect("a line of the head") > 0, "it hung up");
+            if let Some(rest) = line.strip_prefix("HTTP/1.1 ") {
+                status = rest[..3].parse().expect("a status");
+            }
+            if let Some(said) = line.to_lowercase().strip_prefix("content-length:") {
+                length = said.trim().parse().expect("a length");
+            }
+            if line == "\r\n" {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        self.0.read_exact(&mut body).expect("the body");
+        (status, String::from_utf8_lossy(&body).into_owned())
+    }
+}
+
+/// Waits until something is there.
+pub fn wait<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = ready() {
+            return found;
+        }
+        assert!(started.elapsed() < Duration::from_secs(15), "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The newest mail in a folder that holds these words, decoded.
+pub fn mail_with(folder: &Path, words: &str) -> Option<String> {
+    let mut files: Vec<_> = std::fs::read_dir(folder).ok()?.filter_map(Result::ok).collect();
+    files.sort_by_key(|file| file.metadata().and_then(|meta| meta.modified()).ok());
+    let texts = files.iter().rev().filter_map(|file| std::fs::read_to_string(file.path()).ok());
+    texts
+        .map(|text| text.replace("=\r\n", "").replace("=\n", "").replace("=3D", "="))
+        .find(|text| text.contains(words))
+}
+
+pub fn token_in(mail: &str) -> String {
+    let start = mail.find("?token=").expect("a link") + "?token=".len();
+    mail[start..].chars().take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')).collect()
 }
