@@ -1,7 +1,6 @@
 //! People in tests: they sign up, read their mail, sign in.
 use kernel::{
     config::Config,
-    params,
     testing::{Answer, Ask, TestApp},
 };
 use serde_json::{Value, json};
@@ -94,11 +93,4 @@ pub async fn signed_in(t: &TestApp, email: &str) -> Person {
 
 pub async fn refresh(t: &TestApp, token: &str) -> Answer {
     t.post("/auth/refresh").json(&json!({ "refreshToken": token })).await
-}
-
-/// The audit types about everybody, oldest first.
-pub async fn events(t: &TestApp) -> Vec<String> {
-    let sql = "SELECT type FROM audit_event ORDER BY at, id";
-    let found: Vec<(String,)> = t.app.db.all(sql, params![]).await.expect("the audit log");
-    found.into_iter().map(|(kind,)| kind).collect()
 }

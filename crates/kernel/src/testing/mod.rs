@@ -8,8 +8,10 @@ mod database;
 mod ports;
 
 use std::{
+    collections::HashSet,
     net::{Ipv4Addr, SocketAddr},
-    sync::Arc,
+    panic::Location,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -33,6 +35,7 @@ use crate::{
     entropy::Entropy,
     http::{Description, Door},
     jobs::{self, Jobs},
+    row,
     telemetry::Metrics,
 };
 
@@ -45,12 +48,35 @@ pub struct TestApp {
     door: Door,
     jobs: Jobs,
     database: TestDb,
+    /// The ids of the events that were told of already.
+    heard: Mutex<HashSet<String>>,
     finished: bool,
 }
+
+struct Happened {
+    id: String,
+    kind: String,
+}
+row!(Happened { id, kind });
 
 impl TestApp {
     pub async fn start(feature: impl FnOnce(&Config) -> Feature) -> Self {
         Self::start_with(Config::for_tests(), feature).await
+    }
+
+    /// What happened since this was last asked, by the types in the audit log, oldest first.
+    pub async fn happened(&self) -> Vec<String> {
+        let sql = "SELECT id, type AS kind FROM audit_event ORDER BY at, id";
+        let all: Vec<Happened> = self.app.db.all(sql, vec![]).await.expect("the audit log");
+        let mut heard = self.heard.lock().expect("no test panicked here");
+        all.into_iter().filter(|event| heard.insert(event.id.clone())).map(|event| event.kind).collect()
+    }
+
+    /// Fails unless just these events happened since this was last asked, in this order.
+    #[track_caller]
+    pub fn expects(&self, events: &'static [&'static str]) -> impl Future<Output = ()> + '_ {
+        let place = Location::caller();
+        async move { assert_eq!(self.happened().await, events, "events at {place}") }
     }
 
     /// With other settings than the defaults.
@@ -84,7 +110,7 @@ impl TestApp {
             start(app.clone()).await.unwrap();
         }
         let door = Door::new(app.clone(), feature.routes, "test").unwrap();
-        Self { app, mailbox, door, jobs: feature.jobs, database, finished: false }
+        Self { app, mailbox, door, jobs: feature.jobs, database, heard: Mutex::default(), finished: false }
     }
 
     /// The same service again on the same database, after the first one is gone.
