@@ -19,10 +19,14 @@ use tenancy::{
     enter::{ACCOUNT_TOPIC, Session, Visitor, cookies},
     events::{self, Event},
     mail, sessions,
-    sign_in::{Typed, UserView},
+    sign_in::UserView,
 };
 
-use crate::{BODY, proof, session::SessionView};
+use crate::{
+    BODY,
+    proof::{self, Fresh},
+    session::SessionView,
+};
 
 pub fn routes() -> Routes {
     Routes::new("account")
@@ -71,11 +75,11 @@ async fn update_profile(
         account.accepts_marketing = patch.accept_marketing.unwrap_or(account.accepts_marketing);
         account.updated_at = app.clock.now();
         account.save_profile(tx).await?;
-        events::record(tx, &app, &session.by, Some(id), &Event::ProfileUpdated { fields: fields.clone() }).await?;
+        events::record(tx, &app, &session.by(), Some(id), &Event::ProfileUpdated { fields: fields.clone() }).await?;
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, id.to_string()).await?;
         Ok::<_, Fault>(account)
     })?;
-    Ok(Json((&account).into()))
+    Ok(Json(UserView::of(&account, session.factors())))
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -159,6 +163,7 @@ struct Export {
     user: UserView,
     accepts_marketing: bool,
     has_password: bool,
+    recovery_codes_left: i64,
     sessions: Vec<SessionView>,
     audit_events: Vec<AuditEntry>,
 }
@@ -169,14 +174,15 @@ const EXPORTED_EVENTS: u32 = 10_000;
 async fn export(State(app): State<App>, session: Session) -> Result<Json<Export>> {
     let (now, account) = (app.clock.now(), session.account());
     transact!(app.db, tx, {
-        Ok::<_, Fault>(events::record(tx, &app, &session.by, Some(account.id), &Event::DataExported).await?)
+        Ok::<_, Fault>(events::record(tx, &app, &session.by(), Some(account.id), &Event::DataExported).await?)
     })?;
     let newest = Key { at: Timestamp(i64::MAX), id: "~".into() };
     let audit = audit_page(&app.db, account.id, &newest, EXPORTED_EVENTS).await?;
     let found = sessions::Session::of(&app.db, account.id, now).await?;
     Ok(Json(Export {
         exported_at: now,
-        user: account.into(),
+        user: UserView::of(account, session.factors()),
+        recovery_codes_left: session.factors().recovery_left,
         accepts_marketing: account.accepts_marketing,
         has_password: account.password_hash.is_some(),
         sessions: found.into_iter().map(|found| SessionView::of(found, session.id())).collect(),
@@ -184,27 +190,20 @@ async fn export(State(app): State<App>, session: Session) -> Result<Json<Export>
     }))
 }
 
-#[derive(Deserialize, JsonSchema)]
-struct Farewell {
-    /// Needed when the last sign-in is more than ten minutes ago.
-    password: Option<Typed>,
-}
-
 async fn delete_account(
     State(app): State<App>,
     visitor: Visitor,
     session: Session,
-    MaybeJson(body): MaybeJson<Farewell>,
+    MaybeJson(fresh): MaybeJson<Fresh>,
 ) -> Result<Response> {
     let account = session.account();
-    let password = body.and_then(|body| body.password);
-    proof::is_fresh(&app, &visitor, &session, password.as_ref()).await?;
+    fresh.unwrap_or_default().check(&app, &visitor, &session).await?;
     transact!(app.db, tx, {
         for id in sessions::Session::revoke_all(tx, account.id, None, app.clock.now()).await? {
             let event = Event::SessionRevoked { session: id, reason: "account_deleted" };
-            events::record(tx, &app, &session.by, Some(account.id), &event).await?;
+            events::record(tx, &app, &session.by(), Some(account.id), &event).await?;
         }
-        events::record(tx, &app, &session.by, Some(account.id), &Event::AccountDeleted).await?;
+        events::record(tx, &app, &session.by(), Some(account.id), &Event::AccountDeleted).await?;
         events::forget_person(tx, account.id).await?;
         if let Some(email) = &account.email {
             mail::send(tx, &app, email, &mail::Kind::AccountDeleted { name: account.name.clone() }).await?;

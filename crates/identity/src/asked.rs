@@ -161,7 +161,7 @@ async fn register(
 async fn send_verification(tx: &mut Tx, app: &App, account: &Account, registration: &Registration) -> db::Result<()> {
     let aside = serde_json::to_vec(registration).unwrap_or_default();
     let token = once::issue(tx, app, Purpose::VerifyEmail, Some(account.id), &aside).await?;
-    let code = once::add_code(tx, app, &token, account.id).await?;
+    let code = once::add_code(tx, app, &token, account.id, once::CODE_LIFE).await?;
     let kind = mail::Kind::Verify { name: registration.name.clone(), token, code };
     mail::send(tx, app, account.email.as_deref().unwrap_or_default(), &kind).await
 }

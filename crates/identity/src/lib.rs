@@ -3,6 +3,7 @@ mod account;
 mod asked;
 mod captcha;
 mod discovery;
+mod factors;
 mod magic_link;
 mod password;
 mod platform;
@@ -22,6 +23,7 @@ pub fn feature(_: &Config) -> Feature {
         .and(magic_link::routes())
         .and(session::routes())
         .and(account::routes())
+        .and(factors::routes())
         .and(captcha::routes())
         .and(platform::routes())
         .and(discovery::routes());

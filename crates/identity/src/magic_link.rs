@@ -12,7 +12,7 @@ use tenancy::{
     accounts::Account,
     enter::Visitor,
     once::{self, Purpose, TOKEN_SPENT},
-    sign_in::{self, SignedIn, Typed},
+    sign_in::{self, MayEnter, Typed, Way},
 };
 
 use crate::{
@@ -27,7 +27,7 @@ pub fn routes() -> Routes {
         .body_limit(BODY)
         .post("/auth/magic-link/request", request_magic_link, "send a magic-link email")
         .post("/auth/magic-link/verify", verify_magic_link, "verify the magic-link token and issue a session")
-        .answers::<SignedIn>(200, "application/json")
+        .answers::<MayEnter>(200, "application/json")
         .fails(&[TOKEN_SPENT])
 }
 
@@ -48,13 +48,12 @@ struct Follow {
 
 async fn verify_magic_link(State(app): State<App>, visitor: Visitor, Json(body): Json<Follow>) -> Result<Response> {
     visitor.admit(&app, None).await?;
-    let (account, session) = transact!(app.db, tx, {
+    let delivery = body.options.and_then(|options| options.token_delivery).unwrap_or_default();
+    let entered = transact!(app.db, tx, {
         let spent = once::spend(tx, Purpose::MagicLink, &body.token.0, app.clock.now()).await?;
         let id = spent.and_then(|spent| spent.account_id).ok_or(TOKEN_SPENT)?;
         let account = Account::find(tx, id).await?.ok_or(TOKEN_SPENT)?;
-        let session = sign_in::begin(tx, &app, &visitor, &account, &["mail"]).await?;
-        Ok::<_, Fault>((account, session))
+        Ok::<_, Fault>(sign_in::enter(tx, &app, &visitor, account, Way::by("mail", delivery)).await?)
     })?;
-    let delivery = body.options.and_then(|options| options.token_delivery).unwrap_or_default();
-    sign_in::answer(&app, &account, &session, delivery)
+    entered.answer(&app)
 }

@@ -17,11 +17,11 @@ use tenancy::{
     email::Email,
     enter::{ACCOUNT_TOPIC, Delivery, Session, Visitor},
     events::{self, Event},
-    mail,
+    factors, mail,
     once::{self, Purpose, TOKEN_SPENT},
     password::{self, Hasher, WEAK_PASSWORD},
     sessions,
-    sign_in::{self, SignedIn, Typed},
+    sign_in::{self, MayEnter, Typed, Way},
 };
 
 use crate::{
@@ -35,7 +35,7 @@ pub fn routes() -> Routes {
     Routes::new("auth")
         .body_limit(BODY)
         .post("/auth/login", login, "password login; sets access and refresh cookies")
-        .answers::<SignedIn>(200, "application/json")
+        .answers::<MayEnter>(200, "application/json")
         .fails(&[INVALID_CREDENTIALS, EMAIL_NOT_VERIFIED, OVERLOADED])
         .post("/auth/forgot-password", forgot_password, "send a password-reset email")
         .post("/auth/reset-password", reset_password, "complete a password reset with a token")
@@ -76,12 +76,12 @@ async fn login(State(app): State<App>, visitor: Visitor, Json(body): Json<Login>
         let new = app.own::<Hasher>().hash(&app.entropy, &body.password.0).await?;
         Account::upgrade_hash(&app.db, account.id, &old, &new).await?;
     }
-    let session = transact!(app.db, tx, {
-        attempt.forgive(tx).await?;
-        Ok::<_, Fault>(sign_in::begin(tx, &app, &visitor, &account, &["pwd"]).await?)
-    })?;
     let delivery = body.options.and_then(|options| options.token_delivery).unwrap_or_default();
-    sign_in::answer(&app, &account, &session, delivery)
+    let entered = transact!(app.db, tx, {
+        attempt.forgive(tx).await?;
+        Ok::<_, Fault>(sign_in::enter(tx, &app, &visitor, account.clone(), Way::by("pwd", delivery)).await?)
+    })?;
+    entered.answer(&app)
 }
 
 async fn forgot_password(
@@ -133,6 +133,7 @@ async fn end_sessions(
     for purpose in [Purpose::ResetPassword, Purpose::MagicLink] {
         once::void(tx, purpose, account.id, now).await?;
     }
+    factors::distrust_devices(tx, account.id).await?;
     for session in sessions::Session::revoke_all(tx, account.id, except, now).await? {
         let event = Event::SessionRevoked { session, reason: "password_changed" };
         events::record(tx, app, by, Some(account.id), &event).await?;
@@ -165,8 +166,8 @@ async fn change_password(
     transact!(app.db, tx, {
         attempt.forgive(tx).await?;
         Account::set_password(tx, account.id, &hash, app.clock.now()).await?;
-        events::record(tx, &app, &session.by, Some(account.id), &Event::PasswordChanged).await?;
-        end_sessions(tx, &app, &session.by, account, Some(session.id())).await
+        events::record(tx, &app, &session.by(), Some(account.id), &Event::PasswordChanged).await?;
+        end_sessions(tx, &app, &session.by(), account, Some(session.id())).await
     })?;
     Ok(NoContent)
 }

@@ -1,30 +1,63 @@
-//! What cannot be undone needs a fresh proof of who somebody is: the password again, or a sign-in not long ago.
+//! What cannot be undone needs a fresh proof of who somebody is: the password again, a second factor, or a sign-in not
+//! long ago.
 use kernel::{
     App,
     fault::{Code, Fault, Result},
     transact,
 };
+use schemars::JsonSchema;
+use serde::Deserialize;
 use tenancy::{
     email::Email,
     enter::{Attempt, REAUTHENTICATION_REQUIRED, Session, Visitor},
+    factors,
     password::{Hasher, Verdict},
     sign_in::Typed,
 };
 
 pub const WRONG_PASSWORD: Code = Code::new(403, "wrong_password", "This is not your present password.");
+pub const WRONG_CODE: Code = Code::new(403, "wrong_code", "This code is wrong, has run out or was used before.");
 
 /// What a route that asks for a fresh proof can answer.
-pub const REFUSALS: [Code; 2] = [REAUTHENTICATION_REQUIRED, WRONG_PASSWORD];
+pub const REFUSALS: [Code; 3] = [REAUTHENTICATION_REQUIRED, WRONG_PASSWORD, WRONG_CODE];
 
-/// Refuses unless the password is right or, without one, the sign-in is fresh.
-pub async fn is_fresh(app: &App, visitor: &Visitor, session: &Session, password: Option<&Typed>) -> Result<()> {
-    match password {
-        Some(password) => {
-            let attempt = by_password(app, visitor, session, password).await?;
-            transact!(app.db, tx, { Ok::<_, Fault>(attempt.forgive(tx).await?) })
+/// Needed when the last sign-in is more than ten minutes ago: one of the two.
+#[derive(Default, Deserialize, JsonSchema)]
+pub struct Fresh {
+    /// The present password.
+    password: Option<Typed>,
+    /// A code of a second factor, or a recovery code.
+    code: Option<Typed>,
+}
+
+impl Fresh {
+    pub fn by_password(password: Option<Typed>) -> Self {
+        Self { password, code: None }
+    }
+
+    /// Refuses unless what was given is right or, when nothing was given, the sign-in is fresh.
+    pub async fn check(&self, app: &App, visitor: &Visitor, session: &Session) -> Result<()> {
+        match (&self.password, &self.code) {
+            (Some(password), _) => {
+                let attempt = by_password(app, visitor, session, password).await?;
+                transact!(app.db, tx, { Ok::<_, Fault>(attempt.forgive(tx).await?) })
+            }
+            (None, Some(code)) => {
+                let account = session.account().id;
+                let attempt = visitor.attempt_factor(app, account).await?;
+                let proven = transact!(app.db, tx, {
+                    let proven = factors::prove(tx, app, account, &code.0, None).await?;
+                    if proven.is_some() {
+                        attempt.forgive(tx).await?;
+                    }
+                    // Committed either way: a wrong code counts against the right one.
+                    Ok::<_, Fault>(proven)
+                })?;
+                proven.map(drop).ok_or_else(|| WRONG_CODE.into())
+            }
+            (None, None) if session.is_fresh(app) => Ok(()),
+            (None, None) => Err(REAUTHENTICATION_REQUIRED.into()),
         }
-        None if session.is_fresh(app) => Ok(()),
-        None => Err(REAUTHENTICATION_REQUIRED.into()),
     }
 }
 

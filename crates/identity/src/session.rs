@@ -17,8 +17,9 @@ use tenancy::{
     accounts::Account,
     enter::{Delivery, RefreshToken, Session, Visitor, cookies},
     events::{self, By, Event},
+    factors::Factors,
     sessions::{self, SessionId, Turned, read_refresh_token},
-    sign_in::{self, SignedIn, Typed, UserView},
+    sign_in::{Person, SignedIn, Typed, UserView},
 };
 
 use crate::BODY;
@@ -39,7 +40,7 @@ pub fn routes() -> Routes {
 }
 
 async fn me(session: Session) -> Json<UserView> {
-    Json(session.account().into())
+    Json(UserView::of(session.account(), session.factors()))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -62,8 +63,9 @@ async fn refresh(
     let outcome = transact!(app.db, tx, {
         match sessions::turn(tx, &app, id, generation).await? {
             Turned::On(session) => {
-                let account = Account::find(tx, session.account_id).await?;
-                Ok::<_, Fault>(account.map(|account| (account, session)))
+                let Some(account) = Account::find(tx, session.account_id).await? else { return Ok::<_, Fault>(None) };
+                let factors = Factors::of_in(tx, account.id).await?;
+                Ok::<_, Fault>(Some(Person { account, factors, session: *session, delivery, trusted: None }))
             }
             Turned::Reused(session) => {
                 let (now, account) = (app.clock.now(), session.account_id);
@@ -78,12 +80,11 @@ async fn refresh(
             Turned::Ended => Ok(None),
         }
     })?;
-    let (account, session) = outcome.ok_or(UNAUTHENTICATED)?;
-    sign_in::answer(&app, &account, &session, delivery)
+    outcome.ok_or(UNAUTHENTICATED)?.answer(&app)
 }
 
 async fn logout(State(app): State<App>, session: Session) -> Result<Response> {
-    end(&app, &session.by, session.account(), session.id(), "signed_out").await?;
+    end(&app, &session.by(), session.account(), session.id(), "signed_out").await?;
     Ok(gone(&app))
 }
 
@@ -155,7 +156,7 @@ struct OneSession {
 }
 
 async fn revoke_session(State(app): State<App>, session: Session, Path(path): Path<OneSession>) -> Result<Response> {
-    if !end(&app, &session.by, session.account(), path.id, "revoked").await? {
+    if !end(&app, &session.by(), session.account(), path.id, "revoked").await? {
         return Err(NOT_FOUND.into());
     }
     Ok(if path.id == session.id() { gone(&app) } else { StatusCode::NO_CONTENT.into_response() })
@@ -166,7 +167,7 @@ async fn revoke_sessions(State(app): State<App>, session: Session) -> Result<Res
     transact!(app.db, tx, {
         for id in sessions::Session::revoke_all(tx, account, None, app.clock.now()).await? {
             let event = Event::SessionRevoked { session: id, reason: "revoked" };
-            events::record(tx, &app, &session.by, Some(account), &event).await?;
+            events::record(tx, &app, &session.by(), Some(account), &event).await?;
         }
         Ok::<_, Fault>(())
     })?;

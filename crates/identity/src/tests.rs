@@ -3,4 +3,5 @@ mod accounts;
 mod actors;
 mod attacks;
 mod bounds;
+mod factors;
 mod nodes;

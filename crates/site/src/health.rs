@@ -5,9 +5,10 @@ use std::{
 };
 
 use axum::{
+    body::Body,
     extract::State,
-    http::{StatusCode, header::CONTENT_TYPE},
-    response::{IntoResponse as _, Response},
+    http::{HeaderValue, StatusCode, header::CONTENT_TYPE},
+    response::Response,
 };
 use bytes::Bytes;
 use kernel::{
@@ -113,5 +114,8 @@ async fn health(State(app): State<App>, Query(query): Query<HealthQuery>) -> Res
     };
     let good = seen.ready || query.part == Some(Part::Live);
     let status = if good { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, [(CONTENT_TYPE, "application/json")], seen.json.clone()).into_response()
+    let mut response = Response::new(Body::from(seen.json.clone()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
 }

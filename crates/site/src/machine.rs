@@ -37,7 +37,7 @@ impl FromRequestParts<App> for MetricsReader {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
         let client = Client::from_request_parts(parts, app).await?;
-        if client.address.is_loopback() && !client.forwarded {
+        if client.address.is_loopback() && !Client::is_forwarded(&parts.headers) {
             return Ok(Self);
         }
         match (&app.config.metrics_token, bearer(&parts.headers)) {

@@ -7,7 +7,7 @@ use kernel::{
 };
 use serde_json::{Value, json};
 
-use crate::{accounts::AccountId, sessions::SessionId};
+use crate::{accounts::AccountId, factors::Factor, sessions::SessionId};
 
 /// Ids and plain facts only: nothing in here is secret, so nothing secret can be told.
 #[derive(Debug, Clone)]
@@ -26,6 +26,10 @@ pub enum Event {
     ProfileUpdated { fields: Vec<&'static str> },
     DataExported,
     AccountDeleted,
+    MfaEnabled { factor: Factor },
+    MfaDisabled { factor: Factor },
+    RecoveryCodesRegenerated,
+    RecoveryCodeUsed,
     IncidentReported { incident: String, state: &'static str },
 }
 
@@ -47,6 +51,10 @@ impl Event {
             Self::ProfileUpdated { .. } => "PROFILE_UPDATED",
             Self::DataExported => "DATA_EXPORTED",
             Self::AccountDeleted => "ACCOUNT_DELETED",
+            Self::MfaEnabled { .. } => "MFA_ENABLED",
+            Self::MfaDisabled { .. } => "MFA_DISABLED",
+            Self::RecoveryCodesRegenerated => "RECOVERY_CODES_REGENERATED",
+            Self::RecoveryCodeUsed => "RECOVERY_CODE_USED",
             Self::IncidentReported { .. } => "INCIDENT_REPORTED",
         }
     }
@@ -58,6 +66,8 @@ impl Event {
             Self::EmailVerified => Some("user.email_verified"),
             Self::SignedIn { .. } => Some("user.signed_in"),
             Self::SessionRevoked { .. } => Some("session.revoked"),
+            Self::MfaEnabled { .. } => Some("user.mfa_enabled"),
+            Self::MfaDisabled { .. } => Some("user.mfa_disabled"),
             _ => None,
         }
     }
@@ -70,6 +80,7 @@ impl Event {
             Self::SignInFailed { reason } => json!({ "reason": reason }),
             Self::SessionRevoked { session, reason } => json!({ "sessionId": session, "reason": reason }),
             Self::RefreshTokenReused { session } => json!({ "sessionId": session }),
+            Self::MfaEnabled { factor } | Self::MfaDisabled { factor } => json!({ "factor": factor }),
             Self::ProfileUpdated { fields } => json!({ "fields": fields }),
             Self::IncidentReported { incident, state } => json!({ "incidentId": incident, "state": state }),
             _ => json!({}),

@@ -2,6 +2,7 @@
 pub mod accounts;
 pub mod enter;
 pub mod events;
+pub mod factors;
 pub mod keys;
 pub mod mail;
 pub mod once;

@@ -28,6 +28,7 @@ pub enum Kind {
     PasswordChanged { name: String },
     NewDevice { name: String, device: String, ip: String, at: String },
     AccountDeleted { name: String },
+    FactorChanged { name: String, what: &'static str },
 }
 
 /// One mail as people read it: a heading, paragraphs, perhaps a link and a code.
@@ -111,6 +112,14 @@ impl Kind {
                     "somebody signed in from a device we have not seen before: {} ({ip}), {at}.",
                     one_line(device)
                 ),
+                link: None,
+                code: None,
+                after: not_you,
+            },
+            Self::FactorChanged { name, what } => Letter {
+                subject: "Your second factor was changed",
+                greeting: hello(name),
+                before: (*what).to_owned(),
                 link: None,
                 code: None,
                 after: not_you,

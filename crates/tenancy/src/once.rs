@@ -25,6 +25,12 @@ pub enum Purpose {
     ResetPassword,
     MagicLink,
     CaptchaPass,
+    /// A sign-in that waits for its second factor.
+    MfaTicket,
+    /// A code sent to a phone to sign in with it.
+    SmsSignIn,
+    /// A code sent to a phone to prove that it is the person's.
+    SmsEnroll,
 }
 
 impl Purpose {
@@ -34,6 +40,9 @@ impl Purpose {
             Self::ResetPassword => "reset_password",
             Self::MagicLink => "magic_link",
             Self::CaptchaPass => "captcha_pass",
+            Self::MfaTicket => "mfa_ticket",
+            Self::SmsSignIn => "sms_sign_in",
+            Self::SmsEnroll => "sms_enroll",
         }
     }
 
@@ -42,12 +51,13 @@ impl Purpose {
             Self::VerifyEmail => Duration::from_hours(24),
             Self::ResetPassword => Duration::from_hours(1),
             Self::MagicLink => Duration::from_mins(15),
-            Self::CaptchaPass => Duration::from_mins(10),
+            Self::CaptchaPass | Self::MfaTicket => Duration::from_mins(10),
+            Self::SmsSignIn | Self::SmsEnroll => Duration::from_mins(5),
         }
     }
 }
 
-const CODE_LIFE: Duration = Duration::from_mins(15);
+pub const CODE_LIFE: Duration = Duration::from_mins(15);
 
 /// What a secret was kept for.
 #[derive(Debug)]
@@ -101,12 +111,18 @@ pub async fn issue(
 }
 
 /// Gives a secret a code beside it, for people who cannot follow a link.
-pub async fn add_code(tx: &mut Tx, app: &App, token: &Secret, account_id: AccountId) -> db::Result<Secret> {
+pub async fn add_code(
+    tx: &mut Tx,
+    app: &App,
+    token: &Secret,
+    account_id: AccountId,
+    life: Duration,
+) -> db::Result<Secret> {
     let code = app.entropy.otp();
     let hash = crypto::hash(token.expose().as_bytes());
     tx.exec(
         "UPDATE once SET code_hash = $2, code_expires_at = $3 WHERE hash = $1",
-        params![hash, code_hash(app, account_id, &code), app.clock.now().plus(CODE_LIFE)],
+        params![hash, code_hash(app, account_id, &code), app.clock.now().plus(life)],
     )
     .await?;
     Ok(code)
@@ -129,6 +145,20 @@ pub async fn spend(tx: &mut Tx, purpose: Purpose, token: &Secret, now: Timestamp
         )
         .await?;
     Ok(spent.into_iter().next())
+}
+
+/// Counts one try at what a secret stands for; `None` when it was used, has run out, never was or was tried too often.
+/// It stays usable until it is [spent](spend).
+pub async fn attempt(db: &Db, purpose: Purpose, token: &Secret, now: Timestamp) -> db::Result<Option<Spent>> {
+    let tried: Vec<Spent> = db
+        .put(
+            "UPDATE once SET tries = tries + 1
+             WHERE hash = $1 AND purpose = $2 AND used_at IS NULL AND expires_at > $3 AND tries < $4
+             RETURNING hash, account_id, sealed",
+            params![crypto::hash(token.expose().as_bytes()), purpose.name(), now, TRIES],
+        )
+        .await?;
+    Ok(tried.into_iter().next())
 }
 
 /// Uses a secret up by its code. A wrong guess counts against every code that is open for the person.

@@ -1,4 +1,7 @@
 //! The one place where a session begins, whatever way somebody came in by.
+//!
+//! Every way in ends in [`enter`], which is the gate of the second factor: no session exists before it. Only
+//! [`pass`], with a ticket of the gate and a factor that was proven, leads around it.
 use axum::{
     http::HeaderMap,
     response::{IntoResponse as _, Response},
@@ -11,13 +14,15 @@ use kernel::{
     http::Json,
 };
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     accounts::Account,
     enter::{Delivery, Visitor, cookies},
     events::{self, Event},
+    factors::{self, Factor, Factors},
     mail,
+    once::{self, Purpose, Spent},
     sessions::{Session, SessionId, device_name, refresh_token},
     tokens,
 };
@@ -33,11 +38,17 @@ pub struct UserView {
     pub avatar_url: Option<String>,
     pub email_verified: bool,
     pub auth_provider: &'static str,
+    /// Whether an authenticator app is asked for.
+    pub mfa_enabled: bool,
+    /// Whether a code is sent to a phone.
+    pub mfa_sms_enabled: bool,
+    /// In E.164 form.
+    pub mfa_sms_phone: Option<String>,
     pub created_at: kernel::clock::Timestamp,
 }
 
-impl From<&Account> for UserView {
-    fn from(account: &Account) -> Self {
+impl UserView {
+    pub fn of(account: &Account, factors: &Factors) -> Self {
         Self {
             id: account.id,
             email: account.email.clone(),
@@ -46,6 +57,9 @@ impl From<&Account> for UserView {
             avatar_url: account.avatar_url.clone(),
             email_verified: account.email_verified,
             auth_provider: "email",
+            mfa_enabled: factors.totp,
+            mfa_sms_enabled: factors.sms_phone.is_some(),
+            mfa_sms_phone: factors.sms_phone.clone(),
             created_at: account.created_at,
         }
     }
@@ -66,13 +80,118 @@ pub struct SignedIn {
     pub refresh_token: Option<String>,
 }
 
+/// What a client gets when a second factor is asked for.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MfaChallenge {
+    pub requires_mfa: bool,
+    /// Stands for this sign-in for ten minutes and five tries.
+    pub mfa_ticket: String,
+    /// What the person can prove.
+    pub factors: Vec<Factor>,
+    /// The end of the number a code can be sent to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sms_phone_suffix: Option<String>,
+}
+
+/// What a way in can answer: the tokens, or what is still to be proven.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+pub enum MayEnter {
+    In(SignedIn),
+    Waiting(MfaChallenge),
+}
+
+/// How somebody came in.
+pub struct Way<'a> {
+    /// How they proved who they are (`pwd`, `mail`, …).
+    pub method: &'a str,
+    /// Whether that proves two things at once, as a passkey does that asked for a finger or a PIN.
+    pub is_two_factors: bool,
+    pub delivery: Delivery,
+}
+
+impl<'a> Way<'a> {
+    /// One factor.
+    pub fn by(method: &'a str, delivery: Delivery) -> Self {
+        Self { method, is_two_factors: false, delivery }
+    }
+}
+
+/// Where somebody is after the gate.
+pub enum Entered {
+    In(Box<Person>),
+    /// Before the second factor.
+    Waiting(MfaChallenge),
+}
+
+/// Somebody with a session.
+pub struct Person {
+    pub account: Account,
+    pub factors: Factors,
+    pub session: Session,
+    pub delivery: Delivery,
+    /// The cookie of a device that was just trusted, and for how long.
+    pub trusted: Option<(Secret, std::time::Duration)>,
+}
+
+/// What is put aside with a ticket.
+#[derive(Serialize, Deserialize)]
+struct Pending {
+    method: String,
+    delivery: Delivery,
+}
+
+/// The gate: a session, or a ticket for whoever still has to prove a second factor.
+pub async fn enter(tx: &mut Tx, app: &App, visitor: &Visitor, account: Account, way: Way<'_>) -> db::Result<Entered> {
+    let factors = Factors::of_in(tx, account.id).await?;
+    let is_trusted = match &visitor.trusted_device {
+        Some(token) if factors.is_on() => factors::is_trusted(tx, app, account.id, token).await?,
+        _ => false,
+    };
+    if !factors.is_on() || way.is_two_factors || is_trusted {
+        let session = begin(tx, app, visitor, &account, vec![way.method.to_owned()]).await?;
+        let delivery = way.delivery;
+        return Ok(Entered::In(Box::new(Person { account, factors, session, delivery, trusted: None })));
+    }
+    let pending = Pending { method: way.method.to_owned(), delivery: way.delivery };
+    let aside = serde_json::to_vec(&pending).unwrap_or_default();
+    let ticket = once::issue(tx, app, Purpose::MfaTicket, Some(account.id), &aside).await?;
+    Ok(Entered::Waiting(MfaChallenge {
+        requires_mfa: true,
+        mfa_ticket: ticket.expose().to_owned(),
+        factors: factors.names(),
+        sms_phone_suffix: factors.phone_suffix(),
+    }))
+}
+
+/// Behind the gate: the ticket was spent and the factor proven, both in this transaction.
+pub async fn pass(
+    tx: &mut Tx,
+    app: &App,
+    visitor: &Visitor,
+    account: Account,
+    ticket: &Spent,
+    factor: Factor,
+    trust_device: bool,
+) -> db::Result<Option<Person>> {
+    let Some(pending) = ticket.aside(app).and_then(|aside| serde_json::from_slice::<Pending>(&aside).ok()) else {
+        return Ok(None);
+    };
+    let methods = vec![pending.method, factor.method().to_owned(), "mfa".to_owned()];
+    let session = begin(tx, app, visitor, &account, methods).await?;
+    let trusted = if trust_device { Some(factors::trust_device(tx, app, account.id).await?) } else { None };
+    let factors = Factors::of_in(tx, account.id).await?;
+    Ok(Some(Person { account, factors, session, delivery: pending.delivery, trusted }))
+}
+
 /// Makes the session, writes down that somebody signed in, and tells them when the device is new.
-pub async fn begin(
+async fn begin(
     tx: &mut Tx,
     app: &App,
     visitor: &Visitor,
     account: &Account,
-    methods: &[&str],
+    methods: Vec<String>,
 ) -> db::Result<Session> {
     let now = app.clock.now();
     let device = device_name(&visitor.user_agent);
@@ -86,7 +205,7 @@ pub async fn begin(
         last_seen_at: now,
         expires_at: now.plus(app.config.session_idle_life),
         ends_at: now.plus(app.config.session_life),
-        methods: methods.iter().map(|method| (*method).to_owned()).collect(),
+        methods,
         device: device.clone(),
         user_agent: visitor.user_agent.clone(),
         ip: visitor.client.address.to_string(),
@@ -105,31 +224,46 @@ pub async fn begin(
     Ok(session)
 }
 
-/// The answer that hands out the tokens of a session, in the way the client wants them.
-pub fn answer(app: &App, account: &Account, session: &Session, delivery: Delivery) -> Result<Response> {
-    let (access_token, expires_in) = tokens::mint(app, account, session.id)?;
-    let refresh = refresh_token(app, session.id, session.generation);
-    let mut headers = HeaderMap::new();
-    let in_body = match delivery {
-        Delivery::Body => Some(refresh.expose().to_owned()),
-        Delivery::Cookie => {
-            let left = session.expires_at.since(app.clock.now()).as_secs();
-            let seconds = i64::try_from(left).unwrap_or(i64::MAX);
-            cookies::set_session(app, &access_token, expires_in, &refresh, seconds, &mut headers);
-            None
+impl Entered {
+    pub fn answer(self, app: &App) -> Result<Response> {
+        match self {
+            Self::In(person) => person.answer(app),
+            Self::Waiting(challenge) => Ok(Json(challenge).into_response()),
         }
-    };
-    let view = SignedIn { user: account.into(), org: None, access_token, expires_in, refresh_token: in_body };
-    let mut response = Json(view).into_response();
-    response.headers_mut().extend(headers);
-    Ok(response)
+    }
+}
+
+impl Person {
+    /// Hands out the tokens of the session, in the way the client wants them.
+    pub fn answer(&self, app: &App) -> Result<Response> {
+        let (access_token, expires_in) = tokens::mint(app, &self.account, self.session.id)?;
+        let refresh = refresh_token(app, self.session.id, self.session.generation);
+        let mut headers = HeaderMap::new();
+        let in_body = match self.delivery {
+            Delivery::Body => Some(refresh.expose().to_owned()),
+            Delivery::Cookie => {
+                let left = self.session.expires_at.since(app.clock.now()).as_secs();
+                let seconds = i64::try_from(left).unwrap_or(i64::MAX);
+                cookies::set_session(app, &access_token, expires_in, &refresh, seconds, &mut headers);
+                None
+            }
+        };
+        if let Some((token, life)) = &self.trusted {
+            cookies::set_trusted(app, token, *life, &mut headers);
+        }
+        let user = UserView::of(&self.account, &self.factors);
+        let view = SignedIn { user, org: None, access_token, expires_in, refresh_token: in_body };
+        let mut response = Json(view).into_response();
+        response.headers_mut().extend(headers);
+        Ok(response)
+    }
 }
 
 /// A secret in a request body: read, never printed.
 #[derive(Clone)]
 pub struct Typed(pub Secret);
 
-impl<'de> serde::Deserialize<'de> for Typed {
+impl<'de> Deserialize<'de> for Typed {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         String::deserialize(from).map(|text| Self(text.into()))
     }

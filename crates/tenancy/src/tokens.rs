@@ -102,15 +102,12 @@ pub fn verify(app: &App, token: &str) -> Option<Claims> {
         return None;
     }
     let claims: Claims = serde_json::from_slice(&BASE64URL_NOPAD.decode(claims.as_bytes()).ok()?).ok()?;
-    is_good(app, &claims, app.clock.now()).then_some(claims)
+    let is_meant = claims.iss == app.config.base_url() && claims.kind.is_none();
+    (is_meant && is_current(&claims, app.clock.now())).then_some(claims)
 }
 
 /// Whether verified claims hold at this moment; asked again each time a remembered token comes back.
-pub fn is_good(app: &App, claims: &Claims, now: Timestamp) -> bool {
+pub fn is_current(claims: &Claims, now: Timestamp) -> bool {
     let seconds = now.0.div_euclid(1000);
-    claims.iss == app.config.base_url()
-        && claims.kind.is_none()
-        && seconds < claims.exp
-        && claims.nbf.is_none_or(|nbf| nbf <= seconds + LEEWAY_S)
-        && claims.iat <= seconds + LEEWAY_S
+    seconds < claims.exp && claims.nbf.is_none_or(|nbf| nbf <= seconds + LEEWAY_S) && claims.iat <= seconds + LEEWAY_S
 }

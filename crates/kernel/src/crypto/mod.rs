@@ -47,7 +47,14 @@ impl fmt::Display for Secret {
 
 /// SHA-256 in hexadecimal: how a token with enough entropy of its own is stored.
 pub fn hash(token: &[u8]) -> String {
-    HEXLOWER.encode(digest::digest(&digest::SHA256, token).as_ref())
+    HEXLOWER.encode(&digest(token))
+}
+
+/// SHA-256.
+pub fn digest(bytes: &[u8]) -> [u8; digest::SHA256_OUTPUT_LEN] {
+    let mut out = [0; digest::SHA256_OUTPUT_LEN];
+    out.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());
+    out
 }
 
 /// How a Content-Security-Policy names the one inline style or script it allows.

@@ -18,8 +18,8 @@ const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Client {
     pub address: IpAddr,
-    /// Whether something between the caller and us says that it passed the request on.
-    pub forwarded: bool,
+    /// Whether the request comes straight from a proxy of ours, whose other headers may be believed too.
+    pub by_our_proxy: bool,
 }
 
 impl Client {
@@ -27,9 +27,9 @@ impl Client {
     pub(super) fn of(peer: SocketAddr, headers: &HeaderMap, proxies: &[IpNet]) -> Self {
         let is_proxy = |address: IpAddr| proxies.iter().any(|net| net.contains(&address));
         let peer = peer.ip().to_canonical();
-        let forwarded = [FORWARDED_FOR, header::FORWARDED, header::VIA].iter().any(|name| headers.contains_key(name));
-        if proxies.is_empty() || !forwarded || !is_proxy(peer) {
-            return Self { address: peer, forwarded };
+        let by_our_proxy = !proxies.is_empty() && is_proxy(peer);
+        if !by_our_proxy {
+            return Self { address: peer, by_our_proxy };
         }
         let lists = headers.get_all(FORWARDED_FOR);
         let said: Vec<&str> =
@@ -43,7 +43,12 @@ impl Client {
                 break;
             }
         }
-        Self { address, forwarded }
+        Self { address, by_our_proxy }
+    }
+
+    /// Whether something between the caller and us says that it passed the request on.
+    pub fn is_forwarded(headers: &HeaderMap) -> bool {
+        [FORWARDED_FOR, header::FORWARDED, header::VIA].iter().any(|name| headers.contains_key(name))
     }
 
     /// What limits count by: an IPv4 address, or an IPv6 /64, which is what one subscriber gets.
@@ -104,9 +109,13 @@ mod tests {
         );
     }
 
+    fn alone(address: IpAddr) -> Client {
+        Client { address, by_our_proxy: false }
+    }
+
     #[test]
     fn one_ipv6_subscriber_is_one_network() {
-        let network = |text: &str| Client { address: text.parse().unwrap(), forwarded: false }.network();
+        let network = |text: &str| alone(text.parse().unwrap()).network();
         assert_eq!(network("2001:db8:1:2:3:4:5:6"), network("2001:db8:1:2::"));
         assert_ne!(network("2001:db8:1:2::"), network("2001:db8:1:3::"));
         assert_ne!(network("192.0.2.1"), network("192.0.2.2"));

@@ -7,6 +7,9 @@ use crate::{clock::Timestamp, entropy::Entropy};
 
 const NOTHING_IS_LOADED: &str = "default-src 'none'; frame-ancestors 'none'";
 const HTTPS_FOR_A_YEAR: &str = "max-age=31536000; includeSubDomains";
+const VARIES: HeaderValue = HeaderValue::from_static("origin");
+/// Room for these and for what most handlers say, so that no answer has to make room.
+const PLACES: usize = 12;
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// A well-formed inbound id, or a new one.
@@ -30,7 +33,9 @@ pub(super) struct Defaults(HeaderMap);
 
 impl Defaults {
     pub(super) fn new(is_https: bool) -> Self {
-        let mut headers = HeaderMap::new();
+        let mut headers = HeaderMap::with_capacity(PLACES);
+        // Said always: a cache must not hand a page the copy that was made for somebody without an origin.
+        headers.insert(header::VARY, VARIES);
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(NOTHING_IS_LOADED));
         headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
@@ -44,8 +49,12 @@ impl Defaults {
 
     /// Copied whole and overwritten by the handler's own: adding them one by one takes several times as long.
     pub(super) fn under(&self, own: &mut HeaderMap) {
+        let varies = own.contains_key(header::VARY);
         let own_headers = std::mem::replace(own, self.0.clone());
         own.extend(own_headers);
+        if varies {
+            own.append(header::VARY, VARIES);
+        }
     }
 }
 

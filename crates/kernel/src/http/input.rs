@@ -162,8 +162,10 @@ impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {
         match serde_json::to_vec(&self.0) {
             Ok(bytes) => {
+                let mut response = Response::new(Body::from(bytes));
                 let json = HeaderValue::from_static("application/json");
-                ([(header::CONTENT_TYPE, json)], Body::from(bytes)).into_response()
+                response.headers_mut().insert(header::CONTENT_TYPE, json);
+                response
             }
             Err(error) => INTERNAL.caused_by(error).into_response(),
         }

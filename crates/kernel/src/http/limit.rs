@@ -107,10 +107,10 @@ mod tests {
         let limit = Limit::per_minute(NonZeroU32::MIN.saturating_add(9), &Clock::manual(START));
         for i in 0..400_000_u32 {
             let address = IpAddr::V6(Ipv6Addr::from((0x2001_0db8_u128 << 96) | (u128::from(i) << 64)));
-            let _ = limit.take(Client { address, forwarded: false });
+            let _ = limit.take(Client { address, by_our_proxy: false });
         }
         assert!(limit.buckets.len() <= REMEMBERED + 2, "{}", limit.buckets.len());
-        let newcomer = Client { address: "198.51.100.1".parse().unwrap(), forwarded: false };
+        let newcomer = Client { address: "198.51.100.1".parse().unwrap(), by_our_proxy: false };
         assert!(limit.take(newcomer).is_ok(), "a network of its own is still served");
     }
 }

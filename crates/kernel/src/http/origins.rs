@@ -50,8 +50,6 @@ impl Origins {
 
     /// Tells the browser whether the page may read the answer.
     pub(super) fn share(&self, origin: Option<&HeaderValue>, out: &mut HeaderMap) {
-        // Said always: a cache must not hand a page the copy that was made for somebody without an origin.
-        out.append(header::VARY, HeaderValue::from_static("origin"));
         if let Some(origin) = origin.filter(|origin| self.allows(origin)) {
             out.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
             out.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));

@@ -225,7 +225,7 @@ async fn report(Ctx(app): Ctx<App>, owner: PlatformOwner, Json(new): Json<NewRep
             None => incidents::open(tx, &app, report.clone()).await?,
         };
         let event = Event::IncidentReported { incident: incident.id.to_string(), state: incident.stage.name() };
-        events::record(tx, &app, &owner.0.by, None, &event).await?;
+        events::record(tx, &app, &owner.0.by(), None, &event).await?;
         let updates = Update::of_incident(tx, incident.id).await?;
         Ok::<_, Fault>((incident, updates))
     })?;

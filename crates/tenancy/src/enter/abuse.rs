@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::LazyLock, time::Duration};
 
 use axum::{
     extract::FromRequestParts,
-    http::{HeaderMap, header, request::Parts},
+    http::{HeaderMap, HeaderValue, header, request::Parts},
 };
 use kernel::{
     App,
@@ -19,8 +19,11 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::captcha::{CAPTCHA_REQUIRED, Captcha, PASS};
-use crate::{email::Email, events::By};
+use super::{
+    captcha::{CAPTCHA_REQUIRED, Captcha, PASS},
+    cookies,
+};
+use crate::{accounts::AccountId, email::Email, events::By};
 
 /// Failures older than this do not count.
 const WINDOW: Duration = Duration::from_mins(15);
@@ -39,6 +42,8 @@ pub struct Visitor {
     pub by: By,
     pub client: Client,
     pub user_agent: String,
+    /// The mark of a device on which the second factor was proven, if it has one.
+    pub trusted_device: Option<Secret>,
     route: String,
     pass: Option<Secret>,
 }
@@ -48,10 +53,12 @@ impl FromRequestParts<App> for Visitor {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
         let client = Client::from_request_parts(parts, app).await?;
-        let user_agent = user_agent(&parts.headers);
+        let by = from_where(client, parts.headers.get(header::USER_AGENT));
+        let user_agent = by.user_agent.clone().unwrap_or_default();
         let route = parts.uri.path().to_owned();
         let pass = parts.headers.get(PASS).and_then(|value| value.to_str().ok()).map(|text| text.to_owned().into());
-        Ok(Self { by: from_where(client, &parts.headers), client, user_agent, route, pass })
+        let trusted_device = trusted_device(client, &parts.headers);
+        Ok(Self { by, client, user_agent, trusted_device, route, pass })
     }
 }
 
@@ -61,12 +68,20 @@ impl OperationInput for Visitor {
     }
 }
 
-pub(super) fn from_where(client: Client, headers: &HeaderMap) -> By {
-    By { actor: None, ip: Some(client.address.to_string()), user_agent: Some(user_agent(headers)) }
+pub(super) fn from_where(client: Client, user_agent: Option<&HeaderValue>) -> By {
+    By { actor: None, ip: Some(client.address.to_string()), user_agent: Some(readable(user_agent)) }
 }
 
-fn user_agent(headers: &HeaderMap) -> String {
-    let sent = headers.get(header::USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+/// From the cookie, or from the header a proxy of ours made of it. Anybody else's header is not looked at.
+fn trusted_device(client: Client, headers: &HeaderMap) -> Option<Secret> {
+    let by_proxy = || headers.get("x-service-mfa-trusted").and_then(|value| value.to_str().ok());
+    let told = cookies::read(headers, cookies::TRUSTED);
+    told.or_else(|| client.by_our_proxy.then(by_proxy).flatten().map(|text| text.to_owned().into()))
+}
+
+/// What a browser calls itself, as far as it can be shown.
+fn readable(user_agent: Option<&HeaderValue>) -> String {
+    let sent = user_agent.map(|value| String::from_utf8_lossy(value.as_bytes()));
     sent.unwrap_or_default().chars().filter(|c| !c.is_control()).take(400).collect()
 }
 
@@ -136,7 +151,16 @@ impl Visitor {
     /// of both before the secret is looked at, so that many tries at once are as many tries.
     pub async fn attempt(&self, app: &App, email: &Email) -> Result<Attempt> {
         self.admit(app, Some(email)).await?;
-        let account = subject(app, "account", email.key());
+        self.count(app, subject(app, "account", email.key())).await
+    }
+
+    /// One try at a second factor. All doors at which a factor can be proven count together.
+    pub async fn attempt_factor(&self, app: &App, account: AccountId) -> Result<Attempt> {
+        self.admit(app, None).await?;
+        self.count(app, subject(app, "factor", &account.to_string())).await
+    }
+
+    async fn count(&self, app: &App, account: String) -> Result<Attempt> {
         let network = subject(app, "network", &self.client.network().to_string());
         if app.config.rate_limits.is_on() {
             let now = app.clock.now();

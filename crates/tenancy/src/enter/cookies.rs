@@ -1,16 +1,21 @@
 //! The session cookies: their names, how they are set and how they are read.
 //!
 //! Values are tokens of our own that need no quoting, so a line of text does what a cookie library would.
+use std::time::Duration;
+
 use axum::http::{HeaderMap, HeaderValue, header};
 use kernel::{App, crypto::Secret};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 pub const ACCESS: [&str; 2] = ["__Host-service_access", "service_access"];
 pub const REFRESH: [&str; 2] = ["__Host-service_refresh", "service_refresh"];
 
+/// A device on which the second factor was proven not long ago.
+pub const TRUSTED: [&str; 2] = ["__Host-service_mfa_trusted", "service_mfa_trusted"];
+
 /// How a client wants its tokens.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Delivery {
     /// In cookies that scripts cannot read.
@@ -52,6 +57,10 @@ pub fn set_session(
 ) {
     set(app, ACCESS, access, access_seconds, out);
     set(app, REFRESH, refresh.expose(), refresh_seconds, out);
+}
+
+pub fn set_trusted(app: &App, token: &Secret, life: Duration, out: &mut HeaderMap) {
+    set(app, TRUSTED, token.expose(), i64::try_from(life.as_secs()).unwrap_or(i64::MAX), out);
 }
 
 pub fn clear_session(app: &App, out: &mut HeaderMap) {

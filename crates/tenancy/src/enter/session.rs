@@ -10,7 +10,7 @@ use std::{
 
 use axum::{
     extract::FromRequestParts,
-    http::{HeaderMap, request::Parts},
+    http::{HeaderMap, HeaderValue, header, request::Parts},
 };
 use kernel::{
     App,
@@ -26,6 +26,7 @@ use super::cookies;
 use crate::{
     accounts::{Account, AccountId},
     events::By,
+    factors::Factors,
     sessions::{self, SessionId},
     tokens::{self, Claims},
 };
@@ -43,13 +44,15 @@ const MOST: u64 = 50_000;
 pub struct Living {
     pub session: sessions::Session,
     pub account: Account,
+    pub factors: Factors,
 }
 
 /// What is remembered on this node.
 pub struct Live {
     /// Counts what was forgotten: what was read before it is not remembered after it.
     forgotten: AtomicU64,
-    tokens: Cache<String, Arc<Claims>>,
+    /// By the digest of the token.
+    tokens: Cache<[u8; 32], Arc<Claims>>,
     sessions: Cache<SessionId, Arc<Living>>,
 }
 
@@ -124,7 +127,8 @@ pub async fn watch(app: App) {
 /// Somebody who is signed in, by cookie or by bearer token.
 pub struct Session {
     pub living: Arc<Living>,
-    pub by: By,
+    client: Client,
+    user_agent: Option<HeaderValue>,
 }
 
 impl Session {
@@ -132,8 +136,17 @@ impl Session {
         &self.living.account
     }
 
+    pub fn factors(&self) -> &Factors {
+        &self.living.factors
+    }
+
     pub fn id(&self) -> SessionId {
         self.living.session.id
+    }
+
+    /// Who does what this request does, and from where.
+    pub fn by(&self) -> By {
+        By { actor: Some(self.account().id), ..super::abuse::from_where(self.client, self.user_agent.as_ref()) }
     }
 
     /// Whether the person proved who they are not long ago.
@@ -150,8 +163,7 @@ impl FromRequestParts<App> for Session {
         let token = presented(&parts.headers).ok_or(UNAUTHENTICATED)?;
         let claims = verified(app, &token).ok_or(UNAUTHENTICATED)?;
         let living = living(app, &claims).await?.ok_or(UNAUTHENTICATED)?;
-        let by = By { actor: Some(living.account.id), ..super::abuse::from_where(client, &parts.headers) };
-        Ok(Self { living, by })
+        Ok(Self { living, client, user_agent: parts.headers.get(header::USER_AGENT).cloned() })
     }
 }
 
@@ -162,9 +174,9 @@ fn presented(headers: &HeaderMap) -> Option<Secret> {
 
 fn verified(app: &App, token: &Secret) -> Option<Arc<Claims>> {
     let live = app.own::<Arc<Live>>();
-    let key = crypto::hash(token.expose().as_bytes());
+    let key = crypto::digest(token.expose().as_bytes());
     match live.tokens.get(&key) {
-        Some(claims) => tokens::is_good(app, &claims, app.clock.now()).then_some(claims),
+        Some(claims) => tokens::is_current(&claims, app.clock.now()).then_some(claims),
         None => {
             let claims = Arc::new(tokens::verify(app, token.expose())?);
             live.tokens.insert(key, claims.clone());
@@ -186,7 +198,8 @@ async fn living(app: &App, claims: &Claims) -> db::Result<Option<Arc<Living>>> {
     let sql = "SELECT id, email, email_key, name, bio, avatar_url, email_verified, password_hash, accepts_marketing,
                       created_at, updated_at FROM account WHERE id = $1";
     let account: Option<Account> = app.db.opt(sql, params![session.account_id]).await?;
-    let living = account.map(|account| Arc::new(Living { session, account }));
+    let factors = Factors::of(&app.db, session.account_id).await?;
+    let living = account.map(|account| Arc::new(Living { session, account, factors }));
     if let Some(living) = living.as_ref().filter(|living| is_claimed(living, claims)) {
         live.remember(claims.sid, living.clone(), before);
         return Ok(Some(living.clone()));

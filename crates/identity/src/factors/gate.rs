@@ -1,0 +1,76 @@
+//! The second half of a sign-in: a ticket and a code for a session.
+use axum::{extract::State, response::Response};
+use kernel::{
+    App,
+    fault::{Code, Fault, Result},
+    http::{Json, Routes},
+    transact,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tenancy::{
+    accounts::Account,
+    enter::Visitor,
+    events::{self, Event},
+    factors::{self, Factor},
+    mail,
+    once::{self, Purpose, TOKEN_SPENT},
+    sign_in::{self, SignedIn, Typed},
+};
+
+use crate::BODY;
+
+pub fn routes() -> Routes {
+    Routes::new("auth")
+        .body_limit(BODY)
+        .post("/auth/2fa/login-verify", login_verify, "verify a TOTP code during login")
+        .answers::<SignedIn>(200, "application/json")
+        .fails(&[TOKEN_SPENT, INVALID_CODE])
+}
+
+const INVALID_CODE: Code = Code::new(401, "invalid_code", "This code is wrong, has run out or was used before.");
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Verify {
+    mfa_ticket: Typed,
+    /// Six digits of an app or a phone, or a recovery code.
+    code: Typed,
+    /// Which factor the code is of, where that is known.
+    factor: Option<Factor>,
+    /// Asks for no second factor on this device for thirty days.
+    #[serde(default)]
+    trust_device: bool,
+}
+
+async fn login_verify(State(app): State<App>, visitor: Visitor, Json(body): Json<Verify>) -> Result<Response> {
+    let now = app.clock.now();
+    let ticket = once::attempt(&app.db, Purpose::MfaTicket, &body.mfa_ticket.0, now).await?;
+    let id = ticket.and_then(|ticket| ticket.account_id).ok_or(TOKEN_SPENT)?;
+    let attempt = visitor.attempt_factor(&app, id).await?;
+    let person = transact!(app.db, tx, {
+        let account = Account::find(tx, id).await?.ok_or(TOKEN_SPENT)?;
+        let Some(factor) = factors::prove(tx, &app, id, &body.code.0, body.factor).await? else {
+            // Committed: a wrong code counts against the right one.
+            return Ok(None);
+        };
+        let spent = once::spend(tx, Purpose::MfaTicket, &body.mfa_ticket.0, now).await?.ok_or(TOKEN_SPENT)?;
+        attempt.forgive(tx).await?;
+        if factor == Factor::Recovery {
+            recovered(tx, &app, &visitor, &account).await?;
+        }
+        let person = sign_in::pass(tx, &app, &visitor, account, &spent, factor, body.trust_device).await?;
+        Ok::<_, Fault>(Some(person.ok_or(TOKEN_SPENT)?))
+    })?;
+    person.ok_or(INVALID_CODE)?.answer(&app)
+}
+
+/// A recovery code is for emergencies, so the person is told that one was used.
+async fn recovered(tx: &mut kernel::db::Tx, app: &App, visitor: &Visitor, account: &Account) -> Result<()> {
+    events::record(tx, app, &visitor.by, Some(account.id), &Event::RecoveryCodeUsed).await?;
+    if let Some(email) = &account.email {
+        let what = "one of your recovery codes was used to sign in.";
+        mail::send(tx, app, email, &mail::Kind::FactorChanged { name: account.name.clone(), what }).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! Second factors: switching them on and off, and proving one at the gate.
+mod gate;
+mod totp;
+
+use kernel::{
+    App,
+    db::{Reach, Tx},
+    fault::{Code, Result},
+    http::Routes,
+};
+use tenancy::{
+    enter::{ACCOUNT_TOPIC, Session},
+    events::{self, Event},
+    factors::{self, Factor},
+    mail,
+};
+
+pub fn routes() -> Routes {
+    gate::routes().and(totp::routes())
+}
+
+const FACTOR_NOT_ON: Code = Code::new(409, "factor_not_on", "This factor is not switched on.");
+
+/// Writes down that a factor was switched on or off, tells the person, and makes every trusted device a stranger.
+async fn changed(tx: &mut Tx, app: &App, session: &Session, factor: Factor, is_on: bool) -> Result<()> {
+    let account = session.account();
+    let event = if is_on { Event::MfaEnabled { factor } } else { Event::MfaDisabled { factor } };
+    events::record(tx, app, &session.by(), Some(account.id), &event).await?;
+    factors::distrust_devices(tx, account.id).await?;
+    let what = match (factor, is_on) {
+        (Factor::Totp, true) => "an authenticator app was added to your account as a second factor.",
+        (Factor::Totp, false) => "the authenticator app was removed from your account.",
+        (Factor::Sms, true) => "a phone was added to your account as a second factor.",
+        (Factor::Sms, false) => "the phone was removed from your account as a second factor.",
+        (Factor::Recovery, _) => "new recovery codes were made for your account; the old ones no longer work.",
+    };
+    tell(tx, app, session, what).await
+}
+
+async fn tell(tx: &mut Tx, app: &App, session: &Session, what: &'static str) -> Result<()> {
+    let account = session.account();
+    if let Some(email) = &account.email {
+        mail::send(tx, app, email, &mail::Kind::FactorChanged { name: account.name.clone(), what }).await?;
+    }
+    tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
+    Ok(())
+}

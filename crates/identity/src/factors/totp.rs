@@ -1,0 +1,145 @@
+//! The authenticator app, and the recovery codes that come with a second factor.
+use axum::{extract::State, response::NoContent};
+use fast_qr::{QRBuilder, convert::svg::SvgBuilder};
+use kernel::{
+    App,
+    fault::{Code, Fault, Result},
+    http::{Json, MaybeJson, Routes},
+    transact,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tenancy::{
+    enter::{Session, Visitor},
+    events::{self, Event},
+    factors::{self, Factor, Factors, Totp30},
+    sign_in::Typed,
+};
+
+use super::{FACTOR_NOT_ON, changed, tell};
+use crate::{
+    BODY,
+    proof::{self, Fresh, WRONG_CODE},
+};
+
+pub fn routes() -> Routes {
+    Routes::new("auth")
+        .body_limit(BODY)
+        .post("/auth/2fa/setup", set_up, "generate a TOTP secret")
+        .fails(&proof::REFUSALS)
+        .post("/auth/2fa/enable", enable, "confirm a TOTP code and activate")
+        .fails(&proof::REFUSALS)
+        .fails(&[NOT_SET_UP])
+        .post("/auth/2fa/disable", disable, "disable TOTP")
+        .fails(&proof::REFUSALS)
+        .fails(&[FACTOR_NOT_ON])
+        .post("/auth/2fa/recovery-codes/regenerate", regenerate, "regenerate backup codes")
+        .fails(&proof::REFUSALS)
+        .fails(&[FACTOR_NOT_ON])
+}
+
+const NOT_SET_UP: Code = Code::new(409, "not_set_up", "Ask for a secret first, then confirm it with a code.");
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct SetUp {
+    /// For typing by hand.
+    secret: String,
+    /// For apps that take an address.
+    otpauth_uri: String,
+    /// The same address as a picture, for the camera.
+    qr_svg: String,
+}
+
+/// The secret counts for nothing until a code confirms it; one that is on stays on until then.
+async fn set_up(
+    State(app): State<App>,
+    visitor: Visitor,
+    session: Session,
+    MaybeJson(fresh): MaybeJson<Fresh>,
+) -> Result<Json<SetUp>> {
+    fresh.unwrap_or_default().check(&app, &visitor, &session).await?;
+    let account = session.account();
+    let person = account.email.as_deref().unwrap_or(&account.name);
+    let (secret, otpauth_uri) =
+        transact!(app.db, tx, { Ok::<_, Fault>(Totp30::set_up(tx, &app, account.id, person).await?) })?;
+    let qr_svg = QRBuilder::new(otpauth_uri.as_bytes()).build().map(|qr| SvgBuilder::default().to_str(&qr));
+    let qr_svg = qr_svg.map_err(|error| kernel::fault::INTERNAL.caused_by(format!("{error:?}")))?;
+    Ok(Json(SetUp { secret, otpauth_uri, qr_svg }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Enable {
+    /// The first code the app shows.
+    code: Typed,
+    /// Needed when the last sign-in is more than ten minutes ago.
+    password: Option<Typed>,
+}
+
+/// Shown this once.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct RecoveryCodes {
+    recovery_codes: Vec<String>,
+}
+
+async fn enable(
+    State(app): State<App>,
+    visitor: Visitor,
+    session: Session,
+    Json(body): Json<Enable>,
+) -> Result<Json<RecoveryCodes>> {
+    Fresh::by_password(body.password).check(&app, &visitor, &session).await?;
+    let account = session.account().id;
+    let attempt = visitor.attempt_factor(&app, account).await?;
+    let recovery_codes = transact!(app.db, tx, {
+        let enabled = Totp30::enable(tx, &app, account, &body.code.0).await?.ok_or(NOT_SET_UP)?;
+        if !enabled {
+            return Err(WRONG_CODE.into());
+        }
+        attempt.forgive(tx).await?;
+        changed(tx, &app, &session, Factor::Totp, true).await?;
+        Ok::<_, Fault>(factors::new_recovery_codes(tx, &app, account).await?)
+    })?;
+    Ok(Json(RecoveryCodes { recovery_codes }))
+}
+
+async fn disable(
+    State(app): State<App>,
+    visitor: Visitor,
+    session: Session,
+    MaybeJson(fresh): MaybeJson<Fresh>,
+) -> Result<NoContent> {
+    fresh.unwrap_or_default().check(&app, &visitor, &session).await?;
+    let account = session.account().id;
+    transact!(app.db, tx, {
+        if !factors::remove_totp(tx, account).await? {
+            return Err(FACTOR_NOT_ON.into());
+        }
+        if !Factors::of_in(tx, account).await?.is_on() {
+            factors::remove_recovery_codes(tx, account).await?;
+        }
+        changed(tx, &app, &session, Factor::Totp, false).await
+    })?;
+    Ok(NoContent)
+}
+
+async fn regenerate(
+    State(app): State<App>,
+    visitor: Visitor,
+    session: Session,
+    MaybeJson(fresh): MaybeJson<Fresh>,
+) -> Result<Json<RecoveryCodes>> {
+    fresh.unwrap_or_default().check(&app, &visitor, &session).await?;
+    let account = session.account().id;
+    let recovery_codes = transact!(app.db, tx, {
+        if !Factors::of_in(tx, account).await?.is_on() {
+            return Err(Fault::from(FACTOR_NOT_ON));
+        }
+        events::record(tx, &app, &session.by(), Some(account), &Event::RecoveryCodesRegenerated).await?;
+        tell(tx, &app, &session, "new recovery codes were made for your account; the old ones no longer work.")
+            .await?;
+        Ok(factors::new_recovery_codes(tx, &app, account).await?)
+    })?;
+    Ok(Json(RecoveryCodes { recovery_codes }))
+}

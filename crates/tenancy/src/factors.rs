@@ -1,0 +1,282 @@
+//! Second factors: which ones a person has, and whether what they typed proves one.
+use std::time::Duration;
+
+use data_encoding::BASE32_NOPAD;
+use kernel::{
+    App,
+    clock::Timestamp,
+    crypto::{self, Secret},
+    db::{self, Db, Tx},
+    params, row,
+};
+use totp_rs::{Builder, Totp};
+
+use crate::{
+    accounts::AccountId,
+    once::{self, Purpose},
+};
+
+/// How many recovery codes a person gets.
+pub const RECOVERY_CODES: usize = 10;
+const RECOVERY_BYTES: usize = 10;
+/// What RFC 4226 recommends.
+const SECRET_BYTES: usize = 20;
+const DIGITS: usize = 6;
+const TRUSTED: Duration = Duration::from_hours(30 * 24);
+
+/// The factors a person has switched on.
+#[derive(Debug, Clone, Default)]
+pub struct Factors {
+    pub totp: bool,
+    pub sms_phone: Option<String>,
+    pub recovery_left: i64,
+}
+
+struct Row {
+    totp_at: Option<Timestamp>,
+    sms_phone: Option<String>,
+    recovery_left: i64,
+}
+row!(Row { totp_at, sms_phone, recovery_left });
+
+const FACTORS: &str = "SELECT (SELECT enabled_at FROM totp_factor WHERE account_id = $1) AS totp_at,
+            (SELECT phone FROM sms_factor WHERE account_id = $1 AND enabled_at IS NOT NULL) AS sms_phone,
+            (SELECT CAST(COUNT(*) AS BIGINT) FROM recovery_code WHERE account_id = $1 AND used_at IS NULL)
+              AS recovery_left";
+
+impl From<Row> for Factors {
+    fn from(row: Row) -> Self {
+        Self { totp: row.totp_at.is_some(), sms_phone: row.sms_phone, recovery_left: row.recovery_left }
+    }
+}
+
+impl Factors {
+    pub async fn of(db: &Db, account: AccountId) -> db::Result<Self> {
+        db.one::<Row>(FACTORS, params![account]).await.map(Self::from)
+    }
+
+    pub async fn of_in(tx: &mut Tx, account: AccountId) -> db::Result<Self> {
+        tx.one::<Row>(FACTORS, params![account]).await.map(Self::from)
+    }
+
+    /// Whether a second factor is asked for at all. Recovery codes alone are none.
+    pub fn is_on(&self) -> bool {
+        self.totp || self.sms_phone.is_some()
+    }
+
+    pub fn names(&self) -> Vec<Factor> {
+        let all = [
+            (self.totp, Factor::Totp),
+            (self.sms_phone.is_some(), Factor::Sms),
+            (self.is_on() && self.recovery_left > 0, Factor::Recovery),
+        ];
+        all.into_iter().filter_map(|(is_on, factor)| is_on.then_some(factor)).collect()
+    }
+
+    /// What a person recognises their number by.
+    pub fn phone_suffix(&self) -> Option<String> {
+        let phone = self.sms_phone.as_ref()?;
+        phone.char_indices().rev().nth(3).map(|(start, _)| phone[start..].to_owned())
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Factor {
+    /// An authenticator app.
+    Totp,
+    /// A code sent to a phone.
+    Sms,
+    /// One of the codes that were shown once.
+    Recovery,
+}
+
+impl Factor {
+    /// The method as tokens name it (RFC 8176, where it has one).
+    pub fn method(self) -> &'static str {
+        match self {
+            Self::Totp => "otp",
+            Self::Sms => "sms",
+            Self::Recovery => "recovery",
+        }
+    }
+}
+
+/// What somebody typed: digits of an app or a phone, or a recovery code, however they spaced it.
+pub fn normal(code: &Secret) -> Secret {
+    let kept = code.expose().chars().filter(char::is_ascii_alphanumeric);
+    kept.map(|c| c.to_ascii_uppercase()).collect::<String>().into()
+}
+
+/// Uses up whichever of the person's factors this code proves; `None` when it proves nothing.
+pub async fn prove(
+    tx: &mut Tx,
+    app: &App,
+    account: AccountId,
+    code: &Secret,
+    only: Option<Factor>,
+) -> db::Result<Option<Factor>> {
+    let code = normal(code);
+    let is_short = code.expose().len() == DIGITS;
+    let may_be = |factor: Factor| only.is_none_or(|only| only == factor);
+    if is_short && may_be(Factor::Totp) && Totp30::spend(tx, app, account, &code).await? {
+        return Ok(Some(Factor::Totp));
+    }
+    if is_short && may_be(Factor::Sms) {
+        let enabled: Option<(String,)> = tx
+            .opt("SELECT phone FROM sms_factor WHERE account_id = $1 AND enabled_at IS NOT NULL", params![account])
+            .await?;
+        let now = app.clock.now();
+        if enabled.is_some() && once::spend_code(tx, app, Purpose::SmsSignIn, account, &code, now).await?.is_some() {
+            return Ok(Some(Factor::Sms));
+        }
+    }
+    if !is_short && may_be(Factor::Recovery) && spend_recovery(tx, app, account, &code).await? {
+        return Ok(Some(Factor::Recovery));
+    }
+    Ok(None)
+}
+
+/// Time-based codes as every authenticator app makes them: SHA-1, six digits, thirty seconds (RFC 6238).
+pub struct Totp30(Totp);
+
+struct Sealed {
+    sealed: Option<Vec<u8>>,
+}
+row!(Sealed { sealed });
+
+impl Totp30 {
+    fn new(secret: &[u8], issuer: &str, person: &str) -> Option<Self> {
+        // The library's own defaults are the ones every app has. A colon parts the names in the address.
+        let (issuer, person) = (issuer.replace(':', " "), person.replace(':', " "));
+        let builder = Builder::new().with_secret(secret.to_vec()).with_issuer(Some(issuer)).with_account_name(person);
+        builder.build().ok().map(Self)
+    }
+
+    fn address(&self) -> String {
+        self.0.to_url().unwrap_or_default()
+    }
+
+    /// The step whose code this is: the present one, the one before or the one after.
+    fn step_of(&self, code: &Secret, now: Timestamp) -> Option<i64> {
+        let step = self.0.check(code.expose(), u64::try_from(now.0 / 1000).ok()?)?;
+        i64::try_from(step).ok()
+    }
+
+    /// A new secret, which counts for nothing before its first code; as people type it, and as an app reads it.
+    pub async fn set_up(tx: &mut Tx, app: &App, account: AccountId, person: &str) -> db::Result<(String, String)> {
+        let secret: [u8; SECRET_BYTES] = app.entropy.bytes();
+        let sealed = app.vault.seal("totp", &place(account), &secret);
+        tx.exec(
+            "INSERT INTO totp_factor (account_id, pending, last_step) VALUES ($1, $2, 0)
+             ON CONFLICT (account_id) DO UPDATE SET pending = $2",
+            params![account, sealed],
+        )
+        .await?;
+        let address = Self::new(&secret, &issuer(app), person).map(|totp| totp.address()).unwrap_or_default();
+        Ok((BASE32_NOPAD.encode(&secret), address))
+    }
+
+    /// Switches the pending secret on when this is a code of it.
+    pub async fn enable(tx: &mut Tx, app: &App, account: AccountId, code: &Secret) -> db::Result<Option<bool>> {
+        let sql = "SELECT pending AS sealed FROM totp_factor WHERE account_id = $1";
+        let found = tx.opt::<Sealed>(sql, params![account]).await?.and_then(|row| row.sealed);
+        let Some(pending) = found else { return Ok(None) };
+        let now = app.clock.now();
+        let step = Self::opened(app, account, &pending).and_then(|totp| totp.step_of(&normal(code), now));
+        let Some(step) = step else { return Ok(Some(false)) };
+        let switched = tx
+            .exec(
+                "UPDATE totp_factor SET sealed = $2, pending = NULL, last_step = $3, enabled_at = $4
+                 WHERE account_id = $1 AND pending = $2",
+                params![account, pending, step, now],
+            )
+            .await?;
+        Ok(Some(switched == 1))
+    }
+
+    /// Accepts a code of the active secret, its step once and none before it again.
+    async fn spend(tx: &mut Tx, app: &App, account: AccountId, code: &Secret) -> db::Result<bool> {
+        let sql = "SELECT sealed FROM totp_factor WHERE account_id = $1 AND enabled_at IS NOT NULL";
+        let found = tx.opt::<Sealed>(sql, params![account]).await?.and_then(|row| row.sealed);
+        let totp = found.and_then(|sealed| Self::opened(app, account, &sealed));
+        let Some(step) = totp.and_then(|totp| totp.step_of(code, app.clock.now())) else { return Ok(false) };
+        let sql = "UPDATE totp_factor SET last_step = $2 WHERE account_id = $1 AND last_step < $2";
+        Ok(tx.exec(sql, params![account, step]).await? == 1)
+    }
+
+    fn opened(app: &App, account: AccountId, sealed: &[u8]) -> Option<Self> {
+        let secret = app.vault.open("totp", &place(account), sealed).ok()?;
+        Self::new(&secret, &issuer(app), "")
+    }
+}
+
+fn place(account: AccountId) -> String {
+    format!("totp_factor:sealed:{account}")
+}
+
+/// What an authenticator app shows beside the code.
+fn issuer(app: &App) -> String {
+    let url = app.config.base_url();
+    let host = url.split("://").nth(1).and_then(|rest| rest.split([':', '/']).next());
+    host.unwrap_or("Janua").to_owned()
+}
+
+pub async fn remove_totp(tx: &mut Tx, account: AccountId) -> db::Result<bool> {
+    let sql = "DELETE FROM totp_factor WHERE account_id = $1 AND enabled_at IS NOT NULL";
+    Ok(tx.exec(sql, params![account]).await? == 1)
+}
+
+/// New codes in place of all that were there; this is the only time they are seen.
+pub async fn new_recovery_codes(tx: &mut Tx, app: &App, account: AccountId) -> db::Result<Vec<String>> {
+    remove_recovery_codes(tx, account).await?;
+    let mut codes = vec![];
+    for _ in 0..RECOVERY_CODES {
+        let code = BASE32_NOPAD.encode(&app.entropy.bytes::<RECOVERY_BYTES>());
+        let sql = "INSERT INTO recovery_code (hash, account_id, created_at) VALUES ($1, $2, $3)";
+        tx.exec(sql, params![recovery_hash(account, &code), account, app.clock.now()]).await?;
+        // In groups of four, for people who write them down.
+        let groups: Vec<&str> = (0..code.len()).step_by(4).map(|start| &code[start..start + 4]).collect();
+        codes.push(groups.join("-"));
+    }
+    Ok(codes)
+}
+
+pub async fn remove_recovery_codes(tx: &mut Tx, account: AccountId) -> db::Result<()> {
+    tx.exec("DELETE FROM recovery_code WHERE account_id = $1", params![account]).await?;
+    Ok(())
+}
+
+async fn spend_recovery(tx: &mut Tx, app: &App, account: AccountId, code: &Secret) -> db::Result<bool> {
+    let hash = recovery_hash(account, code.expose());
+    let sql = "UPDATE recovery_code SET used_at = $3 WHERE hash = $1 AND account_id = $2 AND used_at IS NULL";
+    Ok(tx.exec(sql, params![hash, account, app.clock.now()]).await? == 1)
+}
+
+/// Eighty bits of chance need no slow hash.
+fn recovery_hash(account: AccountId, code: &str) -> String {
+    crypto::hash(format!("recovery\n{account}\n{code}").as_bytes())
+}
+
+/// Remembers a device on which the second factor was proven; what is answered goes into its cookie.
+pub async fn trust_device(tx: &mut Tx, app: &App, account: AccountId) -> db::Result<(Secret, Duration)> {
+    let (token, now) = (app.entropy.token(), app.clock.now());
+    tx.exec(
+        "INSERT INTO trusted_device (hash, account_id, created_at, expires_at) VALUES ($1, $2, $3, $4)",
+        params![crypto::hash(token.expose().as_bytes()), account, now, now.plus(TRUSTED)],
+    )
+    .await?;
+    Ok((token, TRUSTED))
+}
+
+pub async fn is_trusted(tx: &mut Tx, app: &App, account: AccountId, token: &Secret) -> db::Result<bool> {
+    let sql = "SELECT hash FROM trusted_device WHERE hash = $1 AND account_id = $2 AND expires_at > $3";
+    let hash = crypto::hash(token.expose().as_bytes());
+    Ok(tx.opt::<(String,)>(sql, params![hash, account, app.clock.now()]).await?.is_some())
+}
+
+/// A changed password or factor makes every device a stranger again.
+pub async fn distrust_devices(tx: &mut Tx, account: AccountId) -> db::Result<()> {
+    tx.exec("DELETE FROM trusted_device WHERE account_id = $1", params![account]).await?;
+    Ok(())
+}

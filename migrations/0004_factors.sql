@@ -1,0 +1,34 @@
+-- Second factors: an authenticator app, a phone, recovery codes, and devices that were trusted after one of them.
+
+-- `sealed` counts; `pending` was shown and waits for the first code. A step of the clock is accepted once.
+CREATE TABLE totp_factor (
+    account_id TEXT PRIMARY KEY REFERENCES account (id) ON DELETE CASCADE,
+    sealed BYTEA,
+    pending BYTEA,
+    last_step BIGINT NOT NULL,
+    enabled_at BIGINT
+);
+
+CREATE TABLE sms_factor (
+    account_id TEXT PRIMARY KEY REFERENCES account (id) ON DELETE CASCADE,
+    phone TEXT,
+    pending_phone TEXT,
+    enabled_at BIGINT
+);
+
+CREATE TABLE recovery_code (
+    hash TEXT PRIMARY KEY,
+    account_id TEXT NOT NULL REFERENCES account (id) ON DELETE CASCADE,
+    created_at BIGINT NOT NULL,
+    used_at BIGINT
+);
+CREATE INDEX recovery_code_of ON recovery_code (account_id);
+
+CREATE TABLE trusted_device (
+    hash TEXT PRIMARY KEY,
+    account_id TEXT NOT NULL REFERENCES account (id) ON DELETE CASCADE,
+    created_at BIGINT NOT NULL,
+    expires_at BIGINT NOT NULL
+);
+CREATE INDEX trusted_device_of ON trusted_device (account_id);
+CREATE INDEX trusted_device_age ON trusted_device (expires_at);
