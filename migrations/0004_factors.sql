@@ -11,9 +11,15 @@ CREATE TABLE totp_factor (
 
 CREATE TABLE sms_factor (
     account_id TEXT PRIMARY KEY REFERENCES account (id) ON DELETE CASCADE,
-    phone TEXT,
-    pending_phone TEXT,
-    enabled_at BIGINT
+    phone TEXT NOT NULL,
+    enabled_at BIGINT NOT NULL
+);
+
+-- How many text messages went out in an hour, by number, network and country.
+CREATE TABLE sms_budget (
+    subject TEXT PRIMARY KEY,
+    hour BIGINT NOT NULL,
+    sent BIGINT NOT NULL
 );
 
 CREATE TABLE recovery_code (

@@ -55,6 +55,8 @@ fn shuffled() -> impl Iterator<Item = bool> {
     })
 }
 
+type Body<'a> = &'a dyn Fn(&str) -> Value;
+
 /// Says why the two can be told apart, or nothing.
 fn difference(visit: &mut Visit, path: &str, body: impl Fn(&str) -> Value, round: usize) -> Option<String> {
     let (mut known, mut unknown) = (vec![], vec![]);
@@ -68,7 +70,6 @@ fn difference(visit: &mut Visit, path: &str, body: impl Fn(&str) -> Value, round
     let share = longer(&known, &unknown);
     let (known, unknown) = (known[known.len() / 2], unknown[unknown.len() / 2]);
     let apart = known.abs_diff(unknown);
-    println!("{path}: {share:.3}, medians {known:?} and {unknown:?}");
     let is_alike = (0.45..=0.55).contains(&share) && apart < Duration::from_millis(2).max(known / 20);
     (!is_alike).then(|| format!("{path}: {share:.3}, medians {known:?} and {unknown:?}"))
 }
@@ -88,7 +89,6 @@ fn p28_a_watch_tells_nobody_who_has_an_account() {
     let only_email = |email: &str| json!({ "email": email });
     let wrong_password = |email: &str| json!({ "email": email, "password": "not the password" });
     let sign_up = |email: &str| json!({ "email": email, "password": PASSWORD, "name": "A" });
-    type Body<'a> = &'a dyn Fn(&str) -> Value;
     let doors: [(&str, Body<'_>); 5] = [
         ("/auth/login", &wrong_password),
         ("/auth/forgot-password", &only_email),

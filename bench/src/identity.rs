@@ -177,8 +177,7 @@ fn against_bare(
     stream.write_all(&load::request("GET", page.path, page.token, "", "close"))?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    let body = answer.split_once("\r\n\r\n").context("no answer")?.1.to_owned();
-    let bare = servers::bare(&body, folder, SERVER)?;
+    let bare = servers::bare(&answer, folder, SERVER)?;
     let ask = Ask::again(load::request("GET", page.path, page.token, "", "keep-alive"));
     // The bare server has one route; it is asked with the same header, so that both read as much.
     let bare_ask = Ask::again(load::request("GET", "/health", page.token, "", "keep-alive"));

@@ -47,7 +47,7 @@ struct Cli {
     /// Write the figures to a file, as JSON
     #[arg(long, global = true, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// The binary to measure [default: built with `cargo build --release -p server`]
+    /// The binary to measure [default: built as the bench was]
     #[arg(long, global = true, value_name = "PATH")]
     janua: Option<PathBuf>,
 }

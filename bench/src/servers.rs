@@ -33,18 +33,21 @@ impl Janua {
     }
 }
 
-/// The bare server of [`crate::bare`], which answers everything with `body`.
-pub fn bare(body: &str, folder: &Path, core: Core) -> Result<Server> {
+/// The bare server of [`crate::bare`], which always answers this.
+pub fn bare(answer: &str, folder: &Path, core: Core) -> Result<Server> {
     let address = process::free_address()?;
     let mut command = process::command(std::env::current_exe()?, core);
-    command.args(["bare", &address.to_string(), body]);
+    command.args(["bare", &address.to_string(), answer]);
     Server::start(command, address, &folder.join("bare.log"))
 }
 
-/// Builds the binary and asks cargo where it put it.
+/// Builds the binary as the bench itself was built, and asks cargo where it put it.
 fn build() -> Result<PathBuf> {
+    let bench = std::env::current_exe()?;
+    let folder = bench.parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or("release");
+    let profile = if folder == "debug" { "dev" } else { folder };
     let built = Command::new("cargo")
-        .args(["build", "--release", "-p", "server", "--message-format=json-render-diagnostics"])
+        .args(["build", "--profile", profile, "-p", "server", "--message-format=json-render-diagnostics"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .stderr(Stdio::inherit())
         .output()

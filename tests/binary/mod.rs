@@ -69,7 +69,7 @@ impl Server {
     /// As [`visit`](Self::visit), for who may have to stand in a queue.
     pub fn visit_patiently(&self) -> Visit {
         let stream = self.connect();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time limit");
+        stream.set_read_timeout(Some(Duration::from_mins(1))).expect("a time limit");
         Visit(BufReader::new(stream))
     }
 

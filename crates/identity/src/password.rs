@@ -105,7 +105,7 @@ async fn reset_password(State(app): State<App>, visitor: Visitor, Json(body): Js
     // The password is judged before the link is used up: a weak one costs nobody the link.
     password::check("password", &body.password.0, None, "")?;
     let now = app.clock.now();
-    if !once::is_open(&app.db, Purpose::ResetPassword, &body.token.0, now).await? {
+    if once::look(&app.db, Purpose::ResetPassword, &body.token.0, now).await?.is_none() {
         return Err(TOKEN_SPENT.into());
     }
     let hash = app.own::<Hasher>().hash(&app.entropy, &body.password.0).await?;

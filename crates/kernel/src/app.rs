@@ -15,7 +15,7 @@ use crate::{
     entropy::Entropy,
     http::{Description, Routes},
     jobs::Jobs,
-    ports::mail::Mail,
+    ports::{mail::Mail, sms::Sms},
     telemetry::Metrics,
 };
 
@@ -30,6 +30,7 @@ pub struct Parts {
     pub entropy: Entropy,
     pub vault: Vault,
     pub mail: Arc<dyn Mail>,
+    pub sms: Arc<dyn Sms>,
     pub metrics: Metrics,
     /// The OpenAPI description, known once all routes are put together.
     pub description: Description,

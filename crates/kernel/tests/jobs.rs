@@ -17,7 +17,7 @@ use kernel::{
     jobs::{self, Job, Jobs, Later, Worker},
     params,
     telemetry::Metrics,
-    testing::{Mailbox, START, TestApp, TestDb},
+    testing::{Mailbox, Phones, START, TestApp, TestDb},
     transact,
 };
 use serde::{Deserialize, Serialize};
@@ -127,6 +127,7 @@ async fn node(test: &TestDb, workers: usize) -> App {
         entropy: Entropy::system(),
         vault: Vault::new(MasterKey::parse(&"11".repeat(32).into()).unwrap()),
         mail: Arc::new(Mailbox::default()),
+        sms: Arc::new(Phones::default()),
         metrics: Metrics::new("test"),
         description: Description::default(),
         own: own(),

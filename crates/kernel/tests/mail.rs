@@ -10,7 +10,7 @@ use std::{
 
 use kernel::{
     config::Config,
-    ports::mail::{MailError, from_config},
+    ports::{SendError, mail::from_config},
 };
 use lettre::Message;
 
@@ -85,7 +85,7 @@ async fn a_real_server_receives_the_mail_whole() {
 async fn a_server_that_is_away_is_tried_again_later() {
     let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mail = from_config(&smtp(unused)).unwrap();
-    assert!(matches!(mail.send("id", &message()).await, Err(MailError::Later(_))));
+    assert!(matches!(mail.send("id", &message()).await, Err(SendError::Later(_))));
     assert!(mail.check().await.is_err());
 }
 

@@ -17,7 +17,7 @@ use kernel::{
     entropy::Entropy,
     http::{Description, Door},
     jobs::{self, Jobs},
-    ports::mail,
+    ports::{mail, sms},
     telemetry::Metrics,
 };
 
@@ -65,11 +65,13 @@ impl Node {
         }
         let vault = vault(&config, &db).await?;
         let mail = mail::from_config(&config).map_err(|wrong| anyhow!(wrong))?;
+        let sms = sms::from_config(&config).map_err(|wrong| anyhow!(wrong))?;
         let Feature { routes, jobs, own, starts, tasks } = features(&config);
         let app = App::new(Parts {
             db,
             vault,
             mail,
+            sms,
             own,
             clock: Clock::System,
             entropy: Entropy::system(),

@@ -40,7 +40,7 @@ struct Row {
 row!(Row { totp_at, sms_phone, recovery_left });
 
 const FACTORS: &str = "SELECT (SELECT enabled_at FROM totp_factor WHERE account_id = $1) AS totp_at,
-            (SELECT phone FROM sms_factor WHERE account_id = $1 AND enabled_at IS NOT NULL) AS sms_phone,
+            (SELECT phone FROM sms_factor WHERE account_id = $1) AS sms_phone,
             (SELECT CAST(COUNT(*) AS BIGINT) FROM recovery_code WHERE account_id = $1 AND used_at IS NULL)
               AS recovery_left";
 
@@ -123,11 +123,10 @@ pub async fn prove(
         return Ok(Some(Factor::Totp));
     }
     if is_short && may_be(Factor::Sms) {
-        let enabled: Option<(String,)> = tx
-            .opt("SELECT phone FROM sms_factor WHERE account_id = $1 AND enabled_at IS NOT NULL", params![account])
-            .await?;
+        let sql = "SELECT phone FROM sms_factor WHERE account_id = $1";
+        let phone: Option<(String,)> = tx.opt(sql, params![account]).await?;
         let now = app.clock.now();
-        if enabled.is_some() && once::spend_code(tx, app, Purpose::SmsSignIn, account, &code, now).await?.is_some() {
+        if phone.is_some() && once::spend_code(tx, app, Purpose::SmsSignIn, account, &code, now).await?.is_some() {
             return Ok(Some(Factor::Sms));
         }
     }
@@ -222,9 +221,29 @@ fn issuer(app: &App) -> String {
     host.unwrap_or("Janua").to_owned()
 }
 
-pub async fn remove_totp(tx: &mut Tx, account: AccountId) -> db::Result<bool> {
-    let sql = "DELETE FROM totp_factor WHERE account_id = $1 AND enabled_at IS NOT NULL";
-    Ok(tx.exec(sql, params![account]).await? == 1)
+/// Takes a factor away; `false` when it was not there. Recovery codes go with the last one.
+pub async fn remove(tx: &mut Tx, account: AccountId, factor: Factor) -> db::Result<bool> {
+    let sql = match factor {
+        Factor::Totp => "DELETE FROM totp_factor WHERE account_id = $1 AND enabled_at IS NOT NULL",
+        Factor::Sms => "DELETE FROM sms_factor WHERE account_id = $1",
+        Factor::Recovery => "DELETE FROM recovery_code WHERE account_id = $1",
+    };
+    let was_there = tx.exec(sql, params![account]).await? > 0;
+    if !Factors::of_in(tx, account).await?.is_on() {
+        remove_recovery_codes(tx, account).await?;
+    }
+    Ok(was_there)
+}
+
+/// The phone that proved itself, in place of any other.
+pub async fn set_phone(tx: &mut Tx, account: AccountId, phone: &str, now: Timestamp) -> db::Result<()> {
+    tx.exec(
+        "INSERT INTO sms_factor (account_id, phone, enabled_at) VALUES ($1, $2, $3)
+         ON CONFLICT (account_id) DO UPDATE SET phone = $2, enabled_at = $3",
+        params![account, phone, now],
+    )
+    .await?;
+    Ok(())
 }
 
 /// New codes in place of all that were there; this is the only time they are seen.
@@ -242,7 +261,7 @@ pub async fn new_recovery_codes(tx: &mut Tx, app: &App, account: AccountId) -> d
     Ok(codes)
 }
 
-pub async fn remove_recovery_codes(tx: &mut Tx, account: AccountId) -> db::Result<()> {
+async fn remove_recovery_codes(tx: &mut Tx, account: AccountId) -> db::Result<()> {
     tx.exec("DELETE FROM recovery_code WHERE account_id = $1", params![account]).await?;
     Ok(())
 }

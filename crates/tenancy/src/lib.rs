@@ -9,6 +9,7 @@ pub mod once;
 pub mod password;
 pub mod sessions;
 pub mod sign_in;
+pub mod sms;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tidy;
@@ -21,7 +22,7 @@ use kernel::{app::Feature, config::Config, http::Routes, jobs::Jobs};
 
 pub fn feature(config: &Config) -> Feature {
     Feature::new(Routes::new("tenancy"))
-        .jobs(Jobs::new().on::<mail::SendMail>().every::<tidy::Tidy>(Duration::from_hours(1)))
+        .jobs(Jobs::new().on::<mail::SendMail>().on::<sms::SendSms>().every::<tidy::Tidy>(Duration::from_hours(1)))
         .own(keys::Ring::default())
         .own(Arc::new(enter::Live::default()))
         .own(password::Hasher::start(config.password_queue))

@@ -9,7 +9,7 @@ use kernel::{
     id::Id,
     jobs::{self, Job, Later},
     params,
-    ports::mail::MailError,
+    ports::SendError,
     row,
 };
 use lettre::{
@@ -200,7 +200,7 @@ impl Job for SendMail {
         let next: Option<Waiting> = app.db.opt(sql, params![&self.recipient_key]).await?;
         let Some(mail) = next else { return Ok(()) };
         let outcome = deliver(&app, &mail).await;
-        if let Err(MailError::Later(cause)) = outcome {
+        if let Err(SendError::Later(cause)) = outcome {
             return Err(Later::retry(cause));
         }
         app.db.exec("DELETE FROM mail WHERE id = $1", params![&mail.id]).await?;
@@ -209,8 +209,8 @@ impl Job for SendMail {
     }
 }
 
-async fn deliver(app: &App, mail: &Waiting) -> Result<(), MailError> {
-    let never = |why: String| MailError::Never(why);
+async fn deliver(app: &App, mail: &Waiting) -> Result<(), SendError> {
+    let never = |why: String| SendError::Never(why);
     let plain = app.vault.open("mail", &place(&mail.id), &mail.sealed).map_err(|e| never(e.to_string()))?;
     let stored: Stored = serde_json::from_slice(&plain).map_err(|e| never(e.to_string()))?;
     let from: Mailbox = app.config.mail_from.parse().map_err(|_| never("mail_from is no address".into()))?;

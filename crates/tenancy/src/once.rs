@@ -128,11 +128,14 @@ pub async fn add_code(
     Ok(code)
 }
 
-/// Whether a secret could be used now. A look that decides nothing: it only spares costly work for one that is spent.
-pub async fn is_open(db: &Db, purpose: Purpose, token: &Secret, now: Timestamp) -> db::Result<bool> {
-    let sql = "SELECT CAST(1 AS BIGINT) AS found FROM once WHERE hash = $1 AND purpose = $2 AND used_at IS NULL AND expires_at > $3";
-    let hash = crypto::hash(token.expose().as_bytes());
-    Ok(db.opt::<(i64,)>(sql, params![hash, purpose.name(), now]).await?.is_some())
+/// A secret that could be used now. A look that decides nothing: it spares costly work for one that is spent.
+pub async fn look(db: &Db, purpose: Purpose, token: &Secret, now: Timestamp) -> db::Result<Option<Spent>> {
+    db.opt(
+        "SELECT hash, account_id, sealed FROM once
+         WHERE hash = $1 AND purpose = $2 AND used_at IS NULL AND expires_at > $3 AND tries < $4",
+        params![crypto::hash(token.expose().as_bytes()), purpose.name(), now, TRIES],
+    )
+    .await
 }
 
 /// Uses a secret up; `None` when it was used, has run out or never was.

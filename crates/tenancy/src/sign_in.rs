@@ -24,6 +24,7 @@ use crate::{
     mail,
     once::{self, Purpose, Spent},
     sessions::{Session, SessionId, device_name, refresh_token},
+    sms::{self, Phone},
     tokens,
 };
 
@@ -153,6 +154,10 @@ pub async fn enter(tx: &mut Tx, app: &App, visitor: &Visitor, account: Account, 
         let session = begin(tx, app, visitor, &account, vec![way.method.to_owned()]).await?;
         let delivery = way.delivery;
         return Ok(Entered::In(Box::new(Person { account, factors, session, delivery, trusted: None })));
+    }
+    // Nothing else can be proven, so the code is on its way before it is asked for.
+    if let Some(phone) = factors.sms_phone.as_deref().filter(|_| !factors.totp).and_then(Phone::parse) {
+        sms::send_code(tx, app, visitor, account.id, &phone, Purpose::SmsSignIn).await?;
     }
     let pending = Pending { method: way.method.to_owned(), delivery: way.delivery };
     let aside = serde_json::to_vec(&pending).unwrap_or_default();

@@ -1,12 +1,15 @@
 //! Second factors: switching them on and off, and proving one at the gate.
 mod gate;
+mod sms;
 mod totp;
 
+use axum::response::NoContent;
 use kernel::{
     App,
     db::{Reach, Tx},
     fault::{Code, Result},
     http::Routes,
+    transact,
 };
 use tenancy::{
     enter::{ACCOUNT_TOPIC, Session},
@@ -16,7 +19,7 @@ use tenancy::{
 };
 
 pub fn routes() -> Routes {
-    gate::routes().and(totp::routes())
+    gate::routes().and(totp::routes()).and(sms::routes())
 }
 
 const FACTOR_NOT_ON: Code = Code::new(409, "factor_not_on", "This factor is not switched on.");
@@ -35,6 +38,16 @@ async fn changed(tx: &mut Tx, app: &App, session: &Session, factor: Factor, is_o
         (Factor::Recovery, _) => "new recovery codes were made for your account; the old ones no longer work.",
     };
     tell(tx, app, session, what).await
+}
+
+async fn remove(app: &App, session: &Session, factor: Factor) -> Result<NoContent> {
+    transact!(app.db, tx, {
+        if !factors::remove(tx, session.account().id, factor).await? {
+            return Err(FACTOR_NOT_ON.into());
+        }
+        changed(tx, app, session, factor, false).await
+    })?;
+    Ok(NoContent)
 }
 
 async fn tell(tx: &mut Tx, app: &App, session: &Session, what: &'static str) -> Result<()> {

@@ -16,7 +16,7 @@ use tenancy::{
     sign_in::Typed,
 };
 
-use super::{FACTOR_NOT_ON, changed, tell};
+use super::{FACTOR_NOT_ON, changed, remove, tell};
 use crate::{
     BODY,
     proof::{self, Fresh, WRONG_CODE},
@@ -25,15 +25,15 @@ use crate::{
 pub fn routes() -> Routes {
     Routes::new("auth")
         .body_limit(BODY)
-        .post("/auth/2fa/setup", set_up, "generate a TOTP secret")
+        .post("/auth/2fa/setup", set_up_totp, "generate a TOTP secret")
         .fails(&proof::REFUSALS)
-        .post("/auth/2fa/enable", enable, "confirm a TOTP code and activate")
+        .post("/auth/2fa/enable", enable_totp, "confirm a TOTP code and activate")
         .fails(&proof::REFUSALS)
         .fails(&[NOT_SET_UP])
-        .post("/auth/2fa/disable", disable, "disable TOTP")
+        .post("/auth/2fa/disable", disable_totp, "disable TOTP")
         .fails(&proof::REFUSALS)
         .fails(&[FACTOR_NOT_ON])
-        .post("/auth/2fa/recovery-codes/regenerate", regenerate, "regenerate backup codes")
+        .post("/auth/2fa/recovery-codes/regenerate", regenerate_recovery_codes, "regenerate backup codes")
         .fails(&proof::REFUSALS)
         .fails(&[FACTOR_NOT_ON])
 }
@@ -52,7 +52,7 @@ struct SetUp {
 }
 
 /// The secret counts for nothing until a code confirms it; one that is on stays on until then.
-async fn set_up(
+async fn set_up_totp(
     State(app): State<App>,
     visitor: Visitor,
     session: Session,
@@ -83,7 +83,7 @@ struct RecoveryCodes {
     recovery_codes: Vec<String>,
 }
 
-async fn enable(
+async fn enable_totp(
     State(app): State<App>,
     visitor: Visitor,
     session: Session,
@@ -104,27 +104,17 @@ async fn enable(
     Ok(Json(RecoveryCodes { recovery_codes }))
 }
 
-async fn disable(
+async fn disable_totp(
     State(app): State<App>,
     visitor: Visitor,
     session: Session,
     MaybeJson(fresh): MaybeJson<Fresh>,
 ) -> Result<NoContent> {
     fresh.unwrap_or_default().check(&app, &visitor, &session).await?;
-    let account = session.account().id;
-    transact!(app.db, tx, {
-        if !factors::remove_totp(tx, account).await? {
-            return Err(FACTOR_NOT_ON.into());
-        }
-        if !Factors::of_in(tx, account).await?.is_on() {
-            factors::remove_recovery_codes(tx, account).await?;
-        }
-        changed(tx, &app, &session, Factor::Totp, false).await
-    })?;
-    Ok(NoContent)
+    remove(&app, &session, Factor::Totp).await
 }
 
-async fn regenerate(
+async fn regenerate_recovery_codes(
     State(app): State<App>,
     visitor: Visitor,
     session: Session,

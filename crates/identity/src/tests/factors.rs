@@ -296,3 +296,117 @@ async fn p42_our_own_proxy_may_hand_the_mark_on() {
     t.run_jobs().await;
     t.finish().await;
 }
+
+const PHONE: &str = "+41446681800";
+
+/// The code in the newest message to a number.
+fn texted(t: &TestApp, number: &str) -> String {
+    t.phones.message_to(number).expect("a message").chars().take(6).collect()
+}
+
+/// Somebody with a phone, and nothing else.
+async fn reachable(t: &TestApp, email: &str) -> Person {
+    let person = signed_in(t, email).await;
+    let sent = person.asks(t.post("/auth/mfa/sms/enroll").json(&json!({ "phone": "+41 44 668 18 00" }))).await;
+    assert_eq!((sent.status, &sent.body["smsPhoneSuffix"]), (200, &json!("1800")), "{}", sent.text);
+    t.run_jobs().await;
+    let done = person.asks(t.post("/auth/mfa/sms/verify").json(&json!({ "code": texted(t, PHONE) }))).await;
+    assert_eq!((done.status, &done.body["mfaSmsPhone"]), (200, &json!(PHONE)), "{}", done.text);
+    assert_eq!(done.body["recoveryCodes"].as_array().unwrap().len(), 10, "the first factor brings them");
+    t.run_jobs().await;
+    person
+}
+
+#[tokio::test]
+async fn a_phone_is_proven_asked_for_and_taken_away() {
+    let t = start().await;
+    let person = reachable(&t, "ada@example.com").await;
+    t.expects(&["ACCOUNT_CREATED", "EMAIL_VERIFIED", "SIGNED_IN", "MFA_ENABLED"]).await;
+    let me = person.asks(t.get("/auth/me")).await;
+    assert_eq!((&me.body["mfaSmsEnabled"], &me.body["mfaSmsPhone"]), (&json!(true), &json!(PHONE)));
+
+    let challenge = login(&t, "ada@example.com", PASSWORD).await;
+    assert_eq!(challenge.body["factors"], json!(["sms", "recovery"]));
+    assert_eq!(challenge.body["smsPhoneSuffix"], "1800");
+    let ticket = ticket(&challenge);
+    t.run_jobs().await;
+    let first = texted(&t, PHONE);
+    let again = t.post("/auth/mfa/sms/challenge").json(&json!({ "mfaTicket": ticket })).await;
+    assert_eq!(again.status, 200, "{}", again.text);
+    t.run_jobs().await;
+    assert_eq!(verify(&t, &ticket, &first).await.refusal(), (401, "invalid_code"), "a newer code replaces it");
+    let answer = verify(&t, &ticket, &texted(&t, PHONE)).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let spent = t.post("/auth/mfa/sms/challenge").json(&json!({ "mfaTicket": ticket })).await;
+    assert_eq!(spent.refusal(), (410, "token_spent"));
+
+    let off = Person::of(&answer).asks(t.post("/auth/mfa/sms/disable")).await;
+    assert_eq!(off.status, 204, "{}", off.text);
+    assert!(login(&t, "ada@example.com", PASSWORD).await.body.get("accessToken").is_some());
+    let export = person.asks(t.get("/auth/export")).await;
+    assert_eq!(export.body["recoveryCodesLeft"], 0, "they go with the last factor");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_texted_code_runs_out_and_is_not_guessed() {
+    let t = start().await;
+    reachable(&t, "ada@example.com").await;
+    let ticket = half_way(&t, "ada@example.com").await;
+    t.run_jobs().await;
+    let right = texted(&t, PHONE);
+    t.advance(Duration::from_secs(301));
+    assert_eq!(verify(&t, &ticket, &right).await.refusal(), (401, "invalid_code"), "after five minutes");
+    t.post("/auth/mfa/sms/challenge").json(&json!({ "mfaTicket": ticket })).await;
+    t.run_jobs().await;
+    let right = texted(&t, PHONE);
+    let wrong = if right == "111111" { "222222" } else { "111111" };
+    for _ in 0..4 {
+        assert_eq!(verify(&t, &ticket, wrong).await.refusal(), (401, "invalid_code"));
+    }
+    assert_eq!(verify(&t, &ticket, &right).await.refusal(), (410, "token_spent"), "five tries a ticket");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn nobody_pumps_messages() {
+    let t = start().await;
+    let person = signed_in(&t, "ada@example.com").await;
+    let enroll = |phone: &str| person.asks(t.post("/auth/mfa/sms/enroll").json(&json!({ "phone": phone })));
+    for bad in ["12345", "0446681800", "+41", "not a number"] {
+        let answer = enroll(bad).await;
+        assert_eq!((answer.status, answer.wrong_fields()), (400, vec!["phone"]), "{bad}");
+    }
+    for _ in 0..5 {
+        assert_eq!(enroll(PHONE).await.status, 200);
+    }
+    assert_eq!(enroll(PHONE).await.refusal(), (429, "rate_limited"), "five an hour to a number");
+    for last in 0..5 {
+        assert_eq!(enroll(&format!("+4144668181{last}")).await.status, 200);
+    }
+    assert_eq!(enroll("+41446681820").await.refusal(), (429, "rate_limited"), "ten an hour from a network");
+    t.run_jobs().await;
+    assert_eq!(t.phones.count(), 10);
+    t.advance(Duration::from_hours(1));
+    let person = Person::of(&refresh(&t, &person.refresh).await);
+    let body = json!({ "phone": PHONE, "password": PASSWORD });
+    assert_eq!(person.asks(t.post("/auth/mfa/sms/enroll").json(&body)).await.status, 200);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn one_country_has_a_budget_of_its_own() {
+    let config = Config { sms_per_country: 2, ..Config::for_tests() };
+    let t = TestApp::start_with(config, feature).await;
+    let person = signed_in(&t, "ada@example.com").await;
+    let enroll = |phone: &str| person.asks(t.post("/auth/mfa/sms/enroll").json(&json!({ "phone": phone })));
+    assert_eq!(enroll("+41446681801").await.status, 200);
+    assert_eq!(enroll("+41446681802").await.status, 200);
+    assert_eq!(enroll("+41446681803").await.refusal(), (429, "rate_limited"));
+    assert_eq!(enroll("+16502530000").await.status, 200, "another country");
+    t.run_jobs().await;
+    t.finish().await;
+}

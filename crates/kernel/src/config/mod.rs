@@ -108,6 +108,17 @@ settings! {
     /// `smtp://user:password@host:587` (STARTTLS) or `smtps://…` (TLS from the start).
     /// Left empty: mails are written to `outbox/` in the data folder.
     smtp_url: Option<Secret> = "";
+    /// The address of a service that takes text messages as Twilio does, such as `https://api.twilio.com`.
+    /// Left empty: messages are written to `outbox/` in the data folder.
+    sms_url: Option<Url> = "";
+    /// The account at that service.
+    sms_account: Option<Secret> = "";
+    /// Its token.
+    sms_token: Option<Secret> = "";
+    /// The number or name text messages come from.
+    sms_from: String = "";
+    /// How many text messages an hour go to one country.
+    sms_per_country: u32 = "100";
     /// Who mails come from.
     mail_from: String = "Janua <no-reply@localhost>";
     /// Who runs this installation, as its legal documents name it.

@@ -23,7 +23,10 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, LengthLimitError};
 use jsonschema::{ValidationError, Validator, error::ValidationErrorKind as Wrong};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{
+    Serialize,
+    de::{DeserializeOwned, value::MapDeserializer},
+};
 use serde_json::{Value, map::Entry};
 
 use super::describe::may_answer;
@@ -36,6 +39,7 @@ use crate::{
 pub(super) const SLOW_BODY: Code = Code::new(408, "slow_body", "The request body did not arrive in time.");
 const FORM: &str = "application/x-www-form-urlencoded";
 const NOT_FORM: Code = Code::new(415, "unsupported_media_type", "The request body must be a form.");
+const NOTHING: [(&str, &str); 0] = [];
 /// How long a client may take to send its body.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -118,7 +122,8 @@ impl<T: DeserializeOwned + JsonSchema + 'static> FromRequestParts<App> for Query
         let sent = parts.uri.query().unwrap_or_default();
         // Nothing sent and nothing asked for is the common case, and needs no schema.
         if sent.is_empty()
-            && let Ok(nothing) = serde_json::from_value(Value::Object(serde_json::Map::new()))
+            && let Ok(nothing) =
+                T::deserialize(MapDeserializer::<_, serde::de::value::Error>::new(NOTHING.into_iter()))
         {
             return Ok(Self(nothing));
         }

@@ -1,25 +1,14 @@
 //! Mail: an outbox folder by default, an SMTP server when one is configured.
-use std::{path::PathBuf, pin::Pin, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use lettre::{AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor, address::Envelope, message::Mailbox};
 use tokio::fs;
 
+use super::{SendError, Sending};
 use crate::config::Config;
 
 /// How long one conversation with the SMTP server may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
-
-#[derive(Debug, thiserror::Error)]
-pub enum MailError {
-    /// Worth trying again: the server is away or said "not now".
-    #[error("{0}")]
-    Later(String),
-    /// Will not get better: the server refused this mail for good.
-    #[error("{0}")]
-    Never(String),
-}
-
-pub type Sending<'a> = Pin<Box<dyn Future<Output = Result<(), MailError>> + Send + 'a>>;
 
 /// A way out for mail.
 pub trait Mail: Send + Sync {
@@ -64,7 +53,7 @@ struct Outbox(PathBuf);
 impl Mail for Outbox {
     fn send<'a>(&'a self, id: &'a str, message: &'a Message) -> Sending<'a> {
         Box::pin(async move {
-            let failed = |e: std::io::Error| MailError::Later(format!("{}: {e}", self.0.display()));
+            let failed = |e: std::io::Error| SendError::Later(format!("{}: {e}", self.0.display()));
             fs::create_dir_all(&self.0).await.map_err(failed)?;
             // Renamed into place, so that whoever watches the folder never reads half a mail.
             let (aside, file) = (self.0.join(format!(".{id}")), self.0.join(format!("{id}.eml")));
@@ -75,7 +64,7 @@ impl Mail for Outbox {
 
     fn check(&self) -> Sending<'_> {
         Box::pin(async move {
-            let failed = |e: std::io::Error| MailError::Later(format!("{}: {e}", self.0.display()));
+            let failed = |e: std::io::Error| SendError::Later(format!("{}: {e}", self.0.display()));
             fs::create_dir_all(&self.0).await.map_err(failed)?;
             let probe = self.0.join(".check");
             fs::write(&probe, b"").await.map_err(failed)?;
@@ -105,7 +94,7 @@ impl Mail for Smtp {
         Box::pin(async move {
             match self.transport.test_connection().await {
                 Ok(true) => Ok(()),
-                Ok(false) => Err(MailError::Later("the server does not answer".into())),
+                Ok(false) => Err(SendError::Later("the server does not answer".into())),
                 Err(e) => Err(sort(&e)),
             }
         })
@@ -116,8 +105,8 @@ impl Mail for Smtp {
     }
 }
 
-fn sort(error: &lettre::transport::smtp::Error) -> MailError {
-    if error.is_permanent() { MailError::Never(error.to_string()) } else { MailError::Later(error.to_string()) }
+fn sort(error: &lettre::transport::smtp::Error) -> SendError {
+    if error.is_permanent() { SendError::Never(error.to_string()) } else { SendError::Later(error.to_string()) }
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use serde_json::Value;
 pub use answer::Answer;
 pub use database::TestDb;
 pub use futures_util::future::join_all;
-pub use ports::Mailbox;
+pub use ports::{Mailbox, Phones};
 
 use crate::{
     App,
@@ -45,6 +45,7 @@ pub const START: Timestamp = Timestamp(1_769_853_600_000);
 pub struct TestApp {
     pub app: App,
     pub mailbox: Mailbox,
+    pub phones: Phones,
     door: Door,
     jobs: Jobs,
     database: TestDb,
@@ -91,7 +92,7 @@ impl TestApp {
         database: TestDb,
         clock: Clock,
     ) -> Self {
-        let mailbox = Mailbox::default();
+        let (mailbox, phones) = (Mailbox::default(), Phones::default());
         let feature = feature(&config);
         let vault = Vault::new(MasterKey::parse(&"11".repeat(32).into()).unwrap());
         vault.claim(&database.db).await.unwrap();
@@ -101,6 +102,7 @@ impl TestApp {
             clock,
             vault,
             mail: Arc::new(mailbox.clone()),
+            sms: Arc::new(phones.clone()),
             metrics: Metrics::new("test"),
             description: Description::default(),
             own: feature.own,
@@ -110,7 +112,7 @@ impl TestApp {
             start(app.clone()).await.unwrap();
         }
         let door = Door::new(app.clone(), feature.routes, "test").unwrap();
-        Self { app, mailbox, door, jobs: feature.jobs, database, heard: Mutex::default(), finished: false }
+        Self { app, mailbox, phones, door, jobs: feature.jobs, database, heard: Mutex::default(), finished: false }
     }
 
     /// The same service again on the same database, after the first one is gone.

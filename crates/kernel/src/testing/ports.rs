@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 
 use lettre::Message;
 
-use crate::ports::mail::{Mail, MailError, Sending};
+use crate::ports::{SendError, Sending, mail::Mail, sms::Sms};
 
 /// A way out for mail that keeps everything, or refuses when a test says so.
 #[derive(Clone, Default)]
@@ -25,8 +25,36 @@ impl Mailbox {
         self.0.lock().unwrap().is_down = is_down;
     }
 
-    fn up(&self) -> Result<(), MailError> {
-        if self.0.lock().unwrap().is_down { Err(MailError::Later("the mailbox is down".into())) } else { Ok(()) }
+    fn up(&self) -> Result<(), SendError> {
+        if self.0.lock().unwrap().is_down { Err(SendError::Later("the mailbox is down".into())) } else { Ok(()) }
+    }
+}
+
+/// A way out for text messages that keeps everything: the number and the text.
+#[derive(Clone, Default)]
+pub struct Phones(Arc<Mutex<Vec<(String, String)>>>);
+
+impl Phones {
+    /// The newest message to a number.
+    pub fn message_to(&self, number: &str) -> Option<String> {
+        self.0.lock().unwrap().iter().rev().find(|(to, _)| to == number).map(|(_, text)| text.clone())
+    }
+
+    pub fn count(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+}
+
+impl Sms for Phones {
+    fn send<'a>(&'a self, _id: &'a str, to: &'a str, text: &'a str) -> Sending<'a> {
+        Box::pin(async move {
+            self.0.lock().unwrap().push((to.to_owned(), text.to_owned()));
+            Ok(())
+        })
+    }
+
+    fn describe(&self) -> String {
+        "the test's phones".into()
     }
 }
 

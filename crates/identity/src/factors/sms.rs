@@ -1,0 +1,160 @@
+//! The phone as a second factor.
+use axum::{extract::State, response::NoContent};
+use kernel::{
+    App,
+    fault::{Fault, INVALID, RATE_LIMITED, Result},
+    http::{Json, MaybeJson, Routes},
+    transact,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tenancy::{
+    enter::{Session, Visitor},
+    factors::{self, Factor, Factors},
+    once::{self, Purpose, TOKEN_SPENT},
+    sign_in::Typed,
+    sms::{self, Phone},
+};
+
+use super::{FACTOR_NOT_ON, changed};
+use crate::{
+    BODY,
+    proof::{self, Fresh, WRONG_CODE},
+};
+
+pub fn routes() -> Routes {
+    Routes::new("auth")
+        .body_limit(BODY)
+        .post("/auth/mfa/sms/enroll", enroll_sms, "enroll a phone number (E.164)")
+        .fails(&proof::REFUSALS)
+        .post("/auth/mfa/sms/verify", verify_sms, "verify the OTP to finish enrollment")
+        .fails(&[WRONG_CODE])
+        .post("/auth/mfa/sms/challenge", challenge_sms, "send a new SMS OTP during login")
+        .fails(&[TOKEN_SPENT, FACTOR_NOT_ON])
+        .post("/auth/mfa/sms/disable", disable_sms, "disable SMS MFA")
+        .fails(&proof::REFUSALS)
+        .fails(&[FACTOR_NOT_ON])
+}
+
+/// How long somebody should wait who asked for too many messages.
+const WAIT: std::time::Duration = std::time::Duration::from_hours(1);
+
+#[derive(Deserialize, JsonSchema)]
+struct Enroll {
+    /// In E.164 form: a plus, the country, the number.
+    #[schemars(length(max = 40))]
+    phone: String,
+    /// Needed when the last sign-in is more than ten minutes ago.
+    password: Option<Typed>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Sent {
+    sent: bool,
+    /// The end of the number it went to.
+    sms_phone_suffix: String,
+}
+
+impl Sent {
+    fn to(phone: &Phone) -> Json<Self> {
+        let start = phone.number.len().saturating_sub(4);
+        Json(Self { sent: true, sms_phone_suffix: phone.number[start..].to_owned() })
+    }
+}
+
+/// Sends a code to the number; nothing changes before it comes back.
+async fn enroll_sms(
+    State(app): State<App>,
+    visitor: Visitor,
+    session: Session,
+    Json(body): Json<Enroll>,
+) -> Result<Json<Sent>> {
+    let wrong = || INVALID.at("phone", "wrong_form", "must be a phone number in E.164 form, such as +41446681800");
+    let phone = Phone::parse(&body.phone).ok_or_else(wrong)?;
+    visitor.admit(&app, None).await?;
+    Fresh::by_password(body.password).check(&app, &visitor, &session).await?;
+    send(&app, &visitor, session.account().id, &phone, Purpose::SmsEnroll).await?;
+    Ok(Sent::to(&phone))
+}
+
+async fn send(
+    app: &App,
+    visitor: &Visitor,
+    account: tenancy::accounts::AccountId,
+    phone: &Phone,
+    purpose: Purpose,
+) -> Result<()> {
+    transact!(app.db, tx, {
+        if !sms::send_code(tx, app, visitor, account, phone, purpose).await? {
+            return Err(Fault::from(RATE_LIMITED).retry_after(WAIT));
+        }
+        Ok::<_, Fault>(())
+    })
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Verify {
+    code: Typed,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Enrolled {
+    mfa_sms_phone: String,
+    /// Shown this once, when this is the person's first factor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    recovery_codes: Option<Vec<String>>,
+}
+
+async fn verify_sms(
+    State(app): State<App>,
+    visitor: Visitor,
+    session: Session,
+    Json(body): Json<Verify>,
+) -> Result<Json<Enrolled>> {
+    let account = session.account().id;
+    let attempt = visitor.attempt_factor(&app, account).await?;
+    let (code, now) = (factors::normal(&body.code.0), app.clock.now());
+    let enrolled = transact!(app.db, tx, {
+        let Some(spent) = once::spend_code(tx, &app, Purpose::SmsEnroll, account, &code, now).await? else {
+            // Committed: a wrong code counts against the right one.
+            return Ok(None);
+        };
+        // The number the code went to, and no other.
+        let phone = spent.aside(&app).and_then(|aside| String::from_utf8(aside).ok()).ok_or(WRONG_CODE)?;
+        attempt.forgive(tx).await?;
+        let had_one = Factors::of_in(tx, account).await?.is_on();
+        factors::set_phone(tx, account, &phone, now).await?;
+        changed(tx, &app, &session, Factor::Sms, true).await?;
+        let codes = if had_one { None } else { Some(factors::new_recovery_codes(tx, &app, account).await?) };
+        Ok::<_, Fault>(Some(Enrolled { mfa_sms_phone: phone, recovery_codes: codes }))
+    })?;
+    enrolled.map(Json).ok_or_else(|| WRONG_CODE.into())
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Challenge {
+    mfa_ticket: Typed,
+}
+
+async fn challenge_sms(State(app): State<App>, visitor: Visitor, Json(body): Json<Challenge>) -> Result<Json<Sent>> {
+    visitor.admit(&app, None).await?;
+    let ticket = once::look(&app.db, Purpose::MfaTicket, &body.mfa_ticket.0, app.clock.now()).await?;
+    let account = ticket.and_then(|ticket| ticket.account_id).ok_or(TOKEN_SPENT)?;
+    let factors = Factors::of(&app.db, account).await?;
+    let phone = factors.sms_phone.as_deref().and_then(Phone::parse).ok_or(FACTOR_NOT_ON)?;
+    send(&app, &visitor, account, &phone, Purpose::SmsSignIn).await?;
+    Ok(Sent::to(&phone))
+}
+
+async fn disable_sms(
+    State(app): State<App>,
+    visitor: Visitor,
+    session: Session,
+    MaybeJson(fresh): MaybeJson<Fresh>,
+) -> Result<NoContent> {
+    fresh.unwrap_or_default().check(&app, &visitor, &session).await?;
+    super::remove(&app, &session, Factor::Sms).await
+}

@@ -1,0 +1,143 @@
+//! Codes by text message: stored in the transaction that causes them, sent at once, and budgeted, because every message
+//! costs the operator money and somebody may be paid for it (SMS pumping).
+use data_encoding::BASE64;
+use kernel::{
+    App,
+    db::{self, Tx},
+    id::Id,
+    jobs::{self, Job, Later},
+    params,
+    ports::SendError,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    accounts::AccountId,
+    enter::Visitor,
+    once::{self, Purpose},
+};
+
+/// How many messages an hour go to one number, and are asked for from one network.
+const PER_NUMBER: i64 = 5;
+const PER_NETWORK: i64 = 10;
+const HOUR_MS: i64 = 60 * 60 * 1000;
+
+/// A number in E.164 form, and the country it belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Phone {
+    pub number: String,
+    country: String,
+}
+
+impl Phone {
+    /// Only what begins with a plus and could be somebody's number.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let parsed = text.starts_with('+').then(|| phonenumber::parse(None, text).ok()).flatten()?;
+        let country = parsed.country().id().map_or_else(|| parsed.code().value().to_string(), |id| format!("{id:?}"));
+        let number = parsed.format().mode(phonenumber::Mode::E164).to_string();
+        parsed.is_valid().then_some(Self { number, country })
+    }
+}
+
+/// Sends a code for a purpose, in place of all that were sent for it before; `false` when there were too many already.
+pub async fn send_code(
+    tx: &mut Tx,
+    app: &App,
+    visitor: &Visitor,
+    account: AccountId,
+    phone: &Phone,
+    purpose: Purpose,
+) -> db::Result<bool> {
+    let now = app.clock.now();
+    let budgets = [
+        ("number", phone.number.clone(), PER_NUMBER),
+        ("network", visitor.client.network().to_string(), PER_NETWORK),
+        ("country", phone.country.clone(), i64::from(app.config.sms_per_country)),
+    ];
+    for (kind, value, most) in budgets {
+        // By a keyed digest: the table tells nobody who was written to.
+        let subject = format!("{kind}:{}", &app.vault.mac("sms", value.as_bytes())[..32]);
+        let counted = tx
+            .exec(
+                "INSERT INTO sms_budget (subject, hour, sent) VALUES ($1, $2, 1)
+                 ON CONFLICT (subject) DO UPDATE SET hour = $2,
+                   sent = CASE WHEN sms_budget.hour = $2 THEN sms_budget.sent + 1 ELSE 1 END
+                 WHERE sms_budget.hour <> $2 OR sms_budget.sent < $3",
+                params![subject, now.0.div_euclid(HOUR_MS), most],
+            )
+            .await?;
+        if counted == 0 && app.config.rate_limits.is_on() {
+            return Ok(false);
+        }
+    }
+    once::void(tx, purpose, account, now).await?;
+    let token = once::issue(tx, app, purpose, Some(account), phone.number.as_bytes()).await?;
+    let code = once::add_code(tx, app, &token, account, purpose.life()).await?;
+    let host = app.config.base_url().split("://").nth(1).unwrap_or_default().to_owned();
+    // The last line lets a phone fill the code in, on our pages only (origin-bound one-time codes).
+    let text = format!("{0} is your code for {host}. Tell it nobody.\n\n@{host} #{0}", code.expose());
+    let message = Message { to: phone.number.clone(), text };
+    let plain = serde_json::to_vec(&message).unwrap_or_default();
+    let job = SendSms { sealed: BASE64.encode(&app.vault.seal(PURPOSE, PLACE, &plain)) };
+    jobs::enqueue(tx, app, now, &job).await?;
+    Ok(true)
+}
+
+#[derive(Serialize, Deserialize)]
+struct Message {
+    to: String,
+    text: String,
+}
+
+const PURPOSE: &str = "sms";
+const PLACE: &str = "job:payload";
+
+/// A message as it waits: sealed, because of its code.
+#[derive(Serialize, Deserialize)]
+pub struct SendSms {
+    sealed: String,
+}
+
+impl Job for SendSms {
+    const KIND: &'static str = "sms.send";
+    /// Past that the code has run out anyway.
+    const TRIES: u32 = 5;
+
+    async fn run(self, app: App) -> Result<(), Later> {
+        let opened = BASE64.decode(self.sealed.as_bytes()).ok();
+        let opened = opened.and_then(|sealed| app.vault.open(PURPOSE, PLACE, &sealed).ok());
+        let message = opened.and_then(|plain| serde_json::from_slice::<Message>(&plain).ok());
+        let Message { to, text } = message.ok_or_else(|| Later::give_up("the message cannot be opened"))?;
+        let id = Id::<Message>::new(&app.entropy, app.clock.now()).to_string();
+        app.sms.send(&id, &to, &text).await.map_err(|error| match error {
+            SendError::Later(cause) => Later::retry(cause),
+            SendError::Never(cause) => Later::give_up(cause),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_one_that_somebody_could_have() {
+        for (typed, number) in [
+            ("+41 44 668 18 00", "+41446681800"),
+            ("+1 (650) 253-0000", "+16502530000"),
+            (" +49 30 901820 ", "+4930901820"),
+        ] {
+            assert_eq!(Phone::parse(typed).map(|phone| phone.number).as_deref(), Some(number), "{typed}");
+        }
+        for wrong in
+            ["", "044 668 18 00", "+", "+1", "+999123456789", "+41 44 668", "+1 650 253 0000 0000 000", "abc"]
+        {
+            assert_eq!(Phone::parse(wrong), None, "{wrong}");
+        }
+        assert_ne!(
+            Phone::parse("+16502530000").unwrap().country,
+            Phone::parse("+14165550123").map_or_else(String::new, |p| p.country)
+        );
+    }
+}
