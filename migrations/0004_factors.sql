@@ -38,3 +38,18 @@ CREATE TABLE trusted_device (
 );
 CREATE INDEX trusted_device_of ON trusted_device (account_id);
 CREATE INDEX trusted_device_age ON trusted_device (expires_at);
+
+-- Programs that wait for somebody to let them in (RFC 8628). Both codes are kept as hashes.
+CREATE TABLE device_code (
+    hash TEXT PRIMARY KEY,
+    user_code_hash TEXT NOT NULL UNIQUE,
+    state TEXT NOT NULL,
+    account_id TEXT REFERENCES account (id) ON DELETE CASCADE,
+    device TEXT NOT NULL,
+    ip TEXT NOT NULL,
+    interval_s BIGINT NOT NULL,
+    polled_at BIGINT NOT NULL,
+    created_at BIGINT NOT NULL,
+    expires_at BIGINT NOT NULL
+);
+CREATE INDEX device_code_age ON device_code (expires_at);

@@ -2,6 +2,7 @@
 mod account;
 mod asked;
 mod captcha;
+mod device;
 mod discovery;
 mod factors;
 mod magic_link;
@@ -24,6 +25,7 @@ pub fn feature(_: &Config) -> Feature {
         .and(session::routes())
         .and(account::routes())
         .and(factors::routes())
+        .and(device::routes())
         .and(captcha::routes())
         .and(platform::routes())
         .and(discovery::routes());

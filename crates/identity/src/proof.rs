@@ -35,6 +35,18 @@ impl Fresh {
         Self { password, code: None }
     }
 
+    pub fn by_code(code: Option<Typed>) -> Self {
+        Self { password: None, code }
+    }
+
+    /// Refuses unless something was given and is right: that the sign-in is fresh is not enough.
+    pub async fn check_strictly(&self, app: &App, visitor: &Visitor, session: &Session) -> Result<()> {
+        match self {
+            Self { password: None, code: None } => Err(REAUTHENTICATION_REQUIRED.into()),
+            given => given.check(app, visitor, session).await,
+        }
+    }
+
     /// Refuses unless what was given is right or, when nothing was given, the sign-in is fresh.
     pub async fn check(&self, app: &App, visitor: &Visitor, session: &Session) -> Result<()> {
         match (&self.password, &self.code) {

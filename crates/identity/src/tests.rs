@@ -3,5 +3,6 @@ mod accounts;
 mod actors;
 mod attacks;
 mod bounds;
+mod devices;
 mod factors;
 mod nodes;

@@ -30,6 +30,8 @@ pub enum Event {
     MfaDisabled { factor: Factor },
     RecoveryCodesRegenerated,
     RecoveryCodeUsed,
+    DeviceApproved { device: String, ip: String },
+    DeviceDenied,
     IncidentReported { incident: String, state: &'static str },
 }
 
@@ -55,6 +57,8 @@ impl Event {
             Self::MfaDisabled { .. } => "MFA_DISABLED",
             Self::RecoveryCodesRegenerated => "RECOVERY_CODES_REGENERATED",
             Self::RecoveryCodeUsed => "RECOVERY_CODE_USED",
+            Self::DeviceApproved { .. } => "DEVICE_APPROVED",
+            Self::DeviceDenied => "DEVICE_DENIED",
             Self::IncidentReported { .. } => "INCIDENT_REPORTED",
         }
     }
@@ -81,6 +85,7 @@ impl Event {
             Self::SessionRevoked { session, reason } => json!({ "sessionId": session, "reason": reason }),
             Self::RefreshTokenReused { session } => json!({ "sessionId": session }),
             Self::MfaEnabled { factor } | Self::MfaDisabled { factor } => json!({ "factor": factor }),
+            Self::DeviceApproved { device, ip } => json!({ "device": device, "deviceIp": ip }),
             Self::ProfileUpdated { fields } => json!({ "fields": fields }),
             Self::IncidentReported { incident, state } => json!({ "incidentId": incident, "state": state }),
             _ => json!({}),

@@ -151,7 +151,10 @@ pub async fn enter(tx: &mut Tx, app: &App, visitor: &Visitor, account: Account, 
         _ => false,
     };
     if !factors.is_on() || way.is_two_factors || is_trusted {
-        let session = begin(tx, app, visitor, &account, vec![way.method.to_owned()]).await?;
+        let marks = [(way.is_two_factors && way.method != "device", "mfa"), (is_trusted, "trusted")];
+        let marks = marks.into_iter().filter(|(is_so, _)| *is_so).map(|(_, mark)| mark.to_owned());
+        let methods = std::iter::once(way.method.to_owned()).chain(marks).collect();
+        let session = begin(tx, app, visitor, &account, methods).await?;
         let delivery = way.delivery;
         return Ok(Entered::In(Box::new(Person { account, factors, session, delivery, trusted: None })));
     }

@@ -23,6 +23,7 @@ impl Job for Tidy {
         let now = app.clock.now();
         app.db.exec("DELETE FROM once WHERE expires_at < $1", params![now.minus(SECRETS_KEPT)]).await?;
         app.db.exec("DELETE FROM trusted_device WHERE expires_at < $1", params![now]).await?;
+        app.db.exec("DELETE FROM device_code WHERE expires_at < $1", params![now.minus(SECRETS_KEPT)]).await?;
         app.db.exec("DELETE FROM session WHERE ends_at < $1", params![now]).await?;
         app.db.exec("DELETE FROM strike WHERE last_at < $1", params![now.minus(SECRETS_KEPT)]).await?;
         keys::turn_if_due(&app).await.map_err(Later::retry)

@@ -89,8 +89,20 @@ async fn an_app_is_set_up_asked_for_and_taken_away() {
 #[tokio::test]
 async fn p36_no_way_in_leads_around_the_gate() {
     let t = start().await;
-    careful(&t, "ada@example.com").await;
+    let ada = careful(&t, "ada@example.com").await;
     half_way(&t, "ada@example.com").await;
+
+    // A session from before the factor lets no device in, unless it proves the factor now.
+    let begun = t.post("/auth/device/code").await.body;
+    let decide = |more: Value| {
+        let mut body = more;
+        body["user_code"] = begun["user_code"].clone();
+        ada.person.asks(t.post("/auth/device/verify").json(&body))
+    };
+    assert_eq!(decide(json!({})).await.refusal(), (403, "reauthentication_required"));
+    assert_eq!(decide(json!({ "code": "000000" })).await.refusal(), (403, "wrong_code"));
+    assert_eq!(decide(json!({ "code": ada.code(&t) })).await.status, 200);
+
     t.post("/auth/magic-link/request").json(&json!({ "email": "ada@example.com" })).await;
     t.run_jobs().await;
     let token = token_in(&mail_to(&t, "ada@example.com").unwrap());

@@ -160,6 +160,12 @@ impl Visitor {
         self.count(app, subject(app, "factor", &account.to_string())).await
     }
 
+    /// One try at the code a device shows.
+    pub async fn attempt_device(&self, app: &App, account: AccountId) -> Result<Attempt> {
+        self.admit(app, None).await?;
+        self.count(app, subject(app, "device", &account.to_string())).await
+    }
+
     async fn count(&self, app: &App, account: String) -> Result<Attempt> {
         let network = subject(app, "network", &self.client.network().to_string());
         if app.config.rate_limits.is_on() {

@@ -144,6 +144,13 @@ impl Session {
         self.living.session.id
     }
 
+    /// Whether this session began with everything that is asked of the person today: one that is older than their
+    /// second factor did not.
+    pub fn passed_gate(&self) -> bool {
+        let strong = ["mfa", "trusted", "device"];
+        !self.factors().is_on() || self.living.session.methods.iter().any(|method| strong.contains(&method.as_str()))
+    }
+
     /// Who does what this request does, and from where.
     pub fn by(&self) -> By {
         By { actor: Some(self.account().id), ..super::abuse::from_where(self.client, self.user_agent.as_ref()) }

@@ -1,0 +1,240 @@
+//! Signing in where there is no keyboard (RFC 8628): the program shows a code, the person types it where they are signed
+//! in already, and the program, which asks now and then, gets a session.
+use std::time::Duration;
+
+use axum::{extract::State, response::Response};
+use kernel::{
+    App,
+    clock::Timestamp,
+    crypto,
+    db::{self, Tx},
+    fault::{Code, Fault, Result},
+    http::{Json, Routes},
+    params, row, transact,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tenancy::{
+    accounts::{Account, AccountId},
+    enter::{Delivery, Session, Visitor},
+    events::{self, Event},
+    sessions::device_name,
+    sign_in::{self, Entered, SignedIn, Typed, Way},
+};
+
+use crate::{
+    BODY,
+    proof::{self, Fresh},
+};
+
+pub fn routes() -> Routes {
+    Routes::new("auth")
+        .body_limit(BODY)
+        .post("/auth/device/code", begin_device, "start device authorization")
+        .post("/auth/device/token", poll_device, "poll for the device token after approval")
+        .answers::<SignedIn>(200, "application/json")
+        .fails(&[PENDING, SLOW_DOWN, DENIED, EXPIRED, INVALID_GRANT])
+        .post("/auth/device/verify", decide_device, "approve a pending device code")
+        .fails(&[NO_SUCH_CODE])
+        .fails(&proof::REFUSALS)
+}
+
+const LIFE: Duration = Duration::from_mins(10);
+/// How long a program waits between two questions, and how much longer once it was too fast.
+const INTERVAL_S: i64 = 5;
+const SLOWER_S: i64 = 5;
+/// No vowels, so that no code is a word, and nothing that looks like something else. Eight of them are 34 bits.
+const LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
+const LENGTH: usize = 8;
+
+const PENDING: Code =
+    Code::new(400, "authorization_pending", "Nobody has decided yet. Ask again after the interval.");
+const SLOW_DOWN: Code = Code::new(400, "slow_down", "Too fast. Wait five seconds longer from now on.");
+const DENIED: Code = Code::new(400, "access_denied", "The person said no.");
+const EXPIRED: Code = Code::new(400, "expired_token", "Nobody decided in time. Begin again.");
+const INVALID_GRANT: Code = Code::new(400, "invalid_grant", "This device code was used or never was.");
+const NO_SUCH_CODE: Code = Code::new(404, "no_such_code", "No device waits with this code. Look at it again.");
+
+#[derive(Serialize, JsonSchema)]
+struct Begun {
+    device_code: String,
+    /// What the person types.
+    user_code: String,
+    /// Where they type it.
+    verification_uri: String,
+    /// The same with the code in it, for a QR code.
+    verification_uri_complete: String,
+    /// Seconds.
+    expires_in: u64,
+    /// Seconds between two questions.
+    interval: i64,
+}
+
+async fn begin_device(State(app): State<App>, visitor: Visitor) -> Result<Json<Begun>> {
+    visitor.admit(&app, None).await?;
+    let (token, now) = (app.entropy.token(), app.clock.now());
+    let user_code: String = app.entropy.bytes::<{ 4 * LENGTH }>().chunks(4).map(letter).collect();
+    app.db
+        .exec(
+            "INSERT INTO device_code (hash, user_code_hash, state, device, ip, interval_s, polled_at, created_at,
+                                      expires_at)
+             VALUES ($1, $2, 'pending', $3, $4, $5, 0, $6, $7)",
+            params![
+                crypto::hash(token.expose().as_bytes()),
+                user_code_hash(&app, &user_code),
+                device_name(&visitor.user_agent),
+                visitor.client.address.to_string(),
+                INTERVAL_S,
+                now,
+                now.plus(LIFE)
+            ],
+        )
+        .await?;
+    let shown = format!("{}-{}", &user_code[..LENGTH / 2], &user_code[LENGTH / 2..]);
+    let verification_uri = format!("{}/device", app.config.base_url());
+    Ok(Json(Begun {
+        device_code: token.expose().to_owned(),
+        verification_uri_complete: format!("{verification_uri}?user_code={shown}"),
+        user_code: shown,
+        verification_uri,
+        expires_in: LIFE.as_secs(),
+        interval: INTERVAL_S,
+    }))
+}
+
+/// A letter out of four random bytes; the small bias is less than a billionth.
+fn letter(bytes: &[u8]) -> char {
+    let number = bytes.iter().fold(0_usize, |number, byte| number << 8 | usize::from(*byte));
+    char::from(LETTERS[number % LETTERS.len()])
+}
+
+/// As it is compared, however it was typed. Keyed, because it is short.
+fn user_code_hash(app: &App, typed: &str) -> String {
+    let kept: String = typed.chars().filter(char::is_ascii_alphabetic).map(|c| c.to_ascii_uppercase()).collect();
+    app.vault.mac("device-code", kept.as_bytes())
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Poll {
+    device_code: Typed,
+}
+
+struct Waiting {
+    state: String,
+    account_id: Option<AccountId>,
+    interval_s: i64,
+    polled_at: Timestamp,
+    expires_at: Timestamp,
+}
+row!(Waiting { state, account_id, interval_s, polled_at, expires_at });
+
+/// What a question finds.
+enum Found {
+    In(Box<Entered>),
+    Not(Code),
+}
+
+async fn poll_device(State(app): State<App>, visitor: Visitor, Json(body): Json<Poll>) -> Result<Response> {
+    visitor.admit(&app, None).await?;
+    let hash = crypto::hash(body.device_code.0.expose().as_bytes());
+    let found = transact!(app.db, tx, { Ok::<_, Fault>(poll(tx, &app, &visitor, &hash).await?) })?;
+    match found {
+        Found::In(entered) => entered.answer(&app),
+        // Clients of the standard look for the field `error`.
+        Found::Not(code) => Err(Fault::from(code).with_extra("error", &code.name)),
+    }
+}
+
+async fn poll(tx: &mut Tx, app: &App, visitor: &Visitor, hash: &str) -> db::Result<Found> {
+    let now = app.clock.now();
+    let sql = "SELECT state, account_id, interval_s, polled_at, expires_at FROM device_code WHERE hash = $1";
+    let Some(waiting) = tx.opt::<Waiting>(sql, params![hash]).await? else { return Ok(Found::Not(INVALID_GRANT)) };
+    if waiting.expires_at <= now {
+        return Ok(Found::Not(EXPIRED));
+    }
+    let pause = Duration::from_secs(u64::try_from(waiting.interval_s).unwrap_or(0));
+    let is_too_fast = now < waiting.polled_at.plus(pause) && waiting.state == "pending";
+    let slower = if is_too_fast { SLOWER_S } else { 0 };
+    let sql = "UPDATE device_code SET polled_at = $2, interval_s = interval_s + $3 WHERE hash = $1";
+    tx.exec(sql, params![hash, now, slower]).await?;
+    match (waiting.state.as_str(), waiting.account_id) {
+        _ if is_too_fast => Ok(Found::Not(SLOW_DOWN)),
+        ("pending", _) => Ok(Found::Not(PENDING)),
+        ("denied", _) => Ok(Found::Not(DENIED)),
+        ("approved", Some(id)) => {
+            // One statement decides who gets it.
+            let sql = "UPDATE device_code SET state = 'used' WHERE hash = $1 AND state = 'approved'";
+            let is_ours = tx.exec(sql, params![hash]).await? == 1;
+            let account = if is_ours { Account::find(tx, id).await? } else { None };
+            let Some(account) = account else { return Ok(Found::Not(INVALID_GRANT)) };
+            // Whoever approved it has passed the gate.
+            let way = Way { method: "device", is_two_factors: true, delivery: Delivery::Body };
+            Ok(Found::In(Box::new(sign_in::enter(tx, app, visitor, account, way).await?)))
+        }
+        _ => Ok(Found::Not(INVALID_GRANT)),
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Decide {
+    /// As the device shows it; case and dashes do not matter.
+    #[schemars(length(max = 64))]
+    user_code: String,
+    /// `false` sends the device away.
+    approve: Option<bool>,
+    /// A code of a second factor, where this session began before there was one.
+    code: Option<Typed>,
+}
+
+/// What was decided upon, so that the person sees whether it is what they meant.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Decided {
+    approved: bool,
+    device: String,
+    ip: String,
+    created_at: Timestamp,
+}
+
+struct Asking {
+    device: String,
+    ip: String,
+    created_at: Timestamp,
+}
+row!(Asking { device, ip, created_at });
+
+async fn decide_device(
+    State(app): State<App>,
+    visitor: Visitor,
+    session: Session,
+    Json(body): Json<Decide>,
+) -> Result<Json<Decided>> {
+    if !session.passed_gate() {
+        Fresh::by_code(body.code).check_strictly(&app, &visitor, &session).await?;
+    }
+    let (account, now) = (session.account().id, app.clock.now());
+    let attempt = visitor.attempt_device(&app, account).await?;
+    let approved = body.approve.unwrap_or(true);
+    let hash = user_code_hash(&app, &body.user_code);
+    let decided = transact!(app.db, tx, {
+        let asking: Vec<Asking> = tx
+            .put(
+                "UPDATE device_code SET state = $2, account_id = $3
+                 WHERE user_code_hash = $1 AND state = 'pending' AND expires_at > $4
+                 RETURNING device, ip, created_at",
+                params![&hash, if approved { "approved" } else { "denied" }, account, now],
+            )
+            .await?;
+        let asking = asking.into_iter().next().ok_or(NO_SUCH_CODE)?;
+        attempt.forgive(tx).await?;
+        let event = if approved {
+            Event::DeviceApproved { device: asking.device.clone(), ip: asking.ip.clone() }
+        } else {
+            Event::DeviceDenied
+        };
+        events::record(tx, &app, &session.by(), Some(account), &event).await?;
+        Ok::<_, Fault>(asking)
+    })?;
+    let Asking { device, ip, created_at } = decided;
+    Ok(Json(Decided { approved, device, ip, created_at }))
+}
