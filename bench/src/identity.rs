@@ -1,6 +1,7 @@
 //! People at the door: signing in, and being sent away, against raw password hashes; refreshing against raw signatures;
 //! asking who one is, and for our keys, against a bare handler that says the same.
 use std::{
+    cell::RefCell,
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},
     path::Path,
@@ -21,7 +22,7 @@ use crate::{
     figure::{Figure, Goal, Unit},
     load::{self, Ask},
     process::{Core, Server},
-    rounds::{self, ROUNDS, Rate, Rounds},
+    rounds::{self, Rounds, Side, Tally},
     servers::{self, Janua},
 };
 
@@ -110,49 +111,45 @@ fn against_hashes(
     what: &'static str,
     goal: Goal,
 ) -> Result<Figure> {
-    let ours = || Rate::of(server.pid(), || load::with(server.address, rounds.turn, GENERATOR, ask));
     let params = Params::new(19_456, 2, 1, Some(32)).map_err(|e| anyhow::anyhow!("{e}"))?;
-    let mut memory = vec![Block::default(); params.block_count()];
+    let memory = RefCell::new(vec![Block::default(); params.block_count()]);
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
-    let limit = || {
-        Rate::of(std::process::id(), || {
-            repeat(rounds.turn, || {
-                let mut tag = [0; 32];
-                let hashed =
-                    argon2.hash_password_into_with_memory(PASSWORD.as_bytes(), &[7; 16], &mut tag, &mut memory[..]);
-                hashed.map_err(|e| anyhow::anyhow!("{e}"))
-            })
-        })
+    let hash = || {
+        let mut tag = [0; 32];
+        let memory = &mut memory.borrow_mut()[..];
+        let hashed = argon2.hash_password_into_with_memory(PASSWORD.as_bytes(), &[7; 16], &mut tag, memory);
+        hashed.map_err(|e| anyhow::anyhow!("{e}"))
     };
-    let samples = rounds::alternate(scenario, ROUNDS, limit, ours)?.only(|rate| rate.per_cpu_second);
+    let limit = || side(std::process::id(), |slice| repeat(slice, hash));
+    let ours = || side(server.pid(), |slice| load::with(server.address, slice, GENERATOR, ask));
+    let samples = rounds::interleave(scenario, rounds.turn, limit, ours)?.only(|rate| rate.per_cpu_second);
     Ok(Figure { scenario, what, unit: Unit::PerCpuSecond, samples, goal: Some(goal) })
 }
 
 /// Each connection has a session of its own and goes on with the token it was given.
 fn refresh(rounds: &Rounds, server: &Server) -> Result<Figure> {
-    let ours = || {
-        // Signed in anew for each turn, before anything is counted.
-        let sessions: Result<Vec<String>> = (0..load::CONNECTIONS)
-            .map(|_| {
-                let person = post(server.address, "/auth/login", &login())?;
-                Ok(person["refreshToken"].as_str().context("no refresh token")?.to_owned())
-            })
-            .collect();
-        let ask = Ask::chain(sessions?);
-        Rate::of(server.pid(), || load::with(server.address, rounds.turn, GENERATOR, &ask))
+    let ours = || -> Result<Side<'_>> {
+        Ok(Box::new(|slice| {
+            // Signed in anew for each slice, before anything is counted.
+            let sessions: Result<Vec<String>> = (0..load::CONNECTIONS)
+                .map(|_| {
+                    let person = post(server.address, "/auth/login", &login())?;
+                    Ok(person["refreshToken"].as_str().context("no refresh token")?.to_owned())
+                })
+                .collect();
+            let ask = Ask::chain(sessions?);
+            Tally::of(server.pid(), || load::with(server.address, slice, GENERATOR, &ask))
+        }))
     };
     let pair = aws_lc_rs::rsa::KeyPair::generate(KeySize::Rsa2048)?;
     let der: aws_lc_rs::encoding::Pkcs8V1Der<'_> = aws_lc_rs::encoding::AsDer::as_der(&pair)?;
     let key = RsaKeyPair::from_pkcs8(der.as_ref()).map_err(|e| anyhow::anyhow!("{e}"))?;
-    let limit = || {
-        Rate::of(std::process::id(), || {
-            repeat(rounds.turn, || {
-                let mut signature = vec![0; key.public_modulus_len()];
-                Ok(key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), &[7; 400], &mut signature)?)
-            })
-        })
+    let sign = || {
+        let mut signature = vec![0; key.public_modulus_len()];
+        Ok(key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), &[7; 400], &mut signature)?)
     };
-    let sides = rounds::alternate("refresh", ROUNDS, limit, ours)?;
+    let limit = || side(std::process::id(), |slice| repeat(slice, sign));
+    let sides = rounds::interleave("refresh", rounds.turn, limit, ours)?;
     let samples = sides.only(|rate| rate.per_cpu_second);
     let what = "POST /auth/refresh by processor time; raw RS256";
     Ok(Figure { scenario: "refresh", what, unit: Unit::PerCpuSecond, samples, goal: Some(Goal::Ratio(0.8)) })
@@ -184,12 +181,17 @@ fn against_bare(
     for (server, ask) in [(&bare, &bare_ask), (server, &ask)] {
         load::with(server.address, WARM_UP, GENERATOR, ask)?;
     }
-    let turn = |server: &Server, ask: &Ask| {
-        Rate::of(server.pid(), || load::with(server.address, rounds.turn, GENERATOR, ask))
-    };
-    let sides = rounds::alternate(page.scenario, ROUNDS, || turn(&bare, &bare_ask), || turn(server, &ask))?;
+    let limit = || side(bare.pid(), |slice| load::with(bare.address, slice, GENERATOR, &bare_ask));
+    let ours = || side(server.pid(), |slice| load::with(server.address, slice, GENERATOR, &ask));
+    let sides = rounds::interleave(page.scenario, rounds.turn, limit, ours)?;
     let samples = sides.only(|rate| rate.per_cpu_second);
     Ok(Figure { scenario: page.scenario, what: page.what, unit: Unit::PerCpuSecond, samples, goal })
+}
+
+/// One side that counts what `work` did in a slice, by the processor time of a process.
+#[expect(clippy::unnecessary_wraps, reason = "sides may fail to be made")]
+fn side<'a>(pid: u32, mut work: impl FnMut(Duration) -> Result<u64> + 'a) -> Result<Side<'a>> {
+    Ok(Box::new(move |slice| Tally::of(pid, || work(slice))))
 }
 
 fn repeat(length: Duration, mut work: impl FnMut() -> Result<()>) -> Result<u64> {

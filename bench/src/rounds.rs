@@ -111,13 +111,6 @@ pub struct Rate {
     pub per_cpu_second: f64,
 }
 
-impl Rate {
-    /// `work` answers how often it did it; `pid` is the process whose processor time counts.
-    pub fn of(pid: u32, work: impl FnOnce() -> Result<u64>) -> Result<Self> {
-        Ok(Tally::of(pid, work)?.rate())
-    }
-}
-
 /// How often something was done and what it took, so that slices can be added up.
 #[derive(Default)]
 pub struct Tally {
@@ -127,7 +120,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// As [`Rate::of`].
+    /// `work` answers how often it did it; `pid` is the process whose processor time counts.
     pub fn of(pid: u32, work: impl FnOnce() -> Result<u64>) -> Result<Self> {
         let (started, cpu_before) = (Instant::now(), process::cpu_time(pid)?);
         let count = work()?;

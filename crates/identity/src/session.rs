@@ -17,7 +17,7 @@ use tenancy::{
     accounts::Account,
     enter::{Delivery, RefreshToken, Session, Visitor, cookies},
     events::{self, By, Event},
-    factors::Factors,
+    factors::Whole,
     sessions::{self, SessionId, Turned, read_refresh_token},
     sign_in::{Person, SignedIn, Typed, UserView},
 };
@@ -63,9 +63,14 @@ async fn refresh(
     let outcome = transact!(app.db, tx, {
         match sessions::turn(tx, &app, id, generation).await? {
             Turned::On(session) => {
-                let Some(account) = Account::find(tx, session.account_id).await? else { return Ok::<_, Fault>(None) };
-                let factors = Factors::of_in(tx, account.id).await?;
-                Ok::<_, Fault>(Some(Person { account, factors, session: *session, delivery, trusted: None }))
+                let whole = Whole::find_in(tx, session.account_id).await?;
+                Ok::<_, Fault>(whole.map(|Whole { account, factors }| Person {
+                    account,
+                    factors,
+                    session: *session,
+                    delivery,
+                    trusted: None,
+                }))
             }
             Turned::Reused(session) => {
                 let (now, account) = (app.clock.now(), session.account_id);

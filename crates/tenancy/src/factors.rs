@@ -6,13 +6,13 @@ use kernel::{
     App,
     clock::Timestamp,
     crypto::{self, Secret},
-    db::{self, Db, Tx},
+    db::{self, Db, FromRow, Row, Tx},
     params, row,
 };
 use totp_rs::{Builder, Totp};
 
 use crate::{
-    accounts::AccountId,
+    accounts::{Account, AccountId},
     once::{self, Purpose},
 };
 
@@ -32,31 +32,58 @@ pub struct Factors {
     pub recovery_left: i64,
 }
 
-struct Row {
-    totp_at: Option<Timestamp>,
-    sms_phone: Option<String>,
-    recovery_left: i64,
+impl Factors {
+    fn read(row: &mut Row) -> db::Result<Self> {
+        let totp = row.get::<Option<Timestamp>>("totp_at")?.is_some();
+        Ok(Self { totp, sms_phone: row.get("sms_phone")?, recovery_left: row.get("recovery_left")? })
+    }
 }
-row!(Row { totp_at, sms_phone, recovery_left });
+
+impl FromRow for Factors {
+    fn from_row(mut row: Row) -> db::Result<Self> {
+        Self::read(&mut row)
+    }
+}
+
+/// An account with its factors, in one statement: what every signed-in request needs to know.
+pub struct Whole {
+    pub account: Account,
+    pub factors: Factors,
+}
+
+impl FromRow for Whole {
+    fn from_row(mut row: Row) -> db::Result<Self> {
+        Ok(Self { factors: Factors::read(&mut row)?, account: Account::from_row(row)? })
+    }
+}
 
 const FACTORS: &str = "SELECT (SELECT enabled_at FROM totp_factor WHERE account_id = $1) AS totp_at,
             (SELECT phone FROM sms_factor WHERE account_id = $1) AS sms_phone,
             (SELECT CAST(COUNT(*) AS BIGINT) FROM recovery_code WHERE account_id = $1 AND used_at IS NULL)
               AS recovery_left";
+const WHOLE: &str = "SELECT account.*, (SELECT enabled_at FROM totp_factor WHERE account_id = $1) AS totp_at,
+            (SELECT phone FROM sms_factor WHERE account_id = $1) AS sms_phone,
+            (SELECT CAST(COUNT(*) AS BIGINT) FROM recovery_code WHERE account_id = $1 AND used_at IS NULL)
+              AS recovery_left
+     FROM account WHERE id = $1";
 
-impl From<Row> for Factors {
-    fn from(row: Row) -> Self {
-        Self { totp: row.totp_at.is_some(), sms_phone: row.sms_phone, recovery_left: row.recovery_left }
+impl Whole {
+    pub async fn find(db: &Db, account: AccountId) -> db::Result<Option<Self>> {
+        db.opt(WHOLE, params![account]).await
+    }
+
+    pub async fn find_in(tx: &mut Tx, account: AccountId) -> db::Result<Option<Self>> {
+        tx.opt(WHOLE, params![account]).await
     }
 }
 
 impl Factors {
     pub async fn of(db: &Db, account: AccountId) -> db::Result<Self> {
-        db.one::<Row>(FACTORS, params![account]).await.map(Self::from)
+        db.one(FACTORS, params![account]).await
     }
 
     pub async fn of_in(tx: &mut Tx, account: AccountId) -> db::Result<Self> {
-        tx.one::<Row>(FACTORS, params![account]).await.map(Self::from)
+        tx.one(FACTORS, params![account]).await
     }
 
     /// Whether a second factor is asked for at all. Recovery codes alone are none.

@@ -239,6 +239,8 @@ async fn p76_of_many_at_once_one_wins() {
     let t = start().await;
     member(&t, "ada@example.com").await;
     for round in 0..rounds() {
+        // Or the door's own limit would end it.
+        t.advance(Duration::from_mins(1));
         t.post("/auth/magic-link/request").json(&json!({ "email": "ada@example.com" })).await;
         t.run_jobs().await;
         let token = token_in(&mail_to(&t, "ada@example.com").unwrap());

@@ -18,7 +18,6 @@ use kernel::{
     db::{self, Notice},
     fault::{Code, FORBIDDEN, Fault, Result, UNAUTHENTICATED},
     http::{Client, GenContext, Operation, OperationInput, bearer, may_answer, requires},
-    params,
 };
 use moka::sync::Cache;
 
@@ -26,7 +25,7 @@ use super::cookies;
 use crate::{
     accounts::{Account, AccountId},
     events::By,
-    factors::Factors,
+    factors::{Factors, Whole},
     sessions::{self, SessionId},
     tokens::{self, Claims},
 };
@@ -202,11 +201,8 @@ async fn living(app: &App, claims: &Claims) -> db::Result<Option<Arc<Living>>> {
     else {
         return Ok(None);
     };
-    let sql = "SELECT id, email, email_key, name, bio, avatar_url, email_verified, password_hash, accepts_marketing,
-                      created_at, updated_at FROM account WHERE id = $1";
-    let account: Option<Account> = app.db.opt(sql, params![session.account_id]).await?;
-    let factors = Factors::of(&app.db, session.account_id).await?;
-    let living = account.map(|account| Arc::new(Living { session, account, factors }));
+    let whole = Whole::find(&app.db, session.account_id).await?;
+    let living = whole.map(|Whole { account, factors }| Arc::new(Living { session, account, factors }));
     if let Some(living) = living.as_ref().filter(|living| is_claimed(living, claims)) {
         live.remember(claims.sid, living.clone(), before);
         return Ok(Some(living.clone()));
