@@ -7,7 +7,7 @@ use kernel::{
     crypto::Vault,
     db::{Db, migrate::ALL},
     params,
-    ports::mail,
+    ports::{mail, sms},
 };
 
 use crate::{Out, say, start};
@@ -40,6 +40,7 @@ pub async fn run(config: &Config) -> ExitCode {
         }
     }
     findings.push(("mail", mail(config).await));
+    findings.push(("text messages", text_messages(config)));
 
     let mut wrong = 0;
     for (what, finding) in findings {
@@ -170,6 +171,17 @@ async fn master_key(config: &Config, db: &Db) -> Finding {
     match start::vault(config, db).await {
         Ok(_) => Fine("opens this database".into()),
         Err(error) => Wrong(format!("{error:#}")),
+    }
+}
+
+/// Not tried: a message costs money.
+fn text_messages(config: &Config) -> Finding {
+    match sms::from_config(config) {
+        Err(wrong) => Wrong(wrong),
+        Ok(sms) if config.sms_url.is_none() => {
+            Odd(format!("go to {}; set JANUA_SMS_URL to send them to people", sms.describe()))
+        }
+        Ok(sms) => Fine(format!("go to {}", sms.describe())),
     }
 }
 
