@@ -1,7 +1,8 @@
 //! What somebody asked for at the door, worked on later.
 //!
 //! Sign-up, a forgotten password, a sign-in link and another confirmation mail are answered alike and in the same time
-//! whether or not the address has an account: the answer is given before anybody has looked.
+//! whether or not the address has an account: the answer is given before anybody has looked. A wrong password is
+//! written down this way too.
 use data_encoding::BASE64;
 use kernel::{
     App,
@@ -45,10 +46,19 @@ pub struct Request {
 
 #[derive(Serialize, Deserialize)]
 pub enum What {
-    Register { name: String, password_hash: String, accepts_marketing: bool, invite_token: Option<String> },
+    Register {
+        name: String,
+        password_hash: String,
+        accepts_marketing: bool,
+        invite_token: Option<String>,
+    },
     ResendVerification,
     ForgotPassword,
     MagicLink,
+    /// A wrong password; after the last one that counts no more are tried for a while.
+    WrongPassword {
+        is_last: bool,
+    },
 }
 
 /// What comes with the link that proves an address.
@@ -64,6 +74,12 @@ const PLACE: &str = "job:payload";
 
 /// Takes a request in.
 pub async fn take(app: &App, visitor: &Visitor, email: &Email, what: What) -> Result<Json<Accepted>> {
+    keep(app, visitor, email, what).await?;
+    Ok(Json(Accepted { accepted: true }))
+}
+
+/// Keeps it for later.
+pub async fn keep(app: &App, visitor: &Visitor, email: &Email, what: What) -> Result<()> {
     let By { ip, user_agent, .. } = visitor.by.clone();
     let request = Request { email: email.as_str().to_owned(), what, ip, user_agent };
     let plain = serde_json::to_vec(&request).unwrap_or_default();
@@ -71,8 +87,7 @@ pub async fn take(app: &App, visitor: &Visitor, email: &Email, what: What) -> Re
     transact!(app.db, tx, {
         jobs::enqueue(tx, app, app.clock.now(), &job).await?;
         Ok::<_, Fault>(())
-    })?;
-    Ok(Json(Accepted { accepted: true }))
+    })
 }
 
 impl Job for Asked {
@@ -98,6 +113,15 @@ async fn work(tx: &mut Tx, app: &App, request: &Request, email: &Email) -> db::R
     let to = account.email.clone().unwrap_or_default();
     let name = account.name.clone();
     match &request.what {
+        What::WrongPassword { is_last } => {
+            let failed = Event::SignInFailed { reason: "wrong_password" };
+            events::record(tx, app, &by, Some(account.id), &failed).await?;
+            if *is_last {
+                events::record(tx, app, &by, Some(account.id), &Event::SignInLocked).await?;
+                mail::send(tx, app, &to, &mail::Kind::Locked { name }).await?;
+            }
+            Ok(())
+        }
         // Who has not confirmed the address yet is helped to do that first, whatever they asked for.
         _ if !account.email_verified => {
             let registration = Registration { name, password_hash: account.password_hash.clone() };

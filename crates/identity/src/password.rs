@@ -68,7 +68,10 @@ async fn login(State(app): State<App>, visitor: Visitor, Json(body): Json<Login>
     let account = Account::by_email(&app.db, &body.email).await?;
     let hash = account.as_ref().and_then(|account| account.password_hash.clone());
     let verdict = app.own::<Hasher>().verify(&body.password.0, hash.clone()).await?;
-    let account = account.filter(|_| verdict.matches).ok_or(INVALID_CREDENTIALS)?;
+    let Some(account) = account.filter(|_| verdict.matches) else {
+        asked::keep(&app, &visitor, &body.email, What::WrongPassword { is_last: attempt.is_last }).await?;
+        return Err(INVALID_CREDENTIALS.into());
+    };
     if !account.email_verified {
         return Err(EMAIL_NOT_VERIFIED.into());
     }

@@ -29,6 +29,7 @@ pub enum Kind {
     NewDevice { name: String, device: String, ip: String, at: String },
     AccountDeleted { name: String },
     FactorChanged { name: String, what: &'static str },
+    Locked { name: String },
 }
 
 /// One mail as people read it: a heading, paragraphs, perhaps a link and a code.
@@ -123,6 +124,18 @@ impl Kind {
                 link: None,
                 code: None,
                 after: not_you,
+            },
+            Self::Locked { name } => Letter {
+                subject: "Somebody tries to sign in to your account",
+                greeting: hello(name),
+                before:
+                    "a wrong password was given ten times. For a quarter of an hour no password is tried any more; \
+                         where you are signed in you stay so."
+                        .into(),
+                link: None,
+                code: None,
+                after: "If this was you, wait, or ask for a new password. If not, your password has held; a second \
+                        factor makes it safer still.",
             },
             Self::AccountDeleted { name } => Letter {
                 subject: "Your account was deleted",

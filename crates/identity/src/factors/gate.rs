@@ -51,7 +51,9 @@ async fn login_verify(State(app): State<App>, visitor: Visitor, Json(body): Json
     let person = transact!(app.db, tx, {
         let account = Account::find(tx, id).await?.ok_or(TOKEN_SPENT)?;
         let Some(factor) = factors::prove(tx, &app, id, &body.code.0, body.factor).await? else {
-            // Committed: a wrong code counts against the right one.
+            // Committed: a wrong code counts against the right one, and the person can see that there was one.
+            let failed = Event::SignInFailed { reason: "wrong_code" };
+            events::record(tx, &app, &visitor.by, Some(id), &failed).await?;
             return Ok(None);
         };
         let spent = once::spend(tx, Purpose::MfaTicket, &body.mfa_ticket.0, now).await?.ok_or(TOKEN_SPENT)?;

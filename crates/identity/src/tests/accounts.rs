@@ -126,6 +126,7 @@ async fn one_address_is_one_account_and_a_second_sign_up_takes_nothing_over() {
     t.post("/auth/verify-email").json(&json!({ "token": token })).await;
     assert_eq!(login(&t, "bob@example.com", "mallory knows this one").await.status, 401);
     assert_eq!(login(&t, "bob@example.com", PASSWORD).await.status, 200);
+    t.run_jobs().await;
     t.finish().await;
 }
 

@@ -122,6 +122,11 @@ async fn p29_guessing_ends_at_ten_and_the_owner_is_not_shut_out() {
         assert_eq!(guess(i, Some(pass)).await.refusal(), (401, "invalid_credentials"), "with a pass it is tried");
     }
     assert_eq!(guess(10, None).await.refusal(), (429, "rate_limited"), "and then it is over");
+    t.run_jobs().await;
+    let happened = t.happened().await;
+    assert_eq!(happened.iter().filter(|kind| *kind == "SIGN_IN_FAILED").count(), 10, "{happened:?}");
+    assert_eq!(happened.iter().filter(|kind| *kind == "SIGN_IN_LOCKED").count(), 1, "{happened:?}");
+    assert!(mail_to(&t, "ada@example.com").unwrap().contains("wrong password was given ten times"));
     assert_eq!(login(&t, "ada@example.com", PASSWORD).await.status, 429, "for the right password too");
     assert_eq!(owner.asks(t.get("/auth/me")).await.status, 200, "but who is signed in stays so");
     t.advance(Duration::from_mins(16));
@@ -195,6 +200,7 @@ async fn p77_a_pass_works_once_and_only_where_it_was_asked_for() {
         let answer = t.post("/auth/captcha/verify").json(&json!({ "token": junk })).await;
         assert_eq!(answer.refusal(), (400, "captcha_not_solved"), "{junk}");
     }
+    t.run_jobs().await;
     t.finish().await;
 }
 
@@ -302,6 +308,7 @@ async fn p57_platform_routes_are_for_the_owners_of_the_platform() {
     let reports = owner.asks(t.get("/admin/abuse-reports")).await;
     assert_eq!(reports.body["reports"][0]["subject"], "203.0.113.9", "{}", reports.text);
     assert!(!reports.text.contains("nobody"), "who was tried is not told");
+    t.run_jobs().await;
     t.finish().await;
 }
 

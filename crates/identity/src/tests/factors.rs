@@ -71,7 +71,7 @@ async fn an_app_is_set_up_asked_for_and_taken_away() {
     let answer = verify(&t, &ticket, &ada.code(&t)).await;
     let again = Person::of(&answer);
     assert_eq!(again.asks(t.get("/auth/me")).await.status, 200);
-    t.expects(&["SIGNED_IN"]).await;
+    t.expects(&["SIGN_IN_FAILED", "SIGNED_IN"]).await;
     let sessions = again.asks(t.get("/auth/sessions")).await;
     assert_eq!(sessions.body["sessions"][0]["methods"], json!(["pwd", "otp", "mfa"]));
 

@@ -28,6 +28,7 @@ async fn f17_a_restart_forgets_nothing() {
     assert_eq!(t.post("/auth/verify-email").json(&json!({ "token": token })).await.status, 200, "links still work");
     let still = login(&t, "bob@example.com", "wrong wrong wrong").await.status;
     assert_eq!(still, locked, "a lockout is not reset");
+    t.run_jobs().await;
     t.finish().await;
 }
 

@@ -112,6 +112,8 @@ row!(Counted { subject, detail, strikes });
 pub struct Attempt {
     account: String,
     network: String,
+    /// Whether, should it fail, no more are tried for a while.
+    pub is_last: bool,
 }
 
 impl Attempt {
@@ -168,6 +170,7 @@ impl Visitor {
 
     async fn count(&self, app: &App, account: String) -> Result<Attempt> {
         let network = subject(app, "network", &self.client.network().to_string());
+        let mut is_last = false;
         if app.config.rate_limits.is_on() {
             let now = app.clock.now();
             let counted: Vec<Counted> = app
@@ -188,8 +191,9 @@ impl Visitor {
             if counted.iter().any(is_over) {
                 return Err(Fault::from(RATE_LIMITED).retry_after(WINDOW));
             }
+            is_last = counted.iter().any(|count| count.subject == account && count.strikes == ACCOUNT_LOCKED);
         }
-        Ok(Attempt { account, network })
+        Ok(Attempt { account, network, is_last })
     }
 
     async fn standing(&self, app: &App, email: Option<&Email>) -> db::Result<Standing> {
