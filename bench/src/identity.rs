@@ -22,7 +22,7 @@ use crate::{
     figure::{Figure, Goal, Unit},
     load::{self, Ask},
     process::{Core, Server},
-    rounds::{self, Rounds, Side, Tally},
+    rounds::{self, Rate, Rounds, Side, Sides, Tally},
     servers::{self, Janua},
 };
 
@@ -42,13 +42,14 @@ pub fn measure(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
         Page { scenario: "me", what: "GET /auth/me by processor time; bare axum", path: "/auth/me", token: &token };
     let what = "GET jwks.json by processor time; bare axum";
     let jwks = Page { scenario: "jwks", what, path: "/.well-known/jwks.json", token: "" };
-    Ok(vec![
+    let figures = [
         sign_in(rounds, &server)?,
         sent_away(rounds, janua)?,
         refresh(rounds, &server)?,
         against_bare(rounds, &server, &folder, &me, Some(Goal::Ratio(0.6)))?,
         against_bare(rounds, &server, &folder, &jwks, None)?,
-    ])
+    ];
+    Ok(figures.into_iter().flatten().collect())
 }
 
 pub fn login() -> Value {
@@ -87,14 +88,14 @@ pub fn post(address: SocketAddr, path: &str, body: &Value) -> Result<Value> {
 }
 
 /// What a second of the server's processor buys, against the hash alone with its memory at hand.
-fn sign_in(rounds: &Rounds, server: &Server) -> Result<Figure> {
+fn sign_in(rounds: &Rounds, server: &Server) -> Result<Vec<Figure>> {
     let ask = Ask::again(load::request("POST", "/auth/login", "", &login().to_string(), "keep-alive"));
     let what = "POST /auth/login by processor time; raw argon2id";
     against_hashes(rounds, server, &ask, "sign-in", what, Goal::Ratio(0.95))
 }
 
 /// Who asks too often is to cost next to nothing.
-fn sent_away(rounds: &Rounds, janua: &Janua) -> Result<Figure> {
+fn sent_away(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
     let folder = rounds.folder()?;
     let server = janua.serve_with(&folder, SERVER, &[("JANUA_RATE_LIMIT_PER_MINUTE", "1")])?;
     let ask = Ask::Refused(load::request("POST", "/auth/login", "", &login().to_string(), "keep-alive"));
@@ -110,7 +111,7 @@ fn against_hashes(
     scenario: &'static str,
     what: &'static str,
     goal: Goal,
-) -> Result<Figure> {
+) -> Result<Vec<Figure>> {
     let params = Params::new(19_456, 2, 1, Some(32)).map_err(|e| anyhow::anyhow!("{e}"))?;
     let memory = RefCell::new(vec![Block::default(); params.block_count()]);
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
@@ -122,12 +123,11 @@ fn against_hashes(
     };
     let limit = || side(std::process::id(), |slice| repeat(slice, hash));
     let ours = || side(server.pid(), |slice| load::with(server.address, slice, GENERATOR, ask));
-    let samples = rounds::interleave(scenario, rounds.turn, limit, ours)?.only(|rate| rate.per_cpu_second);
-    Ok(Figure { scenario, what, unit: Unit::PerCpuSecond, samples, goal: Some(goal) })
+    Ok(both_ways(scenario, what, &rounds::interleave(scenario, rounds.turn, limit, ours)?, Some(goal)))
 }
 
 /// Each connection has a session of its own and goes on with the token it was given.
-fn refresh(rounds: &Rounds, server: &Server) -> Result<Figure> {
+fn refresh(rounds: &Rounds, server: &Server) -> Result<Vec<Figure>> {
     let ours = || -> Result<Side<'_>> {
         Ok(Box::new(|slice| {
             // Signed in anew for each slice, before anything is counted.
@@ -150,9 +150,8 @@ fn refresh(rounds: &Rounds, server: &Server) -> Result<Figure> {
     };
     let limit = || side(std::process::id(), |slice| repeat(slice, sign));
     let sides = rounds::interleave("refresh", rounds.turn, limit, ours)?;
-    let samples = sides.only(|rate| rate.per_cpu_second);
     let what = "POST /auth/refresh by processor time; raw RS256";
-    Ok(Figure { scenario: "refresh", what, unit: Unit::PerCpuSecond, samples, goal: Some(Goal::Ratio(0.8)) })
+    Ok(both_ways("refresh", what, &sides, Some(Goal::Ratio(0.8))))
 }
 
 /// Something that is asked for again and again.
@@ -169,7 +168,7 @@ fn against_bare(
     folder: &Path,
     page: &Page<'_>,
     goal: Option<Goal>,
-) -> Result<Figure> {
+) -> Result<Vec<Figure>> {
     let mut stream = TcpStream::connect(server.address)?;
     stream.write_all(&load::request("GET", page.path, page.token, "", "close"))?;
     let mut answer = String::new();
@@ -183,9 +182,17 @@ fn against_bare(
     }
     let limit = || side(bare.pid(), |slice| load::with(bare.address, slice, GENERATOR, &bare_ask));
     let ours = || side(server.pid(), |slice| load::with(server.address, slice, GENERATOR, &ask));
-    let sides = rounds::interleave(page.scenario, rounds.turn, limit, ours)?;
-    let samples = sides.only(|rate| rate.per_cpu_second);
-    Ok(Figure { scenario: page.scenario, what: page.what, unit: Unit::PerCpuSecond, samples, goal })
+    Ok(both_ways(page.scenario, page.what, &rounds::interleave(page.scenario, rounds.turn, limit, ours)?, goal))
+}
+
+/// By processor time, which is judged because machines are shared, and by the clock.
+fn both_ways(scenario: &'static str, what: &'static str, sides: &Sides<Rate>, goal: Option<Goal>) -> Vec<Figure> {
+    let by_processor = sides.only(|rate| rate.per_cpu_second);
+    let by_clock = sides.only(|rate| rate.per_second);
+    vec![
+        Figure { scenario, what, unit: Unit::PerCpuSecond, samples: by_processor, goal },
+        Figure { scenario, what: "the same by the clock", unit: Unit::PerSecond, samples: by_clock, goal: None },
+    ]
 }
 
 /// One side that counts what `work` did in a slice, by the processor time of a process.

@@ -58,6 +58,12 @@ row!(Session {
     revoked_at
 });
 
+struct Seen {
+    anywhere: Option<String>,
+    here: Option<String>,
+}
+row!(Seen { anywhere, here });
+
 impl Session {
     pub fn is_alive(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && now < self.expires_at && now < self.ends_at
@@ -100,15 +106,14 @@ impl Session {
 
     /// Whether this person was seen on such a device before.
     pub async fn knows_device(tx: &mut Tx, account_id: AccountId, device: &str) -> db::Result<(bool, bool)> {
-        let any: Option<(String,)> =
-            tx.opt("SELECT device FROM session WHERE account_id = $1 LIMIT 1", params![account_id]).await?;
-        let same: Option<(String,)> = tx
-            .opt(
-                "SELECT device FROM session WHERE account_id = $1 AND device = $2 LIMIT 1",
+        let seen: Seen = tx
+            .one(
+                "SELECT (SELECT device FROM session WHERE account_id = $1 LIMIT 1) AS anywhere,
+                        (SELECT device FROM session WHERE account_id = $1 AND device = $2 LIMIT 1) AS here",
                 params![account_id, device],
             )
             .await?;
-        Ok((any.is_some(), same.is_some()))
+        Ok((seen.anywhere.is_some(), seen.here.is_some()))
     }
 
     /// Ends one session of a person; `false` when there was none to end.

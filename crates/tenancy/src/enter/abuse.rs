@@ -112,6 +112,7 @@ row!(Counted { subject, detail, strikes });
 pub struct Attempt {
     account: String,
     network: String,
+    is_counted: bool,
     /// Whether, should it fail, no more are tried for a while.
     pub is_last: bool,
 }
@@ -119,6 +120,9 @@ pub struct Attempt {
 impl Attempt {
     /// The secret was right: the address is cleared, and the network is where it was before.
     pub async fn forgive(&self, tx: &mut Tx) -> db::Result<()> {
+        if !self.is_counted {
+            return Ok(());
+        }
         let sql = "DELETE FROM strike WHERE subject = $1 OR (subject = $2 AND detail = $1)";
         if tx.exec(sql, params![&self.account, &self.network]).await? > 0 {
             let sql = "UPDATE strike SET strikes = strikes - 1 WHERE subject = $1 AND detail = '' AND strikes > 0";
@@ -170,8 +174,8 @@ impl Visitor {
 
     async fn count(&self, app: &App, account: String) -> Result<Attempt> {
         let network = subject(app, "network", &self.client.network().to_string());
-        let mut is_last = false;
-        if app.config.rate_limits.is_on() {
+        let (mut is_last, is_counted) = (false, app.config.rate_limits.is_on());
+        if is_counted {
             let now = app.clock.now();
             let counted: Vec<Counted> = app
                 .db
@@ -193,7 +197,7 @@ impl Visitor {
             }
             is_last = counted.iter().any(|count| count.subject == account && count.strikes == ACCOUNT_LOCKED);
         }
-        Ok(Attempt { account, network, is_last })
+        Ok(Attempt { account, network, is_counted, is_last })
     }
 
     async fn standing(&self, app: &App, email: Option<&Email>) -> db::Result<Standing> {
