@@ -175,6 +175,13 @@ async fn poll(tx: &mut Tx, app: &App, visitor: &Visitor, hash: &str) -> db::Resu
     }
 }
 
+/// What was approved and not fetched yet is off: it would be a session that outlives the end of all sessions.
+pub async fn withdraw(tx: &mut Tx, account: AccountId) -> db::Result<()> {
+    let sql = "UPDATE device_code SET state = 'denied' WHERE account_id = $1 AND state = 'approved'";
+    tx.exec(sql, params![account]).await?;
+    Ok(())
+}
+
 #[derive(Deserialize, JsonSchema)]
 struct Decide {
     /// As the device shows it; case and dashes do not matter.

@@ -27,6 +27,7 @@ use tenancy::{
 use crate::{
     BODY,
     asked::{self, Accepted, What},
+    device,
     proof::{self, WRONG_PASSWORD},
     register::Address,
 };
@@ -133,10 +134,11 @@ async fn end_sessions(
     except: Option<sessions::SessionId>,
 ) -> Result<()> {
     let now = app.clock.now();
-    for purpose in [Purpose::ResetPassword, Purpose::MagicLink] {
+    for purpose in [Purpose::ResetPassword, Purpose::MagicLink, Purpose::MfaTicket] {
         once::void(tx, purpose, account.id, now).await?;
     }
     factors::distrust_devices(tx, account.id).await?;
+    device::withdraw(tx, account.id).await?;
     for session in sessions::Session::revoke_all(tx, account.id, except, now).await? {
         let event = Event::SessionRevoked { session, reason: "password_changed" };
         events::record(tx, app, by, Some(account.id), &event).await?;

@@ -18,11 +18,12 @@ use tenancy::{
     enter::{Delivery, RefreshToken, Session, Visitor, cookies},
     events::{self, By, Event},
     factors::Whole,
+    once::{self, Purpose},
     sessions::{self, SessionId, Turned, read_refresh_token},
     sign_in::{Person, SignedIn, Typed, UserView},
 };
 
-use crate::BODY;
+use crate::{BODY, device};
 
 pub fn routes() -> Routes {
     Routes::new("auth")
@@ -170,6 +171,8 @@ async fn revoke_session(State(app): State<App>, session: Session, Path(path): Pa
 async fn revoke_sessions(State(app): State<App>, session: Session) -> Result<Response> {
     let account = session.account().id;
     transact!(app.db, tx, {
+        once::void(tx, Purpose::MfaTicket, account, app.clock.now()).await?;
+        device::withdraw(tx, account).await?;
         for id in sessions::Session::revoke_all(tx, account, None, app.clock.now()).await? {
             let event = Event::SessionRevoked { session: id, reason: "revoked" };
             events::record(tx, &app, &session.by(), Some(account), &event).await?;

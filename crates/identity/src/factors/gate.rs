@@ -2,6 +2,7 @@
 use axum::{extract::State, response::Response};
 use kernel::{
     App,
+    db::Reach,
     fault::{Code, Fault, Result},
     http::{Json, Routes},
     transact,
@@ -10,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tenancy::{
     accounts::Account,
-    enter::Visitor,
+    enter::{ACCOUNT_TOPIC, Visitor},
     events::{self, Event},
     factors::{self, Factor},
     mail,
@@ -70,6 +71,8 @@ async fn login_verify(State(app): State<App>, visitor: Visitor, Json(body): Json
 /// A recovery code is for emergencies, so the person is told that one was used.
 async fn recovered(tx: &mut kernel::db::Tx, app: &App, visitor: &Visitor, account: &Account) -> Result<()> {
     events::record(tx, app, &visitor.by, Some(account.id), &Event::RecoveryCodeUsed).await?;
+    // How many are left is remembered with the person's other sessions.
+    tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
     if let Some(email) = &account.email {
         let what = "one of your recovery codes was used to sign in.";
         mail::send(tx, app, email, &mail::Kind::FactorChanged { name: account.name.clone(), what }).await?;

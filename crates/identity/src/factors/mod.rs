@@ -24,6 +24,8 @@ pub fn routes() -> Routes {
 
 const FACTOR_NOT_ON: Code = Code::new(409, "factor_not_on", "This factor is not switched on.");
 
+const NEW_CODES: &str = "new recovery codes were made for your account; the old ones no longer work.";
+
 /// Writes down that a factor was switched on or off, tells the person, and makes every trusted device a stranger.
 async fn changed(tx: &mut Tx, app: &App, session: &Session, factor: Factor, is_on: bool) -> Result<()> {
     let account = session.account();
@@ -35,7 +37,7 @@ async fn changed(tx: &mut Tx, app: &App, session: &Session, factor: Factor, is_o
         (Factor::Totp, false) => "the authenticator app was removed from your account.",
         (Factor::Sms, true) => "a phone was added to your account as a second factor.",
         (Factor::Sms, false) => "the phone was removed from your account as a second factor.",
-        (Factor::Recovery, _) => "new recovery codes were made for your account; the old ones no longer work.",
+        (Factor::Recovery, _) => NEW_CODES,
     };
     tell(tx, app, session, what).await
 }

@@ -16,7 +16,7 @@ use tenancy::{
     sign_in::Typed,
 };
 
-use super::{FACTOR_NOT_ON, changed, remove, tell};
+use super::{FACTOR_NOT_ON, NEW_CODES, changed, remove, tell};
 use crate::{
     BODY,
     proof::{self, Fresh, WRONG_CODE},
@@ -127,8 +127,7 @@ async fn regenerate_recovery_codes(
             return Err(Fault::from(FACTOR_NOT_ON));
         }
         events::record(tx, &app, &session.by(), Some(account), &Event::RecoveryCodesRegenerated).await?;
-        tell(tx, &app, &session, "new recovery codes were made for your account; the old ones no longer work.")
-            .await?;
+        tell(tx, &app, &session, NEW_CODES).await?;
         Ok(factors::new_recovery_codes(tx, &app, account).await?)
     })?;
     Ok(Json(RecoveryCodes { recovery_codes }))

@@ -85,6 +85,16 @@ async fn p21_an_approval_is_good_for_one() {
     }
     let begun = begin(&t).await;
     assert_eq!(decide(&t, &person, &user_code(&begun), true).await.status, 200);
+    let change = json!({ "currentPassword": PASSWORD, "newPassword": format!("{PASSWORD} 2") });
+    assert_eq!(person.asks(t.post("/auth/change-password").json(&change)).await.status, 204);
+    assert_eq!(poll(&t, &begun).await.refusal(), (400, "access_denied"), "nothing outlives a changed password");
+    let begun = begin(&t).await;
+    assert_eq!(decide(&t, &person, &user_code(&begun), true).await.status, 200);
+    assert_eq!(person.asks(t.ask(axum::http::Method::DELETE, "/auth/sessions")).await.status, 204);
+    assert_eq!(poll(&t, &begun).await.refusal(), (400, "access_denied"), "nor the end of all sessions");
+    let person = Person::of(&login(&t, "ada@example.com", &format!("{PASSWORD} 2")).await);
+    let begun = begin(&t).await;
+    assert_eq!(decide(&t, &person, &user_code(&begun), true).await.status, 200);
     assert_eq!(person.asks(t.ask(axum::http::Method::DELETE, "/auth/me")).await.status, 204);
     assert_eq!(poll(&t, &begun).await.status, 400, "who approved it is gone");
     t.run_jobs().await;

@@ -108,12 +108,15 @@ async fn p36_no_way_in_leads_around_the_gate() {
     let token = token_in(&mail_to(&t, "ada@example.com").unwrap());
     ticket(&t.post("/auth/magic-link/verify").json(&json!({ "token": token })).await);
 
-    // P32: a new password is no second factor, and setting it signs nobody in.
+    // P32: a new password is no second factor, and setting it signs nobody in; it ends what the old one began.
+    let begun_before = half_way(&t, "ada@example.com").await;
     t.post("/auth/forgot-password").json(&json!({ "email": "ada@example.com" })).await;
     t.run_jobs().await;
     let token = token_in(&mail_to(&t, "ada@example.com").unwrap());
     let reset = t.post("/auth/reset-password").json(&json!({ "token": token, "password": PASSWORD })).await;
     assert_eq!((reset.status, reset.headers.get("set-cookie")), (204, None));
+    t.advance(Duration::from_secs(30));
+    assert_eq!(verify(&t, &begun_before, &ada.code(&t)).await.refusal(), (410, "token_spent"));
     half_way(&t, "ada@example.com").await;
     t.run_jobs().await;
     t.finish().await;

@@ -123,11 +123,12 @@ impl Attempt {
         if !self.is_counted {
             return Ok(());
         }
-        let sql = "DELETE FROM strike WHERE subject = $1 OR (subject = $2 AND detail = $1)";
-        if tx.exec(sql, params![&self.account, &self.network]).await? > 0 {
-            let sql = "UPDATE strike SET strikes = strikes - 1 WHERE subject = $1 AND detail = '' AND strikes > 0";
-            tx.exec(sql, params![&self.network]).await?;
-        }
+        // In the order in which they are counted, so that two who wait for each other's rows cannot be.
+        tx.exec("DELETE FROM strike WHERE subject = $1", params![&self.account]).await?;
+        let sql = "UPDATE strike SET strikes = strikes - 1 WHERE subject = $1 AND detail = '' AND strikes > 0";
+        tx.exec(sql, params![&self.network]).await?;
+        let sql = "DELETE FROM strike WHERE subject = $1 AND detail = $2";
+        tx.exec(sql, params![&self.network, &self.account]).await?;
         Ok(())
     }
 }
