@@ -74,6 +74,8 @@ async fn login(State(app): State<App>, visitor: Visitor, Json(body): Json<Login>
         return Err(INVALID_CREDENTIALS.into());
     };
     if !account.email_verified {
+        // The password was right: trying again before the mail is read closes nobody's account.
+        transact!(app.db, tx, { Ok::<_, Fault>(attempt.forgive(tx).await?) })?;
         return Err(EMAIL_NOT_VERIFIED.into());
     }
     if let Some(old) = hash.filter(|_| verdict.is_outdated) {

@@ -21,6 +21,8 @@ const GROUP_UNITS: usize = 512;
 const GROUP_AGE: Duration = Duration::from_millis(20);
 /// Those who will likely come back are waited for for this part of what a commit takes.
 const PATIENCE_PART: u32 = 2;
+/// But on a slow disk not for long: waiting awake takes a processor.
+const LONGEST_PATIENCE: Duration = Duration::from_micros(500);
 /// However busy it keeps: everybody else is waiting.
 const LONGEST_TRANSACTION: Duration = Duration::from_secs(10);
 
@@ -161,7 +163,8 @@ impl<'c> Writer<'c> {
         if self.last.units < 2 || units >= self.last.units {
             return None;
         }
-        while since.elapsed() < self.last.commit_took / PATIENCE_PART {
+        let patience = (self.last.commit_took / PATIENCE_PART).min(LONGEST_PATIENCE);
+        while since.elapsed() < patience {
             if let Ok(unit) = work.try_recv() {
                 return Some(unit);
             }
