@@ -6,6 +6,7 @@ mod device;
 mod discovery;
 mod factors;
 mod magic_link;
+mod passkeys;
 mod password;
 mod platform;
 mod proof;
@@ -17,7 +18,7 @@ use kernel::{app::Feature, config::Config, http::Routes, jobs::Jobs};
 /// Bodies of the routes that anybody can call are short.
 const BODY: usize = 256 * 1024;
 
-pub fn feature(_: &Config) -> Feature {
+pub fn feature(config: &Config) -> Feature {
     let routes = Routes::new("auth")
         .and(register::routes())
         .and(password::routes())
@@ -25,11 +26,12 @@ pub fn feature(_: &Config) -> Feature {
         .and(session::routes())
         .and(account::routes())
         .and(factors::routes())
+        .and(passkeys::routes())
         .and(device::routes())
         .and(captcha::routes())
         .and(platform::routes())
         .and(discovery::routes());
-    Feature::new(routes).jobs(Jobs::new().on::<asked::Asked>())
+    Feature::new(routes).jobs(Jobs::new().on::<asked::Asked>()).own(passkeys::Passkeys::new(config))
 }
 
 #[cfg(test)]

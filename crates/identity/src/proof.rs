@@ -39,6 +39,11 @@ impl Fresh {
         Self { password: None, code }
     }
 
+    /// The code alone: a password proves the first factor again, and no second.
+    pub fn only_code(self) -> Self {
+        Self::by_code(self.code)
+    }
+
     /// Refuses unless something was given and is right: that the sign-in is fresh is not enough.
     pub async fn check_strictly(&self, app: &App, visitor: &Visitor, session: &Session) -> Result<()> {
         match self {

@@ -6,3 +6,4 @@ mod bounds;
 mod devices;
 mod factors;
 mod nodes;
+mod passkeys;

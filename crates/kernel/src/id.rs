@@ -20,6 +20,11 @@ impl<Kind> Id<Kind> {
     pub fn new(entropy: &Entropy, now: Timestamp) -> Self {
         Self(entropy.uuid(now), PhantomData)
     }
+
+    /// For standards that want the bytes.
+    pub fn uuid(self) -> Uuid {
+        self.0
+    }
 }
 
 impl<Kind> Clone for Id<Kind> {

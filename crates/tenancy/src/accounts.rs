@@ -73,6 +73,12 @@ impl Account {
         .await
     }
 
+    /// Lets nobody else change what hangs on this account until the transaction is over.
+    pub async fn hold(tx: &mut Tx, id: AccountId) -> db::Result<()> {
+        tx.exec("UPDATE account SET updated_at = updated_at WHERE id = $1", params![id]).await?;
+        Ok(())
+    }
+
     /// The account of an address, made when there is none; `true` when it was made.
     pub async fn ensure(tx: &mut Tx, new: &Self, invite_token: Option<&str>) -> db::Result<(Self, bool)> {
         let made = tx

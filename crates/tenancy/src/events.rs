@@ -30,6 +30,9 @@ pub enum Event {
     MfaDisabled { factor: Factor },
     RecoveryCodesRegenerated,
     RecoveryCodeUsed,
+    PasskeyAdded { credential: String, name: String },
+    PasskeyRenamed { credential: String, name: String },
+    PasskeyRemoved { credential: String },
     DeviceApproved { device: String, ip: String },
     DeviceDenied,
     IncidentReported { incident: String, state: &'static str },
@@ -57,6 +60,9 @@ impl Event {
             Self::MfaDisabled { .. } => "MFA_DISABLED",
             Self::RecoveryCodesRegenerated => "RECOVERY_CODES_REGENERATED",
             Self::RecoveryCodeUsed => "RECOVERY_CODE_USED",
+            Self::PasskeyAdded { .. } => "PASSKEY_ADDED",
+            Self::PasskeyRenamed { .. } => "PASSKEY_RENAMED",
+            Self::PasskeyRemoved { .. } => "PASSKEY_REMOVED",
             Self::DeviceApproved { .. } => "DEVICE_APPROVED",
             Self::DeviceDenied => "DEVICE_DENIED",
             Self::IncidentReported { .. } => "INCIDENT_REPORTED",
@@ -72,6 +78,8 @@ impl Event {
             Self::SessionRevoked { .. } => Some("session.revoked"),
             Self::MfaEnabled { .. } => Some("user.mfa_enabled"),
             Self::MfaDisabled { .. } => Some("user.mfa_disabled"),
+            Self::PasskeyAdded { .. } => Some("user.passkey_added"),
+            Self::PasskeyRemoved { .. } => Some("user.passkey_removed"),
             _ => None,
         }
     }
@@ -85,6 +93,10 @@ impl Event {
             Self::SessionRevoked { session, reason } => json!({ "sessionId": session, "reason": reason }),
             Self::RefreshTokenReused { session } => json!({ "sessionId": session }),
             Self::MfaEnabled { factor } | Self::MfaDisabled { factor } => json!({ "factor": factor }),
+            Self::PasskeyAdded { credential, name } | Self::PasskeyRenamed { credential, name } => {
+                json!({ "credentialId": credential, "deviceName": name })
+            }
+            Self::PasskeyRemoved { credential } => json!({ "credentialId": credential }),
             Self::DeviceApproved { device, ip } => json!({ "device": device, "deviceIp": ip }),
             Self::ProfileUpdated { fields } => json!({ "fields": fields }),
             Self::IncidentReported { incident, state } => json!({ "incidentId": incident, "state": state }),

@@ -14,6 +14,7 @@ use totp_rs::{Builder, Totp};
 use crate::{
     accounts::{Account, AccountId},
     once::{self, Purpose},
+    passkeys::Passkey,
 };
 
 /// How many recovery codes a person gets.
@@ -30,12 +31,20 @@ pub struct Factors {
     pub totp: bool,
     pub sms_phone: Option<String>,
     pub recovery_left: i64,
+    /// No second factor that is asked for: a passkey proves two at once.
+    pub passkeys: Vec<Passkey>,
+    has_passkeys: bool,
 }
 
 impl Factors {
     fn read(row: &mut Row) -> db::Result<Self> {
-        let totp = row.get::<Option<Timestamp>>("totp_at")?.is_some();
-        Ok(Self { totp, sms_phone: row.get("sms_phone")?, recovery_left: row.get("recovery_left")? })
+        Ok(Self {
+            totp: row.get::<Option<Timestamp>>("totp_at")?.is_some(),
+            sms_phone: row.get("sms_phone")?,
+            recovery_left: row.get("recovery_left")?,
+            has_passkeys: row.get("has_passkeys")?,
+            passkeys: vec![],
+        })
     }
 }
 
@@ -60,30 +69,48 @@ impl FromRow for Whole {
 const FACTORS: &str = "SELECT (SELECT enabled_at FROM totp_factor WHERE account_id = $1) AS totp_at,
             (SELECT phone FROM sms_factor WHERE account_id = $1) AS sms_phone,
             (SELECT CAST(COUNT(*) AS BIGINT) FROM recovery_code WHERE account_id = $1 AND used_at IS NULL)
-              AS recovery_left";
+              AS recovery_left,
+            EXISTS (SELECT 1 FROM passkey WHERE account_id = $1) AS has_passkeys";
 const WHOLE: &str = "SELECT account.*, (SELECT enabled_at FROM totp_factor WHERE account_id = $1) AS totp_at,
             (SELECT phone FROM sms_factor WHERE account_id = $1) AS sms_phone,
             (SELECT CAST(COUNT(*) AS BIGINT) FROM recovery_code WHERE account_id = $1 AND used_at IS NULL)
-              AS recovery_left
+              AS recovery_left,
+            EXISTS (SELECT 1 FROM passkey WHERE account_id = $1) AS has_passkeys
      FROM account WHERE id = $1";
 
 impl Whole {
     pub async fn find(db: &Db, account: AccountId) -> db::Result<Option<Self>> {
-        db.opt(WHOLE, params![account]).await
+        let mut whole: Option<Self> = db.opt(WHOLE, params![account]).await?;
+        if let Some(factors) = whole.as_mut().map(|whole| &mut whole.factors).filter(|factors| factors.has_passkeys) {
+            factors.passkeys = Passkey::of(db, account).await?;
+        }
+        Ok(whole)
     }
 
     pub async fn find_in(tx: &mut Tx, account: AccountId) -> db::Result<Option<Self>> {
-        tx.opt(WHOLE, params![account]).await
+        let mut whole: Option<Self> = tx.opt(WHOLE, params![account]).await?;
+        if let Some(factors) = whole.as_mut().map(|whole| &mut whole.factors).filter(|factors| factors.has_passkeys) {
+            factors.passkeys = Passkey::of_in(tx, account).await?;
+        }
+        Ok(whole)
     }
 }
 
 impl Factors {
     pub async fn of(db: &Db, account: AccountId) -> db::Result<Self> {
-        db.one(FACTORS, params![account]).await
+        let mut factors: Self = db.one(FACTORS, params![account]).await?;
+        if factors.has_passkeys {
+            factors.passkeys = Passkey::of(db, account).await?;
+        }
+        Ok(factors)
     }
 
     pub async fn of_in(tx: &mut Tx, account: AccountId) -> db::Result<Self> {
-        tx.one(FACTORS, params![account]).await
+        let mut factors: Self = tx.one(FACTORS, params![account]).await?;
+        if factors.has_passkeys {
+            factors.passkeys = Passkey::of_in(tx, account).await?;
+        }
+        Ok(factors)
     }
 
     /// Whether a second factor is asked for at all. Recovery codes alone are none.

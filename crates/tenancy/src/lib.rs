@@ -6,6 +6,7 @@ pub mod factors;
 pub mod keys;
 pub mod mail;
 pub mod once;
+pub mod passkeys;
 pub mod password;
 pub mod sessions;
 pub mod sign_in;

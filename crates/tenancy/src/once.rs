@@ -31,6 +31,10 @@ pub enum Purpose {
     SmsSignIn,
     /// A code sent to a phone to prove that it is the person's.
     SmsEnroll,
+    /// A challenge that a new passkey signs.
+    PasskeyRegister,
+    /// A challenge that somebody signs to come in.
+    PasskeySignIn,
 }
 
 impl Purpose {
@@ -43,6 +47,8 @@ impl Purpose {
             Self::MfaTicket => "mfa_ticket",
             Self::SmsSignIn => "sms_sign_in",
             Self::SmsEnroll => "sms_enroll",
+            Self::PasskeyRegister => "passkey_register",
+            Self::PasskeySignIn => "passkey_sign_in",
         }
     }
 
@@ -52,7 +58,7 @@ impl Purpose {
             Self::ResetPassword => Duration::from_hours(1),
             Self::MagicLink => Duration::from_mins(15),
             Self::CaptchaPass | Self::MfaTicket => Duration::from_mins(10),
-            Self::SmsSignIn | Self::SmsEnroll => Duration::from_mins(5),
+            Self::SmsSignIn | Self::SmsEnroll | Self::PasskeyRegister | Self::PasskeySignIn => Duration::from_mins(5),
         }
     }
 }
@@ -92,7 +98,21 @@ pub async fn issue(
     account_id: Option<AccountId>,
     aside: &[u8],
 ) -> db::Result<Secret> {
-    let (token, now) = (app.entropy.token(), app.clock.now());
+    let token = app.entropy.token();
+    keep(tx, app, purpose, &token, account_id, aside).await?;
+    Ok(token)
+}
+
+/// As [`issue`], for a secret that somebody else made.
+pub async fn keep(
+    tx: &mut Tx,
+    app: &App,
+    purpose: Purpose,
+    token: &Secret,
+    account_id: Option<AccountId>,
+    aside: &[u8],
+) -> db::Result<()> {
+    let now = app.clock.now();
     let hash = crypto::hash(token.expose().as_bytes());
     tx.exec(
         "INSERT INTO once (hash, purpose, account_id, tries, sealed, created_at, expires_at)
@@ -107,7 +127,7 @@ pub async fn issue(
         ],
     )
     .await?;
-    Ok(token)
+    Ok(())
 }
 
 /// Gives a secret a code beside it, for people who cannot follow a link.

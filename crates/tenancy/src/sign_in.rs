@@ -23,6 +23,7 @@ use crate::{
     factors::{self, Factor, Factors},
     mail,
     once::{self, Purpose, Spent},
+    passkeys::Passkey,
     sessions::{Session, SessionId, device_name, refresh_token},
     sms::{self, Phone},
     tokens,
@@ -45,6 +46,7 @@ pub struct UserView {
     pub mfa_sms_enabled: bool,
     /// In E.164 form.
     pub mfa_sms_phone: Option<String>,
+    pub passkeys: Vec<Passkey>,
     pub created_at: kernel::clock::Timestamp,
 }
 
@@ -61,6 +63,7 @@ impl UserView {
             mfa_enabled: factors.totp,
             mfa_sms_enabled: factors.sms_phone.is_some(),
             mfa_sms_phone: factors.sms_phone.clone(),
+            passkeys: factors.passkeys.clone(),
             created_at: account.created_at,
         }
     }
@@ -99,7 +102,7 @@ pub struct MfaChallenge {
 #[derive(JsonSchema)]
 #[serde(untagged)]
 pub enum MayEnter {
-    In(SignedIn),
+    In(Box<SignedIn>),
     Waiting(MfaChallenge),
 }
 

@@ -26,12 +26,8 @@ const FACTOR_NOT_ON: Code = Code::new(409, "factor_not_on", "This factor is not 
 
 const NEW_CODES: &str = "new recovery codes were made for your account; the old ones no longer work.";
 
-/// Writes down that a factor was switched on or off, tells the person, and makes every trusted device a stranger.
 async fn changed(tx: &mut Tx, app: &App, session: &Session, factor: Factor, is_on: bool) -> Result<()> {
-    let account = session.account();
     let event = if is_on { Event::MfaEnabled { factor } } else { Event::MfaDisabled { factor } };
-    events::record(tx, app, &session.by(), Some(account.id), &event).await?;
-    factors::distrust_devices(tx, account.id).await?;
     let what = match (factor, is_on) {
         (Factor::Totp, true) => "an authenticator app was added to your account as a second factor.",
         (Factor::Totp, false) => "the authenticator app was removed from your account.",
@@ -39,6 +35,15 @@ async fn changed(tx: &mut Tx, app: &App, session: &Session, factor: Factor, is_o
         (Factor::Sms, false) => "the phone was removed from your account as a second factor.",
         (Factor::Recovery, _) => NEW_CODES,
     };
+    note(tx, app, session, &event, what).await
+}
+
+/// Writes down that what the person proves themselves with has changed, tells them, and makes every trusted device a
+/// stranger.
+pub async fn note(tx: &mut Tx, app: &App, session: &Session, event: &Event, what: &'static str) -> Result<()> {
+    let account = session.account();
+    events::record(tx, app, &session.by(), Some(account.id), event).await?;
+    factors::distrust_devices(tx, account.id).await?;
     tell(tx, app, session, what).await
 }
 

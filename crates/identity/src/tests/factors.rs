@@ -10,20 +10,20 @@ use serde_json::{Value, json};
 use super::actors::*;
 
 /// Somebody with an authenticator app.
-struct Careful {
-    person: Person,
+pub struct Careful {
+    pub person: Person,
     totp: totp_rs::Totp,
     recovery_codes: Vec<String>,
 }
 
 impl Careful {
     /// What the app shows now.
-    fn code(&self, t: &TestApp) -> String {
+    pub fn code(&self, t: &TestApp) -> String {
         self.totp.generate(u64::try_from(t.app.clock.now().0 / 1000).unwrap()).to_string()
     }
 }
 
-async fn careful(t: &TestApp, email: &str) -> Careful {
+pub async fn careful(t: &TestApp, email: &str) -> Careful {
     let person = signed_in(t, email).await;
     let set_up = person.asks(t.post("/auth/2fa/setup")).await;
     assert_eq!(set_up.status, 200, "{}", set_up.text);
@@ -41,7 +41,7 @@ async fn careful(t: &TestApp, email: &str) -> Careful {
 }
 
 /// The ticket of a challenge.
-fn ticket(answer: &Answer) -> String {
+pub fn ticket(answer: &Answer) -> String {
     assert_eq!((answer.status, &answer.body["requiresMfa"]), (200, &json!(true)), "{}", answer.text);
     assert!(answer.body.get("accessToken").is_none() && answer.headers.get("set-cookie").is_none());
     answer.body["mfaTicket"].as_str().unwrap().to_owned()
@@ -51,7 +51,7 @@ async fn half_way(t: &TestApp, email: &str) -> String {
     ticket(&login(t, email, PASSWORD).await)
 }
 
-async fn verify(t: &TestApp, ticket: &str, code: &str) -> Answer {
+pub async fn verify(t: &TestApp, ticket: &str, code: &str) -> Answer {
     let body = json!({ "mfaTicket": ticket, "code": code });
     t.post("/auth/2fa/login-verify").json(&body).header("user-agent", FIREFOX).await
 }

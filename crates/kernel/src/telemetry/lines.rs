@@ -24,9 +24,13 @@ use crate::{
     config::{Config, LogFormat},
 };
 
+/// Libraries that call an error what is a visitor's mistake; whoever calls them says what matters.
+const QUIET: &str = "webauthn_rs_core=off";
+
 /// Sends log lines to standard error from now on; the error names the wrong setting.
 pub fn init(config: &Config) -> Result<(), String> {
-    let filter = EnvFilter::try_new(&config.log).map_err(|e| format!("log: {e}"))?;
+    let directives = format!("{QUIET},{}", config.log);
+    let filter = EnvFilter::try_new(directives).map_err(|e| format!("log: {e}"))?;
     let terminal = std::io::stderr().is_terminal();
     let lines = match config.log_format {
         LogFormat::Json => Lines::Json,

@@ -1,0 +1,239 @@
+//! Passkeys: a person makes one, signs in with it, names it and takes it away.
+//!
+//! Every passkey must recognise its person (a finger, a face, a PIN), so signing in with one proves two factors at once
+//! and passes the gate.
+mod ceremony;
+mod names;
+
+use axum::{
+    extract::State,
+    response::{NoContent, Response},
+};
+use data_encoding::BASE64URL_NOPAD;
+use kernel::{
+    App,
+    db::Reach,
+    fault::{Code, Fault, INTERNAL, NOT_FOUND, Result},
+    http::{Json, MaybeJson, Path, Routes},
+    transact,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tenancy::{
+    accounts::Account,
+    enter::{ACCOUNT_TOPIC, Session, Visitor},
+    events::{self, Event},
+    once::TOKEN_SPENT,
+    passkeys::{Added, MOST, Passkey},
+    sessions::device_name,
+    sign_in::{self, SignedIn, Way},
+};
+use webauthn_rs::prelude::{PublicKeyCredential, RegisterPublicKeyCredential};
+
+use crate::{
+    BODY,
+    factors::note,
+    password::LoginOptions,
+    proof::{self, Fresh},
+};
+pub use ceremony::Passkeys;
+use ceremony::{INVALID_PASSKEY, Options, PASSKEY_REFUSED, PASSKEYS_OFF, Refused};
+
+pub fn routes() -> Routes {
+    Routes::new("auth")
+        .body_limit(BODY)
+        .post("/auth/passkey/register-options", passkey_register_options, "options for making a passkey")
+        .fails(&[PASSKEYS_OFF, TOO_MANY])
+        .fails(&proof::REFUSALS)
+        .post("/auth/passkey/register-verify", passkey_register_verify, "check a new passkey and keep it")
+        .fails(&[PASSKEYS_OFF, PASSKEY_REFUSED, PASSKEY_EXISTS, TOO_MANY, TOKEN_SPENT])
+        .post("/auth/passkey/login-options", passkey_login_options, "options for signing in with a passkey")
+        .fails(&[PASSKEYS_OFF])
+        .post("/auth/passkey/login-verify", passkey_login_verify, "check a passkey's signature and issue a session")
+        .answers::<SignedIn>(200, "application/json")
+        .fails(&[PASSKEYS_OFF, INVALID_PASSKEY, TOKEN_SPENT])
+        .patch("/auth/passkey/{credentialId}", rename_passkey, "rename a passkey")
+        .fails(&[NOT_FOUND])
+        .delete("/auth/passkey/{credentialId}", remove_passkey, "remove a passkey")
+        .fails(&[NOT_FOUND])
+        .fails(&proof::REFUSALS)
+}
+
+const TOO_MANY: Code =
+    Code::new(409, "too_many_passkeys", "You have ten passkeys, which is the most. Remove one first.");
+const PASSKEY_EXISTS: Code = Code::new(409, "passkey_exists", "This passkey is known already.");
+
+/// For the browser: `navigator.credentials` takes it after `parseCreationOptionsFromJSON` or
+/// `parseRequestOptionsFromJSON` has read what is in `publicKey`.
+#[derive(Serialize, JsonSchema)]
+struct PasskeyOptions {
+    #[serde(flatten)]
+    #[schemars(with = "PublicKeyOptions")]
+    options: Options,
+}
+
+/// What [`PasskeyOptions`] holds, for the description.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct PublicKeyOptions {
+    public_key: Map<String, Value>,
+}
+
+async fn passkey_register_options(
+    State(app): State<App>,
+    visitor: Visitor,
+    session: Session,
+    MaybeJson(fresh): MaybeJson<Fresh>,
+) -> Result<Json<PasskeyOptions>> {
+    let fresh = fresh.unwrap_or_default();
+    // A passkey passes the gate from now on, so whoever adds one must have passed it.
+    if session.passed_gate() {
+        fresh.check(&app, &visitor, &session).await?;
+    } else {
+        fresh.only_code().check_strictly(&app, &visitor, &session).await?;
+    }
+    let account = session.account();
+    let have = Passkey::of(&app.db, account.id).await?;
+    if have.len() >= MOST {
+        return Err(TOO_MANY.into());
+    }
+    let options = ceremony::begin_registration(&app, account, session.id(), &have).await?;
+    Ok(Json(PasskeyOptions { options }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct NewPasskey {
+    /// What `toJSON` of the browser's credential gives.
+    credential: Map<String, Value>,
+    #[schemars(length(min = 1, max = 100))]
+    device_name: Option<String>,
+}
+
+async fn passkey_register_verify(
+    State(app): State<App>,
+    visitor: Visitor,
+    session: Session,
+    Json(new): Json<NewPasskey>,
+) -> Result<Json<Passkey>> {
+    let account = session.account();
+    let made: RegisterPublicKeyCredential = ceremony::read(new.credential)?;
+    let key = ceremony::finish_registration(&app, account.id, session.id(), &made).await?;
+    let device_name = new.device_name.unwrap_or_else(|| match names::of(&made.response.attestation_object) {
+        Some(name) => name.to_owned(),
+        None => format!("Passkey ({})", device_name(&visitor.user_agent)),
+    });
+    let passkey = Passkey {
+        credential_id: BASE64URL_NOPAD.encode(key.cred_id()),
+        device_name,
+        created_at: app.clock.now(),
+        last_used_at: None,
+    };
+    let key = serde_json::to_string(&key).map_err(|error| INTERNAL.caused_by(error))?;
+    transact!(app.db, tx, {
+        match passkey.add(tx, account.id, &key).await? {
+            Added::Kept => {}
+            Added::Taken => return Err(Fault::from(PASSKEY_EXISTS)),
+            Added::TooMany => return Err(TOO_MANY.into()),
+        }
+        let name = passkey.device_name.clone();
+        let event = Event::PasskeyAdded { credential: passkey.credential_id.clone(), name };
+        note(tx, &app, &session, &event, "a passkey was added to your account.").await
+    })?;
+    Ok(Json(passkey))
+}
+
+async fn passkey_login_options(State(app): State<App>, visitor: Visitor) -> Result<Json<PasskeyOptions>> {
+    visitor.admit(&app, None).await?;
+    // No list of keys, whoever asks: it would tell who has an account, and the authenticator knows its own.
+    Ok(Json(PasskeyOptions { options: ceremony::begin_sign_in(&app).await? }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct PasskeySignIn {
+    /// What `toJSON` of the browser's credential gives.
+    credential: Map<String, Value>,
+    options: Option<LoginOptions>,
+}
+
+async fn passkey_login_verify(
+    State(app): State<App>,
+    visitor: Visitor,
+    Json(body): Json<PasskeySignIn>,
+) -> Result<Response> {
+    visitor.admit(&app, None).await?;
+    let given: PublicKeyCredential = ceremony::read(body.credential)?;
+    let signed = match ceremony::finish_sign_in(&app, &given).await? {
+        Ok(signed) => signed,
+        Err(Refused::Stranger) => return Err(INVALID_PASSKEY.into()),
+        Err(Refused::Wrong(account, reason)) => {
+            transact!(app.db, tx, {
+                let failed = Event::SignInFailed { reason };
+                Ok::<_, Fault>(events::record(tx, &app, &visitor.by, Some(account), &failed).await?)
+            })?;
+            return Err(INVALID_PASSKEY.into());
+        }
+    };
+    let delivery = body.options.and_then(|options| options.token_delivery).unwrap_or_default();
+    let entered = transact!(app.db, tx, {
+        signed.note(tx, &app).await?;
+        let account = Account::find(tx, signed.account_id).await?.ok_or(INVALID_PASSKEY)?;
+        let way = Way { method: "passkey", is_two_factors: true, delivery };
+        let entered = sign_in::enter(tx, &app, &visitor, account, way).await?;
+        // When it was used last is remembered with the person's other sessions.
+        tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, signed.account_id.to_string()).await?;
+        Ok::<_, Fault>(entered)
+    })?;
+    entered.answer(&app)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Which {
+    #[schemars(length(max = 1400))]
+    credential_id: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Renamed {
+    #[schemars(length(min = 1, max = 100))]
+    device_name: String,
+}
+
+async fn rename_passkey(
+    State(app): State<App>,
+    session: Session,
+    Path(which): Path<Which>,
+    Json(Renamed { device_name }): Json<Renamed>,
+) -> Result<Json<Passkey>> {
+    let account = session.account().id;
+    let passkey = transact!(app.db, tx, {
+        let renamed = Passkey::rename(tx, account, &which.credential_id, &device_name).await?;
+        let passkey = renamed.ok_or(NOT_FOUND)?;
+        let event = Event::PasskeyRenamed { credential: which.credential_id.clone(), name: device_name.clone() };
+        events::record(tx, &app, &session.by(), Some(account), &event).await?;
+        tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.to_string()).await?;
+        Ok::<_, Fault>(passkey)
+    })?;
+    Ok(Json(passkey))
+}
+
+async fn remove_passkey(
+    State(app): State<App>,
+    visitor: Visitor,
+    session: Session,
+    Path(which): Path<Which>,
+    MaybeJson(fresh): MaybeJson<Fresh>,
+) -> Result<NoContent> {
+    fresh.unwrap_or_default().check(&app, &visitor, &session).await?;
+    transact!(app.db, tx, {
+        if !Passkey::remove(tx, session.account().id, &which.credential_id).await? {
+            return Err(Fault::from(NOT_FOUND));
+        }
+        let event = Event::PasskeyRemoved { credential: which.credential_id.clone() };
+        note(tx, &app, &session, &event, "a passkey was removed from your account.").await
+    })?;
+    Ok(NoContent)
+}

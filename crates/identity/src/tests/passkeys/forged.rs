@@ -1,0 +1,181 @@
+//! What no honest authenticator or browser does (P44): each thing that is signed or said, changed one at a time.
+use aws_lc_rs::{
+    digest::{SHA256, digest},
+    rand::SystemRandom,
+    signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _},
+};
+use data_encoding::BASE64URL_NOPAD;
+use serde_cbor_2::Value as Cbor;
+use serde_json::{Value, json};
+
+use super::*;
+
+const PRESENT: u8 = 0x01;
+const VERIFIED: u8 = 0x04;
+const BACKUP_ELIGIBLE: u8 = 0x08;
+const BACKED_UP: u8 = 0x10;
+const ATTESTED: u8 = 0x40;
+
+/// A key in the hands of somebody who can sign what they like.
+pub struct Forger {
+    pub credential_id: Vec<u8>,
+    key: EcdsaKeyPair,
+}
+
+/// What is said in one answer.
+pub struct Said {
+    kind: &'static str,
+    origin: &'static str,
+    rp_id: &'static str,
+    flags: u8,
+    count: u32,
+    algorithm: i128,
+    spoils_signature: bool,
+}
+
+impl Forger {
+    pub fn new() -> Self {
+        let id = digest(&SHA256, format!("{:?}", std::time::Instant::now()).as_bytes());
+        let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
+        Self { credential_id: id.as_ref().to_vec(), key }
+    }
+
+    fn said(kind: &'static str, flags: u8, change: impl FnOnce(&mut Said)) -> Said {
+        let (origin, rp_id) = ("http://localhost:0", "localhost");
+        let mut said = Said { kind, origin, rp_id, flags, count: 1, algorithm: -7, spoils_signature: false };
+        change(&mut said);
+        said
+    }
+
+    fn public_key(&self, algorithm: i128) -> Vec<u8> {
+        let point = self.key.public_key().as_ref();
+        let (x, y) = (Cbor::Bytes(point[1..33].to_vec()), Cbor::Bytes(point[33..].to_vec()));
+        let fields = [(1, Cbor::Integer(2)), (3, Cbor::Integer(algorithm)), (-1, Cbor::Integer(1)), (-2, x), (-3, y)];
+        let map = fields.into_iter().map(|(name, value)| (Cbor::Integer(name), value)).collect();
+        serde_cbor_2::to_vec(&Cbor::Map(map)).unwrap()
+    }
+
+    pub fn make(&self, options: &Value, change: impl FnOnce(&mut Said)) -> Value {
+        let said = Self::said("webauthn.create", PRESENT | VERIFIED | ATTESTED, change);
+        let mut data = said.authenticator_data();
+        data.extend([0; 16]);
+        data.extend(u16::try_from(self.credential_id.len()).unwrap().to_be_bytes());
+        data.extend(&self.credential_id);
+        data.extend(self.public_key(said.algorithm));
+        let text = |text: &str| Cbor::Text(text.into());
+        let attestation = [
+            (text("fmt"), text("none")),
+            (text("attStmt"), Cbor::Map([].into())),
+            (text("authData"), Cbor::Bytes(data)),
+        ];
+        let attestation = serde_cbor_2::to_vec(&Cbor::Map(attestation.into_iter().collect())).unwrap();
+        let id = BASE64URL_NOPAD.encode(&self.credential_id);
+        json!({ "id": id, "rawId": id, "type": "public-key", "clientExtensionResults": {}, "response": {
+            "clientDataJSON": BASE64URL_NOPAD.encode(&said.client_data(options)),
+            "attestationObject": BASE64URL_NOPAD.encode(&attestation),
+        } })
+    }
+
+    pub fn sign(&self, options: &Value, user: &str, change: impl FnOnce(&mut Said)) -> Value {
+        let said = Self::said("webauthn.get", PRESENT | VERIFIED, change);
+        let (data, client_data) = (said.authenticator_data(), said.client_data(options));
+        let signed = [&data, digest(&SHA256, &client_data).as_ref()].concat();
+        let mut signature = self.key.sign(&SystemRandom::new(), &signed).unwrap().as_ref().to_vec();
+        if said.spoils_signature {
+            *signature.last_mut().unwrap() ^= 1;
+        }
+        let (id, handle) = (BASE64URL_NOPAD.encode(&self.credential_id), user.replace('-', ""));
+        let handle = data_encoding::HEXLOWER.decode(handle.as_bytes()).unwrap();
+        json!({ "id": id, "rawId": id, "type": "public-key", "clientExtensionResults": {}, "response": {
+            "clientDataJSON": BASE64URL_NOPAD.encode(&client_data),
+            "authenticatorData": BASE64URL_NOPAD.encode(&data),
+            "signature": BASE64URL_NOPAD.encode(&signature),
+            "userHandle": BASE64URL_NOPAD.encode(&handle),
+        } })
+    }
+}
+
+impl Said {
+    fn authenticator_data(&self) -> Vec<u8> {
+        [digest(&SHA256, self.rp_id.as_bytes()).as_ref(), &[self.flags], &self.count.to_be_bytes()].concat()
+    }
+
+    fn client_data(&self, options: &Value) -> Vec<u8> {
+        let challenge = &options["publicKey"]["challenge"];
+        json!({ "type": self.kind, "challenge": challenge, "origin": self.origin, "crossOrigin": false })
+            .to_string()
+            .into_bytes()
+    }
+}
+
+type Change = fn(&mut Said);
+
+#[tokio::test]
+async fn p44_a_new_passkey_is_checked_in_all_it_says() {
+    let t = start().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let wrong: &[(&str, Change)] = &[
+        ("another origin", |said| said.origin = "https://localhost.example"),
+        ("another port", |said| said.origin = "http://localhost:1"),
+        ("another scheme", |said| said.origin = "https://localhost:0"),
+        ("a part of our host", |said| said.origin = "http://app.localhost:0"),
+        ("another host", |said| said.rp_id = "example.com"),
+        ("a signature in place of a key", |said| said.kind = "webauthn.get"),
+        ("nobody there", |said| said.flags &= !PRESENT),
+        ("nobody recognised", |said| said.flags &= !VERIFIED),
+        ("backed up and cannot be", |said| said.flags |= BACKED_UP),
+        ("no key in it", |said| said.flags &= !ATTESTED),
+        ("an algorithm that was not offered", |said| said.algorithm = -47),
+    ];
+    for (what, change) in wrong {
+        let made = Forger::new().make(&options(&t, &ada).await, change);
+        let answer = keep(&t, &ada, &made).await;
+        assert_eq!(answer.refusal(), (400, "passkey_refused"), "{what}");
+    }
+    let not_one = keep(&t, &ada, &json!({ "id": "x" })).await;
+    assert_eq!((not_one.status, not_one.wrong_fields()), (400, vec!["credential"]));
+    assert_eq!(ada.asks(t.get("/auth/me")).await.body["passkeys"], json!([]));
+    let made = Forger::new().make(&options(&t, &ada).await, |said| said.flags |= BACKUP_ELIGIBLE | BACKED_UP);
+    let kept = keep(&t, &ada, &made).await;
+    assert_eq!((kept.status, &kept.body["deviceName"]), (200, &json!("Passkey (Firefox on Linux)")), "{}", kept.text);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn p44_a_signature_is_checked_in_all_it_says() {
+    let t = start().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let forger = Forger::new();
+    assert_eq!(keep(&t, &ada, &forger.make(&options(&t, &ada).await, |_| {})).await.status, 200);
+    let wrong: &[(&str, Change)] = &[
+        ("another origin", |said| said.origin = "https://localhost.example"),
+        ("another port", |said| said.origin = "http://localhost:1"),
+        ("a part of our host", |said| said.origin = "http://app.localhost:0"),
+        ("another host", |said| said.rp_id = "example.com"),
+        ("a key in place of a signature", |said| said.kind = "webauthn.create"),
+        ("nobody there", |said| said.flags &= !PRESENT),
+        ("nobody recognised", |said| said.flags &= !VERIFIED),
+        ("backed up and cannot be", |said| said.flags |= BACKED_UP),
+        ("a spoilt signature", |said| said.spoils_signature = true),
+        ("a count that stands still, as that of a copy does", |_| {}),
+    ];
+    t.happened().await;
+    for (what, change) in wrong {
+        let signed = forger.sign(&login_options(&t).await, &ada.id, |said| {
+            said.count = 2;
+            change(said);
+            if what.starts_with("a count") {
+                said.count = 1;
+            }
+        });
+        assert_eq!(come_in(&t, &signed).await.refusal(), (401, "invalid_passkey"), "{what}");
+        assert_eq!(t.happened().await, ["SIGN_IN_FAILED"], "{what}: its owner can see it");
+    }
+    let signed = forger.sign(&login_options(&t).await, &ada.id, |said| said.count = 2);
+    assert_eq!(Person::of(&come_in(&t, &signed).await).id, ada.id);
+    let stranger = Forger::new().sign(&login_options(&t).await, &ada.id, |_| {});
+    assert_eq!(come_in(&t, &stranger).await.refusal(), (401, "invalid_passkey"));
+    t.run_jobs().await;
+    t.finish().await;
+}
