@@ -35,9 +35,9 @@ pub struct Said {
 
 impl Forger {
     pub fn new() -> Self {
-        let id = digest(&SHA256, format!("{:?}", std::time::Instant::now()).as_bytes());
         let key = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_ASN1_SIGNING).unwrap();
-        Self { credential_id: id.as_ref().to_vec(), key }
+        let credential_id = digest(&SHA256, key.public_key().as_ref()).as_ref().to_vec();
+        Self { credential_id, key }
     }
 
     fn said(kind: &'static str, flags: u8, change: impl FnOnce(&mut Said)) -> Said {
