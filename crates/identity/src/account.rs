@@ -7,18 +7,21 @@ use axum::{
 use kernel::{
     App,
     clock::Timestamp,
-    db::{self, Db, Reach},
+    db::Reach,
     fault::{Fault, Result},
     http::{Json, Key, MaybeJson, Page, Routes},
-    params, row, transact,
+    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    accounts::{Account, AccountId},
+    accounts::Account,
+    audit::AuditEntry,
     enter::{ACCOUNT_TOPIC, Session, Visitor, cookies},
     events::{self, Event},
-    mail, sessions,
+    mail,
+    orgs::{self, LAST_OWNER},
+    sessions,
     sign_in::UserView,
 };
 
@@ -37,6 +40,7 @@ pub fn routes() -> Routes {
         .delete("/auth/me", delete_account, "delete the authenticated user's account")
         .answers_nothing(204)
         .fails(&proof::REFUSALS)
+        .fails(&[LAST_OWNER])
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -89,71 +93,13 @@ struct AuditLog {
     next_cursor: Option<String>,
 }
 
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-struct AuditEntry {
-    id: String,
-    /// Such as `SIGNED_IN`.
-    #[serde(rename = "type")]
-    kind: String,
-    /// Who did it; null for what happened at the door.
-    actor: Option<String>,
-    target: Option<String>,
-    org_id: Option<String>,
-    app_id: Option<String>,
-    ip: Option<String>,
-    user_agent: Option<String>,
-    at: Timestamp,
-    details: serde_json::Map<String, serde_json::Value>,
-}
-
-struct AuditRow {
-    id: String,
-    kind: String,
-    actor: Option<String>,
-    target: Option<String>,
-    org_id: Option<String>,
-    app_id: Option<String>,
-    ip: Option<String>,
-    user_agent: Option<String>,
-    at: Timestamp,
-    details: serde_json::Value,
-}
-row!(AuditRow { id, kind, actor, target, org_id, app_id, ip, user_agent, at, details });
-
-impl From<AuditRow> for AuditEntry {
-    fn from(row: AuditRow) -> Self {
-        Self {
-            id: row.id,
-            kind: row.kind,
-            actor: row.actor,
-            target: row.target,
-            org_id: row.org_id,
-            app_id: row.app_id,
-            ip: row.ip,
-            user_agent: row.user_agent,
-            at: row.at,
-            details: row.details.as_object().cloned().unwrap_or_default(),
-        }
-    }
-}
-
-async fn audit_page(db: &Db, account: AccountId, below: &Key, most: u32) -> db::Result<Vec<AuditRow>> {
-    db.all(
-        "SELECT id, type AS kind, actor, target, org_id, app_id, ip, user_agent, at, details FROM audit_event
-         WHERE account_id = $1 AND (at, id) < ($2, $3) ORDER BY at DESC, id DESC LIMIT $4",
-        params![account, below.at, &below.id, most],
-    )
-    .await
-}
-
 async fn audit_log(State(app): State<App>, session: Session, page: Page) -> Result<Json<AuditLog>> {
     // A cursor is bound to the person: somebody else's is refused.
     let list = format!("audit-log:{}", session.account().id);
     let below = page.below(&app, &list)?;
-    let mut rows = audit_page(&app.db, session.account().id, &below, page.fetch()).await?;
-    let next_cursor = page.cut(&app, &list, &mut rows, |row| Key { at: row.at, id: row.id.clone() });
-    Ok(Json(AuditLog { events: rows.into_iter().map(Into::into).collect(), next_cursor }))
+    let mut events = AuditEntry::of_person(&app.db, session.account().id, &below, page.fetch()).await?;
+    let next_cursor = page.cut(&app, &list, &mut events, |event| Key { at: event.at, id: event.id.clone() });
+    Ok(Json(AuditLog { events, next_cursor }))
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -176,8 +122,7 @@ async fn export(State(app): State<App>, session: Session) -> Result<Json<Export>
     transact!(app.db, tx, {
         Ok::<_, Fault>(events::record(tx, &app, &session.by(), Some(account.id), &Event::DataExported).await?)
     })?;
-    let newest = Key { at: Timestamp(i64::MAX), id: "~".into() };
-    let audit = audit_page(&app.db, account.id, &newest, EXPORTED_EVENTS).await?;
+    let audit_events = AuditEntry::of_person(&app.db, account.id, &Key::newest(), EXPORTED_EVENTS).await?;
     let found = sessions::Session::of(&app.db, account.id, now).await?;
     Ok(Json(Export {
         exported_at: now,
@@ -186,7 +131,7 @@ async fn export(State(app): State<App>, session: Session) -> Result<Json<Export>
         accepts_marketing: account.accepts_marketing,
         has_password: account.password_hash.is_some(),
         sessions: found.into_iter().map(|found| SessionView::of(found, session.id())).collect(),
-        audit_events: audit.into_iter().map(Into::into).collect(),
+        audit_events,
     }))
 }
 
@@ -199,6 +144,14 @@ async fn delete_account(
     let account = session.account();
     fresh.unwrap_or_default().check(&app, &visitor, &session).await?;
     transact!(app.db, tx, {
+        let alone = orgs::owned_alone(tx, account.id).await?;
+        if alone.iter().any(|org| org.others > 0) {
+            return Err(Fault::from(LAST_OWNER));
+        }
+        // What nobody else is in goes with its only member.
+        for org in alone {
+            orgs::end(tx, &app, &session.by(), org.id).await?;
+        }
         for id in sessions::Session::revoke_all(tx, account.id, None, app.clock.now()).await? {
             let event = Event::SessionRevoked { session: id, reason: "account_deleted" };
             events::record(tx, &app, &session.by(), Some(account.id), &event).await?;

@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::{Account, AccountId},
+    apps::ApplicationId,
     email::Email,
     enter::Visitor,
     events::{self, By, Event},
@@ -42,6 +43,8 @@ pub struct Request {
     pub what: What,
     ip: Option<String>,
     user_agent: Option<String>,
+    #[serde(default)]
+    app_id: Option<ApplicationId>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -50,7 +53,6 @@ pub enum What {
         name: String,
         password_hash: String,
         accepts_marketing: bool,
-        invite_token: Option<String>,
     },
     ResendVerification,
     ForgotPassword,
@@ -80,8 +82,8 @@ pub async fn take(app: &App, visitor: &Visitor, email: &Email, what: What) -> Re
 
 /// Keeps it for later.
 pub async fn keep(app: &App, visitor: &Visitor, email: &Email, what: What) -> Result<()> {
-    let By { ip, user_agent, .. } = visitor.by.clone();
-    let request = Request { email: email.as_str().to_owned(), what, ip, user_agent };
+    let By { ip, user_agent, app: app_id, .. } = visitor.by.clone();
+    let request = Request { email: email.as_str().to_owned(), what, ip, user_agent, app_id };
     let plain = serde_json::to_vec(&request).unwrap_or_default();
     let job = Asked { sealed: BASE64.encode(&app.vault.seal(PURPOSE, PLACE, &plain)) };
     transact!(app.db, tx, {
@@ -104,10 +106,11 @@ impl Job for Asked {
 }
 
 async fn work(tx: &mut Tx, app: &App, request: &Request, email: &Email) -> db::Result<()> {
-    let by = By { actor: None, ip: request.ip.clone(), user_agent: request.user_agent.clone() };
-    if let What::Register { name, password_hash, accepts_marketing, invite_token } = &request.what {
+    let (ip, user_agent) = (request.ip.clone(), request.user_agent.clone());
+    let by = By { actor: None, ip, user_agent, app: request.app_id };
+    if let What::Register { name, password_hash, accepts_marketing } = &request.what {
         let registration = Registration { name: name.clone(), password_hash: Some(password_hash.clone()) };
-        return register(tx, app, &by, email, registration, *accepts_marketing, invite_token.as_deref()).await;
+        return register(tx, app, &by, email, registration, *accepts_marketing).await;
     }
     let Some(account) = Account::by_email_in(tx, email).await? else { return Ok(()) };
     let to = account.email.clone().unwrap_or_default();
@@ -151,23 +154,14 @@ async fn register(
     email: &Email,
     registration: Registration,
     accepts_marketing: bool,
-    invite_token: Option<&str>,
 ) -> db::Result<()> {
     let now = app.clock.now();
     let new = Account {
-        id: AccountId::new(&app.entropy, now),
-        email: Some(email.as_str().to_owned()),
-        email_key: Some(email.key().to_owned()),
-        name: registration.name.clone(),
-        bio: None,
-        avatar_url: None,
-        email_verified: false,
         password_hash: registration.password_hash.clone(),
         accepts_marketing,
-        created_at: now,
-        updated_at: now,
+        ..Account::new(AccountId::new(&app.entropy, now), Some(email), &registration.name, now)
     };
-    let (account, is_new) = Account::ensure(tx, &new, invite_token).await?;
+    let (account, is_new) = Account::ensure(tx, &new).await?;
     if account.email_verified {
         let kind = mail::Kind::AlreadyRegistered { name: account.name.clone() };
         return mail::send(tx, app, email.as_str(), &kind).await;

@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::{Account, AccountId},
+    apps::ApplicationId,
     enter::{Delivery, Session, Visitor},
     events::{self, Event},
     sessions::device_name,
@@ -77,8 +78,8 @@ async fn begin_device(State(app): State<App>, visitor: Visitor) -> Result<Json<B
     app.db
         .exec(
             "INSERT INTO device_code (hash, user_code_hash, state, device, ip, interval_s, polled_at, created_at,
-                                      expires_at)
-             VALUES ($1, $2, 'pending', $3, $4, $5, 0, $6, $7)",
+                                      expires_at, app_id)
+             VALUES ($1, $2, 'pending', $3, $4, $5, 0, $6, $7, $8)",
             params![
                 crypto::hash(token.expose().as_bytes()),
                 user_code_hash(&app, &user_code),
@@ -86,7 +87,8 @@ async fn begin_device(State(app): State<App>, visitor: Visitor) -> Result<Json<B
                 visitor.client.address.to_string(),
                 INTERVAL_S,
                 now,
-                now.plus(LIFE)
+                now.plus(LIFE),
+                visitor.app.as_ref().map(|keyed| keyed.app_id)
             ],
         )
         .await?;
@@ -125,8 +127,9 @@ struct Waiting {
     interval_s: i64,
     polled_at: Timestamp,
     expires_at: Timestamp,
+    app_id: Option<ApplicationId>,
 }
-row!(Waiting { state, account_id, interval_s, polled_at, expires_at });
+row!(Waiting { state, account_id, interval_s, polled_at, expires_at, app_id });
 
 /// What a question finds.
 enum Found {
@@ -147,8 +150,11 @@ async fn poll_device(State(app): State<App>, visitor: Visitor, Json(body): Json<
 
 async fn poll(tx: &mut Tx, app: &App, visitor: &Visitor, hash: &str) -> db::Result<Found> {
     let now = app.clock.now();
-    let sql = "SELECT state, account_id, interval_s, polled_at, expires_at FROM device_code WHERE hash = $1";
-    let Some(waiting) = tx.opt::<Waiting>(sql, params![hash]).await? else { return Ok(Found::Not(INVALID_GRANT)) };
+    let sql = "SELECT state, account_id, interval_s, polled_at, expires_at, app_id FROM device_code WHERE hash = $1";
+    // A code is for the app that asked for it.
+    let through = visitor.app.as_ref().map(|keyed| keyed.app_id);
+    let waiting = tx.opt::<Waiting>(sql, params![hash]).await?.filter(|waiting| waiting.app_id == through);
+    let Some(waiting) = waiting else { return Ok(Found::Not(INVALID_GRANT)) };
     if waiting.expires_at <= now {
         return Ok(Found::Not(EXPIRED));
     }

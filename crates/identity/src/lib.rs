@@ -5,7 +5,9 @@ mod captcha;
 mod device;
 mod discovery;
 mod factors;
+mod invite;
 mod magic_link;
+mod orgs;
 mod passkeys;
 mod password;
 mod platform;
@@ -25,6 +27,8 @@ pub fn feature(config: &Config) -> Feature {
         .and(magic_link::routes())
         .and(session::routes())
         .and(account::routes())
+        .and(orgs::routes())
+        .and(invite::routes())
         .and(factors::routes())
         .and(passkeys::routes())
         .and(device::routes())

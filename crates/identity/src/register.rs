@@ -28,13 +28,14 @@ use tenancy::{
 use crate::{
     BODY,
     asked::{self, Accepted, Registration, What},
+    invite,
 };
 
 pub fn routes() -> Routes {
     Routes::new("auth")
         .body_limit(BODY)
         .post("/auth/register", register, "register a user account")
-        .fails(&[WEAK_PASSWORD, CAPTCHA_REQUIRED])
+        .fails(&[WEAK_PASSWORD, CAPTCHA_REQUIRED, TOKEN_SPENT])
         .post("/auth/resend-verification", resend_verification, "resend the verification message")
         .post("/auth/verify-email", verify_email, "verify an email address with a code or token")
         .fails(&[TOKEN_SPENT])
@@ -58,8 +59,7 @@ struct SignUp {
     name: String,
     accept_marketing: Option<bool>,
     /// From an invite link.
-    #[schemars(length(max = 512))]
-    invite_token: Option<String>,
+    invite_token: Option<Typed>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -72,12 +72,28 @@ struct SignedUp {
 async fn register(State(app): State<App>, visitor: Visitor, Json(new): Json<SignUp>) -> Result<Json<SignedUp>> {
     visitor.admit(&app, Some(&new.email)).await?;
     password::check("password", &new.password.0, Some(&new.email), &new.name)?;
+    if let Some(token) = &new.invite_token {
+        // Refused at once: not everybody's password is worth hashing.
+        invite::look(&app, &new.email, &token.0).await?;
+    }
     let password_hash = app.own::<Hasher>().hash(&app.entropy, &new.password.0).await?;
+    if let Some(token) = &new.invite_token
+        && !Account::by_email(&app.db, &new.email).await?.is_some_and(|account| account.email_verified)
+    {
+        // The link came to this very address, so there is nothing left to confirm.
+        let (now, name) = (app.clock.now(), new.name.trim());
+        let newcomer = Account {
+            password_hash: Some(password_hash),
+            accepts_marketing: new.accept_marketing.unwrap_or(false),
+            ..Account::new(AccountId::new(&app.entropy, now), Some(&new.email), name, now)
+        };
+        transact!(app.db, tx, { invite::newcomer(tx, &app, &visitor, newcomer.clone(), &token.0).await })?;
+        return Ok(Json(SignedUp { requires_verification: false, email: new.email }));
+    }
     let what = What::Register {
         name: new.name.trim().to_owned(),
         password_hash,
         accepts_marketing: new.accept_marketing.unwrap_or(false),
-        invite_token: new.invite_token,
     };
     asked::take(&app, &visitor, &new.email, what).await?;
     Ok(Json(SignedUp { requires_verification: true, email: new.email }))

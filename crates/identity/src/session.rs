@@ -19,6 +19,7 @@ use tenancy::{
     events::{self, By, Event},
     factors::Whole,
     once::{self, Purpose},
+    orgs::Membership,
     sessions::{self, SessionId, Turned, read_refresh_token},
     sign_in::{Person, SignedIn, Typed, UserView},
 };
@@ -65,10 +66,15 @@ async fn refresh(
         match sessions::turn(tx, &app, id, generation).await? {
             Turned::On(session) => {
                 let whole = Whole::find_in(tx, session.account_id).await?;
+                let org = match session.org_id {
+                    Some(org) => Membership::of_in(tx, org, session.account_id).await?,
+                    None => None,
+                };
                 Ok::<_, Fault>(whole.map(|Whole { account, factors }| Person {
                     account,
                     factors,
                     session: *session,
+                    org,
                     delivery,
                     trusted: None,
                 }))

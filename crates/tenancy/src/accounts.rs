@@ -39,6 +39,23 @@ row!(Account {
 });
 
 impl Account {
+    /// Somebody of whom nothing is known but this.
+    pub fn new(id: AccountId, email: Option<&Email>, name: &str, now: Timestamp) -> Self {
+        Self {
+            id,
+            email: email.map(|email| email.as_str().to_owned()),
+            email_key: email.map(|email| email.key().to_owned()),
+            name: name.to_owned(),
+            bio: None,
+            avatar_url: None,
+            email_verified: false,
+            password_hash: None,
+            accepts_marketing: false,
+            created_at: now,
+            updated_at: now,
+        }
+    }
+
     pub async fn by_email(db: &Db, email: &Email) -> db::Result<Option<Self>> {
         db.opt(
             "SELECT id, email, email_key, name, bio, avatar_url, email_verified, password_hash, accepts_marketing,
@@ -80,12 +97,12 @@ impl Account {
     }
 
     /// The account of an address, made when there is none; `true` when it was made.
-    pub async fn ensure(tx: &mut Tx, new: &Self, invite_token: Option<&str>) -> db::Result<(Self, bool)> {
+    pub async fn ensure(tx: &mut Tx, new: &Self) -> db::Result<(Self, bool)> {
         let made = tx
             .exec(
                 "INSERT INTO account (id, email, email_key, name, email_verified, password_hash, accepts_marketing,
-                                      invite_token, created_at, updated_at)
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9) ON CONFLICT (email_key) DO NOTHING",
+                                      created_at, updated_at)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8) ON CONFLICT (email_key) DO NOTHING",
                 params![
                     new.id,
                     new.email.clone(),
@@ -94,7 +111,6 @@ impl Account {
                     new.email_verified,
                     new.password_hash.clone(),
                     new.accepts_marketing,
-                    invite_token,
                     new.created_at
                 ],
             )

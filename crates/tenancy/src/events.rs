@@ -7,7 +7,13 @@ use kernel::{
 };
 use serde_json::{Value, json};
 
-use crate::{accounts::AccountId, factors::Factor, sessions::SessionId};
+use crate::{
+    accounts::AccountId,
+    apps::{AppKeyId, Application, ApplicationId, Environment, KeyKind},
+    factors::Factor,
+    orgs::{OrgId, Role},
+    sessions::SessionId,
+};
 
 /// Ids and plain facts only: nothing in here is secret, so nothing secret can be told.
 #[derive(Debug, Clone)]
@@ -36,6 +42,25 @@ pub enum Event {
     DeviceApproved { device: String, ip: String },
     DeviceDenied,
     IncidentReported { incident: String, state: &'static str },
+    OrgCreated,
+    OrgUpdated { fields: Vec<&'static str> },
+    OrgDeleted,
+    OrgExported,
+    MetadataUpdated { keys: Vec<String> },
+    MemberInvited { email: String, role: Role },
+    InviteResent { email: String },
+    InviteCancelled { email: String },
+    InviteAccepted { role: Role },
+    MemberRoleChanged { from: Role, to: Role },
+    MemberRemoved,
+    AppCreated,
+    AppUpdated { fields: Vec<&'static str> },
+    AppDeleted,
+    AppKeyCreated { key: AppKeyId, kind: KeyKind, environment: Environment },
+    AppKeyDeleted { key: AppKeyId },
+    DomainAdded { domain: String },
+    DomainVerified { domain: String },
+    DomainRemoved { domain: String },
 }
 
 impl Event {
@@ -66,6 +91,25 @@ impl Event {
             Self::DeviceApproved { .. } => "DEVICE_APPROVED",
             Self::DeviceDenied => "DEVICE_DENIED",
             Self::IncidentReported { .. } => "INCIDENT_REPORTED",
+            Self::OrgCreated => "ORG_CREATED",
+            Self::OrgUpdated { .. } => "ORG_UPDATED",
+            Self::OrgDeleted => "ORG_DELETED",
+            Self::OrgExported => "ORG_EXPORTED",
+            Self::MetadataUpdated { .. } => "ORG_METADATA_UPDATED",
+            Self::MemberInvited { .. } => "MEMBER_INVITED",
+            Self::InviteResent { .. } => "INVITE_RESENT",
+            Self::InviteCancelled { .. } => "INVITE_CANCELLED",
+            Self::InviteAccepted { .. } => "INVITE_ACCEPTED",
+            Self::MemberRoleChanged { .. } => "MEMBER_ROLE_CHANGED",
+            Self::MemberRemoved => "MEMBER_REMOVED",
+            Self::AppCreated => "APP_CREATED",
+            Self::AppUpdated { .. } => "APP_UPDATED",
+            Self::AppDeleted => "APP_DELETED",
+            Self::AppKeyCreated { .. } => "APP_KEY_CREATED",
+            Self::AppKeyDeleted { .. } => "APP_KEY_DELETED",
+            Self::DomainAdded { .. } => "DOMAIN_ADDED",
+            Self::DomainVerified { .. } => "DOMAIN_VERIFIED",
+            Self::DomainRemoved { .. } => "DOMAIN_REMOVED",
         }
     }
 
@@ -98,7 +142,21 @@ impl Event {
             }
             Self::PasskeyRemoved { credential } => json!({ "credentialId": credential }),
             Self::DeviceApproved { device, ip } => json!({ "device": device, "deviceIp": ip }),
-            Self::ProfileUpdated { fields } => json!({ "fields": fields }),
+            Self::ProfileUpdated { fields } | Self::OrgUpdated { fields } | Self::AppUpdated { fields } => {
+                json!({ "fields": fields })
+            }
+            Self::MetadataUpdated { keys } => json!({ "keys": keys }),
+            Self::MemberInvited { email, role } => json!({ "email": email, "role": role }),
+            Self::InviteResent { email } | Self::InviteCancelled { email } => json!({ "email": email }),
+            Self::InviteAccepted { role } => json!({ "role": role }),
+            Self::MemberRoleChanged { from, to } => json!({ "from": from, "to": to }),
+            Self::AppKeyCreated { key, kind, environment } => {
+                json!({ "keyId": key, "type": kind, "environment": environment })
+            }
+            Self::AppKeyDeleted { key } => json!({ "keyId": key }),
+            Self::DomainAdded { domain } | Self::DomainVerified { domain } | Self::DomainRemoved { domain } => {
+                json!({ "domain": domain })
+            }
             Self::IncidentReported { incident, state } => json!({ "incidentId": incident, "state": state }),
             _ => json!({}),
         }
@@ -112,21 +170,71 @@ pub struct By {
     pub actor: Option<AccountId>,
     pub ip: Option<String>,
     pub user_agent: Option<String>,
+    /// The app in which it happened.
+    pub app: Option<ApplicationId>,
 }
 
-/// Writes down that something happened to a person (or, without one, to the platform).
-pub async fn record(tx: &mut Tx, app: &App, by: &By, about: Option<AccountId>, event: &Event) -> db::Result<()> {
-    let now = app.clock.now();
+/// What it happened to; the platform itself when nothing is named.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct About {
+    person: Option<AccountId>,
+    org: Option<OrgId>,
+    app: Option<ApplicationId>,
+}
+
+impl About {
+    pub fn in_org(org: OrgId) -> Self {
+        Self { org: Some(org), ..Self::default() }
+    }
+
+    pub fn app(application: &Application) -> Self {
+        Self { org: Some(application.org_id), app: Some(application.id), person: None }
+    }
+
+    #[must_use]
+    pub fn person(self, person: AccountId) -> Self {
+        Self { person: Some(person), ..self }
+    }
+
+    /// The narrowest thing it happened to.
+    fn target(&self) -> Option<String> {
+        let (person, app, org) = (
+            self.person.map(|id| id.to_string()),
+            self.app.map(|id| id.to_string()),
+            self.org.map(|id| id.to_string()),
+        );
+        person.or(app).or(org)
+    }
+}
+
+impl From<Option<AccountId>> for About {
+    fn from(person: Option<AccountId>) -> Self {
+        Self { person, ..Self::default() }
+    }
+}
+
+/// Writes down that something happened. What nobody in particular it happened to is in the log of whoever did it.
+pub async fn record(
+    tx: &mut Tx,
+    app: &App,
+    by: &By,
+    about: impl Into<About> + Send,
+    event: &Event,
+) -> db::Result<()> {
+    let (now, about) = (app.clock.now(), about.into());
     tx.exec(
-        "INSERT INTO audit_event (id, type, webhook, account_id, actor, target, ip, user_agent, at, details)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+        "INSERT INTO audit_event (id, type, webhook, account_id, actor, target, org_id, app_id, ip, user_agent, at,
+                                  details)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
         params![
             Id::<Event>::new(&app.entropy, now),
             event.audit_type(),
             event.webhook(),
-            about,
+            about.person.or(by.actor.filter(|_| about.org.is_some())),
             by.actor,
-            about.map(|id| id.to_string()),
+            about.target(),
+            about.org,
+            about.app.or(by.app),
             by.ip.clone(),
             by.user_agent.clone(),
             now,
@@ -140,6 +248,8 @@ pub async fn record(tx: &mut Tx, app: &App, by: &By, about: Option<AccountId>, e
 /// After a person is gone their past stays, without anything that leads back to them.
 pub async fn forget_person(tx: &mut Tx, account_id: AccountId) -> db::Result<()> {
     let sql = "UPDATE audit_event SET ip = NULL, user_agent = NULL, details = '{}' WHERE account_id = $1";
+    tx.exec(sql, params![account_id]).await?;
+    let sql = "UPDATE audit_event SET ip = NULL, user_agent = NULL WHERE actor = $1 AND actor <> account_id";
     tx.exec(sql, params![account_id]).await?;
     Ok(())
 }

@@ -1,11 +1,15 @@
 //! Who exists and who may enter. It has no routes of its own: features meet here.
 pub mod accounts;
+pub mod apps;
+pub mod audit;
 pub mod enter;
 pub mod events;
 pub mod factors;
+pub mod invites;
 pub mod keys;
 pub mod mail;
 pub mod once;
+pub mod orgs;
 pub mod passkeys;
 pub mod password;
 pub mod sessions;

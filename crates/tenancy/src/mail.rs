@@ -30,6 +30,7 @@ pub enum Kind {
     AccountDeleted { name: String },
     FactorChanged { name: String, what: &'static str },
     Locked { name: String },
+    Invite { inviter: String, org: String, token: Secret },
 }
 
 /// One mail as people read it: a heading, paragraphs, perhaps a link and a code.
@@ -136,6 +137,18 @@ impl Kind {
                 code: None,
                 after: "If this was you, wait, or ask for a new password. If not, your password has held; a second \
                         factor makes it safer still.",
+            },
+            Self::Invite { inviter, org, token } => Letter {
+                subject: "You are invited",
+                greeting: "Hello,".into(),
+                before: format!(
+                    "{} asks you to join {}. Follow the link within seven days; it is for this address and works once.",
+                    one_line(inviter),
+                    one_line(org)
+                ),
+                link: Some(("Accept the invitation", link("/auth/accept-invite", token))),
+                code: None,
+                after: "If you do not know what this is about, do nothing.",
             },
             Self::AccountDeleted { name } => Letter {
                 subject: "Your account was deleted",

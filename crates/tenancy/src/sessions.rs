@@ -13,7 +13,7 @@ use kernel::{
     params, row,
 };
 
-use crate::accounts::AccountId;
+use crate::{accounts::AccountId, apps::ApplicationId, orgs::OrgId};
 
 pub type SessionId = Id<Session>;
 
@@ -40,6 +40,10 @@ pub struct Session {
     pub user_agent: String,
     pub ip: String,
     pub revoked_at: Option<Timestamp>,
+    /// The organization it acts for.
+    pub org_id: Option<OrgId>,
+    /// The app it belongs to.
+    pub app_id: Option<ApplicationId>,
 }
 row!(Session {
     id,
@@ -55,7 +59,9 @@ row!(Session {
     device,
     user_agent,
     ip,
-    revoked_at
+    revoked_at,
+    org_id,
+    app_id
 });
 
 struct Seen {
@@ -72,8 +78,8 @@ impl Session {
     pub async fn insert(&self, tx: &mut Tx) -> db::Result<()> {
         tx.exec(
             "INSERT INTO session (id, account_id, generation, rotated_at, created_at, authenticated_at, last_seen_at,
-                                  expires_at, ends_at, methods, device, user_agent, ip)
-             VALUES ($1, $2, 0, $3, $3, $3, $3, $4, $5, $6, $7, $8, $9)",
+                                  expires_at, ends_at, methods, device, user_agent, ip, org_id, app_id)
+             VALUES ($1, $2, 0, $3, $3, $3, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
             params![
                 self.id,
                 self.account_id,
@@ -83,7 +89,9 @@ impl Session {
                 &self.methods,
                 &self.device,
                 &self.user_agent,
-                &self.ip
+                &self.ip,
+                self.org_id,
+                self.app_id
             ],
         )
         .await?;

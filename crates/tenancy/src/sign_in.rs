@@ -18,11 +18,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     accounts::Account,
-    enter::{Delivery, Visitor, cookies},
+    apps::{Application, ApplicationId},
+    enter::{self, Delivery, Visitor, cookies},
     events::{self, Event},
     factors::{self, Factor, Factors},
     mail,
     once::{self, Purpose, Spent},
+    orgs::{Membership, OrgView},
     passkeys::Passkey,
     sessions::{Session, SessionId, device_name, refresh_token},
     sms::{self, Phone},
@@ -75,7 +77,7 @@ impl UserView {
 pub struct SignedIn {
     pub user: UserView,
     /// The active organization.
-    pub org: Option<serde_json::Map<String, serde_json::Value>>,
+    pub org: Option<OrgView>,
     pub access_token: String,
     /// Seconds the access token is good for.
     pub expires_in: i64,
@@ -134,6 +136,8 @@ pub struct Person {
     pub account: Account,
     pub factors: Factors,
     pub session: Session,
+    /// The organization the session acts for.
+    pub org: Option<Membership>,
     pub delivery: Delivery,
     /// The cookie of a device that was just trusted, and for how long.
     pub trusted: Option<(Secret, std::time::Duration)>,
@@ -144,6 +148,8 @@ pub struct Person {
 struct Pending {
     method: String,
     delivery: Delivery,
+    #[serde(default)]
+    app: Option<ApplicationId>,
 }
 
 /// The gate: a session, or a ticket for whoever still has to prove a second factor.
@@ -157,15 +163,17 @@ pub async fn enter(tx: &mut Tx, app: &App, visitor: &Visitor, account: Account, 
         let marks = [(way.is_two_factors && way.method != "device", "mfa"), (is_trusted, "trusted")];
         let marks = marks.into_iter().filter(|(is_so, _)| *is_so).map(|(_, mark)| mark.to_owned());
         let methods = std::iter::once(way.method.to_owned()).chain(marks).collect();
-        let session = begin(tx, app, visitor, &account, methods).await?;
+        let through = visitor.app.as_ref().map(|keyed| keyed.app_id);
+        let (session, org) = begin(tx, app, visitor, &account, methods, through).await?;
         let delivery = way.delivery;
-        return Ok(Entered::In(Box::new(Person { account, factors, session, delivery, trusted: None })));
+        return Ok(Entered::In(Box::new(Person { account, factors, session, org, delivery, trusted: None })));
     }
     // Nothing else can be proven, so the code is on its way before it is asked for.
     if let Some(phone) = factors.sms_phone.as_deref().filter(|_| !factors.totp).and_then(Phone::parse) {
         sms::send_code(tx, app, visitor, account.id, &phone, Purpose::SmsSignIn).await?;
     }
-    let pending = Pending { method: way.method.to_owned(), delivery: way.delivery };
+    let through = visitor.app.as_ref().map(|keyed| keyed.app_id);
+    let pending = Pending { method: way.method.to_owned(), delivery: way.delivery, app: through };
     let aside = serde_json::to_vec(&pending).unwrap_or_default();
     let ticket = once::issue(tx, app, Purpose::MfaTicket, Some(account.id), &aside).await?;
     Ok(Entered::Waiting(MfaChallenge {
@@ -190,10 +198,10 @@ pub async fn pass(
         return Ok(None);
     };
     let methods = vec![pending.method, factor.method().to_owned(), "mfa".to_owned()];
-    let session = begin(tx, app, visitor, &account, methods).await?;
+    let (session, org) = begin(tx, app, visitor, &account, methods, pending.app).await?;
     let trusted = if trust_device { Some(factors::trust_device(tx, app, account.id).await?) } else { None };
     let factors = Factors::of_in(tx, account.id).await?;
-    Ok(Some(Person { account, factors, session, delivery: pending.delivery, trusted }))
+    Ok(Some(Person { account, factors, session, org, delivery: pending.delivery, trusted }))
 }
 
 /// Makes the session, writes down that somebody signed in, and tells them when the device is new.
@@ -203,8 +211,15 @@ async fn begin(
     visitor: &Visitor,
     account: &Account,
     methods: Vec<String>,
-) -> db::Result<Session> {
+    through: Option<ApplicationId>,
+) -> db::Result<(Session, Option<Membership>)> {
     let now = app.clock.now();
+    let org = Membership::active(tx, account.id).await?;
+    let app_id = match through {
+        // One that was deleted meanwhile has no sessions.
+        Some(id) if Application::greet(tx, id, account.id, now).await? => Some(id),
+        _ => None,
+    };
     let device = device_name(&visitor.user_agent);
     let session = Session {
         id: SessionId::new(&app.entropy, now),
@@ -221,10 +236,12 @@ async fn begin(
         user_agent: visitor.user_agent.clone(),
         ip: visitor.client.address.to_string(),
         revoked_at: None,
+        org_id: org.as_ref().map(|membership| membership.org.id),
+        app_id,
     };
     let (was_here, on_this_device) = Session::knows_device(tx, account.id, &device).await?;
     session.insert(tx).await?;
-    let by = events::By { actor: Some(account.id), ..visitor.by.clone() };
+    let by = events::By { actor: Some(account.id), app: app_id, ..visitor.by.clone() };
     let event = Event::SignedIn { session: session.id, methods: session.methods.clone(), device: device.clone() };
     events::record(tx, app, &by, Some(account.id), &event).await?;
     if let Some(email) = account.email.as_deref().filter(|_| was_here && !on_this_device) {
@@ -232,7 +249,7 @@ async fn begin(
             mail::Kind::NewDevice { name: account.name.clone(), device, ip: session.ip.clone(), at: now.to_string() };
         mail::send(tx, app, email, &kind).await?;
     }
-    Ok(session)
+    Ok((session, org))
 }
 
 impl Entered {
@@ -247,7 +264,7 @@ impl Entered {
 impl Person {
     /// Hands out the tokens of the session, in the way the client wants them.
     pub fn answer(&self, app: &App) -> Result<Response> {
-        let (access_token, expires_in) = tokens::mint(app, &self.account, self.session.id)?;
+        let (access_token, expires_in) = tokens::mint(app, &self.account, &self.session, self.org.as_ref())?;
         let refresh = refresh_token(app, self.session.id, self.session.generation);
         let mut headers = HeaderMap::new();
         let in_body = match self.delivery {
@@ -263,11 +280,27 @@ impl Person {
             cookies::set_trusted(app, token, *life, &mut headers);
         }
         let user = UserView::of(&self.account, &self.factors);
-        let view = SignedIn { user, org: None, access_token, expires_in, refresh_token: in_body };
+        let org = self.org.as_ref().map(OrgView::of);
+        let view = SignedIn { user, org, access_token, expires_in, refresh_token: in_body };
         let mut response = Json(view).into_response();
         response.headers_mut().extend(headers);
         Ok(response)
     }
+}
+
+/// A new access token for a session that goes on as it is, for the organization it acts for now.
+pub fn renew(app: &App, session: &enter::Session, org: &Membership) -> Result<Response> {
+    let living = &session.living;
+    let (access_token, expires_in) = tokens::mint(app, &living.account, &living.session, Some(org))?;
+    let mut headers = HeaderMap::new();
+    if session.delivery == Delivery::Cookie {
+        cookies::set_access(app, &access_token, expires_in, &mut headers);
+    }
+    let user = UserView::of(&living.account, &living.factors);
+    let view = SignedIn { user, org: Some(OrgView::of(org)), access_token, expires_in, refresh_token: None };
+    let mut response = Json(view).into_response();
+    response.headers_mut().extend(headers);
+    Ok(response)
 }
 
 /// A secret in a request body: read, never printed.

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::{
     accounts::{Account, AccountId},
     keys::Ring,
-    sessions::SessionId,
+    orgs::Membership,
+    sessions::{Session, SessionId},
 };
 
 /// Clocks of our own nodes may differ by this much.
@@ -53,24 +54,24 @@ struct Header {
 }
 
 /// A token for one session, good for the configured time.
-pub fn mint(app: &App, account: &Account, session: SessionId) -> Result<(String, i64)> {
+pub fn mint(app: &App, account: &Account, session: &Session, org: Option<&Membership>) -> Result<(String, i64)> {
     let now = app.clock.now();
     let life = i64::try_from(app.config.access_token_life.as_secs()).unwrap_or(900);
     let seconds = now.0.div_euclid(1000);
     let claims = Claims {
         iss: app.config.base_url(),
         sub: account.id,
-        sid: session,
+        sid: session.id,
         jti: app.entropy.uuid(now).to_string(),
         iat: seconds,
         exp: seconds + life,
         nbf: None,
         email: account.email.clone(),
-        org_id: None,
-        org_slug: None,
-        role: None,
-        aud: None,
-        app_id: None,
+        org_id: org.map(|org| org.org.id.to_string()),
+        org_slug: org.map(|org| org.org.slug.clone()),
+        role: org.map(|org| org.role.name().to_owned()),
+        aud: session.app_id.map(|id| id.to_string()),
+        app_id: session.app_id.map(|id| id.to_string()),
         kind: None,
     };
     let signed = app.own::<Ring>().signing(now, |key| {

@@ -45,7 +45,7 @@ pub struct Key {
 
 impl Key {
     /// Newer than everything: where the first page starts.
-    fn newest() -> Self {
+    pub fn newest() -> Self {
         Self { at: Timestamp(i64::MAX), id: "~".into() }
     }
 }

@@ -11,7 +11,7 @@ use crate::start::features;
 const ROUTES: &str = include_str!("routes.txt");
 const TO_COME: &str = include_str!("to-come.txt");
 /// Lower this with every route that is built; raising it is not allowed.
-const STILL_TO_COME: usize = 160;
+const STILL_TO_COME: usize = 144;
 /// Routes beyond the catalogue, with their guards.
 const BEYOND: &[(&str, &str, &str)] =
     &[("POST", "/auth/verify", "public"), ("PATCH", "/auth/passkey/{credentialId}", "session")];
@@ -42,7 +42,9 @@ fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
 fn security(guard: &str) -> Option<Value> {
     match guard {
         "public" => Some(Value::Null),
-        "session" | "platform-owner" => Some(json!([{ "bearer": [] }, { "cookie": [] }])),
+        "session" | "platform-owner" | "org-member" | "org-admin" | "org-owner" => {
+            Some(json!([{ "bearer": [] }, { "cookie": [] }]))
+        }
         "refresh" => Some(json!([{ "refreshCookie": [] }])),
         "this-machine" => Some(json!([{}, { "metricsToken": [] }])),
         _ => None,
@@ -82,6 +84,9 @@ async fn every_route_is_in_the_catalogue_with_its_guard_and_every_row_is_built_o
             security(guard).unwrap_or_else(|| panic!("{row:?}: say what {guard} means in the description"));
         let said = operation.get("security").cloned().unwrap_or_default();
         assert_eq!(said, expected, "{row:?} is not guarded as {guard}");
+        if let Some(role) = guard.strip_prefix("org-") {
+            assert_eq!(operation["x-role"], role, "{row:?}");
+        }
         assert!(operation["summary"].as_str().is_some_and(|text| !text.is_empty()), "{row:?} has no description");
     }
     for row in catalogue.keys() {

@@ -1,6 +1,10 @@
 //! Everybody at the door is weighed before a handler runs: how often, how many failures, how many accounts, how much
 //! like a program. The counts are in the database, so that a restart or another node forgets nothing.
-use std::{collections::HashSet, sync::LazyLock, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use axum::{
     extract::FromRequestParts,
@@ -20,10 +24,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
+    app::{INVALID_APP_KEY, presented as app_key},
     captcha::{CAPTCHA_REQUIRED, Captcha, PASS},
     cookies,
 };
-use crate::{accounts::AccountId, email::Email, events::By};
+use crate::{accounts::AccountId, apps::Keyed, email::Email, events::By};
 
 /// Failures older than this do not count.
 const WINDOW: Duration = Duration::from_mins(15);
@@ -44,6 +49,8 @@ pub struct Visitor {
     pub user_agent: String,
     /// The mark of a device on which the second factor was proven, if it has one.
     pub trusted_device: Option<Secret>,
+    /// The app the visitor comes in through, if they brought its key.
+    pub app: Option<Arc<Keyed>>,
     route: String,
     pass: Option<Secret>,
 }
@@ -53,23 +60,25 @@ impl FromRequestParts<App> for Visitor {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
         let client = Client::from_request_parts(parts, app).await?;
+        let keyed = app_key(app, &parts.headers).await?;
         let by = from_where(client, parts.headers.get(header::USER_AGENT));
+        let by = By { app: keyed.as_ref().map(|keyed| keyed.app_id), ..by };
         let user_agent = by.user_agent.clone().unwrap_or_default();
         let route = parts.uri.path().to_owned();
         let pass = parts.headers.get(PASS).and_then(|value| value.to_str().ok()).map(|text| text.to_owned().into());
         let trusted_device = trusted_device(client, &parts.headers);
-        Ok(Self { by, client, user_agent, trusted_device, route, pass })
+        Ok(Self { by, client, user_agent, trusted_device, app: keyed, route, pass })
     }
 }
 
 impl OperationInput for Visitor {
     fn operation_input(_: &mut GenContext, operation: &mut Operation) {
-        may_answer(operation, &[CAPTCHA_REQUIRED, RATE_LIMITED]);
+        may_answer(operation, &[CAPTCHA_REQUIRED, RATE_LIMITED, INVALID_APP_KEY]);
     }
 }
 
 pub(super) fn from_where(client: Client, user_agent: Option<&HeaderValue>) -> By {
-    By { actor: None, ip: Some(client.address.to_string()), user_agent: Some(readable(user_agent)) }
+    By { ip: Some(client.address.to_string()), user_agent: Some(readable(user_agent)), ..By::default() }
 }
 
 /// From the cookie, or from the header a proxy of ours made of it. Anybody else's header is not looked at.

@@ -55,8 +55,12 @@ pub fn set_session(
     refresh_seconds: i64,
     out: &mut HeaderMap,
 ) {
-    set(app, ACCESS, access, access_seconds, out);
+    set_access(app, access, access_seconds, out);
     set(app, REFRESH, refresh.expose(), refresh_seconds, out);
+}
+
+pub fn set_access(app: &App, access: &str, seconds: i64, out: &mut HeaderMap) {
+    set(app, ACCESS, access, seconds, out);
 }
 
 pub fn set_trusted(app: &App, token: &Secret, life: Duration, out: &mut HeaderMap) {

@@ -1,12 +1,16 @@
 //! Who may enter, as types: a handler that takes one of these has already been let in.
 mod abuse;
+mod app;
 mod captcha;
 pub mod cookies;
+mod org;
 mod session;
 
 pub use abuse::{AbuseReport, Attempt, Standing, Visitor, abuse_reports};
+pub use app::{AppKey, INVALID_APP_KEY, InApp};
 pub use captcha::{CAPTCHA_REQUIRED, Captcha, NOT_SOLVED};
 pub use cookies::Delivery;
+pub use org::{Admin, AdminOrSelf, InOrg, Least, Member, Owner};
 pub use session::{
-    ACCOUNT_TOPIC, Live, Living, PlatformOwner, REAUTHENTICATION_REQUIRED, RefreshToken, Session, watch,
+    ACCOUNT_TOPIC, Live, Living, MaybeSession, PlatformOwner, REAUTHENTICATION_REQUIRED, RefreshToken, Session, watch,
 };

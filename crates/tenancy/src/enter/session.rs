@@ -1,6 +1,7 @@
 //! A signed-in person: the token is checked, the session lives, the account is at hand. The common request touches no
 //! database: verified tokens and living sessions are remembered, and forgotten when anybody says so.
 use std::{
+    hash::Hash,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::SeqCst},
@@ -21,11 +22,13 @@ use kernel::{
 };
 use moka::sync::Cache;
 
-use super::cookies;
+use super::{Delivery, cookies};
 use crate::{
     accounts::{Account, AccountId},
+    apps::{self, ApplicationId, Keyed},
     events::By,
     factors::{Factors, Whole},
+    orgs::{self, Membership, OrgId},
     sessions::{self, SessionId},
     tokens::{self, Claims},
 };
@@ -44,6 +47,8 @@ pub struct Living {
     pub session: sessions::Session,
     pub account: Account,
     pub factors: Factors,
+    /// The organization the session acts for.
+    pub org: Option<Membership>,
 }
 
 /// What is remembered on this node.
@@ -53,6 +58,9 @@ pub struct Live {
     /// By the digest of the token.
     tokens: Cache<[u8; 32], Arc<Claims>>,
     sessions: Cache<SessionId, Arc<Living>>,
+    members: Cache<(OrgId, AccountId), Arc<Membership>>,
+    /// By the digest of the key.
+    keys: Cache<[u8; 32], Arc<Keyed>>,
 }
 
 impl Default for Live {
@@ -60,12 +68,25 @@ impl Default for Live {
         Self {
             forgotten: AtomicU64::new(0),
             tokens: Cache::builder().max_capacity(MOST).time_to_live(Duration::from_mins(15)).build(),
-            sessions: Cache::builder()
-                .max_capacity(MOST)
-                .time_to_live(REMEMBERED)
-                .support_invalidation_closures()
-                .build(),
+            sessions: short_lived(),
+            members: short_lived(),
+            keys: short_lived(),
         }
+    }
+}
+
+fn short_lived<K: Hash + Eq + Send + Sync + 'static, V: Clone + Send + Sync + 'static>() -> Cache<K, V> {
+    Cache::builder().max_capacity(MOST).time_to_live(REMEMBERED).support_invalidation_closures().build()
+}
+
+/// Forgets what is so; all of it, should that fail.
+fn forget<K, V>(cache: &Cache<K, V>, is_so: impl Fn(&K, &V) -> bool + Send + Sync + 'static)
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    if cache.invalidate_entries_if(is_so).is_err() {
+        cache.invalidate_all();
     }
 }
 
@@ -83,25 +104,74 @@ impl Live {
             Notice::News { topic, body } if topic == ACCOUNT_TOPIC => {
                 self.forgotten.fetch_add(1, SeqCst);
                 let id = body.parse::<AccountId>().ok();
-                let is_of = move |_: &SessionId, living: &Arc<Living>| id.is_none_or(|id| living.account.id == id);
-                if self.sessions.invalidate_entries_if(is_of).is_err() {
-                    self.sessions.invalidate_all();
-                }
+                forget(&self.sessions, move |_, living| id.is_none_or(|id| living.account.id == id));
+                forget(&self.members, move |(_, account), _| id.is_none_or(|id| *account == id));
+            }
+            Notice::News { topic, body } if topic == orgs::TOPIC => {
+                self.forgotten.fetch_add(1, SeqCst);
+                let id = body.parse::<OrgId>().ok();
+                let is_it = move |org: OrgId| id.is_none_or(|id| org == id);
+                forget(&self.sessions, move |_, living| living.org.as_ref().is_some_and(|org| is_it(org.org.id)));
+                forget(&self.members, move |(org, _), _| is_it(*org));
+                forget(&self.keys, move |_, keyed| is_it(keyed.org_id));
+            }
+            Notice::News { topic, body } if topic == apps::TOPIC => {
+                self.forgotten.fetch_add(1, SeqCst);
+                let id = body.parse::<ApplicationId>().ok();
+                forget(&self.keys, move |_, keyed| id.is_none_or(|id| keyed.app_id == id));
             }
             Notice::News { .. } => {}
             Notice::StartOver => {
                 self.forgotten.fetch_add(1, SeqCst);
                 self.sessions.invalidate_all();
+                self.members.invalidate_all();
+                self.keys.invalidate_all();
             }
         }
     }
 
     /// Remembers what was read, unless something was forgotten since `before`.
-    fn remember(&self, id: SessionId, living: Arc<Living>, before: u64) {
-        self.sessions.insert(id, living);
+    fn remember<K: Hash + Eq + Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'static>(
+        &self,
+        cache: &Cache<K, V>,
+        key: K,
+        value: V,
+        before: u64,
+    ) {
+        cache.insert(key.clone(), value);
         if self.forgotten.load(SeqCst) != before {
-            self.sessions.invalidate(&id);
+            cache.invalidate(&key);
         }
+    }
+
+    /// What somebody is in an organization; nothing for strangers.
+    pub(super) async fn membership(
+        &self,
+        app: &App,
+        org: OrgId,
+        account: AccountId,
+    ) -> db::Result<Option<Arc<Membership>>> {
+        let before = self.forgotten.load(SeqCst);
+        if let Some(known) = self.members.get(&(org, account)) {
+            return Ok(Some(known));
+        }
+        let found = Membership::of(&app.db, org, account).await?.map(Arc::new);
+        if let Some(found) = &found {
+            self.remember(&self.members, (org, account), found.clone(), before);
+        }
+        Ok(found)
+    }
+
+    /// What an app's key stands for; nothing for one that is not ours. Its use is noted when it is looked up anew.
+    pub(super) async fn keyed(&self, app: &App, key: &Secret) -> db::Result<Option<Arc<Keyed>>> {
+        let (before, digest) = (self.forgotten.load(SeqCst), crypto::digest(key.expose().as_bytes()));
+        if let Some(known) = self.keys.get(&digest) {
+            return Ok(Some(known));
+        }
+        let Some(found) = Keyed::find(&app.db, key).await?.map(Arc::new) else { return Ok(None) };
+        found.note_use(&app.db, app.clock.now()).await?;
+        self.remember(&self.keys, digest, found.clone(), before);
+        Ok(Some(found))
     }
 }
 
@@ -126,6 +196,8 @@ pub async fn watch(app: App) {
 /// Somebody who is signed in, by cookie or by bearer token.
 pub struct Session {
     pub living: Arc<Living>,
+    /// How the client keeps its tokens.
+    pub delivery: Delivery,
     client: Client,
     user_agent: Option<HeaderValue>,
 }
@@ -143,6 +215,11 @@ impl Session {
         self.living.session.id
     }
 
+    /// The organization this session acts for.
+    pub fn org(&self) -> Option<&Membership> {
+        self.living.org.as_ref()
+    }
+
     /// Whether this session began with everything that is asked of the person today: one that is older than their
     /// second factor did not.
     pub fn passed_gate(&self) -> bool {
@@ -152,7 +229,8 @@ impl Session {
 
     /// Who does what this request does, and from where.
     pub fn by(&self) -> By {
-        By { actor: Some(self.account().id), ..super::abuse::from_where(self.client, self.user_agent.as_ref()) }
+        let app = self.living.session.app_id;
+        By { actor: Some(self.account().id), app, ..super::abuse::from_where(self.client, self.user_agent.as_ref()) }
     }
 
     /// Whether the person proved who they are not long ago.
@@ -166,16 +244,17 @@ impl FromRequestParts<App> for Session {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
         let client = Client::from_request_parts(parts, app).await?;
-        let token = presented(&parts.headers).ok_or(UNAUTHENTICATED)?;
+        let (token, delivery) = presented(&parts.headers).ok_or(UNAUTHENTICATED)?;
         let claims = verified(app, &token).ok_or(UNAUTHENTICATED)?;
         let living = living(app, &claims).await?.ok_or(UNAUTHENTICATED)?;
-        Ok(Self { living, client, user_agent: parts.headers.get(header::USER_AGENT).cloned() })
+        Ok(Self { living, delivery, client, user_agent: parts.headers.get(header::USER_AGENT).cloned() })
     }
 }
 
 /// The cookie first, then the header.
-fn presented(headers: &HeaderMap) -> Option<Secret> {
-    cookies::read(headers, cookies::ACCESS).or_else(|| bearer(headers).map(|token| token.to_owned().into()))
+fn presented(headers: &HeaderMap) -> Option<(Secret, Delivery)> {
+    let in_header = || bearer(headers).map(|token| (token.to_owned().into(), Delivery::Body));
+    cookies::read(headers, cookies::ACCESS).map(|token| (token, Delivery::Cookie)).or_else(in_header)
 }
 
 fn verified(app: &App, token: &Secret) -> Option<Arc<Claims>> {
@@ -202,9 +281,13 @@ async fn living(app: &App, claims: &Claims) -> db::Result<Option<Arc<Living>>> {
         return Ok(None);
     };
     let whole = Whole::find(&app.db, session.account_id).await?;
-    let living = whole.map(|Whole { account, factors }| Arc::new(Living { session, account, factors }));
+    let org = match session.org_id {
+        Some(org) => Membership::of(&app.db, org, session.account_id).await?,
+        None => None,
+    };
+    let living = whole.map(|Whole { account, factors }| Arc::new(Living { session, account, factors, org }));
     if let Some(living) = living.as_ref().filter(|living| is_claimed(living, claims)) {
-        live.remember(claims.sid, living.clone(), before);
+        live.remember(&live.sessions, claims.sid, living.clone(), before);
         return Ok(Some(living.clone()));
     }
     Ok(None)
@@ -212,6 +295,26 @@ async fn living(app: &App, claims: &Claims) -> db::Result<Option<Arc<Living>>> {
 
 fn is_claimed(living: &Living, claims: &Claims) -> bool {
     living.account.id == claims.sub
+}
+
+/// Anybody; whoever is signed in is known. A token that is not good is still refused.
+pub struct MaybeSession(pub Option<Session>);
+
+impl FromRequestParts<App> for MaybeSession {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        match presented(&parts.headers) {
+            Some(_) => Session::from_request_parts(parts, app).await.map(|session| Self(Some(session))),
+            None => Ok(Self(None)),
+        }
+    }
+}
+
+impl OperationInput for MaybeSession {
+    fn operation_input(_: &mut GenContext, operation: &mut Operation) {
+        may_answer(operation, &[UNAUTHENTICATED]);
+    }
 }
 
 impl OperationInput for Session {

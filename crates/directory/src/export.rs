@@ -1,0 +1,74 @@
+//! Everything the platform holds on an organization, in one document and without secrets.
+use axum::extract::State;
+use kernel::{
+    App,
+    clock::Timestamp,
+    fault::{Fault, Result},
+    http::{Json, Key, Routes},
+    transact,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use tenancy::{
+    apps::{AppKey, Application, ApplicationId},
+    audit::AuditEntry,
+    enter::{Admin, InOrg},
+    events::{self, About, Event},
+    invites::Invite,
+    orgs::{Member, OrgView},
+};
+
+pub fn routes() -> Routes {
+    Routes::new("org").get("/org/{id}/export", export_org, "data export of the org")
+}
+
+/// How much of each is in an export at the most; the lists have it all, page by page.
+const MOST: u32 = 10_000;
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct OrgExport {
+    exported_at: Timestamp,
+    org: OrgView,
+    metadata: Map<String, Value>,
+    members: Vec<Member>,
+    invites: Vec<Invite>,
+    apps: Vec<ExportedApp>,
+    audit_events: Vec<AuditEntry>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct ExportedApp {
+    id: ApplicationId,
+    name: String,
+    slug: String,
+    redirect_uris: Vec<String>,
+    allowed_origins: Vec<String>,
+    keys: Vec<AppKey>,
+    created_at: Timestamp,
+}
+
+async fn export_org(State(app): State<App>, caller: InOrg<Admin>) -> Result<Json<OrgExport>> {
+    let org = caller.org();
+    let applications = transact!(app.db, tx, {
+        events::record(tx, &app, &caller.session.by(), About::in_org(org.id), &Event::OrgExported).await?;
+        Ok::<_, Fault>(Application::all_of(tx, org.id).await?)
+    })?;
+    let newest = Key::newest();
+    let mut apps = vec![];
+    for Application { id, name, slug, redirect_uris, allowed_origins, created_at, .. } in applications {
+        let keys = AppKey::page(&app.db, id, &newest, MOST).await?;
+        apps.push(ExportedApp { id, name, slug, redirect_uris, allowed_origins, keys, created_at });
+    }
+    Ok(Json(OrgExport {
+        exported_at: app.clock.now(),
+        org: OrgView::of(&caller.membership),
+        metadata: org.metadata.as_object().cloned().unwrap_or_default(),
+        members: Member::page(&app.db, org.id, &newest, MOST).await?,
+        invites: Invite::page(&app.db, org.id, &newest, MOST).await?,
+        apps,
+        audit_events: AuditEntry::of_org(&app.db, org.id, &newest, MOST).await?,
+    }))
+}

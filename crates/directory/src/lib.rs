@@ -1,0 +1,21 @@
+//! Organizations: who is in them, who is asked in, what is known about them.
+mod export;
+mod invites;
+mod members;
+mod metadata;
+mod orgs;
+
+use kernel::{app::Feature, config::Config, http::Routes};
+
+pub fn feature(_: &Config) -> Feature {
+    let routes = Routes::new("org")
+        .and(orgs::routes())
+        .and(members::routes())
+        .and(invites::routes())
+        .and(metadata::routes())
+        .and(export::routes());
+    Feature::new(routes)
+}
+
+#[cfg(test)]
+mod tests;

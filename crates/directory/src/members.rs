@@ -1,0 +1,119 @@
+//! The people in an organization and what they may do.
+use axum::{extract::State, response::NoContent};
+use kernel::{
+    App,
+    db::Tx,
+    fault::{FORBIDDEN, Fault, NOT_FOUND, Result},
+    http::{Json, Key, Page, Path, Routes},
+    transact,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tenancy::{
+    accounts::AccountId,
+    enter::{Admin, AdminOrSelf, InOrg, Member as AnyMember},
+    events::{self, About, Event},
+    invites::Invite,
+    orgs::{LAST_OWNER, Member, Org, OrgId, Role},
+};
+
+pub fn routes() -> Routes {
+    Routes::new("org")
+        .get("/org/{id}/members", list_members, "list members")
+        .patch("/org/{id}/members/{userId}", change_role, "change a member's role")
+        .fails(&[LAST_OWNER])
+        .delete("/org/{id}/members/{userId}", remove_member, "remove a member; anybody may leave")
+        .fails(&[LAST_OWNER])
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Members {
+    pub members: Vec<Member>,
+    pub next_cursor: Option<String>,
+}
+
+pub async fn page(app: &App, org: OrgId, page: &Page) -> Result<Members> {
+    let list = format!("members:{org}");
+    let below = page.below(app, &list)?;
+    let mut members = Member::page(&app.db, org, &below, page.fetch()).await?;
+    let key = |member: &Member| Key { at: member.joined_at, id: member.user_id.to_string() };
+    let next_cursor = page.cut(app, &list, &mut members, key);
+    Ok(Members { members, next_cursor })
+}
+
+async fn list_members(State(app): State<App>, caller: InOrg<AnyMember>, page: Page) -> Result<Json<Members>> {
+    Ok(Json(self::page(&app, caller.org().id, &page).await?))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Whom {
+    user_id: AccountId,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct NewRole {
+    role: Role,
+}
+
+/// Somebody to act upon, while nobody else can: the caller's own role is read anew, too, for it may just have changed.
+async fn held<R>(tx: &mut Tx, caller: &InOrg<R>, whom: AccountId) -> Result<(Role, Member)> {
+    let org = caller.org().id;
+    Org::hold(tx, org).await?;
+    let own = Member::find(tx, org, caller.session.account().id).await?.ok_or(NOT_FOUND)?;
+    let target = Member::find(tx, org, whom).await?.ok_or(NOT_FOUND)?;
+    Ok((own.role, target))
+}
+
+async fn change_role(
+    State(app): State<App>,
+    caller: InOrg<Admin>,
+    Path(Whom { user_id }): Path<Whom>,
+    Json(NewRole { role }): Json<NewRole>,
+) -> Result<Json<Member>> {
+    let org = caller.org().id;
+    let member = transact!(app.db, tx, {
+        let (own, mut member) = held(tx, &caller, user_id).await?;
+        // Only owners make and unmake owners.
+        if own < Role::Admin || (own < Role::Owner && Role::Owner == role.max(member.role)) {
+            return Err(Fault::from(FORBIDDEN));
+        }
+        if member.role == role {
+            return Ok(member);
+        }
+        if member.role == Role::Owner && Member::owners(tx, org).await? == 1 {
+            return Err(LAST_OWNER.into());
+        }
+        Member::set_role(tx, org, user_id, role).await?;
+        Invite::withdraw(tx, org, user_id, Some(role)).await?;
+        let event = Event::MemberRoleChanged { from: member.role, to: role };
+        events::record(tx, &app, &caller.session.by(), About::in_org(org).person(user_id), &event).await?;
+        member.role = role;
+        Ok(member)
+    })?;
+    Ok(Json(member))
+}
+
+async fn remove_member(
+    State(app): State<App>,
+    caller: InOrg<AdminOrSelf>,
+    Path(Whom { user_id }): Path<Whom>,
+) -> Result<NoContent> {
+    let org = caller.org().id;
+    transact!(app.db, tx, {
+        let (own, member) = held(tx, &caller, user_id).await?;
+        let leaves = user_id == caller.session.account().id;
+        if !leaves && (own < Role::Admin || own < member.role) {
+            return Err(Fault::from(FORBIDDEN));
+        }
+        if member.role == Role::Owner && Member::owners(tx, org).await? == 1 {
+            return Err(LAST_OWNER.into());
+        }
+        Member::remove(tx, org, user_id).await?;
+        Invite::withdraw(tx, org, user_id, None).await?;
+        let about = About::in_org(org).person(user_id);
+        Ok(events::record(tx, &app, &caller.session.by(), about, &Event::MemberRemoved).await?)
+    })?;
+    Ok(NoContent)
+}

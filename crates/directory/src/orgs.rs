@@ -1,0 +1,140 @@
+//! Making an organization, looking at it, changing its name and look, and giving it up.
+use axum::{extract::State, response::NoContent};
+use kernel::{
+    App,
+    fault::{Code, Fault, NOT_FOUND, Result},
+    http::{Json, Page, Routes},
+    transact,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tenancy::{
+    enter::{Admin, InOrg, Member as AnyMember, Owner, Session},
+    events::{self, About, Event},
+    orgs::{self, Member, Membership, Org, OrgId, OrgView, Role},
+};
+
+use crate::members;
+
+pub fn routes() -> Routes {
+    Routes::new("org")
+        .post("/org", create_org, "create an organization")
+        .fails(&[SLUG_TAKEN])
+        .get("/org/{id}", get_org, "organization details and members")
+        .patch("/org/{id}", update_org, "update name, slug, branding")
+        .fails(&[SLUG_TAKEN])
+        .delete("/org/{id}", delete_org, "delete the organization")
+}
+
+const SLUG_TAKEN: Code = Code::new(409, "slug_taken", "This slug belongs to somebody else. Choose another.");
+
+#[derive(Deserialize, JsonSchema)]
+struct NewOrg {
+    #[schemars(length(min = 1, max = 200))]
+    name: String,
+    /// As it stands in addresses. Left out: made from the name.
+    #[schemars(regex(pattern = "^[a-z0-9]([a-z0-9-]{0,46}[a-z0-9])?$"))]
+    slug: Option<String>,
+}
+
+async fn create_org(State(app): State<App>, session: Session, Json(new): Json<NewOrg>) -> Result<Json<OrgView>> {
+    let (now, account) = (app.clock.now(), session.account().id);
+    let mut org = Org::new(OrgId::new(&app.entropy, now), new.name.trim(), "", now);
+    transact!(app.db, tx, {
+        org.slug = new.slug.clone().unwrap_or_else(|| orgs::slug_of(&new.name));
+        if !org.insert(tx).await? {
+            if new.slug.is_some() {
+                return Err(Fault::from(SLUG_TAKEN));
+            }
+            // A name may be had by many; what makes the slug unique is chance.
+            org.slug = orgs::slug_near(&app, &org.slug);
+            if !org.insert(tx).await? {
+                return Err(SLUG_TAKEN.into());
+            }
+        }
+        Member::add(tx, org.id, account, Role::Owner, now).await?;
+        events::record(tx, &app, &session.by(), About::in_org(org.id), &Event::OrgCreated).await?;
+        // Whoever acts for nobody acts for the first organization they have.
+        if session.org().is_none() {
+            orgs::switch(tx, session.id(), account, org.id).await?;
+        }
+        Ok(())
+    })?;
+    Ok(Json(OrgView::of(&Membership { org, role: Role::Owner })))
+}
+
+/// The organization and the newest of its members; the rest is in the list of members.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct OrgDetails {
+    #[serde(flatten)]
+    org: OrgView,
+    members: Vec<Member>,
+    next_cursor: Option<String>,
+}
+
+async fn get_org(State(app): State<App>, caller: InOrg<AnyMember>, page: Page) -> Result<Json<OrgDetails>> {
+    let members::Members { members, next_cursor } = members::page(&app, caller.org().id, &page).await?;
+    Ok(Json(OrgDetails { org: OrgView::of(&caller.membership), members, next_cursor }))
+}
+
+/// What is left out stays as it is.
+#[derive(Deserialize, JsonSchema)]
+struct OrgChange {
+    #[schemars(length(min = 1, max = 200))]
+    name: Option<String>,
+    #[schemars(regex(pattern = "^[a-z0-9]([a-z0-9-]{0,46}[a-z0-9])?$"))]
+    slug: Option<String>,
+    branding: Option<Branding>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Branding {
+    /// As in `#1d4ed8`; `null` for none.
+    #[schemars(regex(pattern = "^#[0-9a-fA-F]{6}$"))]
+    primary_color: Option<String>,
+}
+
+async fn update_org(
+    State(app): State<App>,
+    caller: InOrg<Admin>,
+    Json(change): Json<OrgChange>,
+) -> Result<Json<OrgView>> {
+    let org = transact!(app.db, tx, {
+        Org::hold(tx, caller.org().id).await?;
+        let mut org = Org::find(tx, caller.org().id).await?.ok_or(NOT_FOUND)?;
+        let mut fields = vec![];
+        if let Some(name) = &change.name {
+            org.name = name.trim().to_owned();
+            fields.push("name");
+        }
+        if let Some(slug) = &change.slug {
+            org.slug.clone_from(slug);
+            fields.push("slug");
+        }
+        if let Some(branding) = &change.branding {
+            org.primary_color.clone_from(&branding.primary_color);
+            fields.push("branding");
+        }
+        org.updated_at = app.clock.now();
+        if !org.save(tx).await? {
+            return Err(Fault::from(SLUG_TAKEN));
+        }
+        let event = Event::OrgUpdated { fields };
+        events::record(tx, &app, &caller.session.by(), About::in_org(org.id), &event).await?;
+        Ok(org)
+    })?;
+    Ok(Json(OrgView::of(&Membership { org, role: caller.role() })))
+}
+
+async fn delete_org(State(app): State<App>, caller: InOrg<Owner>) -> Result<NoContent> {
+    let (id, by) = (caller.org().id, caller.session.by());
+    transact!(app.db, tx, {
+        if !Org::hold(tx, id).await? {
+            return Err(Fault::from(NOT_FOUND));
+        }
+        Ok(orgs::end(tx, &app, &by, id).await?)
+    })?;
+    Ok(NoContent)
+}

@@ -1,0 +1,128 @@
+//! Accepting an invite: as somebody who is signed in, or as a newcomer, who gets an account by it.
+//!
+//! The link came to the invited address, so whoever has it has read that address's mail. That is enough for a new
+//! account, and for nothing that an old one has: its password and its sessions are not touched.
+use axum::{extract::State, response::Response};
+use kernel::{
+    App,
+    crypto::Secret,
+    db::{Reach, Tx},
+    fault::{Code, Fault, INVALID, Result},
+    http::{Json, Routes},
+    transact,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tenancy::{
+    accounts::{Account, AccountId},
+    email::Email,
+    enter::{ACCOUNT_TOPIC, MaybeSession, Session, Visitor},
+    events::{self, Event},
+    invites::Invite,
+    once::{self, Purpose, TOKEN_SPENT},
+    orgs::{self, Membership},
+    password::{self, Hasher, WEAK_PASSWORD},
+    sign_in::{self, MayEnter, Typed, Way},
+};
+
+use crate::{BODY, password::LoginOptions};
+
+pub fn routes() -> Routes {
+    Routes::new("auth")
+        .body_limit(BODY)
+        .post("/auth/accept-invite", accept_invite, "accept an organization invite")
+        .answers::<MayEnter>(200, "application/json")
+        .fails(&[TOKEN_SPENT, SIGN_IN_FIRST, OTHER_ADDRESS, WEAK_PASSWORD])
+}
+
+const SIGN_IN_FIRST: Code =
+    Code::new(409, "sign_in_first", "The invited address has an account. Sign in to it, then accept the invite.");
+const OTHER_ADDRESS: Code = Code::new(403, "other_address", "This invite is for another address than yours.");
+
+#[derive(Deserialize, JsonSchema)]
+struct Accept {
+    token: Typed,
+    /// For a new account.
+    #[schemars(length(min = 1, max = 200))]
+    name: Option<String>,
+    /// For a new account: 8 to 256 characters that nobody would guess.
+    password: Option<Typed>,
+    options: Option<LoginOptions>,
+}
+
+async fn accept_invite(
+    State(app): State<App>,
+    visitor: Visitor,
+    MaybeSession(session): MaybeSession,
+    Json(body): Json<Accept>,
+) -> Result<Response> {
+    visitor.admit(&app, None).await?;
+    let invite = Invite::look(&app.db, &body.token.0, app.clock.now()).await?.ok_or(TOKEN_SPENT)?;
+    if let Some(session) = session {
+        return join(&app, &session, &invite, &body.token.0).await;
+    }
+    let email = Email::parse(&invite.email).ok_or(TOKEN_SPENT)?;
+    if Account::by_email(&app.db, &email).await?.is_some_and(|account| account.email_verified) {
+        return Err(SIGN_IN_FIRST.into());
+    }
+    let (name, password) = match (body.name, body.password) {
+        (Some(name), Some(password)) => (name, password),
+        (name, password) => {
+            let missing = [("name", name.is_none()), ("password", password.is_none())];
+            let missing = missing.into_iter().filter(|(_, is_missing)| *is_missing);
+            let say = "is required for a new account";
+            return Err(missing.fold(Fault::from(INVALID), |fault, (field, _)| fault.and(field, "required", say)));
+        }
+    };
+    password::check("password", &password.0, Some(&email), &name)?;
+    let hash = app.own::<Hasher>().hash(&app.entropy, &password.0).await?;
+    let (now, id) = (app.clock.now(), AccountId::new(&app.entropy, app.clock.now()));
+    let delivery = body.options.and_then(|options| options.token_delivery).unwrap_or_default();
+    let entered = transact!(app.db, tx, {
+        let new = Account { password_hash: Some(hash.clone()), ..Account::new(id, Some(&email), name.trim(), now) };
+        let account = newcomer(tx, &app, &visitor, new, &body.token.0).await?;
+        let way = Way::by("pwd", delivery);
+        Ok::<_, Fault>(sign_in::enter(tx, &app, &visitor, account, way).await?)
+    })?;
+    entered.answer(&app)
+}
+
+/// An invite for this address that could be accepted now. A look that decides nothing.
+pub async fn look(app: &App, email: &Email, token: &Secret) -> Result<Invite> {
+    let invite = Invite::look(&app.db, token, app.clock.now()).await?;
+    invite.filter(|invite| invite.email_key == email.key()).ok_or_else(|| TOKEN_SPENT.into())
+}
+
+/// Somebody who is signed in joins, and acts for the organization from now on.
+async fn join(app: &App, session: &Session, invite: &Invite, token: &Secret) -> Result<Response> {
+    let account = session.account();
+    if !account.email_verified || account.email_key.as_deref() != Some(&invite.email_key) {
+        return Err(OTHER_ADDRESS.into());
+    }
+    let membership = transact!(app.db, tx, {
+        let org = Invite::accept(tx, app, &session.by(), token, account).await?.ok_or(TOKEN_SPENT)?;
+        orgs::switch(tx, session.id(), account.id, org).await?;
+        Ok::<_, Fault>(Membership::of_in(tx, org, account.id).await?.ok_or(TOKEN_SPENT)?)
+    })?;
+    sign_in::renew(app, session, &membership)
+}
+
+/// Makes the account of an invited address, verified at once, and takes it in. What was signed up for the address
+/// before and never confirmed counts for nothing. Refuses where an account is verified: nothing of it is changed.
+pub async fn newcomer(tx: &mut Tx, app: &App, visitor: &Visitor, new: Account, token: &Secret) -> Result<Account> {
+    let now = app.clock.now();
+    let (there, is_new) = Account::ensure(tx, &new).await?;
+    if there.email_verified {
+        return Err(SIGN_IN_FIRST.into());
+    }
+    Account::verified(tx, there.id, &new.name, new.password_hash.as_deref(), now).await?;
+    once::void(tx, Purpose::VerifyEmail, there.id, now).await?;
+    if is_new {
+        events::record(tx, app, &visitor.by, Some(there.id), &Event::AccountCreated).await?;
+    }
+    events::record(tx, app, &visitor.by, Some(there.id), &Event::EmailVerified).await?;
+    tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, there.id.to_string()).await?;
+    let account = Account::find(tx, there.id).await?.ok_or(TOKEN_SPENT)?;
+    Invite::accept(tx, app, &visitor.by, token, &account).await?.ok_or(TOKEN_SPENT)?;
+    Ok(account)
+}

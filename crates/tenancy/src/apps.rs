@@ -1,0 +1,357 @@
+//! Apps, their keys and the people who came in through them: what is kept, and every statement on it.
+use kernel::{
+    App,
+    clock::Timestamp,
+    crypto::{self, Secret},
+    db::{self, Db, FromValue, Reach, Tx, Value},
+    http::Key,
+    id::Id,
+    params, row,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    accounts::AccountId,
+    orgs::{OrgId, Role},
+};
+
+pub type ApplicationId = Id<Application>;
+pub type AppKeyId = Id<AppKey>;
+
+/// The topic on which a change to an app or its keys is told.
+pub const TOPIC: &str = "app";
+
+/// Something somebody builds whose people sign in here.
+#[derive(Debug, Clone)]
+pub struct Application {
+    pub id: ApplicationId,
+    pub org_id: OrgId,
+    pub owner_id: Option<AccountId>,
+    pub name: String,
+    pub slug: String,
+    pub redirect_uris: Vec<String>,
+    pub allowed_origins: Vec<String>,
+    /// An object.
+    pub settings: serde_json::Value,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+row!(Application {
+    id,
+    org_id,
+    owner_id,
+    name,
+    slug,
+    redirect_uris,
+    allowed_origins,
+    settings,
+    created_at,
+    updated_at
+});
+
+/// An app, and what the caller is in the organization it belongs to.
+#[derive(Debug)]
+pub struct Reached {
+    pub application: Application,
+    pub role: Role,
+}
+
+impl db::FromRow for Reached {
+    fn from_row(mut row: db::Row) -> db::Result<Self> {
+        Ok(Self { role: row.get("role")?, application: Application::from_row(row)? })
+    }
+}
+
+impl Application {
+    /// `false` when the slug is somebody else's.
+    pub async fn insert(&self, tx: &mut Tx) -> db::Result<bool> {
+        let made = tx
+            .exec(
+                "INSERT INTO app (id, org_id, owner_id, name, slug, redirect_uris, allowed_origins, settings,
+                                  created_at, updated_at)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9) ON CONFLICT (slug) DO NOTHING",
+                params![
+                    self.id,
+                    self.org_id,
+                    self.owner_id,
+                    &self.name,
+                    &self.slug,
+                    &self.redirect_uris,
+                    &self.allowed_origins,
+                    &self.settings,
+                    self.created_at
+                ],
+            )
+            .await?;
+        self.told(tx).await?;
+        Ok(made == 1)
+    }
+
+    /// Lets nobody else change it until the transaction is over, and answers what it is now.
+    pub async fn hold(tx: &mut Tx, id: ApplicationId) -> db::Result<Option<Self>> {
+        let held: Vec<Self> =
+            tx.put("UPDATE app SET updated_at = updated_at WHERE id = $1 RETURNING *", params![id]).await?;
+        Ok(held.into_iter().next())
+    }
+
+    /// `false` when the slug is somebody else's.
+    pub async fn save(&self, tx: &mut Tx) -> db::Result<bool> {
+        let sql = "SELECT id FROM app WHERE slug = $1 AND id <> $2";
+        if tx.opt::<(String,)>(sql, params![&self.slug, self.id]).await?.is_some() {
+            return Ok(false);
+        }
+        tx.exec(
+            "UPDATE app SET name = $2, slug = $3, redirect_uris = $4, allowed_origins = $5, settings = $6,
+                            updated_at = $7 WHERE id = $1",
+            params![
+                self.id,
+                &self.name,
+                &self.slug,
+                &self.redirect_uris,
+                &self.allowed_origins,
+                &self.settings,
+                self.updated_at
+            ],
+        )
+        .await?;
+        self.told(tx).await?;
+        Ok(true)
+    }
+
+    /// Its keys, people and sessions go with it. `false` when it is gone.
+    pub async fn delete(&self, tx: &mut Tx) -> db::Result<bool> {
+        let is_gone = tx.exec("DELETE FROM app WHERE id = $1", params![self.id]).await? == 1;
+        self.told(tx).await?;
+        tx.notify(Reach::EveryNode, crate::sessions::TOPIC, "").await?;
+        Ok(is_gone)
+    }
+
+    pub async fn all_of(tx: &mut Tx, org: OrgId) -> db::Result<Vec<Self>> {
+        tx.all("SELECT * FROM app WHERE org_id = $1 ORDER BY created_at, id", params![org]).await
+    }
+
+    /// Those of all organizations a person is in, newest first.
+    pub async fn page(db: &Db, account: AccountId, below: &Key, most: u32) -> db::Result<Vec<Reached>> {
+        db.all(
+            "SELECT app.*, org_member.role FROM app JOIN org_member ON org_member.org_id = app.org_id
+             WHERE org_member.account_id = $1 AND (app.created_at, app.id) < ($2, $3)
+             ORDER BY app.created_at DESC, app.id DESC LIMIT $4",
+            params![account, below.at, &below.id, most],
+        )
+        .await
+    }
+
+    /// As a member of its organization reaches it.
+    pub async fn reach(db: &Db, id: ApplicationId, account: AccountId) -> db::Result<Option<Reached>> {
+        db.opt(
+            "SELECT app.*, org_member.role FROM app JOIN org_member ON org_member.org_id = app.org_id
+             WHERE app.id = $1 AND org_member.account_id = $2",
+            params![id, account],
+        )
+        .await
+    }
+
+    /// Notes that somebody came in through it; `false` when it is gone.
+    pub async fn greet(tx: &mut Tx, id: ApplicationId, account: AccountId, now: Timestamp) -> db::Result<bool> {
+        let greeted = tx
+            .exec(
+                "INSERT INTO app_user (app_id, account_id, first_sign_in_at, last_sign_in_at)
+                 SELECT id, $2, $3, $3 FROM app WHERE id = $1
+                 ON CONFLICT (app_id, account_id) DO UPDATE SET last_sign_in_at = $3",
+                params![id, account, now],
+            )
+            .await?;
+        Ok(greeted == 1)
+    }
+
+    async fn told(&self, tx: &mut Tx) -> db::Result<()> {
+        tx.notify(Reach::EveryNode, TOPIC, self.id.to_string()).await
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyKind {
+    /// Says which app is calling; may be seen by anybody.
+    Publishable,
+    /// Acts for the app; stays on its servers.
+    Secret,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Environment {
+    Live,
+    Test,
+}
+
+macro_rules! words { ($($type:ident { $($variant:ident = $word:literal),+ })+) => { $(
+    impl $type {
+        pub fn name(self) -> &'static str {
+            match self { $(Self::$variant => $word),+ }
+        }
+    }
+    impl From<$type> for Value {
+        fn from(word: $type) -> Self {
+            word.name().into()
+        }
+    }
+    impl FromValue for $type {
+        fn from_value(value: Value) -> Option<Self> {
+            match String::from_value(value)?.as_str() { $($word => Some(Self::$variant),)+ _ => None }
+        }
+    }
+)+ } }
+words! {
+    KeyKind { Publishable = "publishable", Secret = "secret" }
+    Environment { Live = "live", Test = "test" }
+}
+
+/// A key as the people of the app see it: not the key.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AppKey {
+    pub id: AppKeyId,
+    #[serde(rename = "type")]
+    pub kind: KeyKind,
+    pub environment: Environment,
+    pub name: Option<String>,
+    /// How the key begins.
+    pub prefix: String,
+    pub created_at: Timestamp,
+    /// To the minute.
+    pub last_used_at: Option<Timestamp>,
+}
+row!(AppKey { id, kind, environment, name, prefix, created_at, last_used_at });
+
+/// How much of a key's chance is shown in its prefix.
+const SHOWN: usize = 4;
+
+impl AppKey {
+    /// A new key, and the only sight of it.
+    pub async fn make(
+        tx: &mut Tx,
+        app: &App,
+        application: ApplicationId,
+        kind: KeyKind,
+        environment: Environment,
+        name: Option<String>,
+    ) -> db::Result<(Self, Secret)> {
+        let (now, token) = (app.clock.now(), app.entropy.token());
+        let letter = match kind {
+            KeyKind::Publishable => "pk",
+            KeyKind::Secret => "sk",
+        };
+        let start = format!("{letter}_{}_", environment.name());
+        let value = Secret::from(format!("{start}{}", token.expose()));
+        let prefix = value.expose()[..start.len() + SHOWN].to_owned();
+        let id = AppKeyId::new(&app.entropy, now);
+        let key = Self { id, kind, environment, name, prefix, created_at: now, last_used_at: None };
+        tx.exec(
+            "INSERT INTO app_key (id, app_id, hash, kind, environment, name, prefix, created_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+            params![
+                key.id,
+                application,
+                crypto::hash(value.expose().as_bytes()),
+                kind,
+                environment,
+                key.name.clone(),
+                &key.prefix,
+                now
+            ],
+        )
+        .await?;
+        Ok((key, value))
+    }
+
+    pub async fn page(db: &Db, application: ApplicationId, below: &Key, most: u32) -> db::Result<Vec<Self>> {
+        db.all(
+            "SELECT id, kind, environment, name, prefix, created_at, last_used_at FROM app_key
+             WHERE app_id = $1 AND (created_at, id) < ($2, $3) ORDER BY created_at DESC, id DESC LIMIT $4",
+            params![application, below.at, &below.id, most],
+        )
+        .await
+    }
+
+    pub async fn count(tx: &mut Tx, application: ApplicationId) -> db::Result<i64> {
+        let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM app_key WHERE app_id = $1";
+        let (count,): (i64,) = tx.one(sql, params![application]).await?;
+        Ok(count)
+    }
+
+    /// It opens nothing from now on. `false` when the app has no such key.
+    pub async fn delete(tx: &mut Tx, application: ApplicationId, id: AppKeyId) -> db::Result<bool> {
+        let gone = tx.exec("DELETE FROM app_key WHERE id = $2 AND app_id = $1", params![application, id]).await?;
+        tx.notify(Reach::EveryNode, TOPIC, application.to_string()).await?;
+        Ok(gone == 1)
+    }
+}
+
+/// What a presented key stands for.
+#[derive(Debug)]
+pub struct Keyed {
+    pub key_id: AppKeyId,
+    pub kind: KeyKind,
+    pub environment: Environment,
+    pub app_id: ApplicationId,
+    pub org_id: OrgId,
+    pub allowed_origins: Vec<String>,
+}
+row!(Keyed { key_id, kind, environment, app_id, org_id, allowed_origins });
+
+impl Keyed {
+    pub async fn find(db: &Db, key: &Secret) -> db::Result<Option<Self>> {
+        db.opt(
+            "SELECT app_key.id AS key_id, app_key.kind, app_key.environment, app.id AS app_id, app.org_id,
+                    app.allowed_origins
+             FROM app_key JOIN app ON app.id = app_key.app_id WHERE app_key.hash = $1",
+            params![crypto::hash(key.expose().as_bytes())],
+        )
+        .await
+    }
+
+    pub async fn note_use(&self, db: &Db, now: Timestamp) -> db::Result<()> {
+        db.exec("UPDATE app_key SET last_used_at = $2 WHERE id = $1", params![self.key_id, now]).await?;
+        Ok(())
+    }
+}
+
+/// Somebody who came in through an app.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EndUser {
+    pub id: AccountId,
+    pub email: Option<String>,
+    pub name: String,
+    pub avatar_url: Option<String>,
+    pub email_verified: bool,
+    pub first_sign_in_at: Timestamp,
+    pub last_sign_in_at: Timestamp,
+}
+row!(EndUser { id, email, name, avatar_url, email_verified, first_sign_in_at, last_sign_in_at });
+
+impl EndUser {
+    /// Who signed in last comes first. `search` is found at the start of an address or anywhere in a name.
+    pub async fn page(
+        db: &Db,
+        application: ApplicationId,
+        search: Option<&str>,
+        below: &Key,
+        most: u32,
+    ) -> db::Result<Vec<Self>> {
+        let plain = search.unwrap_or_default().to_lowercase();
+        let escaped = plain.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
+        db.all(
+            "SELECT account.id, account.email, account.name, account.avatar_url, account.email_verified,
+                    app_user.first_sign_in_at, app_user.last_sign_in_at
+             FROM app_user JOIN account ON account.id = app_user.account_id
+             WHERE app_user.app_id = $1 AND (app_user.last_sign_in_at, app_user.account_id) < ($2, $3)
+               AND ($4 = '' OR account.email_key LIKE $5 ESCAPE '\\' OR LOWER(account.name) LIKE $6 ESCAPE '\\')
+             ORDER BY app_user.last_sign_in_at DESC, app_user.account_id DESC LIMIT $7",
+            params![application, below.at, &below.id, plain, format!("{escaped}%"), format!("%{escaped}%"), most],
+        )
+        .await
+    }
+}

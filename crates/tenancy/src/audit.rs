@@ -1,0 +1,66 @@
+//! Reading what happened: by the people and the organizations it happened to.
+use kernel::{
+    clock::Timestamp,
+    db::{self, Db, FromRow, Row},
+    http::Key,
+    params,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{accounts::AccountId, orgs::OrgId};
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditEntry {
+    pub id: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Who did it; null for what happened at the door.
+    pub actor: Option<String>,
+    pub target: Option<String>,
+    pub org_id: Option<String>,
+    pub app_id: Option<String>,
+    pub ip: Option<String>,
+    pub user_agent: Option<String>,
+    pub at: Timestamp,
+    pub details: serde_json::Map<String, serde_json::Value>,
+}
+
+impl FromRow for AuditEntry {
+    fn from_row(mut row: Row) -> db::Result<Self> {
+        let details: serde_json::Value = row.get("details")?;
+        Ok(Self {
+            id: row.get("id")?,
+            kind: row.get("type")?,
+            actor: row.get("actor")?,
+            target: row.get("target")?,
+            org_id: row.get("org_id")?,
+            app_id: row.get("app_id")?,
+            ip: row.get("ip")?,
+            user_agent: row.get("user_agent")?,
+            at: row.get("at")?,
+            details: details.as_object().cloned().unwrap_or_default(),
+        })
+    }
+}
+
+impl AuditEntry {
+    pub async fn of_person(db: &Db, account: AccountId, below: &Key, most: u32) -> db::Result<Vec<Self>> {
+        db.all(
+            "SELECT id, type, actor, target, org_id, app_id, ip, user_agent, at, details FROM audit_event
+             WHERE account_id = $1 AND (at, id) < ($2, $3) ORDER BY at DESC, id DESC LIMIT $4",
+            params![account, below.at, &below.id, most],
+        )
+        .await
+    }
+
+    pub async fn of_org(db: &Db, org: OrgId, below: &Key, most: u32) -> db::Result<Vec<Self>> {
+        db.all(
+            "SELECT id, type, actor, target, org_id, app_id, ip, user_agent, at, details FROM audit_event
+             WHERE org_id = $1 AND (at, id) < ($2, $3) ORDER BY at DESC, id DESC LIMIT $4",
+            params![org, below.at, &below.id, most],
+        )
+        .await
+    }
+}

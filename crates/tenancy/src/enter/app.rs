@@ -1,0 +1,90 @@
+//! Apps at the door: by a key of theirs, or by somebody of their organization.
+use std::{marker::PhantomData, sync::Arc};
+
+use axum::{
+    extract::FromRequestParts,
+    http::{HeaderMap, request::Parts},
+};
+use kernel::{
+    App,
+    crypto::Secret,
+    fault::{Code, FORBIDDEN, Fault, NOT_FOUND, Result, UNAUTHENTICATED},
+    http::{GenContext, Operation, OperationInput, Path, may_answer, requires},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    Live, Session,
+    org::{Least, describe_role},
+};
+use crate::{
+    apps::{Application, ApplicationId, Keyed, Reached},
+    orgs::Role,
+};
+
+const HEADER: &str = "x-service-app-key";
+pub const INVALID_APP_KEY: Code = Code::new(401, "invalid_app_key", "This app key does not exist or was deleted.");
+
+/// Somebody who has at least the role `R` in the organization that the app of the path's `{appId}` belongs to.
+pub struct InApp<R> {
+    pub session: Session,
+    pub application: Application,
+    pub role: Role,
+    least: PhantomData<R>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct AppPath {
+    app_id: ApplicationId,
+}
+
+impl<R: Least> FromRequestParts<App> for InApp<R> {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let session = Session::from_request_parts(parts, app).await?;
+        let Path(AppPath { app_id }) = Path::from_request_parts(parts, app).await?;
+        let reached = Application::reach(&app.db, app_id, session.account().id).await?;
+        let Reached { application, role } = reached.ok_or(NOT_FOUND)?;
+        if role < R::ROLE {
+            return Err(FORBIDDEN.into());
+        }
+        Ok(Self { session, application, role, least: PhantomData })
+    }
+}
+
+impl<R: Least> OperationInput for InApp<R> {
+    fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
+        Session::operation_input(ctx, operation);
+        Path::<AppPath>::operation_input(ctx, operation);
+        describe_role(operation, R::ROLE);
+    }
+}
+
+/// A request that says which app it comes from.
+pub struct AppKey(pub Arc<Keyed>);
+
+impl FromRequestParts<App> for AppKey {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        presented(app, &parts.headers).await?.map(Self).ok_or_else(|| UNAUTHENTICATED.into())
+    }
+}
+
+impl OperationInput for AppKey {
+    fn operation_input(_: &mut GenContext, operation: &mut Operation) {
+        requires(operation, &["appKey"]);
+        may_answer(operation, &[UNAUTHENTICATED, INVALID_APP_KEY]);
+    }
+}
+
+/// The app whose key came with the request. One that is not ours is refused, where it is not needed, too.
+pub(super) async fn presented(app: &App, headers: &HeaderMap) -> Result<Option<Arc<Keyed>>> {
+    let Some(key) = headers.get(HEADER) else { return Ok(None) };
+    let key = Secret::from(key.to_str().map_err(|_| INVALID_APP_KEY)?.to_owned());
+    let keyed = app.own::<Arc<Live>>().keyed(app, &key).await?;
+    keyed.map(Some).ok_or_else(|| INVALID_APP_KEY.into())
+}

@@ -1,0 +1,109 @@
+//! Roles as types: a handler that takes `InOrg<Admin>` runs for admins and owners of the organization in its path, and
+//! for nobody else. The role comes from the database, or from what this node remembers of it, never from the token.
+use std::{marker::PhantomData, sync::Arc};
+
+use axum::{extract::FromRequestParts, http::request::Parts};
+use kernel::{
+    App,
+    fault::{FORBIDDEN, Fault, NOT_FOUND, Result},
+    http::{GenContext, Operation, OperationInput, Path, may_answer},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Live, Session};
+use crate::{
+    accounts::AccountId,
+    orgs::{Membership, Org, OrgId, Role},
+};
+
+/// The least role a handler asks for.
+pub trait Least: Send + Sync + 'static {
+    const ROLE: Role;
+    /// What is enough where the path's `{userId}` is the caller's own.
+    const FOR_ONESELF: Role = Self::ROLE;
+}
+
+pub struct Member;
+pub struct Admin;
+pub struct Owner;
+/// An admin, or the person the path names.
+pub struct AdminOrSelf;
+
+impl Least for Member {
+    const ROLE: Role = Role::Member;
+}
+impl Least for Admin {
+    const ROLE: Role = Role::Admin;
+}
+impl Least for Owner {
+    const ROLE: Role = Role::Owner;
+}
+impl Least for AdminOrSelf {
+    const ROLE: Role = Role::Admin;
+    const FOR_ONESELF: Role = Role::Member;
+}
+
+/// Somebody who has at least the role `R` in the organization of the path's `{id}`.
+pub struct InOrg<R> {
+    pub session: Session,
+    pub membership: Arc<Membership>,
+    least: PhantomData<R>,
+}
+
+impl<R> InOrg<R> {
+    pub fn org(&self) -> &Org {
+        &self.membership.org
+    }
+
+    pub fn role(&self) -> Role {
+        self.membership.role
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct OrgPath {
+    id: OrgId,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Whom {
+    user_id: AccountId,
+}
+
+impl<R: Least> FromRequestParts<App> for InOrg<R> {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let session = Session::from_request_parts(parts, app).await?;
+        let Path(OrgPath { id }) = Path::from_request_parts(parts, app).await?;
+        let whom: Option<Path<Whom>> = Path::from_request_parts(parts, app).await.ok();
+        let is_self = whom.is_some_and(|Path(whom)| whom.user_id == session.account().id);
+        let least = if is_self { R::FOR_ONESELF } else { R::ROLE };
+        let membership = member(app, &session, id, least).await?;
+        Ok(Self { session, membership, least: PhantomData })
+    }
+}
+
+/// The caller's membership: a stranger learns nothing, not even that the organization exists.
+pub(super) async fn member(app: &App, session: &Session, org: OrgId, least: Role) -> Result<Arc<Membership>> {
+    let live = app.own::<Arc<Live>>();
+    let membership = live.membership(app, org, session.account().id).await?.ok_or(NOT_FOUND)?;
+    if membership.role < least { Err(FORBIDDEN.into()) } else { Ok(membership) }
+}
+
+impl<R: Least> OperationInput for InOrg<R> {
+    fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
+        Session::operation_input(ctx, operation);
+        Path::<OrgPath>::operation_input(ctx, operation);
+        describe_role(operation, R::ROLE);
+    }
+}
+
+pub(super) fn describe_role(operation: &mut Operation, least: Role) {
+    if least > Role::Member {
+        may_answer(operation, &[FORBIDDEN]);
+    }
+    operation.extensions.insert("x-role".into(), least.name().into());
+}

@@ -1,0 +1,148 @@
+//! Invites to an organization: for one address, good once, for seven days.
+use std::time::Duration;
+
+use kernel::{
+    App,
+    clock::Timestamp,
+    crypto::{self, Secret},
+    db::{self, Db, Tx},
+    http::Key,
+    params, row,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{
+    accounts::{Account, AccountId},
+    email::Email,
+    events::{self, By, Event},
+    mail,
+    orgs::{Member, Org, OrgId, Role},
+};
+
+const LIFE: Duration = Duration::from_hours(7 * 24);
+
+/// An invite as the people of the organization see it.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Invite {
+    pub email: String,
+    pub role: Role,
+    pub invited_by: AccountId,
+    pub created_at: Timestamp,
+    pub sent_at: Timestamp,
+    pub expires_at: Timestamp,
+    #[serde(skip)]
+    pub org_id: OrgId,
+    #[serde(skip)]
+    pub email_key: String,
+}
+row!(Invite { email, role, invited_by, created_at, sent_at, expires_at, org_id, email_key });
+
+impl Invite {
+    /// Asks somebody in. Whatever was asked of this address before no longer counts.
+    pub async fn send(
+        tx: &mut Tx,
+        app: &App,
+        org: &Org,
+        inviter: &Account,
+        email: &Email,
+        role: Role,
+    ) -> db::Result<Self> {
+        let (token, now) = (app.entropy.token(), app.clock.now());
+        let sent: Vec<Self> = tx
+            .put(
+                "INSERT INTO org_invite (org_id, email_key, email, role, hash, invited_by, created_at, sent_at,
+                                         expires_at)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8)
+                 ON CONFLICT (org_id, email_key) DO UPDATE SET email = $3, role = $4, hash = $5, invited_by = $6,
+                   sent_at = $7, expires_at = $8
+                 RETURNING *",
+                params![
+                    org.id,
+                    email.key(),
+                    email.as_str(),
+                    role,
+                    crypto::hash(token.expose().as_bytes()),
+                    inviter.id,
+                    now,
+                    now.plus(LIFE)
+                ],
+            )
+            .await?;
+        let kind = mail::Kind::Invite { inviter: inviter.name.clone(), org: org.name.clone(), token };
+        mail::send(tx, app, email.as_str(), &kind).await?;
+        sent.into_iter().next().ok_or_else(|| db::Error::Driver("an invite was not kept".into()))
+    }
+
+    /// The one of an address, also one that ran out.
+    pub async fn find(tx: &mut Tx, org: OrgId, email: &Email) -> db::Result<Option<Self>> {
+        let sql = "SELECT * FROM org_invite WHERE org_id = $1 AND email_key = $2";
+        tx.opt(sql, params![org, email.key()]).await
+    }
+
+    /// One that could be accepted now. A look that decides nothing.
+    pub async fn look(db: &Db, token: &Secret, now: Timestamp) -> db::Result<Option<Self>> {
+        let sql = "SELECT * FROM org_invite WHERE hash = $1 AND expires_at > $2";
+        db.opt(sql, params![crypto::hash(token.expose().as_bytes()), now]).await
+    }
+
+    pub async fn page(db: &Db, org: OrgId, below: &Key, most: u32) -> db::Result<Vec<Self>> {
+        db.all(
+            "SELECT * FROM org_invite WHERE org_id = $1 AND (created_at, email_key) < ($2, $3)
+             ORDER BY created_at DESC, email_key DESC LIMIT $4",
+            params![org, below.at, &below.id, most],
+        )
+        .await
+    }
+
+    /// How many mails an organization sent to people who have not come yet.
+    pub async fn sent_since(tx: &mut Tx, org: OrgId, since: Timestamp) -> db::Result<i64> {
+        let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM org_invite WHERE org_id = $1 AND sent_at > $2";
+        let (sent,): (i64,) = tx.one(sql, params![org, since]).await?;
+        Ok(sent)
+    }
+
+    /// `false` when there was none.
+    pub async fn cancel(tx: &mut Tx, org: OrgId, email: &Email) -> db::Result<bool> {
+        let sql = "DELETE FROM org_invite WHERE org_id = $1 AND email_key = $2";
+        Ok(tx.exec(sql, params![org, email.key()]).await? == 1)
+    }
+
+    /// What somebody promised beyond what they may still give counts no more.
+    pub async fn withdraw(tx: &mut Tx, org: OrgId, inviter: AccountId, may_give: Option<Role>) -> db::Result<()> {
+        let (admins, owners) = (may_give >= Some(Role::Admin), may_give >= Some(Role::Owner));
+        tx.exec(
+            "DELETE FROM org_invite WHERE org_id = $1 AND invited_by = $2
+               AND NOT ((role = 'owner' AND $4) OR (role <> 'owner' AND $3))",
+            params![org, inviter, admins, owners],
+        )
+        .await?;
+        Ok(())
+    }
+
+    /// Uses an invite up and takes the person in. `None` when it was used, replaced, cancelled, has run out, or is for
+    /// another address than the one the person has proven.
+    pub async fn accept(
+        tx: &mut Tx,
+        app: &App,
+        by: &By,
+        token: &Secret,
+        account: &Account,
+    ) -> db::Result<Option<OrgId>> {
+        let now = app.clock.now();
+        let proven = account.email_key.clone().filter(|_| account.email_verified);
+        let spent: Vec<Self> = tx
+            .put(
+                "DELETE FROM org_invite WHERE hash = $1 AND expires_at > $2 AND email_key = $3 RETURNING *",
+                params![crypto::hash(token.expose().as_bytes()), now, proven.unwrap_or_default()],
+            )
+            .await?;
+        let Some(invite) = spent.into_iter().next() else { return Ok(None) };
+        Member::add(tx, invite.org_id, account.id, invite.role, now).await?;
+        let by = By { actor: Some(account.id), ..by.clone() };
+        let event = Event::InviteAccepted { role: invite.role };
+        events::record(tx, app, &by, events::About::in_org(invite.org_id).person(account.id), &event).await?;
+        Ok(Some(invite.org_id))
+    }
+}

@@ -1,0 +1,410 @@
+//! Organizations and who is in them: what is kept, and every statement on it.
+use data_encoding::HEXLOWER;
+use kernel::{
+    App,
+    clock::Timestamp,
+    db::{self, Db, FromRow, FromValue, Reach, Row, Tx, Value},
+    fault::Code,
+    http::Key,
+    id::Id,
+    params, row,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    accounts::AccountId,
+    apps::Application,
+    events::{self, About, By, Event},
+};
+
+pub type OrgId = Id<Org>;
+
+/// The topic on which a change to an organization or its members is told.
+pub const TOPIC: &str = "org";
+/// The plan an organization starts with.
+pub const FIRST_TIER: &str = "free";
+
+pub const LAST_OWNER: Code =
+    Code::new(409, "last_owner", "An organization needs an owner. Make somebody else one first.");
+
+/// What somebody may do in an organization; each may do what the one before may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    Member,
+    Admin,
+    Owner,
+}
+
+impl Role {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Member => "member",
+            Self::Admin => "admin",
+            Self::Owner => "owner",
+        }
+    }
+}
+
+impl From<Role> for Value {
+    fn from(role: Role) -> Self {
+        role.name().into()
+    }
+}
+
+impl FromValue for Role {
+    fn from_value(value: Value) -> Option<Self> {
+        let name = String::from_value(value)?;
+        [Self::Member, Self::Admin, Self::Owner].into_iter().find(|role| role.name() == name)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Org {
+    pub id: OrgId,
+    pub name: String,
+    pub slug: String,
+    pub tier: String,
+    pub logo_url: Option<String>,
+    pub primary_color: Option<String>,
+    /// An object.
+    pub metadata: serde_json::Value,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+row!(Org { id, name, slug, tier, logo_url, primary_color, metadata, created_at, updated_at });
+
+impl Org {
+    /// A new one with nothing in it.
+    pub fn new(id: OrgId, name: &str, slug: &str, now: Timestamp) -> Self {
+        Self {
+            id,
+            name: name.to_owned(),
+            slug: slug.to_owned(),
+            tier: FIRST_TIER.to_owned(),
+            logo_url: None,
+            primary_color: None,
+            metadata: serde_json::json!({}),
+            created_at: now,
+            updated_at: now,
+        }
+    }
+
+    /// `false` when the slug is somebody else's.
+    pub async fn insert(&self, tx: &mut Tx) -> db::Result<bool> {
+        let made = tx
+            .exec(
+                "INSERT INTO org (id, name, slug, tier, metadata, created_at, updated_at)
+                 VALUES ($1, $2, $3, $4, $5, $6, $6) ON CONFLICT (slug) DO NOTHING",
+                params![self.id, &self.name, &self.slug, &self.tier, &self.metadata, self.created_at],
+            )
+            .await?;
+        Ok(made == 1)
+    }
+
+    pub async fn find(tx: &mut Tx, id: OrgId) -> db::Result<Option<Self>> {
+        tx.opt("SELECT * FROM org WHERE id = $1", params![id]).await
+    }
+
+    /// Lets nobody else change it or its members until the transaction is over; `false` when it is gone.
+    pub async fn hold(tx: &mut Tx, id: OrgId) -> db::Result<bool> {
+        Ok(tx.exec("UPDATE org SET updated_at = updated_at WHERE id = $1", params![id]).await? == 1)
+    }
+
+    /// Writes name, slug and look; `false` when the slug is somebody else's.
+    pub async fn save(&self, tx: &mut Tx) -> db::Result<bool> {
+        let sql = "SELECT id FROM org WHERE slug = $1 AND id <> $2";
+        if tx.opt::<(String,)>(sql, params![&self.slug, self.id]).await?.is_some() {
+            return Ok(false);
+        }
+        tx.exec(
+            "UPDATE org SET name = $2, slug = $3, primary_color = $4, logo_url = $5, updated_at = $6 WHERE id = $1",
+            params![
+                self.id,
+                &self.name,
+                &self.slug,
+                self.primary_color.clone(),
+                self.logo_url.clone(),
+                self.updated_at
+            ],
+        )
+        .await?;
+        changed(tx, self.id).await?;
+        Ok(true)
+    }
+
+    pub async fn save_metadata(&self, tx: &mut Tx) -> db::Result<()> {
+        let sql = "UPDATE org SET metadata = $2, updated_at = $3 WHERE id = $1";
+        tx.exec(sql, params![self.id, &self.metadata, self.updated_at]).await?;
+        changed(tx, self.id).await
+    }
+}
+
+/// Ends an organization. Everything it owns goes with it, and that is written down.
+pub async fn end(tx: &mut Tx, app: &App, by: &By, id: OrgId) -> db::Result<()> {
+    for application in Application::all_of(tx, id).await? {
+        events::record(tx, app, by, About::app(&application), &Event::AppDeleted).await?;
+    }
+    events::record(tx, app, by, About::in_org(id), &Event::OrgDeleted).await?;
+    tx.exec("DELETE FROM org WHERE id = $1", params![id]).await?;
+    changed(tx, id).await?;
+    // Sessions of its apps went, too; which ones is not worth knowing.
+    tx.notify(Reach::EveryNode, crate::sessions::TOPIC, "").await
+}
+
+/// Tells every node that what it remembers of an organization may be wrong.
+pub async fn changed(tx: &mut Tx, id: OrgId) -> db::Result<()> {
+    tx.notify(Reach::EveryNode, TOPIC, id.to_string()).await
+}
+
+/// An organization as one of its members sees it.
+#[derive(Debug, Clone)]
+pub struct Membership {
+    pub org: Org,
+    pub role: Role,
+}
+
+impl FromRow for Membership {
+    fn from_row(mut row: Row) -> db::Result<Self> {
+        Ok(Self { role: row.get("role")?, org: Org::from_row(row)? })
+    }
+}
+
+impl Membership {
+    pub async fn of(db: &Db, org: OrgId, account: AccountId) -> db::Result<Option<Self>> {
+        db.opt(
+            "SELECT org.*, org_member.role FROM org JOIN org_member ON org_member.org_id = org.id
+             WHERE org.id = $1 AND org_member.account_id = $2",
+            params![org, account],
+        )
+        .await
+    }
+
+    pub async fn of_in(tx: &mut Tx, org: OrgId, account: AccountId) -> db::Result<Option<Self>> {
+        tx.opt(
+            "SELECT org.*, org_member.role FROM org JOIN org_member ON org_member.org_id = org.id
+             WHERE org.id = $1 AND org_member.account_id = $2",
+            params![org, account],
+        )
+        .await
+    }
+
+    /// Those of one person, oldest first.
+    pub async fn all_of(db: &Db, account: AccountId) -> db::Result<Vec<Self>> {
+        db.all(
+            "SELECT org.*, org_member.role FROM org JOIN org_member ON org_member.org_id = org.id
+             WHERE org_member.account_id = $1 ORDER BY org_member.joined_at, org.id LIMIT 1000",
+            params![account],
+        )
+        .await
+    }
+
+    /// The one a person acts for when they come in: the one they switched to last, or the first they joined.
+    pub async fn active(tx: &mut Tx, account: AccountId) -> db::Result<Option<Self>> {
+        tx.opt(
+            "SELECT org.*, org_member.role FROM org_member JOIN org ON org.id = org_member.org_id
+             WHERE org_member.account_id = $1
+             ORDER BY CASE WHEN org.id = (SELECT active_org_id FROM account WHERE id = $1) THEN 0 ELSE 1 END,
+                      org_member.joined_at, org.id
+             LIMIT 1",
+            params![account],
+        )
+        .await
+    }
+}
+
+/// An organization as it is shown to one of its members.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OrgView {
+    pub id: OrgId,
+    pub name: String,
+    pub slug: String,
+    /// What the caller is in it.
+    pub role: Role,
+    /// Its plan.
+    pub tier: String,
+    pub logo_url: Option<String>,
+    /// As in `#1d4ed8`.
+    pub primary_color: Option<String>,
+    pub created_at: Timestamp,
+}
+
+impl OrgView {
+    pub fn of(membership: &Membership) -> Self {
+        let Membership { org, role } = membership;
+        Self {
+            id: org.id,
+            name: org.name.clone(),
+            slug: org.slug.clone(),
+            role: *role,
+            tier: org.tier.clone(),
+            logo_url: org.logo_url.clone(),
+            primary_color: org.primary_color.clone(),
+            created_at: org.created_at,
+        }
+    }
+}
+
+/// One of the people in an organization.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Member {
+    pub user_id: AccountId,
+    pub email: Option<String>,
+    pub name: String,
+    pub avatar_url: Option<String>,
+    pub role: Role,
+    pub joined_at: Timestamp,
+}
+row!(Member { user_id, email, name, avatar_url, role, joined_at });
+
+impl Member {
+    pub async fn page(db: &Db, org: OrgId, below: &Key, most: u32) -> db::Result<Vec<Self>> {
+        db.all(
+            "SELECT account.id AS user_id, account.email, account.name, account.avatar_url, org_member.role,
+                    org_member.joined_at
+             FROM org_member JOIN account ON account.id = org_member.account_id
+             WHERE org_member.org_id = $1 AND (org_member.joined_at, org_member.account_id) < ($2, $3)
+             ORDER BY org_member.joined_at DESC, org_member.account_id DESC LIMIT $4",
+            params![org, below.at, &below.id, most],
+        )
+        .await
+    }
+
+    pub async fn find(tx: &mut Tx, org: OrgId, account: AccountId) -> db::Result<Option<Self>> {
+        tx.opt(
+            "SELECT account.id AS user_id, account.email, account.name, account.avatar_url, org_member.role,
+                    org_member.joined_at
+             FROM org_member JOIN account ON account.id = org_member.account_id
+             WHERE org_member.org_id = $1 AND org_member.account_id = $2",
+            params![org, account],
+        )
+        .await
+    }
+
+    /// `false` when they are in already; their role stays what it is.
+    pub async fn add(tx: &mut Tx, org: OrgId, account: AccountId, role: Role, now: Timestamp) -> db::Result<bool> {
+        let added = tx
+            .exec(
+                "INSERT INTO org_member (org_id, account_id, role, joined_at) VALUES ($1, $2, $3, $4)
+                 ON CONFLICT (org_id, account_id) DO NOTHING",
+                params![org, account, role, now],
+            )
+            .await?;
+        changed(tx, org).await?;
+        Ok(added == 1)
+    }
+
+    pub async fn set_role(tx: &mut Tx, org: OrgId, account: AccountId, role: Role) -> db::Result<()> {
+        let sql = "UPDATE org_member SET role = $3 WHERE org_id = $1 AND account_id = $2";
+        tx.exec(sql, params![org, account, role]).await?;
+        changed(tx, org).await
+    }
+
+    pub async fn remove(tx: &mut Tx, org: OrgId, account: AccountId) -> db::Result<()> {
+        tx.exec("DELETE FROM org_member WHERE org_id = $1 AND account_id = $2", params![org, account]).await?;
+        let sql = "UPDATE session SET org_id = NULL WHERE org_id = $1 AND account_id = $2";
+        tx.exec(sql, params![org, account]).await?;
+        let sql = "UPDATE account SET active_org_id = NULL WHERE id = $2 AND active_org_id = $1";
+        tx.exec(sql, params![org, account]).await?;
+        changed(tx, org).await
+    }
+
+    /// How many owners there are. Ask only while [holding](Org::hold) the organization.
+    pub async fn owners(tx: &mut Tx, org: OrgId) -> db::Result<i64> {
+        let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM org_member WHERE org_id = $1 AND role = 'owner'";
+        let (owners,): (i64,) = tx.one(sql, params![org]).await?;
+        Ok(owners)
+    }
+}
+
+/// An organization that somebody is the only owner of.
+pub struct Alone {
+    pub id: OrgId,
+    pub others: i64,
+}
+row!(Alone { id, others });
+
+/// What becomes of the organizations of somebody who leaves for good: those they own alone, and who else is in them.
+pub async fn owned_alone(tx: &mut Tx, account: AccountId) -> db::Result<Vec<Alone>> {
+    // All at once, in one order: two owners who leave at the same moment are one after the other.
+    let sql = "UPDATE org SET updated_at = updated_at
+               WHERE id IN (SELECT org_id FROM org_member WHERE account_id = $1 AND role = 'owner')";
+    tx.exec(sql, params![account]).await?;
+    tx.all(
+        "SELECT mine.org_id AS id,
+                (SELECT CAST(COUNT(*) AS BIGINT) FROM org_member WHERE org_id = mine.org_id AND account_id <> $1)
+                  AS others
+         FROM org_member AS mine
+         WHERE mine.account_id = $1 AND mine.role = 'owner'
+           AND NOT EXISTS (SELECT 1 FROM org_member AS other
+                           WHERE other.org_id = mine.org_id AND other.account_id <> $1 AND other.role = 'owner')",
+        params![account],
+    )
+    .await
+}
+
+/// The organization a session acts for from now on.
+pub async fn switch(
+    tx: &mut Tx,
+    session: crate::sessions::SessionId,
+    account: AccountId,
+    org: OrgId,
+) -> db::Result<()> {
+    let sql = "UPDATE session SET org_id = $2 WHERE id = $1 AND account_id = $3";
+    tx.exec(sql, params![session, org, account]).await?;
+    tx.exec("UPDATE account SET active_org_id = $2 WHERE id = $1", params![account, org]).await?;
+    tx.notify(Reach::EveryNode, crate::sessions::TOPIC, session.to_string()).await
+}
+
+/// A name as it stands in addresses: letters, digits and hyphens.
+pub fn slug_of(name: &str) -> String {
+    let mut slug = String::new();
+    for c in name.chars().flat_map(char::to_lowercase) {
+        match c {
+            'a'..='z' | '0'..='9' => slug.push(c),
+            _ if !slug.is_empty() && !slug.ends_with('-') => slug.push('-'),
+            _ => {}
+        }
+        if slug.len() == LONGEST_SLUG {
+            break;
+        }
+    }
+    let slug = slug.trim_end_matches('-');
+    if slug.is_empty() { "org".to_owned() } else { slug.to_owned() }
+}
+
+/// One that nobody has: chance makes it so.
+pub fn slug_near(app: &App, slug: &str) -> String {
+    format!("{slug}-{}", HEXLOWER.encode(&app.entropy.bytes::<3>()))
+}
+
+/// Leaves room for what makes a taken one unique.
+const LONGEST_SLUG: usize = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_becomes_a_slug() {
+        for (name, slug) in [
+            ("Acme, Inc.", "acme-inc"),
+            ("  Große Dinge!  ", "gro-e-dinge"),
+            ("日本", "org"),
+            ("--a--", "a"),
+            (&"x".repeat(100), &"x".repeat(40)),
+        ] {
+            assert_eq!(slug_of(name), slug);
+        }
+    }
+
+    #[test]
+    fn roles_are_in_order() {
+        assert!(Role::Member < Role::Admin && Role::Admin < Role::Owner);
+        assert_eq!(Role::from_value(Role::Admin.into()), Some(Role::Admin));
+        assert_eq!(Role::from_value("root".into()), None);
+    }
+}
