@@ -38,5 +38,7 @@ pub fn feature(config: &Config) -> Feature {
     Feature::new(routes).jobs(Jobs::new().on::<asked::Asked>()).own(passkeys::Passkeys::new(config))
 }
 
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 #[cfg(test)]
 mod tests;
