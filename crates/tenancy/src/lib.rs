@@ -12,6 +12,7 @@ pub mod once;
 pub mod orgs;
 pub mod passkeys;
 pub mod password;
+pub mod records;
 pub mod sessions;
 pub mod sign_in;
 pub mod sms;

@@ -14,14 +14,18 @@ async fn a_newcomer_gets_an_account_by_it() {
     let ada = signed_in(&t, "ada@example.com").await;
     let org = make_org(&t, &ada, "Acme").await;
     let sent = invite(&t, &ada, id(&org), "Bob@Example.com", "admin").await;
-    assert_eq!((sent.status, &sent.body["role"], &sent.body["email"]), (200, &json!("admin"), &json!("Bob@Example.com")));
+    assert_eq!(
+        (sent.status, &sent.body["role"], &sent.body["email"]),
+        (200, &json!("admin"), &json!("Bob@Example.com"))
+    );
     let token = invite_token(&t, "Bob@Example.com").await;
     t.happened().await;
     let bare = t.post("/auth/accept-invite").json(&json!({ "token": token })).await;
     assert_eq!((bare.status, bare.wrong_fields()), (400, vec!["name", "password"]));
     let body = json!({ "token": token, "name": "Bob", "password": NEW, "role": "owner", "emailVerified": false,
         "options": { "tokenDelivery": "body" } });
-    let weak = t.post("/auth/accept-invite").json(&json!({ "token": token, "name": "Bob", "password": "12345678" })).await;
+    let weak =
+        t.post("/auth/accept-invite").json(&json!({ "token": token, "name": "Bob", "password": "12345678" })).await;
     assert_eq!(weak.refusal(), (400, "weak_password"));
     let accepted = t.post("/auth/accept-invite").json(&body).await;
     let bob = Person::of(&accepted);
@@ -49,7 +53,12 @@ async fn signing_up_with_it_confirms_the_address() {
     assert_eq!(sign_up("eve@example.com", &token).await.refusal(), (410, "token_spent"), "for another address");
     assert_eq!(sign_up("bob@example.com", "made-up").await.refusal(), (410, "token_spent"));
     let signed_up = sign_up("bob@example.com", &token).await;
-    assert_eq!((signed_up.status, &signed_up.body["requiresVerification"]), (200, &json!(false)), "{}", signed_up.text);
+    assert_eq!(
+        (signed_up.status, &signed_up.body["requiresVerification"]),
+        (200, &json!(false)),
+        "{}",
+        signed_up.text
+    );
     let bob = login(&t, "bob@example.com", NEW).await;
     assert_eq!((bob.status, &bob.body["org"]["id"]), (200, &org["id"]));
     assert_eq!(sign_up("bob@example.com", &token).await.refusal(), (410, "token_spent"));
@@ -106,7 +115,10 @@ async fn p53_it_is_good_once_for_a_week_until_replaced_or_cancelled() {
     let second = invite_token(&t, "bob@example.com").await;
     assert_eq!(accept(&t, &bob, &first).await.refusal(), (410, "token_spent"));
     let listed = ada.asks(t.get(&format!("/org/{org}/invites"))).await;
-    assert_eq!((listed.body["invites"].as_array().unwrap().len(), &listed.body["invites"][0]["role"]), (1, &json!("member")));
+    assert_eq!(
+        (listed.body["invites"].as_array().unwrap().len(), &listed.body["invites"][0]["role"]),
+        (1, &json!("member"))
+    );
     // Sent again, not at once.
     let resend = format!("/org/{org}/invites/bob%40example.com/resend");
     assert_eq!(ada.asks(t.post(&resend)).await.refusal(), (429, "rate_limited"));
@@ -148,8 +160,12 @@ async fn what_somebody_promised_goes_with_their_role() {
     invite(&t, &ada, org, "z@example.com", "owner").await;
     let left = || async {
         let listed = ada.asks(t.get(&format!("/org/{org}/invites"))).await;
-        let mut left: Vec<_> =
-            listed.body["invites"].as_array().unwrap().iter().map(|i| i["email"].as_str().unwrap()[..1].to_owned()).collect();
+        let mut left: Vec<_> = listed.body["invites"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|i| i["email"].as_str().unwrap()[..1].to_owned())
+            .collect();
         left.sort();
         left.join("")
     };

@@ -119,6 +119,8 @@ settings! {
     sms_from: String = "";
     /// How many text messages an hour go to one country.
     sms_per_country: u32 = "100";
+    /// The name servers that are asked for the proof of a domain, such as `9.9.9.9:53`. Left empty: the system's.
+    dns_servers: Vec<SocketAddr> = "";
     /// Who mails come from.
     mail_from: String = "Janua <no-reply@localhost>";
     /// Who runs this installation, as its legal documents name it.
