@@ -24,18 +24,25 @@ pub mod tokens;
 pub use kernel::email;
 use std::{sync::Arc, time::Duration};
 
-use kernel::{app::Feature, config::Config, http::Routes, jobs::Jobs};
+use kernel::{
+    app::Feature,
+    config::Config,
+    http::{AppOrigins, Routes},
+    jobs::Jobs,
+};
 
 pub fn feature(config: &Config) -> Feature {
     Feature::new(Routes::new("tenancy"))
         .jobs(Jobs::new().on::<mail::SendMail>().on::<sms::SendSms>().every::<tidy::Tidy>(Duration::from_hours(1)))
         .own(keys::Ring::default())
         .own(Arc::new(enter::Live::default()))
+        .own(Arc::new(AppOrigins::default()))
         .own(password::Hasher::start(config.password_queue))
         .start(|app| {
             Box::pin(async move {
                 let live = app.own::<Arc<enter::Live>>().clone();
                 app.db.on_notice(move |notice| live.hear(notice));
+                enter::read_origins(&app).await.map_err(|error| error.to_string())?;
                 keys::start(&app).await
             })
         })

@@ -92,3 +92,54 @@ async fn many_first_apps_at_once_make_one_organization() {
     t.run_jobs().await;
     t.finish().await;
 }
+
+#[tokio::test]
+async fn pages_of_an_app_may_call_and_its_cookies_count_there_alone() {
+    let t = start().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let (app, evil) = (make_app(&t, &ada, "App").await, make_app(&t, &ada, "Evil").await);
+    let key = make_key(&t, &ada, id(&app), "publishable", "live").await["value"].as_str().unwrap().to_owned();
+    let (shop, elsewhere) = ("https://shop.example.com", "https://evil.example.com");
+    let preflight = |origin: &'static str| {
+        let ask = t.ask(Method::OPTIONS, "/auth/me").header("origin", origin);
+        ask.header("access-control-request-method", "GET").send()
+    };
+    assert_eq!(preflight(shop).await.header("access-control-allow-origin"), "");
+    for (app, origin) in [(&app, shop), (&evil, elsewhere)] {
+        let change = json!({ "allowedOrigins": [origin] });
+        let path = format!("/apps/{}", id(app));
+        assert_eq!(ada.asks(t.ask(Method::PATCH, &path).json(&change)).await.status, 200);
+    }
+    tenancy::enter::read_origins(&t.app).await.unwrap();
+    assert_eq!(preflight(shop).await.header("access-control-allow-origin"), shop);
+    assert_eq!(preflight("https://shop.example.com.evil").await.header("access-control-allow-origin"), "");
+
+    let through = login_with(&t, "ada@example.com", &key).await;
+    let (access, refresh) =
+        (through.body["accessToken"].as_str().unwrap(), through.body["refreshToken"].as_str().unwrap());
+    let cookies = format!("service_access={access}; service_refresh={refresh}");
+    let me = |cookies: String, origin: &'static str| {
+        t.get("/auth/me").header("cookie", &cookies).header("origin", origin).send()
+    };
+    let own = format!("service_access={}; service_refresh={}", ada.access, ada.refresh);
+    assert_eq!(me(cookies.clone(), shop).await.status, 200, "the app's session on the app's page");
+    assert_eq!(me(cookies.clone(), elsewhere).await.refusal(), (403, "cross_site"), "on another app's page");
+    assert_eq!(
+        me(own.clone(), shop).await.refusal(),
+        (403, "cross_site"),
+        "the service's own session on an app's page"
+    );
+    assert_eq!(me(own.clone(), "http://localhost:0").await.status, 200);
+    let turn = |cookies: &str, origin: &str| {
+        t.post("/auth/refresh").header("cookie", cookies).header("origin", origin).send()
+    };
+    assert_eq!(turn(&own, elsewhere).await.refusal(), (403, "cross_site"));
+    assert_eq!(turn(&cookies, elsewhere).await.refusal(), (403, "cross_site"));
+    assert_eq!(turn(&cookies, "https://nobody.example.com").await.refusal(), (403, "cross_site"));
+    assert_eq!(turn(&own, "http://localhost:0").await.status, 200, "and nothing was turned meanwhile");
+    assert_eq!(turn(&cookies, shop).await.status, 200);
+    let bearer = t.get("/auth/me").header("authorization", &format!("Bearer {access}")).header("origin", elsewhere);
+    assert_eq!(bearer.await.status, 200, "who has the token in hand needs no cookie");
+    t.run_jobs().await;
+    t.finish().await;
+}
