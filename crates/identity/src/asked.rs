@@ -21,6 +21,7 @@ use tenancy::{
     events::{self, By, Event},
     mail,
     once::{self, Purpose},
+    social::Linked,
 };
 
 /// What everybody hears who asks for a mail.
@@ -164,6 +165,8 @@ async fn register(
         email_verified: false,
         password_hash: registration.password_hash.clone(),
         accepts_marketing,
+        auth_provider: "email".into(),
+        linked: Linked::default(),
         created_at: now,
         updated_at: now,
     };

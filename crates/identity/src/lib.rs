@@ -11,6 +11,7 @@ mod platform;
 mod proof;
 mod register;
 mod session;
+mod social;
 
 use kernel::{app::Feature, config::Config, http::Routes, jobs::Jobs};
 
@@ -29,7 +30,7 @@ pub fn feature(_: &Config) -> Feature {
         .and(captcha::routes())
         .and(platform::routes())
         .and(discovery::routes());
-    Feature::new(routes).jobs(Jobs::new().on::<asked::Asked>())
+    Feature::new(routes).jobs(Jobs::new().on::<asked::Asked>()).and(social::feature())
 }
 
 #[cfg(test)]

@@ -6,3 +6,7 @@ mod bounds;
 mod devices;
 mod factors;
 mod nodes;
+mod oidc;
+mod one_tap;
+mod providers;
+mod social;

@@ -32,6 +32,7 @@ pub enum Event {
     RecoveryCodeUsed,
     DeviceApproved { device: String, ip: String },
     DeviceDenied,
+    SocialLinked { provider: &'static str },
     IncidentReported { incident: String, state: &'static str },
 }
 
@@ -59,6 +60,7 @@ impl Event {
             Self::RecoveryCodeUsed => "RECOVERY_CODE_USED",
             Self::DeviceApproved { .. } => "DEVICE_APPROVED",
             Self::DeviceDenied => "DEVICE_DENIED",
+            Self::SocialLinked { .. } => "SOCIAL_LINKED",
             Self::IncidentReported { .. } => "INCIDENT_REPORTED",
         }
     }
@@ -86,6 +88,7 @@ impl Event {
             Self::RefreshTokenReused { session } => json!({ "sessionId": session }),
             Self::MfaEnabled { factor } | Self::MfaDisabled { factor } => json!({ "factor": factor }),
             Self::DeviceApproved { device, ip } => json!({ "device": device, "deviceIp": ip }),
+            Self::SocialLinked { provider } => json!({ "provider": provider }),
             Self::ProfileUpdated { fields } => json!({ "fields": fields }),
             Self::IncidentReported { incident, state } => json!({ "incidentId": incident, "state": state }),
             _ => json!({}),

@@ -10,6 +10,7 @@ pub mod password;
 pub mod sessions;
 pub mod sign_in;
 pub mod sms;
+pub mod social;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tidy;

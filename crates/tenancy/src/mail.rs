@@ -21,15 +21,46 @@ use serde::{Deserialize, Serialize};
 /// What is written to people. The words are in `templates/mail`, in English; another language is another folder.
 #[derive(Debug, Clone)]
 pub enum Kind {
-    Verify { name: String, token: Secret, code: Secret },
-    AlreadyRegistered { name: String },
-    ResetPassword { name: String, token: Secret },
-    MagicLink { name: String, token: Secret },
-    PasswordChanged { name: String },
-    NewDevice { name: String, device: String, ip: String, at: String },
-    AccountDeleted { name: String },
-    FactorChanged { name: String, what: &'static str },
-    Locked { name: String },
+    Verify {
+        name: String,
+        token: Secret,
+        code: Secret,
+    },
+    AlreadyRegistered {
+        name: String,
+    },
+    ResetPassword {
+        name: String,
+        token: Secret,
+    },
+    MagicLink {
+        name: String,
+        token: Secret,
+    },
+    PasswordChanged {
+        name: String,
+    },
+    NewDevice {
+        name: String,
+        device: String,
+        ip: String,
+        at: String,
+    },
+    AccountDeleted {
+        name: String,
+    },
+    FactorChanged {
+        name: String,
+        what: &'static str,
+    },
+    Locked {
+        name: String,
+    },
+    /// `provider` as people call it.
+    ProviderLinked {
+        name: String,
+        provider: &'static str,
+    },
 }
 
 /// One mail as people read it: a heading, paragraphs, perhaps a link and a code.
@@ -125,6 +156,7 @@ impl Kind {
                 code: None,
                 after: not_you,
             },
+            Self::ProviderLinked { name, provider } => provider_linked(hello(name), provider),
             Self::Locked { name } => Letter {
                 subject: "Somebody tries to sign in to your account",
                 greeting: hello(name),
@@ -146,6 +178,21 @@ impl Kind {
                 after: "This cannot be undone. You are welcome to come back with a new account.",
             },
         }
+    }
+}
+
+fn provider_linked(greeting: String, provider: &str) -> Letter {
+    Letter {
+        subject: "A new way to sign in to your account",
+        greeting,
+        before: format!(
+            "somebody signed in with {provider}, which says that this address is theirs. From now on that opens your \
+             account too."
+        ),
+        link: None,
+        code: None,
+        after: "If this was not you, somebody else can read your mail or has your account there: secure both, then \
+                change your password here.",
     }
 }
 

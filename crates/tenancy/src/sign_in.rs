@@ -25,6 +25,7 @@ use crate::{
     once::{self, Purpose, Spent},
     sessions::{Session, SessionId, device_name, refresh_token},
     sms::{self, Phone},
+    social::ProviderIds,
     tokens,
 };
 
@@ -38,7 +39,11 @@ pub struct UserView {
     pub bio: Option<String>,
     pub avatar_url: Option<String>,
     pub email_verified: bool,
-    pub auth_provider: &'static str,
+    /// How the account began: `email`, or a provider's name.
+    pub auth_provider: String,
+    /// The person's ids at the providers they sign in with.
+    #[serde(flatten)]
+    pub provider_ids: ProviderIds,
     /// Whether an authenticator app is asked for.
     pub mfa_enabled: bool,
     /// Whether a code is sent to a phone.
@@ -57,7 +62,8 @@ impl UserView {
             bio: account.bio.clone(),
             avatar_url: account.avatar_url.clone(),
             email_verified: account.email_verified,
-            auth_provider: "email",
+            auth_provider: account.auth_provider.clone(),
+            provider_ids: ProviderIds::of(&account.linked),
             mfa_enabled: factors.totp,
             mfa_sms_enabled: factors.sms_phone.is_some(),
             mfa_sms_phone: factors.sms_phone.clone(),
@@ -99,7 +105,7 @@ pub struct MfaChallenge {
 #[derive(JsonSchema)]
 #[serde(untagged)]
 pub enum MayEnter {
-    In(SignedIn),
+    In(Box<SignedIn>),
     Waiting(MfaChallenge),
 }
 
@@ -242,8 +248,15 @@ impl Entered {
 }
 
 impl Person {
-    /// Hands out the tokens of the session, in the way the client wants them.
     pub fn answer(&self, app: &App) -> Result<Response> {
+        let (view, headers) = self.hand_out(app)?;
+        let mut response = Json(view).into_response();
+        response.headers_mut().extend(headers);
+        Ok(response)
+    }
+
+    /// Hands out the tokens of the session, in the way the client wants them.
+    pub fn hand_out(&self, app: &App) -> Result<(SignedIn, HeaderMap)> {
         let (access_token, expires_in) = tokens::mint(app, &self.account, self.session.id)?;
         let refresh = refresh_token(app, self.session.id, self.session.generation);
         let mut headers = HeaderMap::new();
@@ -260,10 +273,7 @@ impl Person {
             cookies::set_trusted(app, token, *life, &mut headers);
         }
         let user = UserView::of(&self.account, &self.factors);
-        let view = SignedIn { user, org: None, access_token, expires_in, refresh_token: in_body };
-        let mut response = Json(view).into_response();
-        response.headers_mut().extend(headers);
-        Ok(response)
+        Ok((SignedIn { user, org: None, access_token, expires_in, refresh_token: in_body }, headers))
     }
 }
 

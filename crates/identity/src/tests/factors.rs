@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::actors::*;
 
 /// Somebody with an authenticator app.
-struct Careful {
+pub struct Careful {
     person: Person,
     totp: totp_rs::Totp,
     recovery_codes: Vec<String>,
@@ -18,12 +18,12 @@ struct Careful {
 
 impl Careful {
     /// What the app shows now.
-    fn code(&self, t: &TestApp) -> String {
+    pub fn code(&self, t: &TestApp) -> String {
         self.totp.generate(u64::try_from(t.app.clock.now().0 / 1000).unwrap()).to_string()
     }
 }
 
-async fn careful(t: &TestApp, email: &str) -> Careful {
+pub async fn careful(t: &TestApp, email: &str) -> Careful {
     let person = signed_in(t, email).await;
     let set_up = person.asks(t.post("/auth/2fa/setup")).await;
     assert_eq!(set_up.status, 200, "{}", set_up.text);

@@ -11,7 +11,7 @@ use crate::start::features;
 const ROUTES: &str = include_str!("routes.txt");
 const TO_COME: &str = include_str!("to-come.txt");
 /// Lower this with every route that is built; raising it is not allowed.
-const STILL_TO_COME: usize = 165;
+const STILL_TO_COME: usize = 161;
 /// Routes beyond the catalogue, with their guards.
 const BEYOND: &[(&str, &str, &str)] = &[("POST", "/auth/verify", "public")];
 

@@ -1,0 +1,479 @@
+//! Signing in with an account elsewhere: every provider in its own shape, and whose account it opens.
+use axum::http::StatusCode;
+use kernel::{
+    params, row,
+    testing::{TestApp, join_all},
+};
+use serde_json::{Value, json};
+
+use super::{actors::*, providers::*};
+
+#[tokio::test]
+async fn a_stranger_comes_by_google_and_is_known_the_next_time() {
+    let (google, t) = StandIn::start().await;
+    let mut ada = proven("g-1", "Ada@Example.com");
+    ada.said["picture"] = json!("https://pictures.example/ada.png");
+    let first = sign_in(&google, &t, "google", ada.clone()).await;
+    let person = Person::of(&first);
+    assert_eq!(first.body["isNewUser"], true);
+    assert!(first.body["org"].is_null() && first.body["expiresIn"] == 900 && !person.refresh.is_empty());
+    let user = &first.body["user"];
+    assert_eq!((&user["googleId"], &user["authProvider"]), (&json!("g-1"), &json!("google")));
+    assert_eq!((&user["email"], &user["emailVerified"]), (&json!("Ada@Example.com"), &json!(true)));
+    assert_eq!((&user["name"], &user["avatarUrl"]), (&json!("Ada Lovelace"), &ada.said["picture"]));
+    assert!(user.get("githubId").is_none() && user.get("githubUsername").is_none(), "{user}");
+    t.expects(&["ACCOUNT_CREATED", "EMAIL_VERIFIED", "SOCIAL_LINKED", "SIGNED_IN"]).await;
+    let me = person.asks(t.get("/auth/me")).await;
+    assert_eq!(me.body, *user, "the same wherever a person is shown");
+
+    // P23: the provider's id says who it is, whatever the address says by then.
+    let moved = proven("g-1", "eve@example.com");
+    let again = sign_in(&google, &t, "google", moved).await;
+    assert_eq!((again.body["isNewUser"].clone(), Person::of(&again).id), (json!(false), person.id.clone()));
+    assert_eq!(again.body["user"]["email"], "Ada@Example.com", "the account's own address stays");
+    t.expects(&["SIGNED_IN"]).await;
+    let sessions = person.asks(t.get("/auth/sessions")).await;
+    assert_eq!(sessions.body["sessions"][0]["methods"], json!(["social"]));
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn the_code_is_asked_for_with_pkce_a_nonce_and_a_state() {
+    let (_, t) = StandIn::start().await;
+    let query = |sent: &Sent| -> std::collections::HashMap<String, String> {
+        url::Url::parse(&sent.url).unwrap().query_pairs().into_owned().collect()
+    };
+    let google = query(&begin(&t, "google").await);
+    assert_eq!(google["redirect_uri"], "http://localhost:0/sign-in/google");
+    assert_eq!((google["scope"].as_str(), google["client_id"].as_str()), ("openid profile email", "google-id"));
+    assert_eq!((google["code_challenge_method"].as_str(), google["code_challenge"].len()), ("S256", 43));
+    assert!(google["nonce"].len() == 43 && google["state"].len() == 43);
+    let apple = query(&begin(&t, "apple").await);
+    assert_eq!(apple["response_mode"], "form_post");
+    let linkedin = query(&begin(&t, "linkedin").await);
+    assert!(!linkedin.contains_key("code_challenge"), "it refuses a verifier beside a secret");
+
+    let own = t.get("/auth/oauth/github/url?state=my+own%26state&redirectUri=http%3A%2F%2F127.0.0.1%3A5173%2Fback");
+    let answer = own.await;
+    assert!(answer.header("set-cookie").contains("HttpOnly; SameSite=Lax; Max-Age=600"));
+    let own = query(&sent(&answer));
+    assert_eq!((own["state"].as_str(), own["redirect_uri"].as_str()), ("my own&state", "http://127.0.0.1:5173/back"));
+    for wrong in [
+        "https://evil.example/back",
+        "http://localhost:0@evil.example/",
+        "javascript:1",
+        "x",
+        "",
+        "http://localhost:0/%23a#b",
+        "https://127.0.0.1/",
+    ] {
+        let wrong: String = url::form_urlencoded::byte_serialize(wrong.as_bytes()).collect();
+        let answer = t.get(&format!("/auth/oauth/google/url?redirectUri={wrong}")).await;
+        assert_eq!((answer.refusal(), answer.wrong_fields()), ((400, "invalid"), vec!["redirectUri"]), "{wrong}");
+    }
+    assert_eq!(t.get("/auth/oauth/myspace/url").await.refusal(), (404, "not_found"));
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn what_nobody_set_up_is_not_there() {
+    let t = start().await;
+    assert_eq!(t.get("/auth/oauth/google/url").await.refusal(), (404, "provider_not_configured"));
+    let body = json!({ "code": "c" });
+    assert_eq!(post_back(&t, "google", None, &body).await.refusal(), (404, "provider_not_configured"));
+    let tap = t.post("/auth/oauth/google/onetap").json(&json!({ "idToken": "x" })).await;
+    assert_eq!(tap.refusal(), (404, "provider_not_configured"));
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn each_provider_is_understood_in_its_own_shape() {
+    let (peer, t) = StandIn::start().await;
+    let github = Somebody {
+        said: json!({ "id": 583_231, "login": "octocat", "name": "The Octocat", "email": null,
+                      "avatar_url": "https://avatars.githubusercontent.com/u/583231?v=4" }),
+        emails: json!([{ "email": "spare@example.com", "primary": false, "verified": true, "visibility": null },
+                       { "email": "octocat@example.com", "primary": true, "verified": true, "visibility": "public" }]),
+    };
+    let user = sign_in(&peer, &t, "github", github).await.body["user"].clone();
+    assert_eq!((&user["githubId"], &user["githubUsername"]), (&json!("583231"), &json!("octocat")), "{user}");
+    assert_eq!((&user["email"], &user["emailVerified"]), (&json!("octocat@example.com"), &json!(true)));
+
+    let discord = json!({ "id": "80351110224678912", "username": "nelly", "global_name": "Nelly", "verified": true,
+                          "email": "nelly@example.com", "avatar": "8342729096ea3675442027381ff50dfe" });
+    let user = sign_in(&peer, &t, "discord", somebody(discord)).await.body["user"].clone();
+    assert_eq!((&user["discordId"], &user["name"]), (&json!("80351110224678912"), &json!("Nelly")));
+    assert_eq!(user["email"], "nelly@example.com");
+
+    // Facebook proves no address: it is noted, and the account has none.
+    let facebook = json!({ "id": "10228", "name": "Marie", "email": "marie@example.com",
+                           "picture": { "data": { "height": 50, "is_silhouette": false,
+                                                  "url": "https://platform-lookaside.fbsbx.com/pic", "width": 50 } } });
+    let answer = sign_in(&peer, &t, "facebook", somebody(facebook)).await;
+    let (user, marie) = (answer.body["user"].clone(), Person::of(&answer));
+    assert_eq!(
+        (&user["facebookId"], &user["email"], &user["emailVerified"]),
+        (&json!("10228"), &Value::Null, &json!(false))
+    );
+    assert_eq!(user["avatarUrl"], "https://platform-lookaside.fbsbx.com/pic");
+    let export = marie.asks(t.get("/auth/export")).await;
+    let noted = &export.body["linkedIdentities"][0];
+    assert_eq!((&noted["email"], &noted["emailVerified"]), (&json!("marie@example.com"), &json!(false)));
+
+    // LinkedIn echoes no nonce, names no token type and takes no verifier.
+    let linkedin = proven("li-1", "reid@example.com");
+    let user = sign_in(&peer, &t, "linkedin", linkedin).await.body["user"].clone();
+    assert_eq!((&user["authProvider"], &user["email"]), (&json!("linkedin"), &json!("reid@example.com")), "{user}");
+    let user = sign_in(&peer, &t, "cognito", proven("co-1", "cog@example.com")).await.body["user"].clone();
+    assert_eq!((&user["authProvider"], &user["email"]), (&json!("cognito"), &json!("cog@example.com")), "{user}");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn apple_is_given_a_signed_secret_and_its_form_field_only_names() {
+    let (apple, t) = StandIn::start().await;
+    let sent = begin(&t, "apple").await;
+    let someone = json!({ "sub": "001.a", "email": "relay@privaterelay.appleid.com", "email_verified": "true" });
+    let code = apple.agree(&t, &sent.url, somebody(someone.clone()));
+    let user = r#"{"name":{"firstName":"Ada","lastName":"Lovelace"},"email":"victim@example.com"}"#;
+    let body = json!({ "code": code, "state": sent.state, "user": user });
+    let answer = post_back(&t, "apple", Some(&sent.cookie), &body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let user = &answer.body["user"];
+    assert_eq!((&user["name"], &user["appleId"]), (&json!("Ada Lovelace"), &json!("001.a")));
+    assert_eq!(user["email"], "relay@privaterelay.appleid.com", "never the one from the browser");
+    // The second time Apple says no name; the first one stays.
+    let again = sign_in(&apple, &t, "apple", somebody(someone)).await;
+    assert_eq!(again.body["user"]["name"], "Ada Lovelace");
+    let export = Person::of(&again).asks(t.get("/auth/export")).await;
+    assert_eq!(export.body["linkedIdentities"][0]["name"], "Ada Lovelace");
+    let sent = begin(&t, "apple").await;
+    let body = json!({ "code": "c", "state": sent.state, "user": "not json" });
+    let answer = post_back(&t, "apple", Some(&sent.cookie), &body).await;
+    assert_eq!((answer.refusal(), answer.wrong_fields()), ((400, "invalid"), vec!["user"]));
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_tenant_of_microsoft_speaks_for_itself_alone() {
+    let (microsoft, t) = StandIn::start().await;
+    member(&t, "victim@example.com").await;
+    let tenant = "11111111-2222-3333-4444-555555555555";
+    let admin = |more: &Value| {
+        let mut said = json!({ "sub": "ms-1", "tid": tenant, "email": "victim@example.com", "name": "Eve" });
+        said.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        somebody(said)
+    };
+    // The address in a tenant's token is whatever its administrator wrote there.
+    let claimed = sign_in(&microsoft, &t, "microsoft", admin(&json!({ "email_verified": true }))).await;
+    assert_eq!(claimed.refusal(), (409, "account_exists"));
+    for wrong in [json!({ "tid": "not-a-tenant" }), json!({ "tid": null })] {
+        microsoft.inner.lock().unwrap().claims = wrong;
+        assert_eq!(
+            sign_in(&microsoft, &t, "microsoft", admin(&json!({}))).await.refusal(),
+            (401, "invalid_id_token")
+        );
+    }
+    let other = "99999999-2222-3333-4444-555555555555";
+    microsoft.inner.lock().unwrap().claims = json!({ "tid": other });
+    let other = sign_in(&microsoft, &t, "microsoft", admin(&json!({ "xms_edov": true }))).await;
+    assert_eq!(other.refusal(), (401, "invalid_id_token"), "the issuer is of another tenant");
+    microsoft.inner.lock().unwrap().claims = json!({});
+    let owned = sign_in(&microsoft, &t, "microsoft", admin(&json!({ "xms_edov": "1" }))).await;
+    assert_eq!((owned.status, &owned.body["user"]["email"]), (200, &json!("victim@example.com")), "{}", owned.text);
+    assert_eq!(owned.body["user"]["microsoftId"], "ms-1");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+struct Count {
+    n: i64,
+}
+row!(Count { n });
+
+async fn rows(t: &TestApp, sql: &'static str) -> i64 {
+    t.app.db.one::<Count>(sql, params![]).await.unwrap().n
+}
+
+#[tokio::test]
+async fn p22_who_came_first_with_a_strangers_address_gets_nothing() {
+    let (google, t) = StandIn::start().await;
+    // The worst case: the attacker is even signed in while the address is unproven.
+    let eve = signed_in(&t, "victim@example.com").await;
+    t.app.db.exec("UPDATE account SET email_verified = $1", params![false]).await.unwrap();
+    assert_eq!(eve.asks(t.get("/auth/me")).await.status, 200);
+    t.post("/auth/resend-verification").json(&json!({ "email": "victim@example.com" })).await;
+    t.run_jobs().await;
+    let link = token_in(&mail_to(&t, "victim@example.com").unwrap());
+    t.happened().await;
+
+    let victim = sign_in(&google, &t, "google", proven("g-1", "victim@example.com")).await;
+    assert_eq!((victim.status, &victim.body["isNewUser"]), (200, &json!(true)), "{}", victim.text);
+    assert_ne!(Person::of(&victim).id, eve.id, "nothing is taken over from the old account");
+    t.expects(&[
+        "SESSION_REVOKED",
+        "ACCOUNT_DELETED",
+        "ACCOUNT_CREATED",
+        "EMAIL_VERIFIED",
+        "SOCIAL_LINKED",
+        "SIGNED_IN",
+    ])
+    .await;
+    assert_eq!(eve.asks(t.get("/auth/me")).await.status, 401, "the session is dead");
+    assert_eq!(refresh(&t, &eve.refresh).await.status, 401, "so is its refresh token");
+    assert_eq!(login(&t, "victim@example.com", PASSWORD).await.refusal(), (401, "invalid_credentials"));
+    let verify = t.post("/auth/verify-email").json(&json!({ "token": link })).await;
+    assert_eq!(verify.refusal(), (410, "token_spent"), "so is the link that was on its way");
+    assert_eq!(rows(&t, "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM account").await, 1);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn p23_an_address_links_only_when_both_sides_have_proven_it() {
+    let (peer, t) = StandIn::start().await;
+    member(&t, "ada@example.com").await;
+    t.happened().await;
+    for word in [json!(false), json!("false"), json!("0"), Value::Null] {
+        let mut claimed = proven("g-evil", "ada@example.com");
+        claimed.said["email_verified"] = word.clone();
+        let answer = sign_in(&peer, &t, "google", claimed).await;
+        assert_eq!(answer.refusal(), (409, "account_exists"), "{word}");
+    }
+    let mut silent = proven("g-evil", "ADA@example.com");
+    silent.said.as_object_mut().unwrap().remove("email_verified");
+    assert_eq!(sign_in(&peer, &t, "google", silent).await.refusal(), (409, "account_exists"), "nothing said");
+    assert_eq!(rows(&t, "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM social_identity").await, 0);
+    t.expects(&[]).await;
+
+    let linked = sign_in(&peer, &t, "google", proven("g-1", "ADA@example.com")).await;
+    assert_eq!((linked.status, &linked.body["isNewUser"]), (200, &json!(false)), "{}", linked.text);
+    assert_eq!(
+        (&linked.body["user"]["authProvider"], &linked.body["user"]["googleId"]),
+        (&json!("email"), &json!("g-1"))
+    );
+    t.expects(&["SOCIAL_LINKED", "SIGNED_IN"]).await;
+    t.run_jobs().await;
+    assert!(mail_to(&t, "ada@example.com").unwrap().contains("signed in with Google"), "the person is told");
+    let by_password = Person::of(&login(&t, "ada@example.com", PASSWORD).await);
+    assert_eq!(by_password.id, Person::of(&linked).id, "the password still opens it");
+    assert_eq!(by_password.asks(t.get("/auth/me")).await.body["googleId"], "g-1");
+
+    // The same id at another provider is somebody else.
+    let other = sign_in(&peer, &t, "cognito", proven("g-1", "bob@example.com")).await;
+    assert_eq!(other.body["isNewUser"], true);
+    assert_ne!(Person::of(&other).id, by_password.id);
+    // A second account at the same provider is not let in beside the first.
+    let second = sign_in(&peer, &t, "google", proven("g-2", "ada@example.com")).await;
+    assert_eq!(second.refusal(), (409, "account_exists"));
+    assert_eq!(rows(&t, "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM social_identity").await, 2);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn p25_a_code_without_the_state_of_this_browser_opens_nothing() {
+    let (google, t) = StandIn::start().await;
+    let refused = (400, "invalid_state");
+    let mine = begin(&t, "google").await;
+    let code = google.agree(&t, &mine.url, proven("g-1", "ada@example.com"));
+    let with_state = json!({ "code": code, "state": mine.state });
+    assert_eq!(post_back(&t, "google", None, &with_state).await.refusal(), refused, "no cookie");
+    let foreign = begin(&t, "google").await;
+    let answer = post_back(&t, "google", Some(&foreign.cookie), &with_state).await;
+    assert_eq!(answer.refusal(), refused, "another browser's cookie");
+    let spent =
+        post_back(&t, "google", Some(&foreign.cookie), &json!({ "code": code, "state": foreign.state })).await;
+    assert_eq!(spent.refusal(), refused, "which is used up by that");
+    for (body, why) in
+        [(json!({ "code": "c" }), "no state"), (json!({ "code": "c", "state": "wrong" }), "another state")]
+    {
+        let sent = begin(&t, "google").await;
+        assert_eq!(post_back(&t, "google", Some(&sent.cookie), &body).await.refusal(), refused, "{why}");
+    }
+    let sent = begin(&t, "google").await;
+    let elsewhere = json!({ "code": "c", "state": sent.state, "redirectUri": "http://localhost:0/elsewhere" });
+    assert_eq!(post_back(&t, "google", Some(&sent.cookie), &elsewhere).await.refusal(), refused);
+    let sent = begin(&t, "cognito").await;
+    assert_eq!(come_back(&t, "google", &sent, &code).await.refusal(), refused, "the state of another provider");
+    let late = begin(&t, "google").await;
+    t.advance(std::time::Duration::from_secs(601));
+    assert_eq!(come_back(&t, "google", &late, &code).await.refusal(), refused, "too late");
+    assert!(google.inner.lock().unwrap().heard.is_empty(), "the provider was asked nothing");
+
+    let first = begin(&t, "google").await;
+    let code = google.agree(&t, &first.url, proven("g-1", "ada@example.com"));
+    assert_eq!(come_back(&t, "google", &first, &code).await.status, 200);
+    let code = google.agree(&t, &first.url, proven("g-1", "ada@example.com"));
+    assert_eq!(come_back(&t, "google", &first, &code).await.refusal(), refused, "used before");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p25_of_many_at_once_one_wins() {
+    let (google, t) = StandIn::start().await;
+    let sent = begin(&t, "google").await;
+    let codes: Vec<_> = (0..32).map(|_| google.agree(&t, &sent.url, proven("g-1", "ada@example.com"))).collect();
+    let answers = join_all(codes.iter().map(|code| come_back(&t, "google", &sent, code))).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
+    assert!(answers.iter().all(|answer| answer.status == 200 || answer.refusal() == (400, "invalid_state")));
+
+    // Many first sign-ins of one person, each from a browser of its own, make one account.
+    let mut sent = vec![];
+    for _ in 0..8 {
+        let browser = begin(&t, "google").await;
+        let code = google.agree(&t, &browser.url, proven("g-2", "bob@example.com"));
+        sent.push((browser, code));
+    }
+    let answers = join_all(sent.iter().map(|(browser, code)| come_back(&t, "google", browser, code))).await;
+    assert!(
+        answers.iter().all(|answer| answer.status == 200),
+        "{:?}",
+        answers.iter().map(|a| &a.text).collect::<Vec<_>>()
+    );
+    assert_eq!(answers.iter().filter(|answer| answer.body["isNewUser"] == true).count(), 1);
+    assert_eq!(rows(&t, "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM account").await, 2);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_provider_that_fails_leaves_nothing_behind() {
+    let (peer, t) = StandIn::start().await;
+    for (provider, status, body, refusal) in [
+        ("google", 500, json!("down"), (502, "provider_unavailable")),
+        ("google", 503, json!({ "error": "temporarily_unavailable" }), (502, "provider_unavailable")),
+        ("google", 302, json!({}), (502, "provider_unavailable")),
+        ("google", 200, json!({ "token_type": "bearer" }), (502, "provider_unavailable")),
+        ("google", 200, json!({ "access_token": "a", "token_type": "bearer" }), (401, "invalid_id_token")),
+        ("google", 400, json!({ "error": "invalid_grant" }), (400, "provider_refused")),
+        ("google", 401, json!({ "error": "invalid_client" }), (400, "provider_refused")),
+        ("google", 200, json!("x".repeat(2 << 20)), (502, "provider_unavailable")),
+        ("github", 200, json!({ "error": "bad_verification_code" }), (400, "provider_refused")),
+        ("github", 200, json!({ "access_token": "a", "token_type": "bearer" }), (502, "provider_unavailable")),
+    ] {
+        peer.inner.lock().unwrap().broken = Some((StatusCode::from_u16(status).unwrap(), body.clone()));
+        let answer = sign_in(&peer, &t, provider, proven("1", "ada@example.com")).await;
+        assert_eq!(answer.refusal(), refusal, "{provider} {status}");
+        assert!(!answer.text.contains("code-"), "{}", answer.text);
+    }
+    peer.inner.lock().unwrap().broken = None;
+    for (claims, why) in [
+        (json!({ "nonce": "another" }), "another nonce"),
+        (json!({ "nonce": null }), "no nonce"),
+        (json!({ "aud": "another" }), "for somebody else"),
+        (json!({ "aud": ["google-id", "another"] }), "for us among others"),
+        (json!({ "iss": "https://evil.example" }), "from somebody else"),
+    ] {
+        peer.inner.lock().unwrap().claims = claims;
+        let answer = sign_in(&peer, &t, "google", proven("1", "ada@example.com")).await;
+        assert_eq!(answer.refusal(), (401, "invalid_id_token"), "{why}");
+    }
+    // Nobody there at all.
+    let away = TestApp::start_with(
+        peer.settings(&[("provider_endpoints", "google.token=http://127.0.0.1:9/token")]),
+        feature,
+    )
+    .await;
+    let sent = begin(&away, "google").await;
+    assert_eq!(come_back(&away, "google", &sent, "c").await.refusal(), (502, "provider_unavailable"));
+    away.finish().await;
+    for table in [
+        "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM account",
+        "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM social_identity",
+        "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM audit_event",
+    ] {
+        assert_eq!(rows(&t, table).await, 0, "{table}");
+    }
+    t.finish().await;
+}
+
+struct Kept {
+    sealed: Vec<u8>,
+}
+row!(Kept { sealed });
+
+#[tokio::test]
+async fn the_providers_tokens_are_sealed_and_shown_to_nobody() {
+    let (google, t) = StandIn::start().await;
+    let answer = sign_in(&google, &t, "google", proven("g-1", "ada@example.com")).await;
+    let ada = Person::of(&answer);
+    let kept: Kept = t.app.db.one("SELECT sealed FROM social_identity", params![]).await.unwrap();
+    let text = String::from_utf8_lossy(&kept.sealed).into_owned();
+    assert!(!text.contains("access-code") && !text.contains("refresh-of-the-provider"), "{text}");
+    let place = |subject: &str| format!("social_identity:sealed:google:{subject}");
+    let opened = t.app.vault.open("social", &place("g-1"), &kept.sealed).unwrap();
+    let opened: Value = serde_json::from_slice(&opened).unwrap();
+    assert_eq!((&opened["access"], &opened["refresh"]), (&json!("access-code-1"), &json!("refresh-of-the-provider")));
+    assert!(t.app.vault.open("social", &place("g-2"), &kept.sealed).is_err(), "bound to its row");
+    if let Some(folder) = t.folder() {
+        for file in std::fs::read_dir(folder).unwrap() {
+            let bytes = std::fs::read(file.unwrap().path()).unwrap();
+            let text = String::from_utf8_lossy(&bytes);
+            assert!(!text.contains("access-code") && !text.contains("refresh-of-the-provider"), "in a file");
+        }
+    }
+    let export = ada.asks(t.get("/auth/export")).await;
+    assert_eq!(export.body["linkedIdentities"][0]["subject"], "g-1");
+    for shown in [&export.text, &answer.text] {
+        assert!(!shown.contains("access-code") && !shown.contains("refresh-of-the-provider"), "{shown}");
+    }
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_session_comes_as_cookies_when_it_is_asked_for() {
+    let (google, t) = StandIn::start().await;
+    let sent = begin(&t, "google").await;
+    let code = google.agree(&t, &sent.url, proven("g-1", "ada@example.com"));
+    let body = json!({ "code": code, "state": sent.state });
+    let answer = t.post("/auth/oauth/google?setCookie=true").json(&body).header("cookie", &sent.cookie).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert!(answer.body.get("refreshToken").is_none());
+    let set: Vec<_> = answer.headers.get_all("set-cookie").iter().map(|line| line.to_str().unwrap()).collect();
+    for name in ["service_access=ey", "service_refresh=", "service_oauth=; "] {
+        assert!(set.iter().any(|line| line.starts_with(name)), "{name} is not in {set:?}");
+    }
+    let sent = begin(&t, "google").await;
+    let code = google.agree(&t, &sent.url, proven("g-1", "ada@example.com"));
+    let body = json!({ "code": code, "state": sent.state, "options": { "tokenDelivery": "cookie" } });
+    let answer = post_back(&t, "google", Some(&sent.cookie), &body).await;
+    assert!(answer.body.get("refreshToken").is_none(), "or as at the other doors");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_picture_comes_back_from_the_provider_used_last() {
+    let (peer, t) = StandIn::start().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let restore = || ada.asks(t.post("/user/avatar/restore-from-oauth"));
+    assert_eq!(restore().await.refusal(), (409, "no_linked_picture"));
+    for (provider, picture) in [("google", "https://g.example/1"), ("cognito", "https://c.example/2")] {
+        t.advance(std::time::Duration::from_secs(1));
+        let mut person = proven("1", "ada@example.com");
+        person.said["picture"] = json!(picture);
+        assert_eq!(sign_in(&peer, &t, provider, person).await.status, 200);
+    }
+    assert!(ada.asks(t.get("/auth/me")).await.body["avatarUrl"].is_null(), "linking changes nothing that is shown");
+    t.happened().await;
+    let restored = restore().await;
+    assert_eq!(
+        (restored.status, &restored.body["avatarUrl"]),
+        (200, &json!("https://c.example/2")),
+        "{}",
+        restored.text
+    );
+    t.expects(&["PROFILE_UPDATED"]).await;
+    assert_eq!(ada.asks(t.get("/auth/me")).await.body["avatarUrl"], "https://c.example/2");
+    t.advance(std::time::Duration::from_secs(1));
+    assert_eq!(sign_in(&peer, &t, "google", proven("1", "ada@example.com")).await.status, 200);
+    assert_eq!(restore().await.body["avatarUrl"], "https://g.example/1");
+    t.run_jobs().await;
+    t.finish().await;
+}
