@@ -86,7 +86,9 @@ async fn link_to(
         return Err(again().into());
     }
     if reread(tx, account.id).await?.linked.has(row.name) {
-        return Err(ACCOUNT_EXISTS.into());
+        // Unless it is this very one, which came in by another door meanwhile.
+        let is_this = Identity::find(tx, row.name, &profile.subject).await?.is_some();
+        return Err(if is_this { again().into() } else { ACCOUNT_EXISTS.into() });
     }
     link(tx, app, visitor, row, profile, account.id, tokens).await?;
     if let Some(email) = &account.email {

@@ -315,28 +315,29 @@ async fn p25_a_code_without_the_state_of_this_browser_opens_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn p25_of_many_at_once_one_wins() {
-    let (google, t) = StandIn::start().await;
+    let (peer, t) = StandIn::start().await;
     let sent = begin(&t, "google").await;
-    let codes: Vec<_> = (0..32).map(|_| google.agree(&t, &sent.url, proven("g-1", "ada@example.com"))).collect();
+    let codes: Vec<_> = (0..32).map(|_| peer.agree(&t, &sent.url, proven("g-1", "ada@example.com"))).collect();
     let answers = join_all(codes.iter().map(|code| come_back(&t, "google", &sent, code))).await;
     assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
     assert!(answers.iter().all(|answer| answer.status == 200 || answer.refusal() == (400, "invalid_state")));
 
-    // Many first sign-ins of one person, each from a browser of its own, make one account.
-    let mut sent = vec![];
-    for _ in 0..8 {
-        let browser = begin(&t, "google").await;
-        let code = google.agree(&t, &browser.url, proven("g-2", "bob@example.com"));
-        sent.push((browser, code));
+    // Many first sign-ins of one person, each from a browser of its own, make one account, with an address and without.
+    let facebook = somebody(json!({ "id": "f-1", "name": "Bob", "email": "bob@example.com" }));
+    for (provider, person) in [("facebook", facebook), ("google", proven("g-2", "bob@example.com"))] {
+        let mut sent = vec![];
+        for _ in 0..8 {
+            let browser = begin(&t, provider).await;
+            let code = peer.agree(&t, &browser.url, person.clone());
+            sent.push((browser, code));
+        }
+        let answers = join_all(sent.iter().map(|(browser, code)| come_back(&t, provider, browser, code))).await;
+        let refused: Vec<_> =
+            answers.iter().filter(|answer| answer.status != 200).map(|answer| &answer.text).collect();
+        assert!(refused.is_empty(), "{refused:?}");
+        assert_eq!(answers.iter().filter(|answer| answer.body["isNewUser"] == true).count(), 1);
     }
-    let answers = join_all(sent.iter().map(|(browser, code)| come_back(&t, "google", browser, code))).await;
-    assert!(
-        answers.iter().all(|answer| answer.status == 200),
-        "{:?}",
-        answers.iter().map(|a| &a.text).collect::<Vec<_>>()
-    );
-    assert_eq!(answers.iter().filter(|answer| answer.body["isNewUser"] == true).count(), 1);
-    assert_eq!(rows(&t, "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM account").await, 2);
+    assert_eq!(rows(&t, "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM account").await, 3);
     t.run_jobs().await;
     t.finish().await;
 }
