@@ -15,6 +15,8 @@ mod social;
 
 use kernel::{app::Feature, config::Config, http::Routes, jobs::Jobs};
 
+pub use social::names as providers;
+
 /// Bodies of the routes that anybody can call are short.
 const BODY: usize = 256 * 1024;
 

@@ -5,6 +5,7 @@ mod attacks;
 mod bounds;
 mod devices;
 mod factors;
+mod linking;
 mod nodes;
 mod oidc;
 mod one_tap;

@@ -43,6 +43,7 @@ use self::{
     wire::PROVIDER_UNAVAILABLE,
 };
 use crate::{BODY, password::LoginOptions};
+pub use providers::names;
 
 pub fn feature() -> Feature {
     Feature::new(routes().and(one_tap::routes()).and(avatar::routes()))

@@ -63,6 +63,11 @@ impl Providers {
     }
 }
 
+/// The names of the providers that are set up; the error names what is wrong with their settings.
+pub fn names(config: &Config) -> Result<Vec<&'static str>, String> {
+    Ok(read(config)?.into_keys().collect())
+}
+
 /// Reads the settings; what is wrong with them stops the start.
 pub fn start(app: &App) -> Result<(), String> {
     let ready = Ready { wire: Wire::new()?, by_name: read(&app.config)? };

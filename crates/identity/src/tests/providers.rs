@@ -15,14 +15,17 @@ use aws_lc_rs::{
 use axum::{
     Router,
     extract::State,
-    http::{HeaderMap, StatusCode, header::CONTENT_TYPE},
+    http::{
+        HeaderMap, HeaderValue, StatusCode,
+        header::{CONTENT_TYPE, LOCATION},
+    },
     response::{IntoResponse, Response},
-    routing::{get, post},
+    routing::{any, get, post},
 };
 use data_encoding::{BASE64, BASE64URL_NOPAD};
 use kernel::{
     config::Config,
-    crypto,
+    crypto, params, row,
     testing::{Answer, TestApp},
 };
 use serde_json::{Value, json};
@@ -129,6 +132,8 @@ impl StandIn {
             .route("/jwks", get(jwks))
             .route("/userinfo", get(userinfo))
             .route("/emails", get(emails))
+            // Whoever follows a redirect of ours hears a no here.
+            .route("/elsewhere", any(|| async { no("invalid_grant") }))
             .with_state(stand_in.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
         let t = TestApp::start_with(stand_in.settings(&[]), feature).await;
@@ -197,7 +202,11 @@ struct Said(StatusCode, Value);
 
 impl IntoResponse for Said {
     fn into_response(self) -> Response {
-        (self.0, [(CONTENT_TYPE, "application/json")], self.1.to_string()).into_response()
+        let mut response = (self.0, [(CONTENT_TYPE, "application/json")], self.1.to_string()).into_response();
+        if self.0.is_redirection() {
+            response.headers_mut().insert(LOCATION, HeaderValue::from_static("/elsewhere"));
+        }
+        response
     }
 }
 
@@ -332,4 +341,14 @@ pub async fn sign_in(stand_in: &StandIn, t: &TestApp, provider: &str, somebody: 
     let sent = begin(t, provider).await;
     let code = stand_in.agree(t, &sent.url, somebody);
     come_back(t, provider, &sent, &code).await
+}
+
+struct Count {
+    n: i64,
+}
+row!(Count { n });
+
+/// The one number a statement counts.
+pub async fn rows(t: &TestApp, sql: &'static str) -> i64 {
+    t.app.db.one::<Count>(sql, params![]).await.unwrap().n
 }
