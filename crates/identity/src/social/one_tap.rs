@@ -35,25 +35,8 @@ pub fn routes() -> Routes {
 #[serde(rename_all = "camelCase")]
 struct Tapped {
     /// The `credential` that the provider's script handed to the page. It works once.
-    id_token: OneTapToken,
+    id_token: Typed,
     options: Option<LoginOptions>,
-}
-
-/// Longer than other secrets may be.
-#[derive(Deserialize)]
-#[serde(transparent)]
-struct OneTapToken(Typed);
-
-impl JsonSchema for OneTapToken {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "IdToken".into()
-    }
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({ "type": "string", "minLength": 1, "maxLength": 16384, "format": "password" })
-    }
-    fn inline_schema() -> bool {
-        true
-    }
 }
 
 async fn one_tap(
@@ -68,7 +51,7 @@ async fn one_tap(
     if provider.row.name != "google" {
         return Err(NOT_FOUND.into());
     }
-    let token = &body.id_token.0.0;
+    let token = &body.id_token.0;
     let verified = id_token::verify(&app, provider, token).await?;
     let profile = profile::of_token(provider.row, &verified)?;
     let (signed, delivery) = (id_token::signed_part(token), wish.delivery(body.options));
