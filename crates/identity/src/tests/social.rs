@@ -1,5 +1,5 @@
 //! Signing in with an account elsewhere: every provider in its own shape, and what comes of it.
-use kernel::{params, row};
+use kernel::{params, row, testing::TestApp};
 use serde_json::{Value, json};
 
 use super::{actors::*, providers::*};
@@ -73,6 +73,27 @@ async fn the_code_is_asked_for_with_pkce_a_nonce_and_a_state() {
         assert_eq!((answer.refusal(), answer.wrong_fields()), ((400, "invalid"), vec!["redirectUri"]), "{wrong}");
     }
     assert_eq!(t.get("/auth/oauth/myspace/url").await.refusal(), (404, "not_found"));
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn on_the_web_the_cookie_is_strict_and_other_origins_of_ours_are_ways_back() {
+    let (google, other) = StandIn::start().await;
+    other.finish().await;
+    let settings =
+        google.settings(&[("base_url", "https://id.example.com"), ("allowed_origins", "https://app.example.com")]);
+    let t = TestApp::start_with(settings, feature).await;
+    let back = "https%3A%2F%2Fapp.example.com%2Fback%3Fx%3D1";
+    let answer = t.get(&format!("/auth/oauth/google/url?redirectUri={back}")).await;
+    assert!(answer.header("set-cookie").starts_with("__Host-service_oauth="), "{:?}", answer.headers);
+    assert!(answer.header("set-cookie").ends_with("; Secure"));
+    let browser = sent(&answer);
+    let code = google.agree(&t, &browser.url, proven("g-1", "ada@example.com"));
+    let body = json!({ "code": code, "state": browser.state, "redirectUri": "https://app.example.com/back?x=1" });
+    assert_eq!(post_back(&t, "google", Some(&browser.cookie), &body).await.status, 200);
+    let plain = t.get("/auth/oauth/google/url?redirectUri=http%3A%2F%2Fapp.example.com%2Fback").await;
+    assert_eq!(plain.wrong_fields(), ["redirectUri"], "another origin");
+    t.run_jobs().await;
     t.finish().await;
 }
 
