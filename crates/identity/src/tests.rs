@@ -4,7 +4,12 @@ mod attacks;
 mod bounds;
 mod devices;
 mod factors;
+mod linking;
 mod nodes;
+mod oidc;
+mod one_tap;
 mod passkeys;
+mod providers;
+mod social;
 
 use crate::testing as actors;

@@ -7,6 +7,7 @@ pub mod events;
 pub mod factors;
 pub mod invites;
 pub mod keys;
+mod letters;
 pub mod mail;
 pub mod once;
 pub mod orgs;
@@ -16,6 +17,7 @@ pub mod records;
 pub mod sessions;
 pub mod sign_in;
 pub mod sms;
+pub mod social;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tidy;

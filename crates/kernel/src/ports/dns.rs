@@ -58,7 +58,9 @@ impl Resolver {
         } else {
             let servers = self.servers.iter().map(|server| {
                 let mut connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()];
-                connections.iter_mut().for_each(|connection| connection.port = server.port());
+                for connection in &mut connections {
+                    connection.port = server.port();
+                }
                 NameServerConfig::new(server.ip(), true, connections.into())
             });
             let config = ResolverConfig::from_parts(None, vec![], servers.collect());

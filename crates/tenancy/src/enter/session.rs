@@ -134,13 +134,13 @@ impl Live {
     fn remember<K: Hash + Eq + Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'static>(
         &self,
         cache: &Cache<K, V>,
-        key: K,
+        key: &K,
         value: V,
         before: u64,
     ) {
         cache.insert(key.clone(), value);
         if self.forgotten.load(SeqCst) != before {
-            cache.invalidate(&key);
+            cache.invalidate(key);
         }
     }
 
@@ -157,7 +157,7 @@ impl Live {
         }
         let found = Membership::of(&app.db, org, account).await?.map(Arc::new);
         if let Some(found) = &found {
-            self.remember(&self.members, (org, account), found.clone(), before);
+            self.remember(&self.members, &(org, account), found.clone(), before);
         }
         Ok(found)
     }
@@ -170,7 +170,7 @@ impl Live {
         }
         let Some(found) = Keyed::find(&app.db, key).await?.map(Arc::new) else { return Ok(None) };
         found.note_use(&app.db, app.clock.now()).await?;
-        self.remember(&self.keys, digest, found.clone(), before);
+        self.remember(&self.keys, &digest, found.clone(), before);
         Ok(Some(found))
     }
 }
@@ -311,7 +311,7 @@ async fn living(app: &App, claims: &Claims) -> db::Result<Option<Arc<Living>>> {
     };
     let living = whole.map(|Whole { account, factors }| Arc::new(Living { session, account, factors, org }));
     if let Some(living) = living.as_ref().filter(|living| is_claimed(living, claims)) {
-        live.remember(&live.sessions, claims.sid, living.clone(), before);
+        live.remember(&live.sessions, &claims.sid, living.clone(), before);
         return Ok(Some(living.clone()));
     }
     Ok(None)

@@ -57,11 +57,9 @@ fn run(folder: &Path) -> Child {
 }
 
 fn write_zone(folder: &Path, serial: u32, texts: &[(&str, &str)]) {
-    let mut zone = format!("@ 1 IN SOA ns hostmaster {serial} 1 1 1 1\n@ 1 IN NS ns\nns 1 IN A 127.0.0.1\n");
-    for (name, text) in texts {
-        zone.push_str(&format!("{name} 1 IN TXT \"{text}\"\n"));
-    }
-    std::fs::write(folder.join("example.test.zone"), zone).unwrap();
+    let start = format!("@ 1 IN SOA ns hostmaster {serial} 1 1 1 1\n@ 1 IN NS ns\nns 1 IN A 127.0.0.1\n");
+    let texts: Vec<_> = texts.iter().map(|(name, text)| format!("{name} 1 IN TXT \"{text}\"\n")).collect();
+    std::fs::write(folder.join("example.test.zone"), start + &texts.concat()).unwrap();
 }
 
 async fn domain(t: &TestApp, person: &Person, app: &Value, name: &str) -> Answer {
