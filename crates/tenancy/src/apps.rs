@@ -334,6 +334,29 @@ impl Keyed {
     }
 }
 
+/// An app that somebody came in through.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UsedApp {
+    pub app_id: ApplicationId,
+    pub name: String,
+    pub first_sign_in_at: Timestamp,
+    pub last_sign_in_at: Timestamp,
+}
+row!(UsedApp { app_id, name, first_sign_in_at, last_sign_in_at });
+
+impl UsedApp {
+    pub async fn of(db: &Db, account: AccountId) -> db::Result<Vec<Self>> {
+        db.all(
+            "SELECT app.id AS app_id, app.name, app_user.first_sign_in_at, app_user.last_sign_in_at
+             FROM app_user JOIN app ON app.id = app_user.app_id WHERE app_user.account_id = $1
+             ORDER BY app_user.first_sign_in_at, app.id LIMIT 1000",
+            params![account],
+        )
+        .await
+    }
+}
+
 /// Somebody who came in through an app.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -342,6 +342,22 @@ pub async fn trust_device(tx: &mut Tx, app: &App, account: AccountId) -> db::Res
     Ok((token, TRUSTED))
 }
 
+/// A device that is not asked for a second factor.
+#[derive(Debug, serde::Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TrustedDevice {
+    pub created_at: Timestamp,
+    pub expires_at: Timestamp,
+}
+row!(TrustedDevice { created_at, expires_at });
+
+impl TrustedDevice {
+    pub async fn of(db: &Db, account: AccountId) -> db::Result<Vec<Self>> {
+        let sql = "SELECT created_at, expires_at FROM trusted_device WHERE account_id = $1 ORDER BY created_at";
+        db.all(sql, params![account]).await
+    }
+}
+
 pub async fn is_trusted(tx: &mut Tx, app: &App, account: AccountId, token: &Secret) -> db::Result<bool> {
     let sql = "SELECT hash FROM trusted_device WHERE hash = $1 AND account_id = $2 AND expires_at > $3";
     let hash = crypto::hash(token.expose().as_bytes());

@@ -284,6 +284,8 @@ async fn a_trusted_device_is_asked_once_until_something_changes() {
     let forged = t.post("/auth/login").json(&body).header("x-service-mfa-trusted", value);
     super::factors::ticket(&forged.header("x-service-role", "owner").await);
 
+    let kept = person.asks(t.get("/auth/export")).await;
+    assert_eq!(kept.body["trustedDevices"].as_array().unwrap().len(), 1, "{}", kept.text);
     let change = json!({ "currentPassword": PASSWORD, "newPassword": format!("{PASSWORD} 2") });
     assert_eq!(person.asks(t.post("/auth/change-password").json(&change)).await.status, 204);
     let body: Value = json!({ "email": "ada@example.com", "password": format!("{PASSWORD} 2") });

@@ -93,6 +93,11 @@ async fn a_session_with_a_key_belongs_to_the_app() {
     }
     let log = ada.asks(t.get(&format!("/org/{}/export", app["orgId"].as_str().unwrap()))).await;
     assert_eq!(log.status, 200);
+    let bob = Person::of(&login_with(&t, "bob@example.com", &key).await);
+    let kept = bob.asks(t.get("/auth/export")).await;
+    assert_eq!(kept.body["usedApps"][0]["appId"], app["id"], "{}", kept.text);
+    let kept = ada.asks(t.get("/auth/export")).await;
+    assert_eq!(kept.body["orgs"][0]["id"], app["orgId"], "{}", kept.text);
     // P21: a device's code is for the app that asked for it.
     let begun = t.post("/auth/device/code").header("x-service-app-key", &key).await.body;
     let approve = json!({ "user_code": begun["user_code"] });
