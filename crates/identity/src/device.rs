@@ -9,7 +9,7 @@ use kernel::{
     crypto,
     db::{self, Tx},
     fault::{Code, Fault, Result},
-    http::{Json, Routes},
+    http::{FormOrJson, Json, Routes},
     params, row, transact,
 };
 use schemars::JsonSchema;
@@ -137,14 +137,16 @@ enum Found {
     Not(Code),
 }
 
-async fn poll_device(State(app): State<App>, visitor: Visitor, Json(body): Json<Poll>) -> Result<Response> {
+async fn poll_device(State(app): State<App>, visitor: Visitor, FormOrJson(body): FormOrJson<Poll>) -> Result<Response> {
     visitor.admit(&app, None).await?;
     let hash = crypto::hash(body.device_code.0.expose().as_bytes());
     let found = transact!(app.db, tx, { Ok::<_, Fault>(poll(tx, &app, &visitor, &hash).await?) })?;
     match found {
         Found::In(entered) => entered.answer(&app),
-        // Clients of the standard look for the field `error`.
-        Found::Not(code) => Err(Fault::from(code).with_extra("error", &code.name)),
+        // Clients of the standard look for these fields.
+        Found::Not(code) => {
+            Err(Fault::from(code).with_extra("error", &code.name).with_extra("error_description", &code.says))
+        }
     }
 }
 
@@ -220,7 +222,7 @@ async fn decide_device(
     State(app): State<App>,
     visitor: Visitor,
     session: Session,
-    Json(body): Json<Decide>,
+    FormOrJson(body): FormOrJson<Decide>,
 ) -> Result<Json<Decided>> {
     if !session.passed_gate() {
         Fresh::by_code(body.code).check_strictly(&app, &visitor, &session).await?;

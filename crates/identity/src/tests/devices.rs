@@ -54,11 +54,17 @@ async fn p20_a_question_has_five_answers() {
     let first = poll(&t, &begun).await;
     assert_eq!(first.refusal(), (400, "authorization_pending"));
     assert_eq!(first.body["error"], "authorization_pending", "as the standard names it");
+    assert!(first.body["error_description"].is_string());
+    let form = format!("grant_type=x&device_code={}", begun["device_code"].as_str().unwrap());
+    let ask = t.post("/auth/device/token").header("content-type", "application/x-www-form-urlencoded").body(form);
+    assert_eq!(ask.await.refusal(), (400, "slow_down"), "as clients of the standard send it");
+    t.advance(Duration::from_secs(11));
+    assert_eq!(poll(&t, &begun).await.refusal(), (400, "authorization_pending"));
     t.advance(Duration::from_secs(4));
     assert_eq!(poll(&t, &begun).await.refusal(), (400, "slow_down"));
     t.advance(Duration::from_secs(9));
     assert_eq!(poll(&t, &begun).await.refusal(), (400, "slow_down"), "five seconds longer from then on");
-    t.advance(Duration::from_secs(15));
+    t.advance(Duration::from_secs(20));
     assert_eq!(poll(&t, &begun).await.refusal(), (400, "authorization_pending"));
     assert_eq!(decide(&t, &person, &user_code(&begun), false).await.body["approved"], false);
     assert_eq!(poll(&t, &begun).await.refusal(), (400, "access_denied"));

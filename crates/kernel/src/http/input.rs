@@ -74,8 +74,7 @@ impl<T: DeserializeOwned + JsonSchema + 'static> FromRequest<App> for Form<T> {
 
     async fn from_request(request: Request, _: &App) -> Result<Self> {
         let (parts, body) = request.into_parts();
-        let sent = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        if !sent.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(FORM) {
+        if !is_form(&parts.headers) {
             return Err(NOT_FORM.into());
         }
         let pairs: Vec<(String, String)> =
@@ -89,6 +88,29 @@ impl<T: JsonSchema> OperationInput for Form<T> {
         let content = [(FORM.to_owned(), media::<T>(ctx))].into_iter().collect();
         set_body(ctx, operation, RequestBody { required: true, content, ..Default::default() });
         may_answer(operation, &[INVALID, MALFORMED, NOT_FORM, TOO_LARGE, SLOW_BODY]);
+    }
+}
+
+/// A form or a JSON body: clients of OAuth send the one, everybody else the other.
+pub struct FormOrJson<T>(pub T);
+
+impl<T: DeserializeOwned + JsonSchema + 'static> FromRequest<App> for FormOrJson<T> {
+    type Rejection = Fault;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self> {
+        if is_form(request.headers()) {
+            return Form::from_request(request, app).await.map(|Form(body)| Self(body));
+        }
+        Json::from_request(request, app).await.map(|Json(body)| Self(body))
+    }
+}
+
+impl<T: JsonSchema> OperationInput for FormOrJson<T> {
+    fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
+        let kinds = [FORM, "application/json"];
+        let content = kinds.into_iter().map(|kind| (kind.to_owned(), media::<T>(ctx))).collect();
+        set_body(ctx, operation, RequestBody { required: true, content, ..Default::default() });
+        may_answer(operation, &[INVALID, MALFORMED, NOT_JSON, TOO_LARGE, SLOW_BODY]);
     }
 }
 
@@ -175,6 +197,11 @@ impl<T: Serialize> IntoResponse for Json<T> {
             Err(error) => INTERNAL.caused_by(error).into_response(),
         }
     }
+}
+
+fn is_form(headers: &HeaderMap) -> bool {
+    let sent = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    sent.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(FORM)
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
