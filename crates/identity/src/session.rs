@@ -68,8 +68,9 @@ async fn refresh(
         let session = sessions::Session::find(&app.db, id).await?.ok_or(UNAUTHENTICATED)?;
         may_use_cookie(&app, &headers, &session).await?;
     }
+    let through = visitor.app.as_ref().map(|keyed| keyed.app_id);
     let outcome = transact!(app.db, tx, {
-        match sessions::turn(tx, &app, id, generation).await? {
+        match sessions::turn(tx, &app, id, generation, through).await? {
             Turned::On(session) => {
                 let whole = Whole::find_in(tx, session.account_id).await?;
                 let org = match session.org_id {

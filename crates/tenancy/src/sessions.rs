@@ -182,23 +182,32 @@ pub enum Turned {
     Ended,
 }
 
-/// Turns a session over, by one conditional statement: of many at once one moves it on.
-pub async fn turn(tx: &mut Tx, app: &App, id: SessionId, generation: i64) -> db::Result<Turned> {
+/// Turns a session over, by one conditional statement: of many at once one moves it on. A session that belongs to an app
+/// turns for that app alone; for anybody else nothing happens to it.
+pub async fn turn(
+    tx: &mut Tx,
+    app: &App,
+    id: SessionId,
+    generation: i64,
+    through: Option<ApplicationId>,
+) -> db::Result<Turned> {
     let now = app.clock.now();
+    let app_id = through.map(|id| id.to_string()).unwrap_or_default();
     let moved: Vec<Session> = tx
         .put(
             "UPDATE session SET generation = generation + 1, rotated_at = $3, last_seen_at = $3,
                                 expires_at = CASE WHEN $4 < ends_at THEN $4 ELSE ends_at END
              WHERE id = $1 AND generation = $2 AND revoked_at IS NULL AND expires_at > $3 AND ends_at > $3
+               AND COALESCE(app_id, '') = $5
              RETURNING *",
-            params![id, generation, now, now.plus(app.config.session_idle_life)],
+            params![id, generation, now, now.plus(app.config.session_idle_life), app_id],
         )
         .await?;
     if let Some(session) = moved.into_iter().next() {
         return Ok(Turned::On(Box::new(session)));
     }
     let there: Option<Session> = tx.opt("SELECT * FROM session WHERE id = $1", params![id]).await?;
-    Ok(match there.filter(|session| session.is_alive(now)) {
+    Ok(match there.filter(|session| session.is_alive(now) && session.app_id == through) {
         Some(session) if session.generation == generation + 1 && now.since(session.rotated_at) <= GRACE => {
             Turned::On(Box::new(session))
         }

@@ -131,7 +131,8 @@ async fn pages_of_an_app_may_call_and_its_cookies_count_there_alone() {
     );
     assert_eq!(me(own.clone(), "http://localhost:0").await.status, 200);
     let turn = |cookies: &str, origin: &str| {
-        t.post("/auth/refresh").header("cookie", cookies).header("origin", origin).send()
+        let ask = t.post("/auth/refresh").header("cookie", cookies).header("origin", origin);
+        if cookies.contains(refresh) { ask.header("x-service-app-key", &key).send() } else { ask.send() }
     };
     assert_eq!(turn(&own, elsewhere).await.refusal(), (403, "cross_site"));
     assert_eq!(turn(&cookies, elsewhere).await.refusal(), (403, "cross_site"));

@@ -1,7 +1,7 @@
 //! Keys, and the people who come in with one.
 use std::time::Duration;
 
-use identity::testing::{member, refresh};
+use identity::testing::member;
 use kernel::testing::TestDb;
 
 use super::*;
@@ -73,7 +73,7 @@ async fn a_session_with_a_key_belongs_to_the_app() {
         let entered = login_with(&t, email, &key).await;
         let said = claims(&entered.body["accessToken"]);
         assert_eq!((&said["aud"], &said["appId"]), (&app["id"], &app["id"]));
-        let renewed = refresh(&t, entered.body["refreshToken"].as_str().unwrap()).await;
+        let renewed = refresh_with(&t, &entered.body["refreshToken"], Some(&key)).await;
         assert_eq!(claims(&renewed.body["accessToken"])["aud"], app["id"], "and stays so");
     }
     let path = format!("/apps/{}/users", id(&app));
@@ -117,6 +117,47 @@ async fn a_session_with_a_key_belongs_to_the_app() {
     assert_eq!(device.asks(t.get("/auth/me")).await.status, 401);
     t.run_jobs().await;
     t.finish().await;
+}
+
+async fn refresh_with(t: &TestApp, token: &Value, key: Option<&str>) -> Answer {
+    let ask = t.post("/auth/refresh").json(&json!({ "refreshToken": token }));
+    match key {
+        Some(key) => ask.header("x-service-app-key", key).await,
+        None => ask.await,
+    }
+}
+
+#[tokio::test]
+async fn p14_a_refresh_token_is_its_apps() {
+    let t = start().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let (one, two) = (make_app(&t, &ada, "One").await, make_app(&t, &ada, "Two").await);
+    let key = |app: Value| make_key_value(&t, &ada, app);
+    let (first, second) = (key(one.clone()).await, key(two).await);
+    let entered = login_with(&t, "ada@example.com", &first).await;
+    let token = &entered.body["refreshToken"];
+    for wrong in [None, Some(second.as_str())] {
+        assert_eq!(refresh_with(&t, token, wrong).await.refusal(), (401, "unauthenticated"));
+    }
+    t.advance(Duration::from_mins(1));
+    assert_eq!(refresh_with(&t, token, Some(&first)).await.status, 200, "it still works for its app");
+    t.advance(Duration::from_mins(1));
+    for wrong in [None, Some(second.as_str())] {
+        assert_eq!(refresh_with(&t, token, wrong).await.status, 401, "an old one in the wrong hands ends nothing");
+    }
+    let own = json!(ada.refresh);
+    assert_eq!(refresh_with(&t, &own, Some(&first)).await.status, 401, "the service's own is no app's");
+    assert_eq!(refresh_with(&t, &own, None).await.status, 200);
+    // Another key of the same app is the same app.
+    let other = make_key_value(&t, &ada, one).await;
+    let entered = login_with(&t, "ada@example.com", &first).await;
+    assert_eq!(refresh_with(&t, &entered.body["refreshToken"], Some(&other)).await.status, 200);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+async fn make_key_value(t: &TestApp, person: &Person, app: Value) -> String {
+    make_key(t, person, id(&app), "publishable", "live").await["value"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test]
