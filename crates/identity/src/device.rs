@@ -34,7 +34,7 @@ pub fn routes() -> Routes {
         .post("/auth/device/code", begin_device, "start device authorization")
         .post("/auth/device/token", poll_device, "poll for the device token after approval")
         .answers::<SignedIn>(200, "application/json")
-        .fails(&[PENDING, SLOW_DOWN, DENIED, EXPIRED, INVALID_GRANT])
+        .fails(&ANSWERS)
         .post("/auth/device/verify", decide_device, "approve a pending device code")
         .fails(&[NO_SUCH_CODE])
         .fails(&proof::REFUSALS)
@@ -54,6 +54,8 @@ const SLOW_DOWN: Code = Code::new(400, "slow_down", "Too fast. Wait five seconds
 const DENIED: Code = Code::new(400, "access_denied", "The person said no.");
 const EXPIRED: Code = Code::new(400, "expired_token", "Nobody decided in time. Begin again.");
 const INVALID_GRANT: Code = Code::new(400, "invalid_grant", "This device code was used or never was.");
+/// What a program that asks can hear, beside the tokens.
+pub const ANSWERS: [Code; 5] = [PENDING, SLOW_DOWN, DENIED, EXPIRED, INVALID_GRANT];
 const NO_SUCH_CODE: Code = Code::new(404, "no_such_code", "No device waits with this code. Look at it again.");
 
 #[derive(Serialize, JsonSchema)]
@@ -132,12 +134,16 @@ struct Waiting {
 row!(Waiting { state, account_id, interval_s, polled_at, expires_at, app_id });
 
 /// What a question finds.
-enum Found {
+pub enum Found {
     In(Box<Entered>),
     Not(Code),
 }
 
-async fn poll_device(State(app): State<App>, visitor: Visitor, FormOrJson(body): FormOrJson<Poll>) -> Result<Response> {
+async fn poll_device(
+    State(app): State<App>,
+    visitor: Visitor,
+    FormOrJson(body): FormOrJson<Poll>,
+) -> Result<Response> {
     visitor.admit(&app, None).await?;
     let hash = crypto::hash(body.device_code.0.expose().as_bytes());
     let found = transact!(app.db, tx, { Ok::<_, Fault>(poll(tx, &app, &visitor, &hash).await?) })?;
@@ -150,7 +156,7 @@ async fn poll_device(State(app): State<App>, visitor: Visitor, FormOrJson(body):
     }
 }
 
-async fn poll(tx: &mut Tx, app: &App, visitor: &Visitor, hash: &str) -> db::Result<Found> {
+pub async fn poll(tx: &mut Tx, app: &App, visitor: &Visitor, hash: &str) -> db::Result<Found> {
     let now = app.clock.now();
     let sql = "SELECT state, account_id, interval_s, polled_at, expires_at, app_id FROM device_code WHERE hash = $1";
     // A code is for the app that asked for it.

@@ -37,6 +37,16 @@ async fn configuration(State(app): State<App>) -> Response {
     cached(json!({
         "issuer": base,
         "jwks_uri": format!("{base}/.well-known/jwks.json"),
+        "token_endpoint": format!("{base}/oauth/token"),
+        "token_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post", "none"],
+        "grant_types_supported":
+            ["refresh_token", "client_credentials", "urn:ietf:params:oauth:grant-type:device_code"],
+        "device_authorization_endpoint": format!("{base}/auth/device/code"),
+        "userinfo_endpoint": format!("{base}/oauth/userinfo"),
+        "introspection_endpoint": format!("{base}/oauth/introspect"),
+        "introspection_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post"],
+        "revocation_endpoint": format!("{base}/oauth/revoke"),
+        "revocation_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post", "none"],
         "id_token_signing_alg_values_supported": ["RS256"],
         "subject_types_supported": ["public"],
         "claims_supported": ["iss", "sub", "sid", "jti", "iat", "exp", "email", "orgId", "orgSlug", "role", "aud", "appId"],

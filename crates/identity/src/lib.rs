@@ -7,6 +7,7 @@ mod discovery;
 mod factors;
 mod invite;
 mod magic_link;
+mod oauth;
 mod orgs;
 mod passkeys;
 mod password;
@@ -35,6 +36,7 @@ pub fn feature(config: &Config) -> Feature {
         .and(factors::routes())
         .and(passkeys::routes())
         .and(device::routes())
+        .and(oauth::routes())
         .and(captcha::routes())
         .and(platform::routes())
         .and(discovery::routes());

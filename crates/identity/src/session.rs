@@ -7,6 +7,7 @@ use axum::{
 use kernel::{
     App,
     clock::Timestamp,
+    db::Tx,
     fault::{Fault, NOT_FOUND, Result, UNAUTHENTICATED},
     http::{Json, MaybeJson, Path, Routes},
     transact,
@@ -71,35 +72,38 @@ async fn refresh(
     let through = visitor.app.as_ref().map(|keyed| keyed.app_id);
     let outcome = transact!(app.db, tx, {
         match sessions::turn(tx, &app, id, generation, through).await? {
-            Turned::On(session) => {
-                let whole = Whole::find_in(tx, session.account_id).await?;
-                let org = match session.org_id {
-                    Some(org) => Membership::of_in(tx, org, session.account_id).await?,
-                    None => None,
-                };
-                Ok::<_, Fault>(whole.map(|Whole { account, factors }| Person {
-                    account,
-                    factors,
-                    session: *session,
-                    org,
-                    delivery,
-                    trusted: None,
-                }))
-            }
+            Turned::On(session) => person(tx, *session, delivery).await,
             Turned::Reused(session) => {
-                let (now, account) = (app.clock.now(), session.account_id);
-                if sessions::Session::revoke(tx, account, id, now).await? {
-                    let reused = Event::RefreshTokenReused { session: id };
-                    events::record(tx, &app, &visitor.by, Some(account), &reused).await?;
-                    let ended = Event::SessionRevoked { session: id, reason: "refresh_token_reused" };
-                    events::record(tx, &app, &visitor.by, Some(account), &ended).await?;
-                }
+                end_copied(tx, &app, &visitor, &session).await?;
                 Ok(None)
             }
-            Turned::Ended => Ok(None),
+            Turned::Ended => Ok::<_, Fault>(None),
         }
     })?;
     outcome.ok_or(UNAUTHENTICATED)?.answer(&app)
+}
+
+/// Whose session this is, and what they are now.
+pub async fn person(tx: &mut Tx, session: sessions::Session, delivery: Delivery) -> Result<Option<Person>> {
+    let whole = Whole::find_in(tx, session.account_id).await?;
+    let org = match session.org_id {
+        Some(org) => Membership::of_in(tx, org, session.account_id).await?,
+        None => None,
+    };
+    let person = |Whole { account, factors }| Person { account, factors, session, org, delivery, trusted: None };
+    Ok(whole.map(person))
+}
+
+/// Somebody has a copy of the refresh token; nobody knows who of the two is right.
+pub async fn end_copied(tx: &mut Tx, app: &App, visitor: &Visitor, session: &sessions::Session) -> Result<()> {
+    let (now, account, id) = (app.clock.now(), session.account_id, session.id);
+    if sessions::Session::revoke(tx, account, id, now).await? {
+        let reused = Event::RefreshTokenReused { session: id };
+        events::record(tx, app, &visitor.by, Some(account), &reused).await?;
+        let ended = Event::SessionRevoked { session: id, reason: "refresh_token_reused" };
+        events::record(tx, app, &visitor.by, Some(account), &ended).await?;
+    }
+    Ok(())
 }
 
 async fn logout(State(app): State<App>, session: Session) -> Result<Response> {

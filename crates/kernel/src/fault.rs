@@ -179,6 +179,34 @@ impl Fault {
     }
 }
 
+/// How refusals look where OAuth's standards say how (RFC 6749, 5.2).
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct OAuthError {
+    /// One of the standard's words where it has one, else the code.
+    pub error: String,
+    pub error_description: String,
+}
+
+impl Fault {
+    pub(crate) fn oauth_error(&self) -> OAuthError {
+        let inner = &*self.0;
+        let error = match (inner.code.name, inner.code.status) {
+            ("invalid" | "malformed" | "unsupported_media_type", _) => "invalid_request",
+            ("unauthenticated", _) => "invalid_token",
+            ("invalid_app_key", _) => "invalid_client",
+            (_, 503) => "temporarily_unavailable",
+            (_, 500..) => "server_error",
+            (name, _) => name,
+        };
+        let fields: Vec<_> = inner.fields.iter().map(|wrong| format!("{} {}", wrong.field, wrong.message)).collect();
+        let more = inner.detail.clone().or_else(|| (!fields.is_empty()).then(|| format!("{}.", fields.join("; "))));
+        // The standard allows no quotes and nothing outside ASCII in it.
+        let plain = |c: &char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
+        let said = format!("{} {}", inner.code.says, more.unwrap_or_default());
+        OAuthError { error: error.into(), error_description: said.trim().chars().filter(plain).collect() }
+    }
+}
+
 impl From<Code> for Fault {
     #[track_caller]
     fn from(code: Code) -> Self {

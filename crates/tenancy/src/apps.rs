@@ -308,7 +308,8 @@ impl AppKey {
 /// What a presented key stands for.
 #[derive(Debug)]
 pub struct Keyed {
-    pub key_id: AppKeyId,
+    /// None for an app that only said its id.
+    pub key_id: Option<AppKeyId>,
     pub kind: KeyKind,
     pub environment: Environment,
     pub app_id: ApplicationId,
@@ -324,6 +325,16 @@ impl Keyed {
                     app.allowed_origins
              FROM app_key JOIN app ON app.id = app_key.app_id WHERE app_key.hash = $1",
             params![crypto::hash(key.expose().as_bytes())],
+        )
+        .await
+    }
+
+    /// An app that says its id and proves nothing.
+    pub async fn public(db: &Db, id: ApplicationId) -> db::Result<Option<Self>> {
+        db.opt(
+            "SELECT NULL AS key_id, 'publishable' AS kind, 'live' AS environment, id AS app_id, org_id, allowed_origins
+             FROM app WHERE id = $1",
+            params![id],
         )
         .await
     }

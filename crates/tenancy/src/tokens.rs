@@ -8,10 +8,11 @@ use kernel::{
     clock::Timestamp,
     fault::{INTERNAL, Result},
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     accounts::{Account, AccountId},
+    apps::ApplicationId,
     keys::Ring,
     orgs::Membership,
     sessions::{Session, SessionId},
@@ -46,6 +47,23 @@ pub struct Claims {
     pub kind: Option<String>,
 }
 
+/// What a token of an app itself says: it stands for nobody in it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct AppClaims {
+    pub iss: String,
+    pub sub: ApplicationId,
+    pub aud: ApplicationId,
+    pub client_id: ApplicationId,
+    pub jti: String,
+    pub iat: i64,
+    pub exp: i64,
+    /// `app`, which no person's token says.
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+const APP: &str = "app";
+
 #[derive(Serialize, Deserialize)]
 struct Header {
     alg: String,
@@ -74,19 +92,46 @@ pub fn mint(app: &App, account: &Account, session: &Session, org: Option<&Member
         app_id: session.app_id.map(|id| id.to_string()),
         kind: None,
     };
+    Ok((sign(app, now, &claims)?, life))
+}
+
+/// A token for an app itself.
+pub fn mint_for_app(app: &App, id: ApplicationId) -> Result<(String, i64)> {
+    let now = app.clock.now();
+    let life = i64::try_from(app.config.access_token_life.as_secs()).unwrap_or(900);
+    let (iat, jti) = (now.0.div_euclid(1000), app.entropy.uuid(now).to_string());
+    let (iss, kind) = (app.config.base_url(), APP.to_owned());
+    let claims = AppClaims { iss, sub: id, aud: id, client_id: id, jti, iat, exp: iat + life, kind };
+    Ok((sign(app, now, &claims)?, life))
+}
+
+fn sign(app: &App, now: Timestamp, claims: &impl Serialize) -> Result<String> {
     let signed = app.own::<Ring>().signing(now, |key| {
         let header = Header { alg: "RS256".into(), typ: Some(TYPE.into()), kid: key.id.clone() };
-        let (header, claims) = (serde_json::to_vec(&header).ok()?, serde_json::to_vec(&claims).ok()?);
+        let (header, claims) = (serde_json::to_vec(&header).ok()?, serde_json::to_vec(claims).ok()?);
         let text = format!("{}.{}", BASE64URL_NOPAD.encode(&header), BASE64URL_NOPAD.encode(&claims));
         let signature = key.sign(text.as_bytes())?;
         Some(format!("{text}.{}", BASE64URL_NOPAD.encode(&signature)))
     });
-    let token = signed.flatten().ok_or_else(|| INTERNAL.caused_by("there is no key that signs now"))?;
-    Ok((token, life))
+    signed.flatten().ok_or_else(|| INTERNAL.caused_by("there is no key that signs now"))
 }
 
-/// The claims of a token that we signed for this use and that is good now.
+/// The claims of a token of a person that we signed and that is good now.
 pub fn verify(app: &App, token: &str) -> Option<Claims> {
+    let claims: Claims = signed(app, token)?;
+    let is_meant = claims.iss == app.config.base_url() && claims.kind.is_none();
+    (is_meant && is_current(&claims, app.clock.now())).then_some(claims)
+}
+
+/// The claims of a token of an app itself that we signed and that is good now.
+pub fn verify_for_app(app: &App, token: &str) -> Option<AppClaims> {
+    let claims: AppClaims = signed(app, token)?;
+    let is_meant = claims.iss == app.config.base_url() && claims.kind == APP;
+    (is_meant && app.clock.now().0.div_euclid(1000) < claims.exp).then_some(claims)
+}
+
+/// What a token says that bears our signature, whatever it is for.
+fn signed<T: DeserializeOwned>(app: &App, token: &str) -> Option<T> {
     if token.len() > LONGEST {
         return None;
     }
@@ -102,9 +147,7 @@ pub fn verify(app: &App, token: &str) -> Option<Claims> {
     if !is_ours {
         return None;
     }
-    let claims: Claims = serde_json::from_slice(&BASE64URL_NOPAD.decode(claims.as_bytes()).ok()?).ok()?;
-    let is_meant = claims.iss == app.config.base_url() && claims.kind.is_none();
-    (is_meant && is_current(&claims, app.clock.now())).then_some(claims)
+    serde_json::from_slice(&BASE64URL_NOPAD.decode(claims.as_bytes()).ok()?).ok()
 }
 
 /// Whether verified claims hold at this moment; asked again each time a remembered token comes back.

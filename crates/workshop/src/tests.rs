@@ -3,6 +3,7 @@ mod apps;
 mod domains;
 mod keys;
 mod matrix;
+mod oauth;
 
 use axum::http::Method;
 use identity::testing::{Person, signed_in};

@@ -9,12 +9,16 @@ use axum::http::Method;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::{document::Document, input::dialect, routes::RouteRow};
+use super::{
+    document::Document,
+    input::dialect,
+    routes::{RouteRow, speaks_oauth},
+};
 use crate::{
     config::Config,
     fault::{
-        COMMON, CROSS_SITE, Code, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_MISMATCH, INTERNAL, INVALID, OVERLOADED,
-        Problem, RATE_LIMITED, STORAGE_FULL, TIMED_OUT, UNAVAILABLE,
+        COMMON, CROSS_SITE, Code, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_MISMATCH, INTERNAL, INVALID, OAuthError,
+        OVERLOADED, Problem, RATE_LIMITED, STORAGE_FULL, TIMED_OUT, UNAVAILABLE,
     },
 };
 
@@ -34,6 +38,14 @@ const SCHEMES: &[(&str, &str)] = &[
     (
         "refreshCookie",
         r#"{ "type": "apiKey", "in": "cookie", "name": "__Host-service_refresh", "description": "The refresh token as a cookie; service_refresh without TLS." }"#,
+    ),
+    (
+        "clientBasic",
+        r#"{ "type": "http", "scheme": "basic", "description": "The id of an app and a secret key of it." }"#,
+    ),
+    (
+        "appKey",
+        r#"{ "type": "apiKey", "in": "header", "name": "X-Service-App-Key", "description": "A key of an app." }"#,
     ),
     ("metricsToken", r#"{ "type": "http", "scheme": "bearer", "description": "The token set as metrics_token." }"#),
 ];
@@ -98,6 +110,8 @@ fn describe(config: &Config, version: &str, api: &OpenApi, rows: &[RouteRow]) ->
     };
     let problem = dialect().with(whole).for_serialize().into_generator().into_root_schema_for::<Problem>();
     document["components"]["schemas"]["Problem"] = problem.to_value();
+    let oauth = dialect().with(whole).for_serialize().into_generator().into_root_schema_for::<OAuthError>();
+    document["components"]["schemas"]["OAuthError"] = oauth.to_value();
     document["components"]["headers"]["X-Request-Id"] = json!({
         "description": "Names this request in the logs; a well-formed inbound one is kept.",
         "schema": { "type": "string" },
@@ -133,7 +147,7 @@ fn describe(config: &Config, version: &str, api: &OpenApi, rows: &[RouteRow]) ->
         for (status, names) in &codes {
             known.extend(names.iter().map(|(name, says)| (name.clone(), (*status, says.clone()))));
         }
-        spell_out(operation, &codes);
+        spell_out(operation, &codes, speaks_oauth(row.path));
     }
     for (name, scheme) in SCHEMES {
         if schemes.contains(*name) {
@@ -171,7 +185,7 @@ fn codes_of(operation: &mut Value, row: &RouteRow) -> BTreeMap<u16, BTreeMap<Str
     codes
 }
 
-fn spell_out(operation: &mut Value, codes: &BTreeMap<u16, BTreeMap<String, String>>) {
+fn spell_out(operation: &mut Value, codes: &BTreeMap<u16, BTreeMap<String, String>>, speaks_oauth: bool) {
     let request_id = json!({ "$ref": "#/components/headers/X-Request-Id" });
     if let Some(answers) = operation["responses"].as_object_mut() {
         for (_, answer) in answers.iter_mut() {
@@ -188,7 +202,9 @@ fn spell_out(operation: &mut Value, codes: &BTreeMap<u16, BTreeMap<String, Strin
         let before = answer["description"].as_str().map(|text| format!("{text}\n\n")).unwrap_or_default();
         answer["description"] = json!(format!("{before}{}", lines.join("\n")));
         answer["headers"]["X-Request-Id"] = request_id.clone();
-        answer["content"]["application/problem+json"] =
-            json!({ "schema": { "$ref": "#/components/schemas/Problem" } });
+        let (kind, schema) =
+            if speaks_oauth { ("application/json", "OAuthError") } else { ("application/problem+json", "Problem") };
+        let schema = json!({ "$ref": format!("#/components/schemas/{schema}") });
+        answer["content"][kind] = json!({ "schema": schema });
     }
 }

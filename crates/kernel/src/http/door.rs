@@ -35,7 +35,7 @@ use super::{
     input,
     limit::Limit,
     origins::Origins,
-    routes::RouteRow,
+    routes::{self, RouteRow},
 };
 use crate::{
     App,
@@ -45,6 +45,7 @@ use crate::{
 
 /// In bytes; what is shorter is not worth it.
 const LEAST_COMPRESSED: u64 = 1024;
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 #[derive(Clone)]
@@ -71,6 +72,8 @@ struct Known {
     exists: bool,
     body_limit: usize,
     always: bool,
+    /// Whether its refusals look as OAuth has them.
+    speaks_oauth: bool,
     metrics: RouteMetrics,
 }
 
@@ -87,6 +90,7 @@ impl Door {
                 exists: false,
                 body_limit: 0,
                 always: false,
+                speaks_oauth: false,
                 metrics: app.metrics.route("any", "unknown"),
             }),
             defaults: Defaults::new(app.config.is_https()),
@@ -129,7 +133,7 @@ impl Door {
             };
             let mut response = answer.unwrap_or_else(Fault::into_response);
             if let Some(Carried(fault)) = response.extensions_mut().remove() {
-                response = render(response, &fault, &id);
+                response = render(response, &fault, &id, known.speaks_oauth);
             }
             if is_public(&response) {
                 response = compressed(response, encodings).await;
@@ -223,12 +227,13 @@ impl Inner {
         match Turn::of(&self.app, key, client, &parts, &body).await? {
             Turn::Again(answer) => Ok(answer),
             Turn::First(slot) => {
+                let speaks_oauth = routes::speaks_oauth(parts.uri.path());
                 let response = self.call(Request::from_parts(parts, Body::from(body)), deadline).await;
                 let mut response = response.unwrap_or_else(Fault::into_response);
                 // Rendered here, so that the kept answer is whole; the id in it is the first request's.
                 if let Some(Carried(fault)) = response.extensions_mut().remove() {
                     let id = ABOUT.try_with(Clone::clone).unwrap_or_default();
-                    response = render(response, &fault, &id);
+                    response = render(response, &fault, &id, speaks_oauth);
                 }
                 Ok(slot.settle(&self.app, response).await)
             }
@@ -289,7 +294,13 @@ fn known(app: &App, rows: Vec<RouteRow>) -> Result<matchit::Router<ByMethod>, St
     let mut by_path: HashMap<&'static str, ByMethod> = HashMap::new();
     for row in rows {
         let metrics = app.metrics.route(row.method.as_str(), row.path);
-        let known = Known { exists: true, body_limit: row.body_limit, always: row.always, metrics };
+        let known = Known {
+            exists: true,
+            body_limit: row.body_limit,
+            always: row.always,
+            speaks_oauth: routes::speaks_oauth(row.path),
+            metrics,
+        };
         by_path.entry(row.path).or_default().push((row.method, Arc::new(known)));
     }
     let mut router = matchit::Router::new();
@@ -306,7 +317,7 @@ fn of_method<'a>(known: &'a [(Method, Arc<Known>)], method: &Method) -> Option<&
 }
 
 /// Makes the body of a refusal, and writes its cause to the log.
-fn render(response: Response, fault: &Fault, id: &str) -> Response {
+fn render(response: Response, fault: &Fault, id: &str, speaks_oauth: bool) -> Response {
     if let Some((cause, born)) = fault.cause() {
         let code = fault.code();
         if code.status >= 500 {
@@ -315,9 +326,14 @@ fn render(response: Response, fault: &Fault, id: &str) -> Response {
             tracing::debug!(code = code.name, cause, place = %born, request = id, "a request was refused");
         }
     }
-    let body = serde_json::to_vec(&fault.problem(id)).unwrap_or_default();
+    let (body, kind) = if speaks_oauth {
+        (serde_json::to_vec(&fault.oauth_error()), JSON)
+    } else {
+        (serde_json::to_vec(&fault.problem(id)), PROBLEM)
+    };
+    let body = body.unwrap_or_default();
     let (mut parts, _) = response.into_parts();
     parts.headers.remove(header::CONTENT_LENGTH);
-    parts.headers.insert(header::CONTENT_TYPE, PROBLEM);
+    parts.headers.insert(header::CONTENT_TYPE, kind);
     Response::from_parts(parts, Body::from(body))
 }

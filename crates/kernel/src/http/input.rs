@@ -98,6 +98,10 @@ impl<T: DeserializeOwned + JsonSchema + 'static> FromRequest<App> for FormOrJson
     type Rejection = Fault;
 
     async fn from_request(request: Request, app: &App) -> Result<Self> {
+        // A body that is not there is an empty one, of whichever kind.
+        if request.body().is_end_stream() && !request.headers().contains_key(header::CONTENT_TYPE) {
+            return typed::<T>(vec![]).map(Self);
+        }
         if is_form(request.headers()) {
             return Form::from_request(request, app).await.map(|Form(body)| Self(body));
         }

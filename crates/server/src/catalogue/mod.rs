@@ -11,12 +11,14 @@ use crate::start::features;
 const ROUTES: &str = include_str!("routes.txt");
 const TO_COME: &str = include_str!("to-come.txt");
 /// Lower this with every route that is built; raising it is not allowed.
-const STILL_TO_COME: usize = 127;
+const STILL_TO_COME: usize = 124;
 /// Routes beyond the catalogue, with their guards.
 const BEYOND: &[(&str, &str, &str)] = &[
     ("POST", "/auth/verify", "public"),
     ("PATCH", "/auth/passkey/{credentialId}", "session"),
     ("GET", "/org/{id}/invites", "org-admin"),
+    ("GET", "/oauth/userinfo", "session"),
+    ("POST", "/oauth/userinfo", "session"),
 ];
 
 /// Method and path to guard.
@@ -48,6 +50,7 @@ fn security(guard: &str) -> Option<Value> {
         "session" | "platform-owner" | "org-member" | "org-admin" | "org-owner" => {
             Some(json!([{ "bearer": [] }, { "cookie": [] }]))
         }
+        "app-key" => Some(json!([{ "appKey": [] }, { "clientBasic": [] }, {}])),
         "refresh" => Some(json!([{ "refreshCookie": [] }])),
         "this-machine" => Some(json!([{}, { "metricsToken": [] }])),
         _ => None,

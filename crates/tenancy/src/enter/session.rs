@@ -163,7 +163,7 @@ impl Live {
     }
 
     /// What an app's key stands for; nothing for one that is not ours. Its use is noted when it is looked up anew.
-    pub(super) async fn keyed(&self, app: &App, key: &Secret) -> db::Result<Option<Arc<Keyed>>> {
+    pub async fn keyed(&self, app: &App, key: &Secret) -> db::Result<Option<Arc<Keyed>>> {
         let (before, digest) = (self.forgotten.load(SeqCst), crypto::digest(key.expose().as_bytes()));
         if let Some(known) = self.keys.get(&digest) {
             return Ok(Some(known));
@@ -292,6 +292,12 @@ fn verified(app: &App, token: &Secret) -> Option<Arc<Claims>> {
             Some(claims)
         }
     }
+}
+
+/// Whose access token this is, if it is good now.
+pub async fn recognise(app: &App, token: &Secret) -> db::Result<Option<(Arc<Claims>, Arc<Living>)>> {
+    let Some(claims) = verified(app, token) else { return Ok(None) };
+    Ok(living(app, &claims).await?.map(|living| (claims, living)))
 }
 
 async fn living(app: &App, claims: &Claims) -> db::Result<Option<Arc<Living>>> {

@@ -1,0 +1,107 @@
+//! Which app is calling, and how far that is proven.
+use std::sync::Arc;
+
+use axum::{
+    extract::FromRequestParts,
+    http::{HeaderMap, HeaderValue, header, request::Parts},
+};
+use data_encoding::BASE64;
+use kernel::{
+    App,
+    crypto::Secret,
+    fault::{Fault, Result},
+    http::{GenContext, Operation, OperationInput, requires},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tenancy::{
+    apps::{ApplicationId, KeyKind, Keyed},
+    enter::{Live, Visitor},
+    sign_in::Typed,
+};
+
+use super::{INVALID_CLIENT, INVALID_REQUEST};
+
+/// The headers by which a client may say who it is.
+pub struct ClientHeaders(pub HeaderMap);
+
+impl FromRequestParts<App> for ClientHeaders {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self> {
+        Ok(Self(parts.headers.clone()))
+    }
+}
+
+impl OperationInput for ClientHeaders {
+    fn operation_input(_: &mut GenContext, operation: &mut Operation) {
+        requires(operation, &["appKey"]);
+        requires(operation, &["clientBasic"]);
+        // Or in the body.
+        requires(operation, &[]);
+    }
+}
+
+/// What a client may say of itself in the body.
+#[derive(Deserialize, JsonSchema)]
+pub struct Credentials {
+    /// The app's id.
+    #[schemars(length(max = 2048))]
+    pub client_id: Option<String>,
+    /// A secret key of the app.
+    pub client_secret: Option<Typed>,
+}
+
+/// The app that calls. A client says who it is in one way: by the header with its key, by a secret key in the usual
+/// places, or, where nothing secret is needed, by its id alone.
+pub async fn of(app: &App, headers: &HeaderMap, visitor: &Visitor, said: &Credentials) -> Result<Arc<Keyed>> {
+    let basic = headers.get(header::AUTHORIZATION).and_then(basic);
+    let ways = [visitor.app.is_some(), basic.is_some(), said.client_secret.is_some()];
+    if ways.into_iter().filter(|is_used| *is_used).count() > 1 {
+        return Err(INVALID_REQUEST.because("Say who you are in one way, not in two."));
+    }
+    let (id, secret) = match (basic, &said.client_secret) {
+        (Some((id, secret)), _) => (Some(id), Some(secret)),
+        (None, secret) => (said.client_id.clone(), secret.as_ref().map(|typed| typed.0.clone())),
+    };
+    let known = match (&visitor.app, secret) {
+        (Some(keyed), _) => Some(keyed.clone()),
+        (None, Some(secret)) => {
+            app.own::<Arc<Live>>().keyed(app, &secret).await?.filter(|keyed| keyed.kind == KeyKind::Secret)
+        }
+        (None, None) => match id.as_deref().and_then(|id| id.parse::<ApplicationId>().ok()) {
+            Some(id) => Keyed::public(&app.db, id).await?.map(Arc::new),
+            None => None,
+        },
+    };
+    // Whatever else it says of itself must be true.
+    let is_said = |keyed: &Arc<Keyed>| {
+        let says = [id.as_deref(), said.client_id.as_deref()];
+        says.into_iter().flatten().all(|id| id == keyed.app_id.to_string())
+    };
+    known.filter(is_said).ok_or_else(unknown)
+}
+
+/// As [`of`], for what nobody may do by an id alone.
+pub async fn proven(app: &App, headers: &HeaderMap, visitor: &Visitor, said: &Credentials) -> Result<Arc<Keyed>> {
+    let client = of(app, headers, visitor, said).await?;
+    if client.key_id.is_some() { Ok(client) } else { Err(unknown()) }
+}
+
+fn unknown() -> Fault {
+    Fault::from(INVALID_CLIENT)
+        .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"oauth\""))
+}
+
+/// Both parts are form-encoded inside (RFC 6749, 2.3.1).
+fn basic(value: &HeaderValue) -> Option<(String, Secret)> {
+    let (scheme, encoded) = value.to_str().ok()?.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let text = String::from_utf8(BASE64.decode(encoded.trim().as_bytes()).ok()?).ok()?;
+    let (id, secret) = text.split_once(':')?;
+    let plain =
+        |part: &str| url::form_urlencoded::parse(format!("x={part}").as_bytes()).next().map(|(_, x)| x.into_owned());
+    Some((plain(id)?, plain(secret)?.into()))
+}

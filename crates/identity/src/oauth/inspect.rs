@@ -1,0 +1,169 @@
+//! Looking at a token (RFC 7662) and taking one back (RFC 7009), each app its own and no other's.
+use axum::extract::State;
+use kernel::{
+    App,
+    clock::Timestamp,
+    fault::{Fault, Result},
+    http::{FormOrJson, Json, Routes},
+    transact,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tenancy::{
+    apps::ApplicationId,
+    enter::{self, Visitor},
+    events::{self, Event},
+    sessions::{Session, read_refresh_token},
+    sign_in::Typed,
+    tokens,
+};
+
+use super::{
+    INVALID_CLIENT, INVALID_REQUEST,
+    client::{self, ClientHeaders, Credentials},
+};
+use crate::BODY;
+
+pub fn routes() -> Routes {
+    Routes::new("oauth")
+        .body_limit(BODY)
+        .post("/oauth/introspect", introspect_token, "inspect a token (RFC 7662)")
+        .fails(&[INVALID_REQUEST, INVALID_CLIENT])
+        .post("/oauth/revoke", revoke_token, "revoke a token and its session (RFC 7009)")
+        .fails(&[INVALID_REQUEST, INVALID_CLIENT])
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct OneToken {
+    token: Option<Typed>,
+    /// What it probably is; looked at as everything either way.
+    #[serde(default, rename = "token_type_hint")]
+    #[schemars(length(max = 200))]
+    _hint: Option<String>,
+    #[serde(flatten)]
+    client: Credentials,
+}
+
+/// Nothing but `active` for what is not the caller's or not good.
+#[derive(Default, Serialize, JsonSchema)]
+struct Introspection {
+    active: bool,
+    #[serde(flatten)]
+    found: Option<Found>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Found {
+    iss: String,
+    sub: String,
+    client_id: ApplicationId,
+    /// The person's address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    username: Option<String>,
+    /// `Bearer` or `refresh_token`.
+    token_type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    aud: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    jti: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sid: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    iat: Option<i64>,
+    exp: i64,
+}
+
+async fn introspect_token(
+    State(app): State<App>,
+    visitor: Visitor,
+    ClientHeaders(headers): ClientHeaders,
+    FormOrJson(body): FormOrJson<OneToken>,
+) -> Result<Json<Introspection>> {
+    let client = client::proven(&app, &headers, &visitor, &body.client).await?;
+    let found = look(&app, &body.token.ok_or_else(missing)?, client.app_id).await?;
+    Ok(Json(Introspection { active: found.is_some(), found }))
+}
+
+fn missing() -> Fault {
+    INVALID_REQUEST.because("token is missing.")
+}
+
+/// What the token says, if it is good now and this app's.
+async fn look(app: &App, token: &Typed, client: ApplicationId) -> Result<Option<Found>> {
+    let iss = app.config.base_url();
+    if let Some((claims, living)) = enter::recognise(app, &token.0).await? {
+        let is_theirs = living.session.app_id == Some(client);
+        return Ok(is_theirs.then(|| Found {
+            iss,
+            sub: claims.sub.to_string(),
+            client_id: client,
+            username: living.account.email.clone(),
+            token_type: "Bearer",
+            aud: claims.aud.clone(),
+            jti: Some(claims.jti.clone()),
+            sid: Some(claims.sid.to_string()),
+            iat: Some(claims.iat),
+            exp: claims.exp,
+        }));
+    }
+    if let Some(claims) = tokens::verify_for_app(app, token.0.expose()).filter(|claims| claims.sub == client) {
+        return Ok(Some(Found {
+            iss,
+            sub: client.to_string(),
+            client_id: client,
+            username: None,
+            token_type: "Bearer",
+            aud: Some(client.to_string()),
+            jti: Some(claims.jti),
+            sid: None,
+            iat: Some(claims.iat),
+            exp: claims.exp,
+        }));
+    }
+    let Some(session) = refreshable(app, token, client).await? else { return Ok(None) };
+    let seconds = |at: Timestamp| at.0.div_euclid(1000);
+    Ok(Some(Found {
+        iss,
+        sub: session.account_id.to_string(),
+        client_id: client,
+        username: None,
+        token_type: "refresh_token",
+        aud: None,
+        jti: None,
+        sid: Some(session.id.to_string()),
+        iat: Some(seconds(session.rotated_at)),
+        exp: seconds(session.expires_at.min(session.ends_at)),
+    }))
+}
+
+/// The session this is the present refresh token of, if it is the app's.
+async fn refreshable(app: &App, token: &Typed, client: ApplicationId) -> Result<Option<Session>> {
+    let Some((id, generation)) = read_refresh_token(app, &token.0) else { return Ok(None) };
+    let session = Session::find(&app.db, id).await?;
+    Ok(session.filter(|session| {
+        session.app_id == Some(client) && session.generation == generation && session.is_alive(app.clock.now())
+    }))
+}
+
+/// With either of its tokens a session ends. What is nobody's, or somebody else's, is answered alike.
+async fn revoke_token(
+    State(app): State<App>,
+    visitor: Visitor,
+    ClientHeaders(headers): ClientHeaders,
+    FormOrJson(body): FormOrJson<OneToken>,
+) -> Result<()> {
+    let client = client::of(&app, &headers, &visitor, &body.client).await?;
+    let token = body.token.ok_or_else(missing)?;
+    let session = match enter::recognise(&app, &token.0).await? {
+        Some((_, living)) => Some(living.session.clone()).filter(|session| session.app_id == Some(client.app_id)),
+        None => refreshable(&app, &token, client.app_id).await?,
+    };
+    let Some(session) = session else { return Ok(()) };
+    transact!(app.db, tx, {
+        if Session::revoke(tx, session.account_id, session.id, app.clock.now()).await? {
+            let event = Event::SessionRevoked { session: session.id, reason: "revoked_by_app" };
+            events::record(tx, &app, &visitor.by, Some(session.account_id), &event).await?;
+        }
+        Ok::<_, Fault>(())
+    })
+}
