@@ -169,6 +169,12 @@ impl Account {
         Ok(())
     }
 
+    /// `false` when there is no such account.
+    pub async fn set_avatar(tx: &mut Tx, id: AccountId, url: &str, now: Timestamp) -> db::Result<bool> {
+        let sql = "UPDATE account SET avatar_url = $2, updated_at = $3 WHERE id = $1";
+        Ok(tx.exec(sql, params![id, url, now]).await? == 1)
+    }
+
     /// Everything that hangs on the account goes with it.
     pub async fn delete(tx: &mut Tx, id: AccountId) -> db::Result<bool> {
         Ok(tx.exec("DELETE FROM account WHERE id = $1", params![id]).await? == 1)

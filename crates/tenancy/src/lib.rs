@@ -1,4 +1,4 @@
-//! Who exists and who may enter. It has no routes of its own: features meet here.
+//! Who exists and who may enter. Features meet here; the only routes are those that files come and go by.
 pub mod accounts;
 pub mod apps;
 pub mod audit;
@@ -19,6 +19,7 @@ pub mod sms;
 pub mod testing;
 mod tidy;
 pub mod tokens;
+pub mod uploads;
 
 pub use kernel::email;
 use std::{sync::Arc, time::Duration};
@@ -26,8 +27,10 @@ use std::{sync::Arc, time::Duration};
 use kernel::{app::Feature, config::Config, http::Routes, jobs::Jobs};
 
 pub fn feature(config: &Config) -> Feature {
-    Feature::new(Routes::new("tenancy"))
+    Feature::new(Routes::new("tenancy").and(uploads::routes()))
         .jobs(Jobs::new().on::<mail::SendMail>().on::<sms::SendSms>().every::<tidy::Tidy>(Duration::from_hours(1)))
+        .jobs(uploads::jobs())
+        .own(uploads::Studio::default())
         .own(keys::Ring::default())
         .own(Arc::new(enter::Live::default()))
         .own(password::Hasher::start(config.password_queue))

@@ -1,5 +1,6 @@
 //! The outside world as small traits, each with an embedded default and a real driver.
 pub mod mail;
+pub mod objects;
 pub mod sms;
 
 use std::pin::Pin;

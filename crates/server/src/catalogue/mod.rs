@@ -11,10 +11,14 @@ use crate::start::features;
 const ROUTES: &str = include_str!("routes.txt");
 const TO_COME: &str = include_str!("to-come.txt");
 /// Lower this with every route that is built; raising it is not allowed.
-const STILL_TO_COME: usize = 144;
+const STILL_TO_COME: usize = 142;
 /// Routes beyond the catalogue, with their guards.
-const BEYOND: &[(&str, &str, &str)] =
-    &[("POST", "/auth/verify", "public"), ("PATCH", "/auth/passkey/{credentialId}", "session")];
+const BEYOND: &[(&str, &str, &str)] = &[
+    ("POST", "/auth/verify", "public"),
+    ("PATCH", "/auth/passkey/{credentialId}", "session"),
+    ("GET", "/files/pictures/{name}", "public"),
+    ("PUT", "/files/incoming/{name}", "public"),
+];
 
 /// Method and path to guard.
 fn catalogue() -> BTreeMap<(String, String), String> {
