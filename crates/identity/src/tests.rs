@@ -2,7 +2,9 @@
 mod accounts;
 mod actors;
 mod attacks;
+mod avatars;
 mod bounds;
+mod buckets;
 mod devices;
 mod factors;
 mod nodes;
