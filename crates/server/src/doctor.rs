@@ -5,7 +5,7 @@ use kernel::{
     clock::{Clock, Timestamp},
     config::Config,
     crypto::{MasterKey, Vault},
-    db::{Db, migrate::ALL},
+    db::{Db, migrate::ALL, sqlite_path},
     entropy::Entropy,
     params,
     ports::{mail, objects, sms},
@@ -185,10 +185,18 @@ async fn pictures(config: &Config) -> Finding {
     match objects::from_config(config, &vault, &Clock::System) {
         Err(wrong) => Wrong(wrong),
         Ok(objects) => match objects.check().await {
+            Ok(()) if config.s3_url.is_none() && is_shared(config) => Odd(format!(
+                "lie in {}, which other nodes on this database do not see; set JANUA_S3_URL if there are any",
+                objects.describe()
+            )),
             Ok(()) => Fine(format!("lie in {}", objects.describe())),
             Err(error) => Wrong(format!("{}: {error}. Check the JANUA_S3_ settings", objects.describe())),
         },
     }
+}
+
+fn is_shared(config: &Config) -> bool {
+    sqlite_path(config.database_url().expose()).is_none()
 }
 
 /// Not tried: a message costs money.

@@ -5,6 +5,7 @@ use std::{io::Cursor, sync::Arc};
 use image::{
     DynamicImage, ImageDecoder as _, ImageFormat, ImageReader, Limits,
     codecs::{jpeg::JpegEncoder, png::PngEncoder},
+    metadata::Orientation,
 };
 use kernel::{
     App,
@@ -147,8 +148,12 @@ fn draw(bytes: &[u8], said: PictureType) -> Result<Vec<u8>> {
     if u64::from(width) * u64::from(height) > MOST_PIXELS || decoder.total_bytes() > MOST_MEMORY {
         return Err(PICTURE_TOO_LARGE.into());
     }
-    // Telephones write down how they were held instead of turning the picture.
-    let orientation = decoder.orientation().map_err(refused)?;
+    // Telephones write down how they were held instead of turning the photo. Only photos are asked: a WebP may say that
+    // its notes take four gigabytes, and its decoder would make room for them.
+    let orientation = match said {
+        PictureType::Jpeg => decoder.orientation().map_err(refused)?,
+        _ => Orientation::NoTransforms,
+    };
     let mut picture = DynamicImage::from_decoder(decoder).map_err(refused)?;
     if width > LARGEST_SHOWN || height > LARGEST_SHOWN {
         picture = picture.thumbnail(LARGEST_SHOWN, LARGEST_SHOWN);
