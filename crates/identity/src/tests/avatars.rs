@@ -183,6 +183,10 @@ async fn of_many_who_use_an_address_at_once_one_wins() {
     assert!(answers.iter().filter(|answer| answer.status != 204).all(|answer| answer.refusal() == REFUSED));
     t.expects(&["PROFILE_UPDATED"]).await;
     assert_eq!(kept(&t, "pictures"), 1);
+    let to = offered(&t, &ada, PNG, &file).await;
+    let sql = "UPDATE upload SET begun_at = $1 WHERE done_at IS NULL";
+    t.app.db.exec(sql, params![t.app.clock.now()]).await.unwrap();
+    assert_eq!(put(&t, &to, PNG, &file).await.refusal(), REFUSED, "not even drawn while another one is");
     t.finish().await;
 }
 

@@ -5,8 +5,9 @@ use image::ImageFormat;
 use kernel::{
     clock::Clock,
     config::Config,
+    jobs::JobId,
     params,
-    testing::{S3Server, START, TestApp},
+    testing::{S3Server, START, TestApp, join_all},
 };
 use serde_json::json;
 
@@ -99,6 +100,29 @@ async fn what_is_no_picture_or_never_comes_is_forgotten() {
     assert!(!incoming(&server, url).exists());
     assert!(ada.asks(t.get("/auth/me")).await.body["avatarUrl"].is_null());
     t.expects(&[]).await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn two_who_look_at_once_show_one_picture() {
+    let server = S3Server::start().await;
+    let (t, ada) = start_with(server.config()).await;
+    let file = picture(2000, 2000, ImageFormat::Png);
+    let offered = offer(&t, &ada, PNG, file.len()).await.body;
+    assert_eq!(put(offered["uploadUrl"].as_str().unwrap(), &file).await, 200);
+    // A node that lost its lease goes on for a while beside the one that has it now.
+    let twin = JobId::new(&t.app.entropy, t.app.clock.now());
+    let sql = "INSERT INTO job (id, kind, payload, created_at, ready_at, is_claimed, attempts, fence)
+               SELECT $1, kind, payload, created_at, ready_at, is_claimed, attempts, fence FROM job
+               WHERE kind = 'uploads.look'";
+    assert_eq!(t.app.db.exec(sql, params![twin]).await.unwrap(), 1);
+    t.advance(Duration::from_secs(2));
+    let ran = join_all([t.run_jobs(), t.run_jobs()]).await;
+    assert_eq!(ran, [1, 1], "each had one");
+    t.expects(&["PROFILE_UPDATED"]).await;
+    t.advance(Duration::from_mins(11));
+    t.run_jobs().await;
+    assert_eq!(t.get(&path(&offered["pictureUrl"])).await.status, 200, "the loser did not take it away");
     t.finish().await;
 }
 
