@@ -79,6 +79,10 @@ fn a_wrong_setting_stops_the_start_by_its_name() {
         ("JANUA_MASTER_KEY", "abc", "master_key: the master key must be 64 hexadecimal characters"),
         ("JANUA_DATA_DIR", "/dev/null/x", "data_dir: cannot make /dev/null/x"),
         ("JANUA_SMTP_URL", "gopher://x", "smtp_url:"),
+        ("JANUA_GITHUB_CLIENT_ID", "x", "github_client_secret:"),
+        ("JANUA_DISCORD_CLIENT_SECRET", "hunter2", "discord_client_id:"),
+        ("JANUA_PROVIDER_ENDPOINTS", "gogle.token=https://x.example", "there is no provider \"gogle\""),
+        ("JANUA_PROVIDER_ENDPOINTS", "google", "JANUA_PROVIDER_ENDPOINTS: \"google\" is not a part of a provider"),
         ("JANUA_LOG", "a=b=c", "log:"),
     ] {
         let said = refusal(folder.path(), &[(name, value)]);
@@ -137,10 +141,11 @@ fn doctor_finds_what_is_wrong_and_says_how_to_mend_it() {
     let key = folder.path().join("data/master.key");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
     let mut command = janua(folder.path(), &["doctor"]);
-    command.env("JANUA_SMTP_URL", "smtp://127.0.0.1:1");
+    command.env("JANUA_SMTP_URL", "smtp://127.0.0.1:1").env("JANUA_GITHUB_CLIENT_ID", "x");
     let (well, said) = run(command);
     assert!(!well);
     assert!(said.contains("chmod 600") && said.contains("WRONG mail"), "{said}");
+    assert!(said.contains("WRONG providers: github_client_secret"), "{said}");
 }
 
 #[test]

@@ -9,7 +9,6 @@ use kernel::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value};
 use tenancy::{
     apps::{AppKey, Application, ApplicationId},
     audit::AuditEntry,
@@ -17,6 +16,7 @@ use tenancy::{
     events::{self, About, Event},
     invites::Invite,
     orgs::{Member, OrgView},
+    records::{self, Record},
 };
 
 pub fn routes() -> Routes {
@@ -31,7 +31,7 @@ const MOST: u32 = 10_000;
 struct OrgExport {
     exported_at: Timestamp,
     org: OrgView,
-    metadata: Map<String, Value>,
+    metadata: Record,
     members: Vec<Member>,
     invites: Vec<Invite>,
     apps: Vec<ExportedApp>,
@@ -65,7 +65,7 @@ async fn export_org(State(app): State<App>, caller: InOrg<Admin>) -> Result<Json
     Ok(Json(OrgExport {
         exported_at: app.clock.now(),
         org: OrgView::of(&caller.membership),
-        metadata: org.metadata.as_object().cloned().unwrap_or_default(),
+        metadata: records::of(&org.metadata),
         members: Member::page(&app.db, org.id, &newest, MOST).await?,
         invites: Invite::page(&app.db, org.id, &newest, MOST).await?,
         apps,

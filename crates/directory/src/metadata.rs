@@ -2,15 +2,16 @@
 use axum::extract::State;
 use kernel::{
     App,
-    fault::{Fault, INVALID, NOT_FOUND, Result},
+    fault::{Fault, NOT_FOUND, Result},
     http::{Json, Routes},
     transact,
 };
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tenancy::{
     enter::{Admin, InOrg, Member},
     events::{self, About, Event},
     orgs::Org,
+    records::{self, Record},
 };
 
 pub fn routes() -> Routes {
@@ -21,18 +22,8 @@ pub fn routes() -> Routes {
     )
 }
 
-const MOST_KEYS: usize = 50;
-const LONGEST_KEY: usize = 100;
-const MOST_BYTES: usize = 8 * 1024;
-
-type Record = Map<String, Value>;
-
-fn record(org: &Org) -> Record {
-    org.metadata.as_object().cloned().unwrap_or_default()
-}
-
 async fn get_metadata(caller: InOrg<Member>) -> Json<Record> {
-    Json(record(caller.org()))
+    Json(records::of(&caller.org().metadata))
 }
 
 async fn update_metadata(
@@ -43,7 +34,7 @@ async fn update_metadata(
     let merged = transact!(app.db, tx, {
         Org::hold(tx, caller.org().id).await?;
         let mut org = Org::find(tx, caller.org().id).await?.ok_or(NOT_FOUND)?;
-        let merged = merge(record(&org), &change)?;
+        let merged = records::merge("metadata", records::of(&org.metadata), &change)?;
         org.metadata = Value::Object(merged.clone());
         org.updated_at = app.clock.now();
         org.save_metadata(tx).await?;
@@ -52,36 +43,4 @@ async fn update_metadata(
         Ok::<_, Fault>(merged)
     })?;
     Ok(Json(merged))
-}
-
-/// The record with the changes in it; refuses one that would be too much, and says what of it.
-fn merge(mut record: Record, change: &Record) -> Result<Record> {
-    let mut wrong: Option<Fault> = None;
-    for (key, value) in change {
-        if key.is_empty() || key.chars().count() > LONGEST_KEY {
-            let shown: String = key.chars().take(20).collect();
-            let fault = wrong.unwrap_or_else(|| INVALID.into());
-            wrong = Some(fault.and(shown, "too_long", format!("a key has 1 to {LONGEST_KEY} characters")));
-        }
-        match value {
-            Value::Null => record.remove(key),
-            value => record.insert(key.clone(), value.clone()),
-        };
-    }
-    if let Some(wrong) = wrong {
-        return Err(wrong);
-    }
-    if record.len() > MOST_KEYS {
-        let message = format!("would hold {} keys; the most is {MOST_KEYS}", record.len());
-        return Err(INVALID.at("metadata", "too_many", message));
-    }
-    let bytes = Value::Object(record.clone()).to_string().len();
-    if bytes > MOST_BYTES {
-        return Err(INVALID.at(
-            "metadata",
-            "too_large",
-            format!("would take {bytes} bytes; the most is {MOST_BYTES}"),
-        ));
-    }
-    Ok(record)
 }

@@ -1,1 +1,66 @@
+//! Organizations through their front door.
+mod invites;
+mod matrix;
+mod orgs;
+mod owners;
 
+use axum::http::Method;
+use identity::testing::{Person, signed_in};
+use kernel::{
+    app::Feature,
+    config::Config,
+    testing::{Answer, TestApp},
+};
+use serde_json::{Value, json};
+
+fn feature(config: &Config) -> Feature {
+    identity::testing::feature(config).and(crate::feature(config))
+}
+
+async fn start() -> TestApp {
+    TestApp::start(feature).await
+}
+
+async fn make_org(t: &TestApp, person: &Person, name: &str) -> Value {
+    let made = person.asks(t.post("/org").json(&json!({ "name": name }))).await;
+    assert_eq!(made.status, 200, "{}", made.text);
+    made.body
+}
+
+fn id(value: &Value) -> &str {
+    value["id"].as_str().expect("an id")
+}
+
+async fn invite(t: &TestApp, person: &Person, org: &str, email: &str, role: &str) -> Answer {
+    let body = json!({ "email": email, "role": role });
+    person.asks(t.post(&format!("/org/{org}/members")).json(&body)).await
+}
+
+/// The token of the newest invite that came to an address.
+async fn invite_token(t: &TestApp, email: &str) -> String {
+    t.run_jobs().await;
+    identity::testing::token_in(&identity::testing::mail_to(t, email).expect("a mail"))
+}
+
+async fn accept(t: &TestApp, person: &Person, token: &str) -> Answer {
+    person.asks(t.post("/auth/accept-invite").json(&json!({ "token": token }))).await
+}
+
+/// Somebody new who is in an organization in this role.
+async fn joined(t: &TestApp, owner: &Person, org: &str, email: &str, role: &str) -> Person {
+    let person = signed_in(t, email).await;
+    assert_eq!(invite(t, owner, org, email, role).await.status, 200);
+    let token = invite_token(t, email).await;
+    let accepted = accept(t, &person, &token).await;
+    assert_eq!(accepted.status, 200, "{}", accepted.text);
+    person
+}
+
+async fn set_role(t: &TestApp, person: &Person, org: &str, whom: &str, role: &str) -> Answer {
+    let path = format!("/org/{org}/members/{whom}");
+    person.asks(t.ask(Method::PATCH, &path).json(&json!({ "role": role }))).await
+}
+
+async fn remove(t: &TestApp, person: &Person, org: &str, whom: &str) -> Answer {
+    person.asks(t.ask(Method::DELETE, &format!("/org/{org}/members/{whom}"))).await
+}

@@ -23,6 +23,7 @@ use tenancy::{
     orgs::{self, LAST_OWNER},
     sessions,
     sign_in::UserView,
+    social::Identity,
     uploads::{self, Offer, Subject, TOO_MANY_UPLOADS, Wish},
 };
 
@@ -122,7 +123,41 @@ struct Export {
     has_password: bool,
     recovery_codes_left: i64,
     sessions: Vec<SessionView>,
+    linked_identities: Vec<LinkedIdentity>,
     audit_events: Vec<AuditEntry>,
+}
+
+/// What a provider said about the person. Its tokens are not part of it: nobody but this server uses them.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct LinkedIdentity {
+    provider: String,
+    /// The person's id there.
+    subject: String,
+    email: Option<String>,
+    /// Whether the provider vouches for the address.
+    email_verified: bool,
+    username: Option<String>,
+    name: Option<String>,
+    avatar_url: Option<String>,
+    linked_at: Timestamp,
+    last_used_at: Timestamp,
+}
+
+impl From<Identity> for LinkedIdentity {
+    fn from(identity: Identity) -> Self {
+        Self {
+            provider: identity.provider,
+            subject: identity.subject,
+            email: identity.email,
+            email_verified: identity.email_verified,
+            username: identity.username,
+            name: identity.name,
+            avatar_url: identity.avatar_url,
+            linked_at: identity.linked_at,
+            last_used_at: identity.last_used_at,
+        }
+    }
 }
 
 /// How many audit events an export holds at the most; the audit log has them all, page by page.
@@ -135,6 +170,7 @@ async fn export(State(app): State<App>, session: Session) -> Result<Json<Export>
     })?;
     let audit_events = AuditEntry::of_person(&app.db, account.id, &Key::newest(), EXPORTED_EVENTS).await?;
     let found = sessions::Session::of(&app.db, account.id, now).await?;
+    let linked = Identity::of(&app.db, account.id).await?;
     Ok(Json(Export {
         exported_at: now,
         user: UserView::of(account, session.factors()),
@@ -142,6 +178,7 @@ async fn export(State(app): State<App>, session: Session) -> Result<Json<Export>
         accepts_marketing: account.accepts_marketing,
         has_password: account.password_hash.is_some(),
         sessions: found.into_iter().map(|found| SessionView::of(found, session.id())).collect(),
+        linked_identities: linked.into_iter().map(Into::into).collect(),
         audit_events,
     }))
 }

@@ -14,8 +14,11 @@ mod platform;
 mod proof;
 mod register;
 mod session;
+mod social;
 
 use kernel::{app::Feature, config::Config, http::Routes, jobs::Jobs};
+
+pub use social::names as providers;
 
 /// Bodies of the routes that anybody can call are short.
 const BODY: usize = 256 * 1024;
@@ -35,8 +38,13 @@ pub fn feature(config: &Config) -> Feature {
         .and(captcha::routes())
         .and(platform::routes())
         .and(discovery::routes());
-    Feature::new(routes).jobs(Jobs::new().on::<asked::Asked>()).own(passkeys::Passkeys::new(config))
+    Feature::new(routes)
+        .jobs(Jobs::new().on::<asked::Asked>())
+        .own(passkeys::Passkeys::new(config))
+        .and(social::feature())
 }
 
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! Staying signed in, and leaving.
 use axum::{
     extract::State,
-    http::StatusCode,
+    http::{HeaderMap, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
 use kernel::{
@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::Account,
-    enter::{Delivery, RefreshToken, Session, Visitor, cookies},
+    enter::{Delivery, RefreshToken, Session, Visitor, cookies, may_use_cookie},
     events::{self, By, Event},
     factors::Whole,
     once::{self, Purpose},
@@ -56,12 +56,18 @@ async fn refresh(
     State(app): State<App>,
     visitor: Visitor,
     RefreshToken(cookie): RefreshToken,
+    headers: HeaderMap,
     MaybeJson(body): MaybeJson<Refresh>,
 ) -> Result<Response> {
     let in_body = body.and_then(|body| body.refresh_token).map(|typed| typed.0);
     let delivery = if in_body.is_some() { Delivery::Body } else { Delivery::Cookie };
     let token = in_body.or(cookie).ok_or(UNAUTHENTICATED)?;
     let (id, generation) = read_refresh_token(&app, &token).ok_or(UNAUTHENTICATED)?;
+    // Looked at before anything turns: a page elsewhere must not even end the session.
+    if delivery == Delivery::Cookie && headers.contains_key(header::ORIGIN) {
+        let session = sessions::Session::find(&app.db, id).await?.ok_or(UNAUTHENTICATED)?;
+        may_use_cookie(&app, &headers, &session).await?;
+    }
     let outcome = transact!(app.db, tx, {
         match sessions::turn(tx, &app, id, generation).await? {
             Turned::On(session) => {

@@ -1,11 +1,17 @@
 //! Accounts and sessions through their front door.
 mod accounts;
-mod actors;
 mod attacks;
 mod avatars;
 mod bounds;
 mod buckets;
 mod devices;
 mod factors;
+mod linking;
 mod nodes;
+mod oidc;
+mod one_tap;
 mod passkeys;
+mod providers;
+mod social;
+
+use crate::testing as actors;

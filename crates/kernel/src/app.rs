@@ -113,12 +113,12 @@ impl App {
     /// A feature's own part. A feature asks only for what its own `parts` put in.
     pub fn own<T: Any>(&self) -> &T {
         #[expect(clippy::expect_used, reason = "a feature that was not put together fails its first test")]
-        self.0
-            .own
-            .0
-            .get(&TypeId::of::<T>())
-            .and_then(|part| part.downcast_ref())
-            .expect("the feature's part is there")
+        self.find().expect("the feature's part is there")
+    }
+
+    /// A part that some feature may have put in.
+    pub fn find<T: Any>(&self) -> Option<&T> {
+        self.0.own.0.get(&TypeId::of::<T>()).and_then(|part| part.downcast_ref())
     }
 }
 

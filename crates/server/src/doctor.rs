@@ -43,6 +43,7 @@ pub async fn run(config: &Config) -> ExitCode {
     findings.push(("mail", mail(config).await));
     findings.push(("text messages", text_messages(config)));
     findings.push(("pictures", pictures(config).await));
+    findings.push(("providers", providers(config)));
 
     let mut wrong = 0;
     for (what, finding) in findings {
@@ -207,6 +208,14 @@ fn text_messages(config: &Config) -> Finding {
             Odd(format!("go to {}; set JANUA_SMS_URL to send them to people", sms.describe()))
         }
         Ok(sms) => Fine(format!("go to {}", sms.describe())),
+    }
+}
+
+fn providers(config: &Config) -> Finding {
+    match identity::providers(config) {
+        Err(wrong) => Wrong(wrong),
+        Ok(names) if names.is_empty() => Fine("none; people sign in with an account of this service".into()),
+        Ok(names) => Fine(format!("people can sign in with {}", names.join(", "))),
     }
 }
 

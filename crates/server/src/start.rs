@@ -25,7 +25,11 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Everything the binary is made of.
 pub fn features(config: &Config) -> Feature {
-    tenancy::feature(config).and(identity::feature(config)).and(directory::feature(config)).and(site::feature(config))
+    tenancy::feature(config)
+        .and(identity::feature(config))
+        .and(directory::feature(config))
+        .and(workshop::feature(config))
+        .and(site::feature(config))
 }
 
 /// A node that is ready to serve.

@@ -6,7 +6,7 @@ use kernel::{
     params, row,
 };
 
-use crate::email::Email;
+use crate::{email::Email, social::Linked};
 
 pub type AccountId = Id<Account>;
 
@@ -21,6 +21,10 @@ pub struct Account {
     pub email_verified: bool,
     pub password_hash: Option<String>,
     pub accepts_marketing: bool,
+    /// How it began: `email`, or a provider's name.
+    pub auth_provider: String,
+    /// The providers the person can sign in with.
+    pub linked: Linked,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
@@ -34,6 +38,8 @@ row!(Account {
     email_verified,
     password_hash,
     accepts_marketing,
+    auth_provider,
+    linked,
     created_at,
     updated_at
 });
@@ -51,6 +57,8 @@ impl Account {
             email_verified: false,
             password_hash: None,
             accepts_marketing: false,
+            auth_provider: "email".to_owned(),
+            linked: Linked::default(),
             created_at: now,
             updated_at: now,
         }
@@ -59,7 +67,7 @@ impl Account {
     pub async fn by_email(db: &Db, email: &Email) -> db::Result<Option<Self>> {
         db.opt(
             "SELECT id, email, email_key, name, bio, avatar_url, email_verified, password_hash, accepts_marketing,
-                    created_at, updated_at FROM account WHERE email_key = $1",
+                    auth_provider, linked, created_at, updated_at FROM account WHERE email_key = $1",
             params![email.key()],
         )
         .await
@@ -68,7 +76,7 @@ impl Account {
     pub async fn by_email_in(tx: &mut Tx, email: &Email) -> db::Result<Option<Self>> {
         tx.opt(
             "SELECT id, email, email_key, name, bio, avatar_url, email_verified, password_hash, accepts_marketing,
-                    created_at, updated_at FROM account WHERE email_key = $1",
+                    auth_provider, linked, created_at, updated_at FROM account WHERE email_key = $1",
             params![email.key()],
         )
         .await
@@ -84,7 +92,7 @@ impl Account {
     pub async fn find(tx: &mut Tx, id: AccountId) -> db::Result<Option<Self>> {
         tx.opt(
             "SELECT id, email, email_key, name, bio, avatar_url, email_verified, password_hash, accepts_marketing,
-                    created_at, updated_at FROM account WHERE id = $1",
+                    auth_provider, linked, created_at, updated_at FROM account WHERE id = $1",
             params![id],
         )
         .await
@@ -118,11 +126,34 @@ impl Account {
         let there = tx
             .one(
                 "SELECT id, email, email_key, name, bio, avatar_url, email_verified, password_hash,
-                        accepts_marketing, created_at, updated_at FROM account WHERE email_key = $1",
+                        accepts_marketing, auth_provider, linked, created_at, updated_at FROM account WHERE email_key = $1",
                 params![new.email_key.clone()],
             )
             .await?;
         Ok((there, made == 1))
+    }
+
+    /// A new account that may have no address; `false` when somebody has the address already.
+    pub async fn insert(&self, tx: &mut Tx) -> db::Result<bool> {
+        let made = tx
+            .exec(
+                "INSERT INTO account (id, email, email_key, name, avatar_url, email_verified, accepts_marketing,
+                                      auth_provider, created_at, updated_at)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9) ON CONFLICT (email_key) DO NOTHING",
+                params![
+                    self.id,
+                    self.email.clone(),
+                    self.email_key.clone(),
+                    &self.name,
+                    self.avatar_url.clone(),
+                    self.email_verified,
+                    self.accepts_marketing,
+                    &self.auth_provider,
+                    self.created_at
+                ],
+            )
+            .await?;
+        Ok(made == 1)
     }
 
     /// Takes over what came with the link that proved the address.
@@ -173,6 +204,18 @@ impl Account {
     pub async fn set_avatar(tx: &mut Tx, id: AccountId, url: &str, now: Timestamp) -> db::Result<bool> {
         let sql = "UPDATE account SET avatar_url = $2, updated_at = $3 WHERE id = $1";
         Ok(tx.exec(sql, params![id, url, now]).await? == 1)
+    }
+
+    /// Holds the row until the transaction ends, so that nobody else changes it; `false` when it is gone or unproven.
+    pub async fn hold_verified(tx: &mut Tx, id: AccountId, now: Timestamp) -> db::Result<bool> {
+        let sql = "UPDATE account SET updated_at = $2 WHERE id = $1 AND email_verified = $3";
+        Ok(tx.exec(sql, params![id, now, true]).await? == 1)
+    }
+
+    /// Takes away an account whose address nobody has proven; `false` when somebody has by now.
+    pub async fn delete_unverified(tx: &mut Tx, id: AccountId) -> db::Result<bool> {
+        let sql = "DELETE FROM account WHERE id = $1 AND email_verified = $2";
+        Ok(tx.exec(sql, params![id, false]).await? == 1)
     }
 
     /// Everything that hangs on the account goes with it.

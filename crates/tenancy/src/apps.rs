@@ -1,4 +1,6 @@
 //! Apps, their keys and the people who came in through them: what is kept, and every statement on it.
+use std::collections::HashSet;
+
 use kernel::{
     App,
     clock::Timestamp,
@@ -150,6 +152,20 @@ impl Application {
             params![id, account],
         )
         .await
+    }
+
+    /// Whether pages of this origin are the app's.
+    pub async fn allows(db: &Db, id: ApplicationId, origin: &str) -> db::Result<bool> {
+        let sql = "SELECT allowed_origins FROM app WHERE id = $1";
+        let found: Option<(Vec<String>,)> = db.opt(sql, params![id]).await?;
+        Ok(found.is_some_and(|(origins,)| origins.iter().any(|allowed| allowed == origin)))
+    }
+
+    /// The origins of all apps.
+    pub async fn origins(db: &Db) -> db::Result<HashSet<String>> {
+        let sql = "SELECT allowed_origins FROM app WHERE allowed_origins <> '[]'";
+        let found: Vec<(Vec<String>,)> = db.all(sql, vec![]).await?;
+        Ok(found.into_iter().flat_map(|(origins,)| origins).collect())
     }
 
     /// Notes that somebody came in through it; `false` when it is gone.

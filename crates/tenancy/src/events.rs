@@ -41,6 +41,7 @@ pub enum Event {
     PasskeyRemoved { credential: String },
     DeviceApproved { device: String, ip: String },
     DeviceDenied,
+    SocialLinked { provider: &'static str },
     IncidentReported { incident: String, state: &'static str },
     OrgCreated,
     OrgUpdated { fields: Vec<&'static str> },
@@ -90,6 +91,7 @@ impl Event {
             Self::PasskeyRemoved { .. } => "PASSKEY_REMOVED",
             Self::DeviceApproved { .. } => "DEVICE_APPROVED",
             Self::DeviceDenied => "DEVICE_DENIED",
+            Self::SocialLinked { .. } => "SOCIAL_LINKED",
             Self::IncidentReported { .. } => "INCIDENT_REPORTED",
             Self::OrgCreated => "ORG_CREATED",
             Self::OrgUpdated { .. } => "ORG_UPDATED",
@@ -142,6 +144,7 @@ impl Event {
             }
             Self::PasskeyRemoved { credential } => json!({ "credentialId": credential }),
             Self::DeviceApproved { device, ip } => json!({ "device": device, "deviceIp": ip }),
+            Self::SocialLinked { provider } => json!({ "provider": provider }),
             Self::ProfileUpdated { fields } | Self::OrgUpdated { fields } | Self::AppUpdated { fields } => {
                 json!({ "fields": fields })
             }

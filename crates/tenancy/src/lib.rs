@@ -7,14 +7,17 @@ pub mod events;
 pub mod factors;
 pub mod invites;
 pub mod keys;
+mod letters;
 pub mod mail;
 pub mod once;
 pub mod orgs;
 pub mod passkeys;
 pub mod password;
+pub mod records;
 pub mod sessions;
 pub mod sign_in;
 pub mod sms;
+pub mod social;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod tidy;
@@ -24,7 +27,12 @@ pub mod uploads;
 pub use kernel::email;
 use std::{sync::Arc, time::Duration};
 
-use kernel::{app::Feature, config::Config, http::Routes, jobs::Jobs};
+use kernel::{
+    app::Feature,
+    config::Config,
+    http::{AppOrigins, Routes},
+    jobs::Jobs,
+};
 
 pub fn feature(config: &Config) -> Feature {
     Feature::new(Routes::new("tenancy").and(uploads::routes()))
@@ -33,11 +41,13 @@ pub fn feature(config: &Config) -> Feature {
         .own(uploads::Studio::default())
         .own(keys::Ring::default())
         .own(Arc::new(enter::Live::default()))
+        .own(Arc::new(AppOrigins::default()))
         .own(password::Hasher::start(config.password_queue))
         .start(|app| {
             Box::pin(async move {
                 let live = app.own::<Arc<enter::Live>>().clone();
                 app.db.on_notice(move |notice| live.hear(notice));
+                enter::read_origins(&app).await.map_err(|error| error.to_string())?;
                 keys::start(&app).await
             })
         })

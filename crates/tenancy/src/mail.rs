@@ -1,10 +1,11 @@
 //! Mail to people: stored in the transaction that causes it, sent later, in order for each recipient.
 //!
 //! A mail holds links that sign people in, so it lies sealed in the database and is gone once it is sent.
+use std::time::Duration;
+
 use askama::Template;
 use kernel::{
-    App,
-    crypto::{self, Secret},
+    App, crypto,
     db::{self, Reach, Tx},
     id::Id,
     jobs::{self, Job, Later},
@@ -18,22 +19,9 @@ use lettre::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What is written to people. The words are in `templates/mail`, in English; another language is another folder.
-#[derive(Debug, Clone)]
-pub enum Kind {
-    Verify { name: String, token: Secret, code: Secret },
-    AlreadyRegistered { name: String },
-    ResetPassword { name: String, token: Secret },
-    MagicLink { name: String, token: Secret },
-    PasswordChanged { name: String },
-    NewDevice { name: String, device: String, ip: String, at: String },
-    AccountDeleted { name: String },
-    FactorChanged { name: String, what: &'static str },
-    Locked { name: String },
-    Invite { inviter: String, org: String, token: Secret },
-}
+pub use crate::letters::Kind;
+use crate::letters::Letter;
 
-/// One mail as people read it: a heading, paragraphs, perhaps a link and a code.
 #[derive(Template)]
 #[template(path = "mail/mail.html")]
 struct Html<'a> {
@@ -44,128 +32,6 @@ struct Html<'a> {
 #[template(path = "mail/mail.txt", escape = "none")]
 struct Text<'a> {
     letter: &'a Letter,
-}
-
-struct Letter {
-    subject: &'static str,
-    greeting: String,
-    before: String,
-    link: Option<(&'static str, String)>,
-    code: Option<String>,
-    after: &'static str,
-}
-
-impl Kind {
-    fn letter(&self, base_url: &str) -> Letter {
-        let hello = |name: &str| format!("Hello {},", one_line(name));
-        let link = |path: &str, token: &Secret| format!("{base_url}{path}?token={}", token.expose());
-        let not_you = "If this was not you, change your password and look at your sessions at once.";
-        match self {
-            Self::Verify { name, token, code } => Letter {
-                subject: "Confirm your email address",
-                greeting: hello(name),
-                before:
-                    "please confirm that this address is yours. Follow the link within 24 hours, or type the code \
-                         within 15 minutes."
-                        .into(),
-                link: Some(("Confirm this address", link("/auth/verify", token))),
-                code: Some(code.expose().to_owned()),
-                after: "If you did not sign up, do nothing: without your confirmation nobody can use this address.",
-            },
-            Self::AlreadyRegistered { name } => Letter {
-                subject: "You already have an account",
-                greeting: hello(name),
-                before: "somebody, probably you, tried to sign up with this address, which has an account already. \
-                         Sign in with your password, or ask for a new one if you have forgotten it."
-                    .into(),
-                link: None,
-                code: None,
-                after: "If this was not you, do nothing: your account is as it was.",
-            },
-            Self::ResetPassword { name, token } => Letter {
-                subject: "Choose a new password",
-                greeting: hello(name),
-                before: "follow the link within one hour to choose a new password. All your other sessions end then."
-                    .into(),
-                link: Some(("Choose a new password", link("/auth/reset-password", token))),
-                code: None,
-                after: "If you did not ask for this, do nothing: your password stays as it is.",
-            },
-            Self::MagicLink { name, token } => Letter {
-                subject: "Your sign-in link",
-                greeting: hello(name),
-                before: "follow the link within 15 minutes to sign in. It works once.".into(),
-                link: Some(("Sign in", link("/auth/magic-link/verify", token))),
-                code: None,
-                after: "If you did not ask for this, do nothing. Never pass this link on: it signs in whoever has it.",
-            },
-            Self::PasswordChanged { name } => Letter {
-                subject: "Your password was changed",
-                greeting: hello(name),
-                before: "the password of your account was changed, and every other session was ended.".into(),
-                link: None,
-                code: None,
-                after: "If this was not you, ask for a new password at once.",
-            },
-            Self::NewDevice { name, device, ip, at } => Letter {
-                subject: "A new sign-in to your account",
-                greeting: hello(name),
-                before: format!(
-                    "somebody signed in from a device we have not seen before: {} ({ip}), {at}.",
-                    one_line(device)
-                ),
-                link: None,
-                code: None,
-                after: not_you,
-            },
-            Self::FactorChanged { name, what } => Letter {
-                subject: "Your second factor was changed",
-                greeting: hello(name),
-                before: (*what).to_owned(),
-                link: None,
-                code: None,
-                after: not_you,
-            },
-            Self::Locked { name } => Letter {
-                subject: "Somebody tries to sign in to your account",
-                greeting: hello(name),
-                before:
-                    "a wrong password was given ten times. For a quarter of an hour no password is tried any more; \
-                         where you are signed in you stay so."
-                        .into(),
-                link: None,
-                code: None,
-                after: "If this was you, wait, or ask for a new password. If not, your password has held; a second \
-                        factor makes it safer still.",
-            },
-            Self::Invite { inviter, org, token } => Letter {
-                subject: "You are invited",
-                greeting: "Hello,".into(),
-                before: format!(
-                    "{} asks you to join {}. Follow the link within seven days; it is for this address and works once.",
-                    one_line(inviter),
-                    one_line(org)
-                ),
-                link: Some(("Accept the invitation", link("/auth/accept-invite", token))),
-                code: None,
-                after: "If you do not know what this is about, do nothing.",
-            },
-            Self::AccountDeleted { name } => Letter {
-                subject: "Your account was deleted",
-                greeting: hello(name),
-                before: "your account and what belonged to it were deleted, as you asked.".into(),
-                link: None,
-                code: None,
-                after: "This cannot be undone. You are welcome to come back with a new account.",
-            },
-        }
-    }
-}
-
-/// A name is a name, whatever somebody typed into it: no second line, no address that programs turn into a link.
-fn one_line(text: &str) -> String {
-    let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    plain.replace("://", ":// ").replace("www.", "www ")
 }
 
 #[derive(Serialize, Deserialize)]
@@ -222,16 +88,45 @@ impl Job for SendMail {
     const TRIES: u32 = 32;
 
     async fn run(self, app: App) -> Result<(), Later> {
-        let sql = "SELECT id, sealed FROM mail WHERE recipient_key = $1 ORDER BY created_at, id LIMIT 1";
-        let next: Option<Waiting> = app.db.opt(sql, params![&self.recipient_key]).await?;
-        let Some(mail) = next else { return Ok(()) };
+        let Some(mail) = self.next(&app).await? else { return Ok(()) };
         let outcome = deliver(&app, &mail).await;
         if let Err(SendError::Later(cause)) = outcome {
+            app.db.exec("UPDATE mail SET held_until = NULL WHERE id = $1", params![&mail.id]).await?;
             return Err(Later::retry(cause));
         }
         app.db.exec("DELETE FROM mail WHERE id = $1", params![&mail.id]).await?;
         // Refused for good: the mail is gone, and the dead letter says why without its contents.
         outcome.map_err(Later::give_up)
+    }
+}
+
+/// A mail is in one hand for as long as a conversation with a server can take.
+const HELD: Duration = Duration::from_mins(2);
+/// Who comes while another has it waits a moment, before going away to come back later.
+const PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(20);
+
+impl SendMail {
+    /// The oldest mail of the recipient, for us alone; none when nothing waits. There is a job for each mail, so what
+    /// another job has in hand is waited for: the next one is ours.
+    async fn next(&self, app: &App) -> Result<Option<Waiting>, Later> {
+        let hold = "UPDATE mail SET held_until = $3
+             WHERE id = (SELECT id FROM mail WHERE recipient_key = $1 ORDER BY created_at, id LIMIT 1)
+               AND (held_until IS NULL OR held_until <= $2)
+             RETURNING id, sealed";
+        let waits = "SELECT id FROM mail WHERE recipient_key = $1 LIMIT 1";
+        for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
+            let now = app.clock.now();
+            let held: Vec<Waiting> = app.db.put(hold, params![&self.recipient_key, now, now.plus(HELD)]).await?;
+            if let Some(mail) = held.into_iter().next() {
+                return Ok(Some(mail));
+            }
+            if app.db.opt::<(String,)>(waits, params![&self.recipient_key]).await?.is_none() {
+                return Ok(None);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        Err(Later::retry("another mail to the same person is on its way"))
     }
 }
 

@@ -35,6 +35,10 @@ pub enum Purpose {
     PasskeyRegister,
     /// A challenge that somebody signs to come in.
     PasskeySignIn,
+    /// A person who was sent to a provider and comes back.
+    SocialState,
+    /// A token of a provider that was shown to us.
+    SocialToken,
 }
 
 impl Purpose {
@@ -49,6 +53,8 @@ impl Purpose {
             Self::SmsEnroll => "sms_enroll",
             Self::PasskeyRegister => "passkey_register",
             Self::PasskeySignIn => "passkey_sign_in",
+            Self::SocialState => "social_state",
+            Self::SocialToken => "social_token",
         }
     }
 
@@ -57,7 +63,9 @@ impl Purpose {
             Self::VerifyEmail => Duration::from_hours(24),
             Self::ResetPassword => Duration::from_hours(1),
             Self::MagicLink => Duration::from_mins(15),
-            Self::CaptchaPass | Self::MfaTicket => Duration::from_mins(10),
+            Self::CaptchaPass | Self::MfaTicket | Self::SocialState => Duration::from_mins(10),
+            // As long as the token itself is good, which it says of itself.
+            Self::SocialToken => Duration::ZERO,
             Self::SmsSignIn | Self::SmsEnroll | Self::PasskeyRegister | Self::PasskeySignIn => Duration::from_mins(5),
         }
     }
@@ -128,6 +136,24 @@ pub async fn keep(
     )
     .await?;
     Ok(())
+}
+
+/// Remembers a secret that somebody else made, used up from the start; `false` when it was here before.
+pub async fn first_use(
+    tx: &mut Tx,
+    purpose: Purpose,
+    secret: &Secret,
+    now: Timestamp,
+    until: Timestamp,
+) -> db::Result<bool> {
+    let kept = tx
+        .exec(
+            "INSERT INTO once (hash, purpose, tries, created_at, expires_at, used_at) VALUES ($1, $2, 0, $3, $4, $3)
+             ON CONFLICT (hash) DO NOTHING",
+            params![crypto::hash(secret.expose().as_bytes()), purpose.name(), now, until],
+        )
+        .await?;
+    Ok(kept == 1)
 }
 
 /// Gives a secret a code beside it, for people who cannot follow a link.

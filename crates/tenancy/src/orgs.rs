@@ -210,6 +210,18 @@ impl Membership {
         .await
     }
 
+    /// One in which a person may build: this one, if they may there, or the first.
+    pub async fn may_build(tx: &mut Tx, account: AccountId, rather: Option<OrgId>) -> db::Result<Option<Self>> {
+        let rather = rather.map(|id| id.to_string()).unwrap_or_default();
+        tx.opt(
+            "SELECT org.*, org_member.role FROM org_member JOIN org ON org.id = org_member.org_id
+             WHERE org_member.account_id = $1 AND org_member.role <> 'member'
+             ORDER BY CASE WHEN org.id = $2 THEN 0 ELSE 1 END, org_member.joined_at, org.id LIMIT 1",
+            params![account, rather],
+        )
+        .await
+    }
+
     /// The one a person acts for when they come in: the one they switched to last, or the first they joined.
     pub async fn active(tx: &mut Tx, account: AccountId) -> db::Result<Option<Self>> {
         tx.opt(

@@ -28,6 +28,7 @@ use crate::{
     passkeys::Passkey,
     sessions::{Session, SessionId, device_name, refresh_token},
     sms::{self, Phone},
+    social::ProviderIds,
     tokens,
 };
 
@@ -41,7 +42,11 @@ pub struct UserView {
     pub bio: Option<String>,
     pub avatar_url: Option<String>,
     pub email_verified: bool,
-    pub auth_provider: &'static str,
+    /// How the account began: `email`, or a provider's name.
+    pub auth_provider: String,
+    /// The person's ids at the providers they sign in with.
+    #[serde(flatten)]
+    pub provider_ids: ProviderIds,
     /// Whether an authenticator app is asked for.
     pub mfa_enabled: bool,
     /// Whether a code is sent to a phone.
@@ -61,7 +66,8 @@ impl UserView {
             bio: account.bio.clone(),
             avatar_url: account.avatar_url.clone(),
             email_verified: account.email_verified,
-            auth_provider: "email",
+            auth_provider: account.auth_provider.clone(),
+            provider_ids: ProviderIds::of(&account.linked),
             mfa_enabled: factors.totp,
             mfa_sms_enabled: factors.sms_phone.is_some(),
             mfa_sms_phone: factors.sms_phone.clone(),
@@ -262,8 +268,15 @@ impl Entered {
 }
 
 impl Person {
-    /// Hands out the tokens of the session, in the way the client wants them.
     pub fn answer(&self, app: &App) -> Result<Response> {
+        let (view, headers) = self.hand_out(app)?;
+        let mut response = Json(view).into_response();
+        response.headers_mut().extend(headers);
+        Ok(response)
+    }
+
+    /// Hands out the tokens of the session, in the way the client wants them.
+    pub fn hand_out(&self, app: &App) -> Result<(SignedIn, HeaderMap)> {
         let (access_token, expires_in) = tokens::mint(app, &self.account, &self.session, self.org.as_ref())?;
         let refresh = refresh_token(app, self.session.id, self.session.generation);
         let mut headers = HeaderMap::new();
@@ -281,10 +294,7 @@ impl Person {
         }
         let user = UserView::of(&self.account, &self.factors);
         let org = self.org.as_ref().map(OrgView::of);
-        let view = SignedIn { user, org, access_token, expires_in, refresh_token: in_body };
-        let mut response = Json(view).into_response();
-        response.headers_mut().extend(headers);
-        Ok(response)
+        Ok((SignedIn { user, org, access_token, expires_in, refresh_token: in_body }, headers))
     }
 }
 

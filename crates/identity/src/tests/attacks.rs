@@ -4,7 +4,8 @@ use std::time::Duration;
 use data_encoding::{BASE64, BASE64URL_NOPAD};
 use kernel::{
     config::Config,
-    testing::{Answer, TestApp},
+    testing::{Answer, TestApp, join_all},
+    transact,
 };
 use serde_json::{Value, json};
 use tenancy::keys::Ring;
@@ -144,7 +145,7 @@ async fn p29_guessing_all_at_once_is_counted_one_by_one() {
         let from = format!("203.0.{}.{}", i / 250, i % 250);
         t.post("/auth/login").json(&body).header("user-agent", FIREFOX).from(&from).send()
     };
-    let answers = kernel::testing::join_all((0..200).map(guess)).await;
+    let answers = join_all((0..200).map(guess)).await;
     let tried = answers.iter().filter(|answer| answer.status == 401).count();
     assert!((1..=10).contains(&tried), "{tried} passwords were compared");
     assert!(answers.iter().all(|answer| matches!(answer.status, 401 | 403 | 429)), "{answers:?}");
@@ -267,13 +268,13 @@ async fn p76_of_many_at_once_one_wins() {
         assert_eq!(wins(verify).await, 1, "verify");
 
         let person = Person::of(&login(&t, &email, PASSWORD).await);
-        let answers = kernel::testing::join_all((0..32).map(|_| refresh(&t, &person.refresh))).await;
+        let answers = join_all((0..32).map(|_| refresh(&t, &person.refresh))).await;
         let successors: std::collections::HashSet<_> =
             answers.iter().filter(|a| a.status == 200).map(|a| a.body["refreshToken"].to_string()).collect();
         assert_eq!(successors.len(), 1, "one successor, for everybody who asks within the grace");
 
         let email = format!("same-{round}@example.com");
-        let sign_ups = kernel::testing::join_all((0..32).map(|_| register(&t, &email))).await;
+        let sign_ups = join_all((0..32).map(|_| register(&t, &email))).await;
         assert!(sign_ups.iter().all(|answer| answer.status == 200), "{sign_ups:?}");
         t.run_jobs().await;
         let sql = "SELECT id FROM account WHERE email_key = $1";
@@ -289,7 +290,7 @@ fn rounds() -> usize {
 }
 
 async fn wins<'a, F: Future<Output = Answer> + Send + 'a>(send: impl Fn() -> F) -> usize {
-    let answers = kernel::testing::join_all((0..32).map(|_| send())).await;
+    let answers = join_all((0..32).map(|_| send())).await;
     assert!(answers.iter().all(|answer| answer.status < 500), "{answers:?}");
     answers.iter().filter(|answer| answer.status < 300).count()
 }
@@ -373,5 +374,27 @@ async fn f10_mail_that_cannot_go_out_waits_and_keeps_its_order() {
     assert_eq!(first.status, 200);
     let kept: Vec<(String,)> = t.app.db.all("SELECT id FROM mail", kernel::params![]).await.unwrap();
     assert!(kept.is_empty(), "what is sent is gone");
+    t.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_mails_to_one_person_go_out_once_each_and_in_order() {
+    let t = start().await;
+    for round in 0..4 {
+        let names: Vec<String> = (0..8).map(|i| format!("Nr{round}x{i}")).collect();
+        for name in &names {
+            transact!(t.app.db, tx, {
+                let kind = tenancy::mail::Kind::Locked { name: name.clone() };
+                tenancy::mail::send(tx, &t.app, "ada@example.com", &kind).await
+            })
+            .unwrap();
+        }
+        let before = t.mailbox.mails().len();
+        join_all((0..4).map(|_| t.run_jobs())).await;
+        t.run_jobs().await;
+        let sent = t.mailbox.mails().split_off(before);
+        let found = sent.iter().filter_map(|mail| names.iter().find(|name| mail.contains(name.as_str())));
+        assert_eq!(found.collect::<Vec<_>>(), names.iter().collect::<Vec<_>>());
+    }
     t.finish().await;
 }

@@ -17,7 +17,7 @@ use ipnet::IpNet;
 use url::Url;
 
 use crate::crypto::Secret;
-pub use parse::{Origin, Setting, Switch};
+pub use parse::{Origin, ProviderEndpoint, Setting, Switch};
 
 pub const PREFIX: &str = "JANUA_";
 
@@ -119,6 +119,53 @@ settings! {
     sms_from: String = "";
     /// How many text messages an hour go to one country.
     sms_per_country: u32 = "100";
+    /// The name servers that are asked for the proof of a domain, such as `9.9.9.9:53`. Left empty: the system's.
+    dns_servers: Vec<SocketAddr> = "";
+    /// The id this installation is registered under at Google; left empty, nobody signs in with it.
+    google_client_id: String = "";
+    /// The secret that belongs to it.
+    google_client_secret: Option<Secret> = "";
+    /// The id this installation is registered under at GitHub; left empty, nobody signs in with it.
+    github_client_id: String = "";
+    /// The secret that belongs to it.
+    github_client_secret: Option<Secret> = "";
+    /// The services id that this installation is registered under at Apple; left empty, nobody signs in with it.
+    apple_client_id: String = "";
+    /// The private key for signing in with Apple: the text of its .p8 file.
+    apple_client_secret: Option<Secret> = "";
+    /// The team the key belongs to.
+    apple_team_id: String = "";
+    /// The id of the key.
+    apple_key_id: String = "";
+    /// The id this installation is registered under at Microsoft; left empty, nobody signs in with it.
+    microsoft_client_id: String = "";
+    /// The secret that belongs to it.
+    microsoft_client_secret: Option<Secret> = "";
+    /// Whose people may come: `common` for all, `organizations`, `consumers`, or the id of one tenant.
+    microsoft_tenant: String = "common";
+    /// The id this installation is registered under at Facebook; left empty, nobody signs in with it.
+    facebook_client_id: String = "";
+    /// The secret that belongs to it.
+    facebook_client_secret: Option<Secret> = "";
+    /// The id this installation is registered under at Discord; left empty, nobody signs in with it.
+    discord_client_id: String = "";
+    /// The secret that belongs to it.
+    discord_client_secret: Option<Secret> = "";
+    /// The id this installation is registered under at LinkedIn; left empty, nobody signs in with it.
+    linkedin_client_id: String = "";
+    /// The secret that belongs to it.
+    linkedin_client_secret: Option<Secret> = "";
+    /// The id this installation is registered under at Amazon Cognito; left empty, nobody signs in with it.
+    cognito_client_id: String = "";
+    /// The secret that belongs to it.
+    cognito_client_secret: Option<Secret> = "";
+    /// The user pool, such as `https://cognito-idp.eu-west-1.amazonaws.com/eu-west-1_AbCdEf`.
+    cognito_issuer: String = "";
+    /// Where its sign-in pages are, such as `https://example.auth.eu-west-1.amazoncognito.com`.
+    cognito_domain: String = "";
+    /// Other addresses for parts of a provider, such as `google.token=https://…, google.issuer=…`, so that another
+    /// server can stand in for it. Parts: authorize, token, issuer, jwks, userinfo, emails.
+    provider_endpoints: Vec<ProviderEndpoint> = "";
     /// The address of an S3-compatible server that keeps pictures, such as `https://s3.eu-central-1.amazonaws.com`.
     /// Left empty: they are files in `objects/` in the data folder.
     s3_url: Option<Url> = "";

@@ -30,6 +30,15 @@ impl Switch {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin(pub String);
 
+/// One part of a provider that is somewhere else than usual. Whether there is such a provider, and such a part, is
+/// known where the providers are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderEndpoint {
+    pub provider: String,
+    pub part: String,
+    pub address: String,
+}
+
 /// The file as names and texts: scalars as they are, lists with commas.
 pub(super) fn file(text: &str) -> Result<Vec<(String, String)>, String> {
     let table: toml::Table = text.parse().map_err(|e| format!("janua.toml: {e}"))?;
@@ -139,6 +148,18 @@ impl Setting for Origin {
             Some(origin) if origin == text.trim() => Ok(Self(origin)),
             _ => Err(format!("{text:?} is not an origin such as https://app.example.com")),
         }
+    }
+}
+impl Setting for ProviderEndpoint {
+    fn parse(text: &str) -> Result<Self, String> {
+        let (name, address) = text.split_once('=').unwrap_or_default();
+        let (provider, part) = name.trim().split_once('.').unwrap_or_default();
+        if provider.is_empty() || part.is_empty() || address.trim().is_empty() {
+            return Err(format!(
+                "{text:?} is not a part of a provider such as google.token=https://id.example.com/token"
+            ));
+        }
+        Ok(Self { provider: provider.into(), part: part.into(), address: address.trim().into() })
     }
 }
 impl<T: Setting> Setting for Option<T> {

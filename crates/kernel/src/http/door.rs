@@ -90,7 +90,7 @@ impl Door {
                 metrics: app.metrics.route("any", "unknown"),
             }),
             defaults: Defaults::new(app.config.is_https()),
-            origins: Origins::of(&app.config),
+            origins: Origins::of(&app),
             limit: per_minute.map(|requests| Limit::per_minute(requests, &app.clock)),
             in_flight: AtomicUsize::new(0),
             app,

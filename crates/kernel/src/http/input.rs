@@ -336,13 +336,26 @@ fn say(error: &ValidationError<'_>) -> Vec<(String, &'static str, String)> {
         // An optional value is "this or null"; what matters is what is wrong with it as "this".
         Wrong::AnyOf { context } | Wrong::OneOfNotValid { context } => {
             let branches = context.iter().filter(|errors| !errors.iter().any(wants_null));
-            let mut said: Vec<_> = branches.flatten().flat_map(say).collect();
+            let wrong: Vec<_> = branches.flatten().collect();
+            // Words with a description each are branches of one word.
+            let words: Vec<_> = wrong.iter().filter_map(|error| constant(error)).collect();
+            if words.len() > 1 && words.len() == wrong.len() {
+                return one("not_allowed", format!("must be one of [{}]", words.join(",")));
+            }
+            let mut said: Vec<_> = wrong.into_iter().flat_map(say).collect();
             if said.is_empty() {
                 said = one("invalid", "is not right".to_owned());
             }
             said
         }
         _ => one("invalid", "is not right".to_owned()),
+    }
+}
+
+fn constant(error: &ValidationError<'_>) -> Option<String> {
+    match error.kind() {
+        Wrong::Constant { expected_value } => Some(expected_value.to_string()),
+        _ => None,
     }
 }
 

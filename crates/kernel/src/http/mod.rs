@@ -20,7 +20,7 @@ pub use document::Document;
 pub use door::Door;
 pub use idempotency::ForgetReplies;
 pub use input::{Form, Json, MaybeJson, Path, Query, Raw};
-pub use origins::bearer;
+pub use origins::{AppOrigins, bearer, foreign_origin};
 pub use paging::{Key, Page};
 pub use routes::Routes;
 pub use serve::serve;

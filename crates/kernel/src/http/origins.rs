@@ -1,12 +1,18 @@
 //! Which sites may call with a browser's cookies (CORS), and which may change state with them (CSRF).
 //!
 //! Both ask one question, which origins are ours, so they are answered in one place and not by two layers.
+use std::{
+    collections::HashSet,
+    sync::{Arc, PoisonError, RwLock},
+};
+
 use axum::{
     http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
 
 use crate::{
+    App,
     config::Config,
     fault::{CROSS_SITE, Result},
 };
@@ -22,16 +28,45 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const IDENTITY_COOKIES: [&str; 4] =
     ["__Host-service_access", "service_access", "__Host-service_refresh", "service_refresh"];
 
-pub(super) struct Origins(Vec<String>);
+pub(super) struct Origins {
+    ours: Vec<String>,
+    apps: Option<Arc<AppOrigins>>,
+}
+
+/// Origins of apps. Their pages may call; a cookie of theirs counts only where the session is the app's own, which is
+/// for whoever reads the cookie to look at ([`foreign_origin`]).
+#[derive(Default)]
+pub struct AppOrigins(RwLock<HashSet<String>>);
+
+impl AppOrigins {
+    pub fn set(&self, origins: HashSet<String>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = origins;
+    }
+
+    fn has(&self, origin: &str) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).contains(origin)
+    }
+}
+
+fn ours(config: &Config) -> impl Iterator<Item = String> {
+    std::iter::once(config.base_url()).chain(config.allowed_origins.iter().map(|origin| origin.0.clone()))
+}
+
+/// The origin of the page this request comes from, if it is not a page of the service itself.
+pub fn foreign_origin(app: &App, headers: &HeaderMap) -> Option<String> {
+    let origin = headers.get(header::ORIGIN)?;
+    let is_ours = ours(&app.config).any(|ours| ours.as_bytes() == origin.as_bytes());
+    (!is_ours).then(|| String::from_utf8_lossy(origin.as_bytes()).into_owned())
+}
 
 impl Origins {
-    pub(super) fn of(config: &Config) -> Self {
-        let others = config.allowed_origins.iter().map(|origin| origin.0.clone());
-        Self(std::iter::once(config.base_url()).chain(others).collect())
+    pub(super) fn of(app: &App) -> Self {
+        Self { ours: ours(&app.config).collect(), apps: app.find::<Arc<AppOrigins>>().cloned() }
     }
 
     fn allows(&self, origin: &HeaderValue) -> bool {
-        self.0.iter().any(|ours| ours.as_bytes() == origin.as_bytes())
+        let is_apps = |origin: &str| self.apps.as_ref().is_some_and(|apps| apps.has(origin));
+        self.ours.iter().any(|ours| ours.as_bytes() == origin.as_bytes()) || origin.to_str().is_ok_and(is_apps)
     }
 
     /// The answer to a browser that asks before it sends.

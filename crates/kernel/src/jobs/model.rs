@@ -60,10 +60,12 @@ pub(super) async fn claim(db: &Db, now: Timestamp, lease_end: Timestamp, most: u
         "UPDATE job SET ready_at = $2, is_claimed = $4, attempts = attempts + 1, fence = fence + 1
          WHERE id IN (SELECT id FROM job WHERE ready_at <= $1 ORDER BY ready_at, id LIMIT $3)
          RETURNING id, kind, payload, attempts, fence",
-        "UPDATE job SET ready_at = $2, is_claimed = $4, attempts = attempts + 1, fence = fence + 1
-         WHERE id IN (SELECT id FROM job WHERE ready_at <= $1 ORDER BY ready_at, id LIMIT $3
-                      FOR UPDATE SKIP LOCKED)
-         RETURNING id, kind, payload, attempts, fence",
+        // Looked up once and for all: as part of the condition PostgreSQL may look again for every row, and take more.
+        "WITH due AS MATERIALIZED (SELECT id FROM job WHERE ready_at <= $1 ORDER BY ready_at, id LIMIT $3
+                                   FOR UPDATE SKIP LOCKED)
+         UPDATE job SET ready_at = $2, is_claimed = $4, attempts = attempts + 1, fence = fence + 1
+         FROM due WHERE job.id = due.id
+         RETURNING job.id, job.kind, job.payload, job.attempts, job.fence",
     );
     db.put(CLAIM, params![now, lease_end, i64::from(most), true]).await
 }

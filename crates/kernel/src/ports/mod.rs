@@ -1,4 +1,5 @@
 //! The outside world as small traits, each with an embedded default and a real driver.
+pub mod dns;
 pub mod mail;
 pub mod objects;
 pub mod sms;

@@ -158,6 +158,11 @@ impl TestApp {
         Ask { test: self, request, peer: Ipv4Addr::LOCALHOST.into() }
     }
 
+    /// Where the embedded database lies, if this run is on one.
+    pub fn folder(&self) -> Option<&std::path::Path> {
+        self.database.folder()
+    }
+
     /// The door itself, for tests that bring their own sockets.
     pub fn door(&self) -> Door {
         self.door.clone()

@@ -11,11 +11,12 @@ use crate::start::features;
 const ROUTES: &str = include_str!("routes.txt");
 const TO_COME: &str = include_str!("to-come.txt");
 /// Lower this with every route that is built; raising it is not allowed.
-const STILL_TO_COME: usize = 142;
+const STILL_TO_COME: usize = 125;
 /// Routes beyond the catalogue, with their guards.
 const BEYOND: &[(&str, &str, &str)] = &[
     ("POST", "/auth/verify", "public"),
     ("PATCH", "/auth/passkey/{credentialId}", "session"),
+    ("GET", "/org/{id}/invites", "org-admin"),
     ("GET", "/files/pictures/{name}", "public"),
     ("PUT", "/files/incoming/{name}", "public"),
 ];

@@ -14,6 +14,9 @@ pub const REFRESH: [&str; 2] = ["__Host-service_refresh", "service_refresh"];
 /// A device on which the second factor was proven not long ago.
 pub const TRUSTED: [&str; 2] = ["__Host-service_mfa_trusted", "service_mfa_trusted"];
 
+/// Whoever was sent to a provider from this browser.
+pub const SOCIAL: [&str; 2] = ["__Host-service_oauth", "service_oauth"];
+
 /// How a client wants its tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -65,6 +68,14 @@ pub fn set_access(app: &App, access: &str, seconds: i64, out: &mut HeaderMap) {
 
 pub fn set_trusted(app: &App, token: &Secret, life: Duration, out: &mut HeaderMap) {
     set(app, TRUSTED, token.expose(), i64::try_from(life.as_secs()).unwrap_or(i64::MAX), out);
+}
+
+pub fn set_social(app: &App, token: &Secret, life: Duration, out: &mut HeaderMap) {
+    set(app, SOCIAL, token.expose(), i64::try_from(life.as_secs()).unwrap_or(i64::MAX), out);
+}
+
+pub fn clear_social(app: &App, out: &mut HeaderMap) {
+    set(app, SOCIAL, "", 0, out);
 }
 
 pub fn clear_session(app: &App, out: &mut HeaderMap) {

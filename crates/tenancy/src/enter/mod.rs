@@ -12,5 +12,6 @@ pub use captcha::{CAPTCHA_REQUIRED, Captcha, NOT_SOLVED};
 pub use cookies::Delivery;
 pub use org::{Admin, AdminOrSelf, InOrg, Least, Member, Owner};
 pub use session::{
-    ACCOUNT_TOPIC, Live, Living, MaybeSession, PlatformOwner, REAUTHENTICATION_REQUIRED, RefreshToken, Session, watch,
+    ACCOUNT_TOPIC, Live, Living, MaybeSession, PlatformOwner, REAUTHENTICATION_REQUIRED, RefreshToken, Session,
+    may_use_cookie, read_origins, watch,
 };

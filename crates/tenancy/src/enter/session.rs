@@ -17,15 +17,15 @@ use kernel::{
     App,
     crypto::{self, Secret},
     db::{self, Notice},
-    fault::{Code, FORBIDDEN, Fault, Result, UNAUTHENTICATED},
-    http::{Client, GenContext, Operation, OperationInput, bearer, may_answer, requires},
+    fault::{CROSS_SITE, Code, FORBIDDEN, Fault, Result, UNAUTHENTICATED},
+    http::{AppOrigins, Client, GenContext, Operation, OperationInput, bearer, foreign_origin, may_answer, requires},
 };
 use moka::sync::Cache;
 
 use super::{Delivery, cookies};
 use crate::{
     accounts::{Account, AccountId},
-    apps::{self, ApplicationId, Keyed},
+    apps::{self, Application, ApplicationId, Keyed},
     events::By,
     factors::{Factors, Whole},
     orgs::{self, Membership, OrgId},
@@ -134,13 +134,13 @@ impl Live {
     fn remember<K: Hash + Eq + Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'static>(
         &self,
         cache: &Cache<K, V>,
-        key: K,
+        key: &K,
         value: V,
         before: u64,
     ) {
         cache.insert(key.clone(), value);
         if self.forgotten.load(SeqCst) != before {
-            cache.invalidate(&key);
+            cache.invalidate(key);
         }
     }
 
@@ -157,7 +157,7 @@ impl Live {
         }
         let found = Membership::of(&app.db, org, account).await?.map(Arc::new);
         if let Some(found) = &found {
-            self.remember(&self.members, (org, account), found.clone(), before);
+            self.remember(&self.members, &(org, account), found.clone(), before);
         }
         Ok(found)
     }
@@ -170,7 +170,7 @@ impl Live {
         }
         let Some(found) = Keyed::find(&app.db, key).await?.map(Arc::new) else { return Ok(None) };
         found.note_use(&app.db, app.clock.now()).await?;
-        self.remember(&self.keys, digest, found.clone(), before);
+        self.remember(&self.keys, &digest, found.clone(), before);
         Ok(Some(found))
     }
 }
@@ -179,18 +179,39 @@ impl Live {
 pub const ACCOUNT_TOPIC: &str = "account";
 
 /// Hears from all nodes when the signing keys changed; a command beside an embedded database is noticed within a minute.
+/// The origins of apps are read again when an app changed.
 pub async fn watch(app: App) {
     let mut notices = app.db.listen();
     loop {
-        let is_about_keys = match tokio::time::timeout(REMEMBERED, notices.next()).await {
+        let (is_about_keys, is_about_apps) = match tokio::time::timeout(REMEMBERED, notices.next()).await {
             Ok(None) => return,
-            Ok(Some(Notice::News { topic, .. })) => topic == crate::keys::TOPIC,
-            Ok(Some(Notice::StartOver)) | Err(_) => true,
+            Ok(Some(Notice::News { topic, .. })) => {
+                (topic == crate::keys::TOPIC, topic == apps::TOPIC || topic == orgs::TOPIC)
+            }
+            Ok(Some(Notice::StartOver)) | Err(_) => (true, true),
         };
         if is_about_keys && let Err(error) = crate::keys::load(&app).await {
             tracing::error!(error, "cannot read the signing keys again; going on with those at hand");
         }
+        if is_about_apps && let Err(error) = read_origins(&app).await {
+            tracing::error!(%error, "cannot read the apps' origins again; going on with those at hand");
+        }
     }
+}
+
+pub async fn read_origins(app: &App) -> db::Result<()> {
+    app.own::<Arc<AppOrigins>>().set(Application::origins(&app.db).await?);
+    Ok(())
+}
+
+/// A cookie counts on pages of the service, and on those of the app its session belongs to.
+pub async fn may_use_cookie(app: &App, headers: &HeaderMap, session: &sessions::Session) -> Result<()> {
+    let Some(origin) = foreign_origin(app, headers) else { return Ok(()) };
+    let is_its_own = match session.app_id {
+        Some(id) => Application::allows(&app.db, id, &origin).await?,
+        None => false,
+    };
+    if is_its_own { Ok(()) } else { Err(CROSS_SITE.into()) }
 }
 
 /// Somebody who is signed in, by cookie or by bearer token.
@@ -247,6 +268,9 @@ impl FromRequestParts<App> for Session {
         let (token, delivery) = presented(&parts.headers).ok_or(UNAUTHENTICATED)?;
         let claims = verified(app, &token).ok_or(UNAUTHENTICATED)?;
         let living = living(app, &claims).await?.ok_or(UNAUTHENTICATED)?;
+        if delivery == Delivery::Cookie {
+            may_use_cookie(app, &parts.headers, &living.session).await?;
+        }
         Ok(Self { living, delivery, client, user_agent: parts.headers.get(header::USER_AGENT).cloned() })
     }
 }
@@ -287,7 +311,7 @@ async fn living(app: &App, claims: &Claims) -> db::Result<Option<Arc<Living>>> {
     };
     let living = whole.map(|Whole { account, factors }| Arc::new(Living { session, account, factors, org }));
     if let Some(living) = living.as_ref().filter(|living| is_claimed(living, claims)) {
-        live.remember(&live.sessions, claims.sid, living.clone(), before);
+        live.remember(&live.sessions, &claims.sid, living.clone(), before);
         return Ok(Some(living.clone()));
     }
     Ok(None)

@@ -1,4 +1,5 @@
-//! People in tests: they sign up, read their mail, sign in.
+//! People in tests: they sign up, read their mail, sign in. Other features' tests need them, too.
+#![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 use kernel::{
     config::Config,
     testing::{Answer, Ask, TestApp},

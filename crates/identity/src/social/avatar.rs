@@ -1,0 +1,39 @@
+//! The picture a person has at the provider they signed in with last.
+use axum::extract::State;
+use kernel::{
+    App,
+    db::Reach,
+    fault::{Code, Fault, Result, UNAUTHENTICATED},
+    http::{Json, Routes},
+    transact,
+};
+use tenancy::{
+    accounts::Account,
+    enter::{ACCOUNT_TOPIC, Session},
+    events::{self, Event},
+    sign_in::UserView,
+    social::Identity,
+};
+
+pub fn routes() -> Routes {
+    Routes::new("account")
+        .post("/user/avatar/restore-from-oauth", restore_avatar, "restore avatar from the linked provider")
+        .fails(&[NO_LINKED_PICTURE])
+}
+
+const NO_LINKED_PICTURE: Code =
+    Code::new(409, "no_linked_picture", "No provider that you signed in with has told of a picture.");
+
+async fn restore_avatar(State(app): State<App>, session: Session) -> Result<Json<UserView>> {
+    let id = session.account().id;
+    let linked = Identity::of(&app.db, id).await?;
+    let url = linked.into_iter().find_map(|identity| identity.avatar_url).ok_or(NO_LINKED_PICTURE)?;
+    let account = transact!(app.db, tx, {
+        Account::set_avatar(tx, id, &url, app.clock.now()).await?;
+        let event = Event::ProfileUpdated { fields: vec!["avatarUrl"] };
+        events::record(tx, &app, &session.by(), Some(id), &event).await?;
+        tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, id.to_string()).await?;
+        Ok::<_, Fault>(Account::find(tx, id).await?.ok_or(UNAUTHENTICATED)?)
+    })?;
+    Ok(Json(UserView::of(&account, session.factors())))
+}

@@ -1,0 +1,215 @@
+//! Signing in with an account elsewhere.
+//!
+//! `table` says what each provider is like; everything else is the same for all of them.
+mod apple;
+mod attempt;
+mod avatar;
+mod exchange;
+mod id_token;
+mod keys;
+mod one_tap;
+mod profile;
+mod providers;
+mod table;
+mod who;
+mod wire;
+
+use axum::{
+    extract::State,
+    http::HeaderMap,
+    response::{IntoResponse as _, Response},
+};
+use kernel::{
+    App,
+    app::Feature,
+    fault::{Code, Fault, INVALID, Result},
+    http::{Json, Path, Query, Routes},
+    transact,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tenancy::{
+    enter::{Delivery, Visitor, cookies},
+    once::Purpose,
+    sign_in::{self, Entered, MfaChallenge, SignedIn, Typed, Way},
+};
+
+use self::{
+    attempt::{Attempt, INVALID_STATE},
+    exchange::PROVIDER_REFUSED,
+    id_token::INVALID_ID_TOKEN,
+    providers::{PROVIDER_NOT_CONFIGURED, Providers},
+    who::ACCOUNT_EXISTS,
+    wire::PROVIDER_UNAVAILABLE,
+};
+use crate::{BODY, password::LoginOptions};
+pub use providers::names;
+
+pub fn feature() -> Feature {
+    Feature::new(routes().and(one_tap::routes()).and(avatar::routes()))
+        .own(Providers::default())
+        .start(|app| Box::pin(async move { providers::start(&app) }))
+}
+
+fn routes() -> Routes {
+    Routes::new("auth")
+        .body_limit(BODY)
+        .get("/auth/oauth/{provider}/url", oauth_url, "get the redirect URL of a third-party identity provider")
+        .fails(&[PROVIDER_NOT_CONFIGURED])
+        .answers::<RedirectUrl>(200, "application/json")
+        .post("/auth/oauth/{provider}", oauth_sign_in, "exchange the provider's authorization code for a session")
+        .answers::<MayEnterSocially>(200, "application/json")
+        .fails(&[INVALID_STATE, PROVIDER_REFUSED])
+        .fails(&REFUSALS)
+}
+
+/// What every way in by a provider can answer.
+const REFUSALS: [Code; 4] = [PROVIDER_NOT_CONFIGURED, PROVIDER_UNAVAILABLE, INVALID_ID_TOKEN, ACCOUNT_EXISTS];
+
+#[derive(Deserialize, JsonSchema)]
+struct ByProvider {
+    provider: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Destination {
+    /// Where the provider sends the person back to. Left out: `/sign-in/{provider}` on this service.
+    #[schemars(length(min = 1, max = 2048))]
+    redirect_uri: Option<String>,
+    /// Comes back unchanged. Left out: one is made.
+    #[schemars(length(min = 1, max = 2048))]
+    state: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct RedirectUrl {
+    /// Where to send the person. The browser that asked also got a cookie, without which nobody comes back.
+    url: String,
+}
+
+async fn oauth_url(
+    State(app): State<App>,
+    visitor: Visitor,
+    Path(path): Path<ByProvider>,
+    Query(to): Query<Destination>,
+) -> Result<Response> {
+    visitor.admit(&app, None).await?;
+    let provider = app.own::<Providers>().find(&path.provider)?;
+    let attempt = Attempt::new(&app, &visitor, provider, to.redirect_uri, to.state)?;
+    let url = exchange::address(provider, &attempt)?;
+    let cookie = attempt.keep(&app).await?;
+    let mut response = Json(RedirectUrl { url }).into_response();
+    cookies::set_social(&app, &cookie, Purpose::SocialState.life(), response.headers_mut());
+    Ok(response)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Return {
+    /// The code the person came back with.
+    code: Typed,
+    /// The `state` they came back with.
+    state: Option<Typed>,
+    /// If given, the one that the address was asked for with.
+    #[schemars(length(max = 2048))]
+    redirect_uri: Option<String>,
+    /// What Apple sends along the first time, as it is: a JSON text with the person's name.
+    #[schemars(length(max = 8192))]
+    user: Option<String>,
+    options: Option<LoginOptions>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct CookieWish {
+    /// `true` delivers the session as cookies that scripts cannot read.
+    set_cookie: Option<bool>,
+}
+
+impl CookieWish {
+    /// In the body, unless cookies are asked for in one of the two ways.
+    fn delivery(&self, options: Option<LoginOptions>) -> Delivery {
+        match self.set_cookie {
+            Some(true) => Delivery::Cookie,
+            _ => options.and_then(|options| options.token_delivery).unwrap_or(Delivery::Body),
+        }
+    }
+}
+
+async fn oauth_sign_in(
+    State(app): State<App>,
+    visitor: Visitor,
+    headers: HeaderMap,
+    Path(path): Path<ByProvider>,
+    Query(wish): Query<CookieWish>,
+    Json(body): Json<Return>,
+) -> Result<Response> {
+    visitor.admit(&app, None).await?;
+    let provider = app.own::<Providers>().find(&path.provider)?;
+    let name = body.user.as_deref().filter(|_| provider.row.name == "apple").map(name_in).transpose()?.flatten();
+    let state = body.state.as_ref().map(|state| &state.0);
+    let attempt = Attempt::take(&app, &headers, provider, state, body.redirect_uri.as_deref()).await?;
+    let handed = exchange::exchange(&app, provider, &attempt, &body.code.0).await?;
+    let mut profile = profile::read(&app, provider, &handed, &attempt.nonce.into()).await?;
+    profile.name = name.or(profile.name);
+    let (kept, delivery) = (handed.to_keep(&app), wish.delivery(body.options));
+    let (entered, is_new) = transact!(app.db, tx, {
+        let (account, is_new) = who::recognise(tx, &app, &visitor, provider.row, &profile, Some(&kept)).await?;
+        let entered = sign_in::enter(tx, &app, &visitor, account, Way::by("social", delivery)).await?;
+        Ok::<_, Fault>((entered, is_new))
+    })?;
+    answer(&app, entered, is_new)
+}
+
+/// Apple tells a person's name once, through their own browser: good for a name, and for nothing else it says.
+fn name_in(user: &str) -> Result<Option<String>> {
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Name {
+        first_name: String,
+        last_name: String,
+    }
+    #[derive(Deserialize)]
+    struct User {
+        #[serde(default)]
+        name: Name,
+    }
+    let wrong = |_| INVALID.at("user", "wrong_form", "must be the JSON text that the provider sent");
+    let User { name } = serde_json::from_str(user).map_err(wrong)?;
+    let whole = profile::short(format!("{} {}", name.first_name.trim(), name.last_name.trim()).trim());
+    Ok(Some(whole).filter(|name| !name.is_empty() && !name.contains('\0')))
+}
+
+/// What a client gets when somebody has signed in.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct SociallySignedIn {
+    #[serde(flatten)]
+    signed_in: SignedIn,
+    /// Whether the account was made just now.
+    is_new_user: bool,
+}
+
+/// The tokens, or what is still to be proven.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it only describes the answer")]
+enum MayEnterSocially {
+    In(Box<SociallySignedIn>),
+    Waiting(MfaChallenge),
+}
+
+fn answer(app: &App, entered: Entered, is_new_user: bool) -> Result<Response> {
+    let mut response = match entered {
+        Entered::Waiting(_) => entered.answer(app)?,
+        Entered::In(person) => {
+            let (signed_in, headers) = person.hand_out(app)?;
+            let mut response = Json(SociallySignedIn { signed_in, is_new_user }).into_response();
+            response.headers_mut().extend(headers);
+            response
+        }
+    };
+    cookies::clear_social(app, response.headers_mut());
+    Ok(response)
+}

@@ -1,0 +1,67 @@
+//! One tap: the provider's script in a page hands over an id token, without anybody being sent anywhere.
+use axum::{extract::State, response::Response};
+use kernel::{
+    App,
+    fault::{Fault, NOT_FOUND, Result},
+    http::{Json, Path, Query, Routes},
+    transact,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tenancy::{
+    enter::Visitor,
+    once::{self, Purpose},
+    sign_in::{self, Typed, Way},
+};
+
+use super::{
+    ByProvider, CookieWish, MayEnterSocially, REFUSALS, answer,
+    id_token::{self, INVALID_ID_TOKEN},
+    profile,
+    providers::Providers,
+    who,
+};
+use crate::{BODY, password::LoginOptions};
+
+pub fn routes() -> Routes {
+    Routes::new("auth")
+        .body_limit(BODY)
+        .post("/auth/oauth/{provider}/onetap", one_tap, "verify a one-tap ID token (google only)")
+        .answers::<MayEnterSocially>(200, "application/json")
+        .fails(&REFUSALS)
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Tapped {
+    /// The `credential` that the provider's script handed to the page. It works once.
+    id_token: Typed,
+    options: Option<LoginOptions>,
+}
+
+async fn one_tap(
+    State(app): State<App>,
+    visitor: Visitor,
+    Path(path): Path<ByProvider>,
+    Query(wish): Query<CookieWish>,
+    Json(body): Json<Tapped>,
+) -> Result<Response> {
+    visitor.admit(&app, None).await?;
+    let provider = app.own::<Providers>().find(&path.provider)?;
+    if provider.row.name != "google" {
+        return Err(NOT_FOUND.into());
+    }
+    let token = &body.id_token.0;
+    let verified = id_token::verify(&app, provider, token).await?;
+    let profile = profile::of_token(provider.row, &verified)?;
+    let (signed, delivery) = (id_token::signed_part(token), wish.delivery(body.options));
+    let (entered, is_new) = transact!(app.db, tx, {
+        if !once::first_use(tx, Purpose::SocialToken, &signed, app.clock.now(), verified.until()).await? {
+            return Err(INVALID_ID_TOKEN.into());
+        }
+        let (account, is_new) = who::recognise(tx, &app, &visitor, provider.row, &profile, None).await?;
+        let entered = sign_in::enter(tx, &app, &visitor, account, Way::by("social", delivery)).await?;
+        Ok::<_, Fault>((entered, is_new))
+    })?;
+    answer(&app, entered, is_new)
+}

@@ -1,0 +1,193 @@
+//! Whose account it is that a provider opens. All of it in the transaction that also begins the session.
+use kernel::{
+    App,
+    db::{self, Reach, Tx},
+    fault::{Code, Result},
+};
+use tenancy::{
+    accounts::{Account, AccountId},
+    email::Email,
+    enter::{ACCOUNT_TOPIC, Visitor},
+    events::{self, Event},
+    mail, sessions,
+    social::{Identity, Linked, Tokens},
+};
+
+use super::{profile::Profile, table::Row};
+
+pub const ACCOUNT_EXISTS: Code = Code::new(
+    409,
+    "account_exists",
+    "An account with this address exists already. Sign in to it the way you did before.",
+);
+
+/// The account, and whether it was made just now.
+pub async fn recognise(
+    tx: &mut Tx,
+    app: &App,
+    visitor: &Visitor,
+    row: &Row,
+    profile: &Profile,
+    tokens: Option<&[u8]>,
+) -> Result<(Account, bool)> {
+    // The provider's own id says who it is, whatever the address says today.
+    if let Some(known) = Identity::find(tx, row.name, &profile.subject).await? {
+        return Ok((known_again(tx, app, row, profile, known.account_id, tokens).await?, false));
+    }
+    let proven = profile.email.as_ref().filter(|_| profile.email_verified);
+    let there = match &profile.email {
+        Some(email) => Account::by_email_in(tx, email).await?,
+        None => None,
+    };
+    match (there, proven) {
+        (Some(account), Some(_)) if account.email_verified => {
+            link_to(tx, app, visitor, row, profile, &account, tokens).await?;
+            Ok((reread(tx, account.id).await?, false))
+        }
+        (Some(squatter), Some(_)) => {
+            remove_unproven(tx, app, visitor, &squatter).await?;
+            Ok((create(tx, app, visitor, row, profile, proven, tokens).await?, true))
+        }
+        (Some(_), None) => Err(ACCOUNT_EXISTS.into()),
+        (None, _) => Ok((create(tx, app, visitor, row, profile, proven, tokens).await?, true)),
+    }
+}
+
+async fn known_again(
+    tx: &mut Tx,
+    app: &App,
+    row: &Row,
+    profile: &Profile,
+    account: AccountId,
+    tokens: Option<&[u8]>,
+) -> Result<Account> {
+    identity(app, row, profile, account).refresh(tx, app, tokens.map(Tokens)).await?;
+    let mut account = reread(tx, account).await?;
+    let told = profile.username.as_deref();
+    if told.is_some() && told != account.linked.username(row.name) {
+        account.linked = Linked::renew(tx, account.id).await?;
+        tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
+    }
+    Ok(account)
+}
+
+/// Both sides have proven the address: the provider to its own, the person to us.
+async fn link_to(
+    tx: &mut Tx,
+    app: &App,
+    visitor: &Visitor,
+    row: &Row,
+    profile: &Profile,
+    account: &Account,
+    tokens: Option<&[u8]>,
+) -> Result<()> {
+    // Another account at the same provider, perhaps one that got the address later, is not let in beside the first.
+    if !Account::hold_verified(tx, account.id, app.clock.now()).await? {
+        return Err(again().into());
+    }
+    if reread(tx, account.id).await?.linked.has(row.name) {
+        // Unless it is this very one, which came in by another door meanwhile.
+        let is_this = Identity::find(tx, row.name, &profile.subject).await?.is_some();
+        return Err(if is_this { again().into() } else { ACCOUNT_EXISTS.into() });
+    }
+    link(tx, app, visitor, row, profile, account.id, tokens).await?;
+    if let Some(email) = &account.email {
+        let kind = mail::Kind::ProviderLinked { name: account.name.clone(), provider: row.label };
+        mail::send(tx, app, email, &kind).await?;
+    }
+    Ok(())
+}
+
+/// Whoever signed up with somebody else's address and never proved it gets nothing of what its owner does later:
+/// the account goes with its password, its sessions and everything they opened.
+async fn remove_unproven(tx: &mut Tx, app: &App, visitor: &Visitor, account: &Account) -> Result<()> {
+    for session in sessions::Session::revoke_all(tx, account.id, None, app.clock.now()).await? {
+        let event = Event::SessionRevoked { session, reason: "account_replaced" };
+        events::record(tx, app, &visitor.by, Some(account.id), &event).await?;
+    }
+    events::record(tx, app, &visitor.by, Some(account.id), &Event::AccountDeleted).await?;
+    events::forget_person(tx, account.id).await?;
+    if !Account::delete_unverified(tx, account.id).await? {
+        return Err(again().into());
+    }
+    tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
+    Ok(())
+}
+
+async fn create(
+    tx: &mut Tx,
+    app: &App,
+    visitor: &Visitor,
+    row: &Row,
+    profile: &Profile,
+    proven: Option<&Email>,
+    tokens: Option<&[u8]>,
+) -> Result<Account> {
+    let now = app.clock.now();
+    let new = Account {
+        avatar_url: profile.avatar_url.clone(),
+        email_verified: proven.is_some(),
+        auth_provider: row.name.into(),
+        ..Account::new(AccountId::new(&app.entropy, now), proven, &name(profile), now)
+    };
+    if !new.insert(tx).await? {
+        return Err(again().into());
+    }
+    events::record(tx, app, &visitor.by, Some(new.id), &Event::AccountCreated).await?;
+    if new.email_verified {
+        events::record(tx, app, &visitor.by, Some(new.id), &Event::EmailVerified).await?;
+    }
+    let linked = link(tx, app, visitor, row, profile, new.id, tokens).await?;
+    Ok(Account { linked, ..new })
+}
+
+async fn link(
+    tx: &mut Tx,
+    app: &App,
+    visitor: &Visitor,
+    row: &Row,
+    profile: &Profile,
+    account: AccountId,
+    tokens: Option<&[u8]>,
+) -> Result<Linked> {
+    if !identity(app, row, profile, account).insert(tx, app, tokens.map(Tokens)).await? {
+        return Err(again().into());
+    }
+    let linked = Linked::renew(tx, account).await?;
+    let by = events::By { actor: Some(account), ..visitor.by.clone() };
+    events::record(tx, app, &by, Some(account), &Event::SocialLinked { provider: row.name }).await?;
+    tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.to_string()).await?;
+    Ok(linked)
+}
+
+fn identity(app: &App, row: &Row, profile: &Profile, account_id: AccountId) -> Identity {
+    let now = app.clock.now();
+    Identity {
+        provider: row.name.into(),
+        subject: profile.subject.clone(),
+        account_id,
+        email: profile.email.as_ref().map(|email| email.as_str().to_owned()),
+        email_verified: profile.email_verified,
+        username: profile.username.clone(),
+        name: profile.name.clone(),
+        avatar_url: profile.avatar_url.clone(),
+        linked_at: now,
+        last_used_at: now,
+    }
+}
+
+/// People have a name here, even where the provider tells none.
+fn name(profile: &Profile) -> String {
+    let of_address = || profile.email.as_ref()?.as_str().split('@').next().map(str::to_owned);
+    let told = profile.name.clone().filter(|name| !name.is_empty());
+    told.or_else(|| profile.username.clone()).or_else(of_address).unwrap_or_else(|| "New member".into())
+}
+
+async fn reread(tx: &mut Tx, id: AccountId) -> Result<Account> {
+    Ok(Account::find(tx, id).await?.ok_or_else(again)?)
+}
+
+/// Somebody else changed what was just read; from the start it will be seen.
+fn again() -> db::Error {
+    db::Error::Conflict("the account changed meanwhile".into())
+}

@@ -1,0 +1,173 @@
+//! What is written to people, in English; another language is another table like this one.
+use kernel::crypto::Secret;
+
+#[derive(Debug, Clone)]
+pub enum Kind {
+    Verify {
+        name: String,
+        token: Secret,
+        code: Secret,
+    },
+    AlreadyRegistered {
+        name: String,
+    },
+    ResetPassword {
+        name: String,
+        token: Secret,
+    },
+    MagicLink {
+        name: String,
+        token: Secret,
+    },
+    PasswordChanged {
+        name: String,
+    },
+    NewDevice {
+        name: String,
+        device: String,
+        ip: String,
+        at: String,
+    },
+    AccountDeleted {
+        name: String,
+    },
+    FactorChanged {
+        name: String,
+        what: &'static str,
+    },
+    Locked {
+        name: String,
+    },
+    /// `provider` as people call it.
+    ProviderLinked {
+        name: String,
+        provider: &'static str,
+    },
+    Invite {
+        inviter: String,
+        org: String,
+        token: Secret,
+    },
+}
+
+/// One mail as people read it: a heading, paragraphs, perhaps a link and a code.
+pub struct Letter {
+    pub subject: &'static str,
+    pub greeting: String,
+    pub before: String,
+    pub link: Option<(&'static str, String)>,
+    pub code: Option<String>,
+    pub after: &'static str,
+}
+
+const NOT_YOU: &str = "If this was not you, change your password and look at your sessions at once.";
+
+impl Letter {
+    fn new(subject: &'static str, before: impl Into<String>, after: &'static str) -> Self {
+        Self { subject, greeting: "Hello,".into(), before: before.into(), link: None, code: None, after }
+    }
+
+    fn to(self, name: &str) -> Self {
+        Self { greeting: format!("Hello {},", one_line(name)), ..self }
+    }
+
+    fn link(self, label: &'static str, address: String) -> Self {
+        Self { link: Some((label, address)), ..self }
+    }
+
+    fn code(self, code: &Secret) -> Self {
+        Self { code: Some(code.expose().to_owned()), ..self }
+    }
+}
+
+impl Kind {
+    pub fn letter(&self, base_url: &str) -> Letter {
+        let at = |path: &str, token: &Secret| format!("{base_url}{path}?token={}", token.expose());
+        match self {
+            Self::Verify { name, token, code } => Letter::new(
+                "Confirm your email address",
+                "please confirm that this address is yours. Follow the link within 24 hours, or type the code within \
+                 15 minutes.",
+                "If you did not sign up, do nothing: without your confirmation nobody can use this address.",
+            )
+            .to(name)
+            .link("Confirm this address", at("/auth/verify", token))
+            .code(code),
+            Self::AlreadyRegistered { name } => Letter::new(
+                "You already have an account",
+                "somebody, probably you, tried to sign up with this address, which has an account already. Sign in \
+                 with your password, or ask for a new one if you have forgotten it.",
+                "If this was not you, do nothing: your account is as it was.",
+            )
+            .to(name),
+            Self::ResetPassword { name, token } => Letter::new(
+                "Choose a new password",
+                "follow the link within one hour to choose a new password. All your other sessions end then.",
+                "If you did not ask for this, do nothing: your password stays as it is.",
+            )
+            .to(name)
+            .link("Choose a new password", at("/auth/reset-password", token)),
+            Self::MagicLink { name, token } => Letter::new(
+                "Your sign-in link",
+                "follow the link within 15 minutes to sign in. It works once.",
+                "If you did not ask for this, do nothing. Never pass this link on: it signs in whoever has it.",
+            )
+            .to(name)
+            .link("Sign in", at("/auth/magic-link/verify", token)),
+            Self::PasswordChanged { name } => Letter::new(
+                "Your password was changed",
+                "the password of your account was changed, and every other session was ended.",
+                "If this was not you, ask for a new password at once.",
+            )
+            .to(name),
+            Self::NewDevice { name, device, ip, at } => {
+                let device = one_line(device);
+                let what = format!("somebody signed in from a device we have not seen before: {device} ({ip}), {at}.");
+                Letter::new("A new sign-in to your account", what, NOT_YOU).to(name)
+            }
+            Self::FactorChanged { name, what } => {
+                Letter::new("Your second factor was changed", *what, NOT_YOU).to(name)
+            }
+            Self::Locked { name } => Letter::new(
+                "Somebody tries to sign in to your account",
+                "a wrong password was given ten times. For a quarter of an hour no password is tried any more; where \
+                 you are signed in you stay so.",
+                "If this was you, wait, or ask for a new password. If not, your password has held; a second factor \
+                 makes it safer still.",
+            )
+            .to(name),
+            Self::ProviderLinked { name, provider } => Letter::new(
+                "A new way to sign in to your account",
+                format!(
+                    "somebody signed in with {provider}, which says that this address is theirs. From now on that \
+                     opens your account too."
+                ),
+                "If this was not you, somebody else can read your mail or has your account there: secure both, then \
+                 change your password here.",
+            )
+            .to(name),
+            Self::Invite { inviter, org, token } => Letter::new(
+                "You are invited",
+                format!(
+                    "{} asks you to join {}. Follow the link within seven days; it is for this address and works once.",
+                    one_line(inviter),
+                    one_line(org)
+                ),
+                "If you do not know what this is about, do nothing.",
+            )
+            .link("Accept the invitation", at("/auth/accept-invite", token)),
+            Self::AccountDeleted { name } => Letter::new(
+                "Your account was deleted",
+                "your account and what belonged to it were deleted, as you asked.",
+                "This cannot be undone. You are welcome to come back with a new account.",
+            )
+            .to(name),
+        }
+    }
+}
+
+/// A name is a name, whatever somebody typed into it: no second line, no address that programs turn into a link.
+fn one_line(text: &str) -> String {
+    let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    plain.replace("://", ":// ").replace("www.", "www ")
+}

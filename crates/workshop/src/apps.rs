@@ -1,0 +1,244 @@
+//! Apps: made, shown, changed, given up.
+use axum::{extract::State, response::NoContent};
+use kernel::{
+    App,
+    clock::Timestamp,
+    db::Tx,
+    fault::{Code, FORBIDDEN, Fault, NOT_FOUND, Result},
+    http::{Json, Key, Page, Routes},
+    transact,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tenancy::{
+    accounts::AccountId,
+    apps::{Application, ApplicationId, Reached},
+    enter::{Admin, InApp, Member as AnyMember, Session},
+    events::{self, About, Event},
+    orgs::{self, Member, Membership, Org, OrgId, Role},
+    records,
+};
+
+use crate::redirects;
+
+pub fn routes() -> Routes {
+    Routes::new("apps")
+        .get("/apps", list_apps, "the apps of the user's organizations, newest first")
+        .post("/apps", create_app, "create an app")
+        .fails(&[SLUG_TAKEN, NOT_FOUND, FORBIDDEN])
+        .get("/apps/{appId}", get_app, "app details")
+        .patch("/apps/{appId}", update_app, "update settings")
+        .fails(&[SLUG_TAKEN])
+        .delete("/apps/{appId}", delete_app, "delete the app")
+}
+
+const SLUG_TAKEN: Code = Code::new(409, "slug_taken", "This slug belongs to somebody else. Choose another.");
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct AppView {
+    id: ApplicationId,
+    org_id: OrgId,
+    /// Who made it.
+    owner_id: Option<AccountId>,
+    name: String,
+    slug: String,
+    /// Where people may be sent back to, to the letter; any port on loopback.
+    redirect_uris: Vec<String>,
+    /// Whose pages may call with this app's key.
+    allowed_origins: Vec<String>,
+    settings: Map<String, Value>,
+    /// What the caller is in its organization.
+    role: Role,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+}
+
+impl AppView {
+    fn of(application: Application, role: Role) -> Self {
+        Self {
+            id: application.id,
+            org_id: application.org_id,
+            owner_id: application.owner_id,
+            name: application.name,
+            slug: application.slug,
+            redirect_uris: application.redirect_uris,
+            allowed_origins: application.allowed_origins,
+            settings: records::of(&application.settings),
+            role,
+            created_at: application.created_at,
+            updated_at: application.updated_at,
+        }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Apps {
+    apps: Vec<AppView>,
+    next_cursor: Option<String>,
+}
+
+async fn list_apps(State(app): State<App>, session: Session, page: Page) -> Result<Json<Apps>> {
+    let account = session.account().id;
+    let list = format!("apps:{account}");
+    let below = page.below(&app, &list)?;
+    let mut found = Application::page(&app.db, account, &below, page.fetch()).await?;
+    let key = |found: &Reached| Key { at: found.application.created_at, id: found.application.id.to_string() };
+    let next_cursor = page.cut(&app, &list, &mut found, key);
+    let apps = found.into_iter().map(|found| AppView::of(found.application, found.role)).collect();
+    Ok(Json(Apps { apps, next_cursor }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct NewApp {
+    #[schemars(length(min = 1, max = 200))]
+    name: String,
+    /// As it stands in addresses. Left out: made from the name.
+    #[schemars(regex(pattern = "^[a-z0-9]([a-z0-9-]{0,46}[a-z0-9])?$"))]
+    slug: Option<String>,
+    /// Left out: the organization the session acts for, or one of the user's own, made if there is none.
+    org_id: Option<OrgId>,
+    #[serde(default)]
+    #[schemars(length(max = 50))]
+    redirect_uris: Vec<String>,
+    #[serde(default)]
+    #[schemars(length(max = 50))]
+    allowed_origins: Vec<String>,
+}
+
+async fn create_app(State(app): State<App>, session: Session, Json(new): Json<NewApp>) -> Result<Json<AppView>> {
+    let now = app.clock.now();
+    redirects::check(&new.redirect_uris, &new.allowed_origins)?;
+    let allowed_origins = redirects::origins(&new.allowed_origins);
+    let (application, role) = transact!(app.db, tx, {
+        let Membership { org, role } = home(tx, &app, &session, new.org_id).await?;
+        let mut application = Application {
+            id: ApplicationId::new(&app.entropy, now),
+            org_id: org.id,
+            owner_id: Some(session.account().id),
+            name: new.name.trim().to_owned(),
+            slug: new.slug.clone().unwrap_or_else(|| orgs::slug_of(&new.name)),
+            redirect_uris: new.redirect_uris.clone(),
+            allowed_origins: allowed_origins.clone(),
+            settings: Value::Object(Map::new()),
+            created_at: now,
+            updated_at: now,
+        };
+        if !application.insert(tx).await? {
+            application.slug = orgs::slug_near(&app, &application.slug);
+            if new.slug.is_some() || !application.insert(tx).await? {
+                return Err(Fault::from(SLUG_TAKEN));
+            }
+        }
+        events::record(tx, &app, &session.by(), About::app(&application), &Event::AppCreated).await?;
+        Ok((application, role))
+    })?;
+    Ok(Json(AppView::of(application, role)))
+}
+
+/// The organization a new app belongs to.
+async fn home(tx: &mut Tx, app: &App, session: &Session, wanted: Option<OrgId>) -> Result<Membership> {
+    let (account, now) = (session.account(), app.clock.now());
+    if let Some(org) = wanted {
+        let membership = Membership::of_in(tx, org, account.id).await?.ok_or(NOT_FOUND)?;
+        return if membership.role < Role::Admin { Err(FORBIDDEN.into()) } else { Ok(membership) };
+    }
+    // Two first apps at once must not make two organizations.
+    tenancy::accounts::Account::hold(tx, account.id).await?;
+    let active = session.org().map(|membership| membership.org.id);
+    if let Some(found) = Membership::may_build(tx, account.id, active).await? {
+        return Ok(found);
+    }
+    let name = format!("{}'s organization", account.name);
+    let mut org = Org::new(OrgId::new(&app.entropy, now), &name, &orgs::slug_of(&account.name), now);
+    if !org.insert(tx).await? {
+        org.slug = orgs::slug_near(app, &org.slug);
+        if !org.insert(tx).await? {
+            return Err(SLUG_TAKEN.into());
+        }
+    }
+    Member::add(tx, org.id, account.id, Role::Owner, now).await?;
+    events::record(tx, app, &session.by(), About::in_org(org.id), &Event::OrgCreated).await?;
+    if session.org().is_none() {
+        orgs::switch(tx, session.id(), account.id, org.id).await?;
+    }
+    Ok(Membership { org, role: Role::Owner })
+}
+
+async fn get_app(caller: InApp<AnyMember>) -> Json<AppView> {
+    Json(AppView::of(caller.application, caller.role))
+}
+
+/// What is left out stays as it is.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct AppChange {
+    #[schemars(length(min = 1, max = 200))]
+    name: Option<String>,
+    #[schemars(regex(pattern = "^[a-z0-9]([a-z0-9-]{0,46}[a-z0-9])?$"))]
+    slug: Option<String>,
+    #[schemars(length(max = 50))]
+    redirect_uris: Option<Vec<String>>,
+    #[schemars(length(max = 50))]
+    allowed_origins: Option<Vec<String>>,
+    /// Merged key by key; `null` deletes a key.
+    settings: Option<Map<String, Value>>,
+}
+
+async fn update_app(
+    State(app): State<App>,
+    caller: InApp<Admin>,
+    Json(change): Json<AppChange>,
+) -> Result<Json<AppView>> {
+    let none = vec![];
+    let (uris, origins) = (change.redirect_uris.as_ref(), change.allowed_origins.as_ref());
+    redirects::check(uris.unwrap_or(&none), origins.unwrap_or(&none))?;
+    let application = transact!(app.db, tx, {
+        let mut application = Application::hold(tx, caller.application.id).await?.ok_or(NOT_FOUND)?;
+        let mut fields = vec![];
+        if let Some(name) = &change.name {
+            application.name = name.trim().to_owned();
+            fields.push("name");
+        }
+        if let Some(slug) = &change.slug {
+            application.slug.clone_from(slug);
+            fields.push("slug");
+        }
+        if let Some(uris) = &change.redirect_uris {
+            application.redirect_uris.clone_from(uris);
+            fields.push("redirectUris");
+        }
+        if let Some(origins) = &change.allowed_origins {
+            application.allowed_origins = redirects::origins(origins);
+            fields.push("allowedOrigins");
+        }
+        if let Some(settings) = &change.settings {
+            let merged = records::merge("settings", records::of(&application.settings), settings)?;
+            application.settings = Value::Object(merged);
+            fields.push("settings");
+        }
+        application.updated_at = app.clock.now();
+        if !application.save(tx).await? {
+            return Err(Fault::from(SLUG_TAKEN));
+        }
+        let event = Event::AppUpdated { fields };
+        events::record(tx, &app, &caller.session.by(), About::app(&application), &event).await?;
+        Ok(application)
+    })?;
+    Ok(Json(AppView::of(application, caller.role)))
+}
+
+async fn delete_app(State(app): State<App>, caller: InApp<Admin>) -> Result<NoContent> {
+    let application = &caller.application;
+    transact!(app.db, tx, {
+        if !application.delete(tx).await? {
+            return Err(Fault::from(NOT_FOUND));
+        }
+        let about = About::app(application);
+        Ok(events::record(tx, &app, &caller.session.by(), about, &Event::AppDeleted).await?)
+    })?;
+    Ok(NoContent)
+}

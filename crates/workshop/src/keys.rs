@@ -1,0 +1,98 @@
+//! The keys of an app: shown once, known by their beginning, gone at once.
+use axum::{extract::State, response::NoContent};
+use kernel::{
+    App,
+    fault::{Code, Fault, INVALID, NOT_FOUND, Result},
+    http::{Json, Key, Page, Path, Routes},
+    transact,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tenancy::{
+    apps::{AppKey, AppKeyId, Application, Environment, KeyKind},
+    enter::{Admin, InApp, Member},
+    events::{self, About, Event},
+};
+
+pub fn routes() -> Routes {
+    Routes::new("apps")
+        .post("/apps/{appId}/keys", create_key, "create an API key (publishable or secret)")
+        .fails(&[TOO_MANY_KEYS])
+        .get("/apps/{appId}/keys", list_keys, "list API keys")
+        .delete("/apps/{appId}/keys/{keyId}", delete_key, "delete an API key")
+}
+
+const MOST: i64 = 100;
+const TOO_MANY_KEYS: Code = Code::new(409, "too_many_keys", "The app has a hundred keys. Delete one first.");
+
+#[derive(Deserialize, JsonSchema)]
+struct NewKey {
+    #[serde(rename = "type")]
+    kind: KeyKind,
+    /// Secret keys are `live`.
+    environment: Environment,
+    #[schemars(length(min = 1, max = 100))]
+    name: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct MadeKey {
+    #[serde(flatten)]
+    key: AppKey,
+    /// The key itself. This is the only time it is shown.
+    value: String,
+}
+
+async fn create_key(State(app): State<App>, caller: InApp<Admin>, Json(new): Json<NewKey>) -> Result<Json<MadeKey>> {
+    if (new.kind, new.environment) == (KeyKind::Secret, Environment::Test) {
+        return Err(INVALID.at("environment", "not_allowed", "must be live for a secret key"));
+    }
+    let id = caller.application.id;
+    let (key, value) = transact!(app.db, tx, {
+        Application::hold(tx, id).await?.ok_or(NOT_FOUND)?;
+        if AppKey::count(tx, id).await? >= MOST {
+            return Err(Fault::from(TOO_MANY_KEYS));
+        }
+        let (key, value) = AppKey::make(tx, &app, id, new.kind, new.environment, new.name.clone()).await?;
+        let event = Event::AppKeyCreated { key: key.id, kind: key.kind, environment: key.environment };
+        events::record(tx, &app, &caller.session.by(), About::app(&caller.application), &event).await?;
+        Ok((key, value))
+    })?;
+    Ok(Json(MadeKey { key, value: value.expose().to_owned() }))
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Keys {
+    keys: Vec<AppKey>,
+    next_cursor: Option<String>,
+}
+
+async fn list_keys(State(app): State<App>, caller: InApp<Member>, page: Page) -> Result<Json<Keys>> {
+    let list = format!("keys:{}", caller.application.id);
+    let below = page.below(&app, &list)?;
+    let mut keys = AppKey::page(&app.db, caller.application.id, &below, page.fetch()).await?;
+    let next_cursor = page.cut(&app, &list, &mut keys, |key| Key { at: key.created_at, id: key.id.to_string() });
+    Ok(Json(Keys { keys, next_cursor }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Which {
+    key_id: AppKeyId,
+}
+
+async fn delete_key(
+    State(app): State<App>,
+    caller: InApp<Admin>,
+    Path(Which { key_id }): Path<Which>,
+) -> Result<NoContent> {
+    transact!(app.db, tx, {
+        if !AppKey::delete(tx, caller.application.id, key_id).await? {
+            return Err(Fault::from(NOT_FOUND));
+        }
+        let (about, event) = (About::app(&caller.application), Event::AppKeyDeleted { key: key_id });
+        Ok(events::record(tx, &app, &caller.session.by(), about, &event).await?)
+    })?;
+    Ok(NoContent)
+}

@@ -1,0 +1,17 @@
+//! What an organization builds with: apps, their keys, people and domains.
+mod apps;
+mod domain;
+mod keys;
+mod redirects;
+mod users;
+
+use kernel::{app::Feature, config::Config, http::Routes, ports::dns::Resolver};
+
+pub fn feature(config: &Config) -> Feature {
+    let routes =
+        Routes::new("apps").and(apps::routes()).and(keys::routes()).and(users::routes()).and(domain::routes());
+    Feature::new(routes).own(Resolver::new(&config.dns_servers))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! Apps: made, changed, given up; and whose they are.
+use kernel::testing::join_all;
+
+use super::*;
+
+#[tokio::test]
+async fn an_app_is_made_changed_and_given_up() {
+    let t = start().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    t.happened().await;
+    let body = json!({ "name": "My App", "redirectUris": ["https://app.example.com/cb", "http://localhost:3000/cb"],
+        "allowedOrigins": ["https://App.example.com"] });
+    let made = ada.asks(t.post("/apps").json(&body)).await;
+    assert_eq!((made.status, &made.body["slug"], &made.body["role"]), (200, &json!("my-app"), &json!("owner")));
+    assert_eq!(made.body["allowedOrigins"], json!(["https://app.example.com"]), "as browsers write it");
+    assert_eq!(made.body["ownerId"], json!(ada.id));
+    t.expects(&["ORG_CREATED", "APP_CREATED"]).await;
+    let orgs = ada.asks(t.get("/user/orgs")).await;
+    assert_eq!(orgs.body["orgs"][0]["id"], made.body["orgId"], "whoever has none gets one");
+    assert_eq!(orgs.body["orgs"][0]["name"], "Ada's organization");
+    let second = make_app(&t, &ada, "My App").await;
+    assert_eq!(second["orgId"], made.body["orgId"]);
+    assert!(second["slug"].as_str().unwrap().starts_with("my-app-"));
+
+    let path = format!("/apps/{}", id(&made.body));
+    let change = json!({ "name": "Other", "settings": { "theme": "dark", "gone": 1 }, "redirectUris": [] });
+    let changed = ada.asks(t.ask(Method::PATCH, &path).json(&change)).await;
+    assert_eq!((changed.status, &changed.body["name"]), (200, &json!("Other")), "{}", changed.text);
+    assert_eq!(changed.body["allowedOrigins"], json!(["https://app.example.com"]), "what is left out stays");
+    let settings = ada.asks(t.ask(Method::PATCH, &path).json(&json!({ "settings": { "gone": null } }))).await;
+    assert_eq!(settings.body["settings"], json!({ "theme": "dark" }));
+    assert_eq!(ada.asks(t.get(&path)).await.body["redirectUris"], json!([]));
+
+    let wrong = json!({ "name": "x", "redirectUris": ["https://a.example/cb", "javascript:alert(1)", "http://a.example"],
+        "allowedOrigins": ["https://a.example/path", "*"] });
+    let refused = ada.asks(t.post("/apps").json(&wrong)).await;
+    assert_eq!(refused.status, 400);
+    assert_eq!(refused.wrong_fields(), ["redirectUris.1", "redirectUris.2", "allowedOrigins.0", "allowedOrigins.1"]);
+    let listed = ada.asks(t.get("/apps?limit=1")).await;
+    assert_eq!(listed.body["apps"][0]["id"], second["id"], "newest first");
+    let cursor = listed.body["nextCursor"].as_str().unwrap();
+    let rest = ada.asks(t.get(&format!("/apps?cursor={cursor}"))).await;
+    assert_eq!((rest.body["apps"].as_array().unwrap().len(), &rest.body["nextCursor"]), (1, &Value::Null));
+
+    assert_eq!(ada.asks(t.ask(Method::DELETE, &path)).await.status, 204);
+    assert_eq!(ada.asks(t.get(&path)).await.refusal(), (404, "not_found"));
+    assert_eq!(ada.asks(t.ask(Method::DELETE, &path)).await.refusal(), (404, "not_found"));
+    t.expects(&["APP_CREATED", "APP_UPDATED", "APP_UPDATED", "APP_DELETED"]).await;
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn an_app_belongs_where_one_may_build() {
+    let t = start().await;
+    let (ada, bob) = (signed_in(&t, "ada@example.com").await, signed_in(&t, "bob@example.com").await);
+    let of_ada = make_app(&t, &ada, "One").await;
+    let body = json!({ "name": "Two", "orgId": of_ada["orgId"] });
+    assert_eq!(bob.asks(t.post("/apps").json(&body)).await.refusal(), (404, "not_found"), "a stranger");
+    put(&t, &of_ada, &bob, "member").await;
+    assert_eq!(bob.asks(t.post("/apps").json(&body)).await.refusal(), (403, "forbidden"), "a member");
+    let own = make_app(&t, &bob, "Three").await;
+    assert_ne!(own["orgId"], of_ada["orgId"], "where one may not build one does not");
+    let seen = bob.asks(t.get("/apps")).await;
+    let names: Vec<_> = seen.body["apps"].as_array().unwrap().iter().map(|app| app["name"].clone()).collect();
+    assert_eq!(names, ["Three", "One"]);
+    // P51
+    let extra = json!({ "name": "Four", "id": of_ada["id"], "ownerId": ada.id, "role": "owner", "slug": "four",
+        "createdAt": "2001-01-01T00:00:00.000Z", "settings": { "a": 1 } });
+    let made = bob.asks(t.post("/apps").json(&extra)).await;
+    assert_eq!((&made.body["ownerId"], &made.body["settings"]), (&json!(bob.id), &json!({})));
+    assert_ne!(made.body["id"], of_ada["id"]);
+    let path = format!("/apps/{}", id(&made.body));
+    let moved = json!({ "orgId": of_ada["orgId"], "ownerId": ada.id, "id": of_ada["id"] });
+    let patched = bob.asks(t.ask(Method::PATCH, &path).json(&moved)).await;
+    assert_eq!((&patched.body["orgId"], &patched.body["ownerId"]), (&own["orgId"], &json!(bob.id)));
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_first_apps_at_once_make_one_organization() {
+    let t = start().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let body = json!({ "name": "App" });
+    let answers = join_all((0..8).map(|_| ada.asks(t.post("/apps").json(&body)).send())).await;
+    assert!(answers.iter().all(|answer| answer.status == 200), "{answers:?}");
+    assert_eq!(ada.asks(t.get("/user/orgs")).await.body["orgs"].as_array().unwrap().len(), 1);
+    let taken = json!({ "name": "App", "slug": "the-one" });
+    let answers = join_all((0..8).map(|_| ada.asks(t.post("/apps").json(&taken)).send())).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn pages_of_an_app_may_call_and_its_cookies_count_there_alone() {
+    let t = start().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let (app, evil) = (make_app(&t, &ada, "App").await, make_app(&t, &ada, "Evil").await);
+    let key = make_key(&t, &ada, id(&app), "publishable", "live").await["value"].as_str().unwrap().to_owned();
+    let (shop, elsewhere) = ("https://shop.example.com", "https://evil.example.com");
+    let preflight = |origin: &'static str| {
+        let ask = t.ask(Method::OPTIONS, "/auth/me").header("origin", origin);
+        ask.header("access-control-request-method", "GET").send()
+    };
+    assert_eq!(preflight(shop).await.header("access-control-allow-origin"), "");
+    for (app, origin) in [(&app, shop), (&evil, elsewhere)] {
+        let change = json!({ "allowedOrigins": [origin] });
+        let path = format!("/apps/{}", id(app));
+        assert_eq!(ada.asks(t.ask(Method::PATCH, &path).json(&change)).await.status, 200);
+    }
+    tenancy::enter::read_origins(&t.app).await.unwrap();
+    assert_eq!(preflight(shop).await.header("access-control-allow-origin"), shop);
+    assert_eq!(preflight("https://shop.example.com.evil").await.header("access-control-allow-origin"), "");
+
+    let through = login_with(&t, "ada@example.com", &key).await;
+    let (access, refresh) =
+        (through.body["accessToken"].as_str().unwrap(), through.body["refreshToken"].as_str().unwrap());
+    let cookies = format!("service_access={access}; service_refresh={refresh}");
+    let me = |cookies: String, origin: &'static str| {
+        t.get("/auth/me").header("cookie", &cookies).header("origin", origin).send()
+    };
+    let own = format!("service_access={}; service_refresh={}", ada.access, ada.refresh);
+    assert_eq!(me(cookies.clone(), shop).await.status, 200, "the app's session on the app's page");
+    assert_eq!(me(cookies.clone(), elsewhere).await.refusal(), (403, "cross_site"), "on another app's page");
+    assert_eq!(
+        me(own.clone(), shop).await.refusal(),
+        (403, "cross_site"),
+        "the service's own session on an app's page"
+    );
+    assert_eq!(me(own.clone(), "http://localhost:0").await.status, 200);
+    let turn = |cookies: &str, origin: &str| {
+        t.post("/auth/refresh").header("cookie", cookies).header("origin", origin).send()
+    };
+    assert_eq!(turn(&own, elsewhere).await.refusal(), (403, "cross_site"));
+    assert_eq!(turn(&cookies, elsewhere).await.refusal(), (403, "cross_site"));
+    assert_eq!(turn(&cookies, "https://nobody.example.com").await.refusal(), (403, "cross_site"));
+    assert_eq!(turn(&own, "http://localhost:0").await.status, 200, "and nothing was turned meanwhile");
+    assert_eq!(turn(&cookies, shop).await.status, 200);
+    let bearer = t.get("/auth/me").header("authorization", &format!("Bearer {access}")).header("origin", elsewhere);
+    assert_eq!(bearer.await.status, 200, "who has the token in hand needs no cookie");
+    t.run_jobs().await;
+    t.finish().await;
+}
