@@ -1,6 +1,7 @@
 //! Organizations: who is in them, who is asked in, what is known about them.
 mod export;
 mod invites;
+mod logo;
 mod members;
 mod metadata;
 mod orgs;
@@ -10,6 +11,7 @@ use kernel::{app::Feature, config::Config, http::Routes};
 pub fn feature(_: &Config) -> Feature {
     let routes = Routes::new("org")
         .and(orgs::routes())
+        .and(logo::routes())
         .and(members::routes())
         .and(invites::routes())
         .and(metadata::routes())

@@ -26,6 +26,7 @@ use tenancy::{
     sessions,
     sign_in::UserView,
     social::Identity,
+    uploads::{self, Offer, Subject, TOO_MANY_UPLOADS, Wish},
 };
 
 use crate::{
@@ -38,6 +39,8 @@ pub fn routes() -> Routes {
     Routes::new("account")
         .body_limit(BODY)
         .patch("/user/profile", update_profile, "update display name, bio and similar")
+        .post("/user/avatar/upload-url", create_avatar_upload, "presigned URL for avatar upload")
+        .fails(&[TOO_MANY_UPLOADS])
         .get("/auth/audit-log", audit_log, "the user's audit events, newest first")
         .get("/auth/export", export, "everything the platform holds on the user")
         .delete("/auth/me", delete_account, "delete the authenticated user's account")
@@ -87,6 +90,14 @@ async fn update_profile(
         Ok::<_, Fault>(account)
     })?;
     Ok(Json(UserView::of(&account, session.factors())))
+}
+
+async fn create_avatar_upload(
+    State(app): State<App>,
+    session: Session,
+    Json(wish): Json<Wish>,
+) -> Result<Json<Offer>> {
+    uploads::open(&app, Subject::Avatar(session.account().id), session.by(), &wish).await.map(Json)
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -207,6 +218,7 @@ async fn delete_account(
         if let Some(email) = &account.email {
             mail::send(tx, &app, email, &mail::Kind::AccountDeleted { name: account.name.clone() }).await?;
         }
+        uploads::subject_gone(tx, &app, Subject::Avatar(account.id)).await?;
         Account::delete(tx, account.id).await?;
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
         Ok::<_, Fault>(())

@@ -1,7 +1,9 @@
 //! Accounts and sessions through their front door.
 mod accounts;
 mod attacks;
+mod avatars;
 mod bounds;
+mod buckets;
 mod devices;
 mod factors;
 mod linking;

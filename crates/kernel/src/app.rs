@@ -15,7 +15,7 @@ use crate::{
     entropy::Entropy,
     http::{Description, Routes},
     jobs::Jobs,
-    ports::{mail::Mail, sms::Sms},
+    ports::{mail::Mail, objects::Objects, sms::Sms},
     telemetry::Metrics,
 };
 
@@ -31,6 +31,7 @@ pub struct Parts {
     pub vault: Vault,
     pub mail: Arc<dyn Mail>,
     pub sms: Arc<dyn Sms>,
+    pub objects: Arc<dyn Objects>,
     pub metrics: Metrics,
     /// The OpenAPI description, known once all routes are put together.
     pub description: Description,

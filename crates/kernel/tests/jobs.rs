@@ -16,6 +16,7 @@ use kernel::{
     http::{Description, Routes},
     jobs::{self, Job, Jobs, Later, Worker},
     params,
+    ports::objects,
     telemetry::Metrics,
     testing::{Mailbox, Phones, START, TestApp, TestDb},
     transact,
@@ -120,12 +121,15 @@ fn ticking(_: &Config) -> Feature {
 
 /// A node of its own on the same database.
 async fn node(test: &TestDb, workers: usize) -> App {
+    let (config, clock) = (Config { workers, ..Config::for_tests() }, Clock::manual(START));
+    let vault = Vault::new(MasterKey::parse(&"11".repeat(32).into()).unwrap());
     App::new(Parts {
-        config: Config { workers, ..Config::for_tests() },
+        objects: objects::from_config(&config, &vault, &clock).unwrap(),
+        config,
         db: test.another_node().await,
-        clock: Clock::manual(START),
+        clock,
         entropy: Entropy::system(),
-        vault: Vault::new(MasterKey::parse(&"11".repeat(32).into()).unwrap()),
+        vault,
         mail: Arc::new(Mailbox::default()),
         sms: Arc::new(Phones::default()),
         metrics: Metrics::new("test"),

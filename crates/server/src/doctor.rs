@@ -4,10 +4,11 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::ExitCode, 
 use kernel::{
     clock::{Clock, Timestamp},
     config::Config,
-    crypto::Vault,
-    db::{Db, migrate::ALL},
+    crypto::{MasterKey, Vault},
+    db::{Db, migrate::ALL, sqlite_path},
+    entropy::Entropy,
     params,
-    ports::{mail, sms},
+    ports::{mail, objects, sms},
 };
 
 use crate::{Out, say, start};
@@ -41,6 +42,7 @@ pub async fn run(config: &Config) -> ExitCode {
     }
     findings.push(("mail", mail(config).await));
     findings.push(("text messages", text_messages(config)));
+    findings.push(("pictures", pictures(config).await));
     findings.push(("providers", providers(config)));
 
     let mut wrong = 0;
@@ -173,6 +175,29 @@ async fn master_key(config: &Config, db: &Db) -> Finding {
         Ok(_) => Fine("opens this database".into()),
         Err(error) => Wrong(format!("{error:#}")),
     }
+}
+
+/// The master key signs addresses, and none is given out here: any will do.
+async fn pictures(config: &Config) -> Finding {
+    let vault = match MasterKey::parse(&Entropy::system().secret()) {
+        Ok(any) => Vault::new(any),
+        Err(error) => return Wrong(error.to_string()),
+    };
+    match objects::from_config(config, &vault, &Clock::System) {
+        Err(wrong) => Wrong(wrong),
+        Ok(objects) => match objects.check().await {
+            Ok(()) if config.s3_url.is_none() && is_shared(config) => Odd(format!(
+                "lie in {}, which other nodes on this database do not see; set JANUA_S3_URL if there are any",
+                objects.describe()
+            )),
+            Ok(()) => Fine(format!("lie in {}", objects.describe())),
+            Err(error) => Wrong(format!("{}: {error}. Check the JANUA_S3_ settings", objects.describe())),
+        },
+    }
+}
+
+fn is_shared(config: &Config) -> bool {
+    sqlite_path(config.database_url().expose()).is_none()
 }
 
 /// Not tried: a message costs money.

@@ -129,7 +129,8 @@ fn run(cli: Cli) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         match cli.command {
-            Command::Serve => serve::run(config).await,
+            // It holds all settings and is large; the others would make room for it on the stack.
+            Command::Serve => Box::pin(serve::run(config)).await,
             Command::Migrate => serve::migrate(config).await,
             Command::Doctor => Ok(doctor::run(&config).await),
             Command::Keys(command) => keys::run(config, command).await,

@@ -17,7 +17,7 @@ use kernel::{
     entropy::Entropy,
     http::{Description, Door},
     jobs::{self, Jobs},
-    ports::{mail, sms},
+    ports::{mail, objects, sms},
     telemetry::Metrics,
 };
 
@@ -70,14 +70,17 @@ impl Node {
         let vault = vault(&config, &db).await?;
         let mail = mail::from_config(&config).map_err(|wrong| anyhow!(wrong))?;
         let sms = sms::from_config(&config).map_err(|wrong| anyhow!(wrong))?;
+        let clock = Clock::System;
+        let objects = objects::from_config(&config, &vault, &clock).map_err(|wrong| anyhow!(wrong))?;
         let Feature { routes, jobs, own, starts, tasks } = features(&config);
         let app = App::new(Parts {
             db,
             vault,
             mail,
             sms,
+            objects,
             own,
-            clock: Clock::System,
+            clock,
             entropy: Entropy::system(),
             metrics: Metrics::new(VERSION),
             description: Description::default(),

@@ -200,10 +200,10 @@ impl Account {
         Ok(())
     }
 
-    pub async fn set_avatar(tx: &mut Tx, id: AccountId, url: &str, now: Timestamp) -> db::Result<()> {
+    /// `false` when there is no such account.
+    pub async fn set_avatar(tx: &mut Tx, id: AccountId, url: &str, now: Timestamp) -> db::Result<bool> {
         let sql = "UPDATE account SET avatar_url = $2, updated_at = $3 WHERE id = $1";
-        tx.exec(sql, params![id, url, now]).await?;
-        Ok(())
+        Ok(tx.exec(sql, params![id, url, now]).await? == 1)
     }
 
     /// Holds the row until the transaction ends, so that nobody else changes it; `false` when it is gone or unproven.

@@ -1,4 +1,4 @@
-//! Who exists and who may enter. It has no routes of its own: features meet here.
+//! Who exists and who may enter. Features meet here; the only routes are those that files come and go by.
 pub mod accounts;
 pub mod apps;
 pub mod audit;
@@ -22,6 +22,7 @@ pub mod social;
 pub mod testing;
 mod tidy;
 pub mod tokens;
+pub mod uploads;
 
 pub use kernel::email;
 use std::{sync::Arc, time::Duration};
@@ -34,8 +35,10 @@ use kernel::{
 };
 
 pub fn feature(config: &Config) -> Feature {
-    Feature::new(Routes::new("tenancy"))
+    Feature::new(Routes::new("tenancy").and(uploads::routes()))
         .jobs(Jobs::new().on::<mail::SendMail>().on::<sms::SendSms>().every::<tidy::Tidy>(Duration::from_hours(1)))
+        .jobs(uploads::jobs())
+        .own(uploads::Studio::default())
         .own(keys::Ring::default())
         .own(Arc::new(enter::Live::default()))
         .own(Arc::new(AppOrigins::default()))

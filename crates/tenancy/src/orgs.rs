@@ -16,6 +16,7 @@ use crate::{
     accounts::AccountId,
     apps::Application,
     events::{self, About, By, Event},
+    uploads,
 };
 
 pub type OrgId = Id<Org>;
@@ -134,6 +135,14 @@ impl Org {
         Ok(true)
     }
 
+    /// `false` when it is gone.
+    pub async fn set_logo(tx: &mut Tx, id: OrgId, url: &str, now: Timestamp) -> db::Result<bool> {
+        let sql = "UPDATE org SET logo_url = $2, updated_at = $3 WHERE id = $1";
+        let is_there = tx.exec(sql, params![id, url, now]).await? == 1;
+        changed(tx, id).await?;
+        Ok(is_there)
+    }
+
     pub async fn save_metadata(&self, tx: &mut Tx) -> db::Result<()> {
         let sql = "UPDATE org SET metadata = $2, updated_at = $3 WHERE id = $1";
         tx.exec(sql, params![self.id, &self.metadata, self.updated_at]).await?;
@@ -147,6 +156,7 @@ pub async fn end(tx: &mut Tx, app: &App, by: &By, id: OrgId) -> db::Result<()> {
         events::record(tx, app, by, About::app(&application), &Event::AppDeleted).await?;
     }
     events::record(tx, app, by, About::in_org(id), &Event::OrgDeleted).await?;
+    uploads::subject_gone(tx, app, uploads::Subject::Logo(id)).await?;
     tx.exec("DELETE FROM org WHERE id = $1", params![id]).await?;
     changed(tx, id).await?;
     // Sessions of its apps went, too; which ones is not worth knowing.

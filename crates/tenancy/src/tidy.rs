@@ -8,7 +8,7 @@ use kernel::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::keys;
+use crate::{keys, uploads};
 
 /// Used-up secrets are kept for a while, so that a second use is told apart from a wrong one in the log.
 const SECRETS_KEPT: Duration = Duration::from_hours(24);
@@ -26,6 +26,7 @@ impl Job for Tidy {
         app.db.exec("DELETE FROM device_code WHERE expires_at < $1", params![now.minus(SECRETS_KEPT)]).await?;
         app.db.exec("DELETE FROM session WHERE ends_at < $1", params![now]).await?;
         app.db.exec("DELETE FROM strike WHERE last_at < $1", params![now.minus(SECRETS_KEPT)]).await?;
+        uploads::sweep(&app).await?;
         keys::turn_if_due(&app).await.map_err(Later::retry)
     }
 }

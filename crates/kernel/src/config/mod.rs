@@ -57,7 +57,7 @@ settings! {
     /// The address people and apps reach the service at; links, cookies and tokens carry it.
     /// Left empty: http:// and the address it listens on.
     base_url: Option<Url> = "";
-    /// Where the embedded database, the keys and the outbox live.
+    /// Where the embedded database, the keys, the outbox and uploaded pictures live.
     data_dir: PathBuf = "./data";
     /// `sqlite:PATH` or `postgres://user:password@host/database`, several hosts with commas.
     /// Left empty: SQLite in the data folder.
@@ -166,6 +166,21 @@ settings! {
     /// Other addresses for parts of a provider, such as `google.token=https://…, google.issuer=…`, so that another
     /// server can stand in for it. Parts: authorize, token, issuer, jwks, userinfo, emails.
     provider_endpoints: Vec<ProviderEndpoint> = "";
+    /// The address of an S3-compatible server that keeps pictures, such as `https://s3.eu-central-1.amazonaws.com`.
+    /// Left empty: they are files in `objects/` in the data folder.
+    s3_url: Option<Url> = "";
+    /// The bucket at that server; nobody else needs to be able to read it.
+    s3_bucket: String = "";
+    /// The region the bucket is in; servers of your own rarely care.
+    s3_region: String = "us-east-1";
+    /// The name of a key that may read, write and delete in the bucket.
+    s3_access_key: Option<Secret> = "";
+    /// Its secret.
+    s3_secret_key: Option<Secret> = "";
+    /// Where browsers read the bucket, such as the address of a delivery network. Left empty: through this server.
+    s3_public_url: Option<Url> = "";
+    /// `on` for server/bucket/object, `off` for bucket.server/object.
+    s3_path_style: Switch = "on";
     /// Who mails come from.
     mail_from: String = "Janua <no-reply@localhost>";
     /// Who runs this installation, as its legal documents name it.

@@ -9,7 +9,7 @@ use aws_lc_rs::{constant_time, digest};
 use data_encoding::{BASE64, HEXLOWER};
 use zeroize::Zeroizing;
 
-pub use vault::{MasterKey, Vault, VaultError};
+pub use vault::{MacKey, MasterKey, Vault, VaultError};
 
 /// Text that must not be seen: it prints as `[secret]` and is wiped when dropped. It cannot be compared with `==`,
 /// which would tell by its time where the first difference is; [`same`] can.

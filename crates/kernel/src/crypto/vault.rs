@@ -88,6 +88,15 @@ impl MasterKey {
     }
 }
 
+/// Makes keyed digests of one purpose.
+pub struct MacKey(hmac::Key);
+
+impl MacKey {
+    pub fn sign(&self, data: &[u8]) -> String {
+        HEXLOWER.encode(hmac::sign(&self.0, data).as_ref())
+    }
+}
+
 /// Seals and opens what the server must be able to read back.
 pub struct Vault {
     master: MasterKey,
@@ -125,8 +134,12 @@ impl Vault {
 
     /// A keyed digest for what must be recognised again but neither read nor made by others.
     pub fn mac(&self, purpose: &str, data: &[u8]) -> String {
-        let key = hmac::Key::new(hmac::HMAC_SHA256, &*self.master.derive(purpose));
-        HEXLOWER.encode(hmac::sign(&key, data).as_ref())
+        self.mac_key(purpose).sign(data)
+    }
+
+    /// The key of such digests, for whoever makes many of one purpose.
+    pub fn mac_key(&self, purpose: &str) -> MacKey {
+        MacKey(hmac::Key::new(hmac::HMAC_SHA256, &*self.master.derive(purpose)))
     }
 
     /// Whether the database belongs to some master key already.

@@ -272,8 +272,10 @@ impl Drop for Place {
 /// What may lie in a cache may be compressed. Everything else may hold a secret, and the length of a compressed
 /// answer that also holds what an attacker sent gives secrets away (BREACH).
 fn is_public(response: &Response) -> bool {
-    let cache = response.headers().get(header::CACHE_CONTROL);
-    cache.is_some_and(|cache| cache.as_bytes().starts_with(b"public"))
+    let says =
+        |name, start: &[u8]| response.headers().get(name).is_some_and(|value| value.as_bytes().starts_with(start));
+    // A picture is compressed already.
+    says(header::CACHE_CONTROL, b"public") && !says(header::CONTENT_TYPE, b"image/")
 }
 
 /// The library compresses what a service answers, so the answer is put into one. Around the whole router it would cost

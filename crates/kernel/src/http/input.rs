@@ -42,6 +42,8 @@ const NOT_FORM: Code = Code::new(415, "unsupported_media_type", "The request bod
 const NOTHING: [(&str, &str); 0] = [];
 /// How long a client may take to send its body.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// A file is longer than a form.
+const LONG_PATIENCE: Duration = Duration::from_secs(25);
 
 /// A JSON body, in or out.
 pub struct Json<T>(pub T);
@@ -115,6 +117,28 @@ impl<T: JsonSchema> OperationInput for FormOrJson<T> {
         let content = kinds.into_iter().map(|kind| (kind.to_owned(), media::<T>(ctx))).collect();
         set_body(ctx, operation, RequestBody { required: true, content, ..Default::default() });
         may_answer(operation, &[INVALID, MALFORMED, NOT_JSON, TOO_LARGE, SLOW_BODY]);
+    }
+}
+
+/// A body taken as it is. What it is said to be, and what it is, is for the handler to find out.
+pub struct Raw(pub Bytes);
+
+impl FromRequest<App> for Raw {
+    type Rejection = Fault;
+
+    async fn from_request(request: Request, _: &App) -> Result<Self> {
+        read_within(request.into_body(), LONG_PATIENCE).await.map(Self)
+    }
+}
+
+impl OperationInput for Raw {
+    fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
+        let json_schema = schemars::json_schema!({ "type": "string", "format": "binary" });
+        let schema = Some(SchemaObject { json_schema, example: None, external_docs: None });
+        let media = MediaType { schema, ..Default::default() };
+        let content = [("application/octet-stream".to_owned(), media)].into_iter().collect();
+        set_body(ctx, operation, RequestBody { required: true, content, ..Default::default() });
+        may_answer(operation, &[MALFORMED, TOO_LARGE, SLOW_BODY]);
     }
 }
 
@@ -217,7 +241,11 @@ fn is_json(headers: &HeaderMap) -> bool {
 
 /// The whole body, within the route's limit and in good time.
 pub(super) async fn read(body: Body) -> Result<Bytes> {
-    let collected = tokio::time::timeout(PATIENCE, body.collect()).await.map_err(|_| SLOW_BODY)?;
+    read_within(body, PATIENCE).await
+}
+
+async fn read_within(body: Body, patience: Duration) -> Result<Bytes> {
+    let collected = tokio::time::timeout(patience, body.collect()).await.map_err(|_| SLOW_BODY)?;
     collected.map(http_body_util::Collected::to_bytes).map_err(|error| {
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
         while let Some(deeper) = cause {

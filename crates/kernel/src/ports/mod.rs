@@ -1,6 +1,7 @@
 //! The outside world as small traits, each with an embedded default and a real driver.
 pub mod dns;
 pub mod mail;
+pub mod objects;
 pub mod sms;
 
 use std::pin::Pin;

@@ -3,6 +3,7 @@ use axum::{
     http::{HeaderMap, Method, StatusCode},
     response::Response,
 };
+use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 
@@ -12,6 +13,7 @@ use crate::App;
 pub struct Answer {
     pub status: u16,
     pub headers: HeaderMap,
+    pub bytes: Bytes,
     pub text: String,
     /// Null when the body is not JSON.
     pub body: Value,
@@ -23,7 +25,7 @@ impl Answer {
         let bytes = body.collect().await.unwrap().to_bytes();
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let body = serde_json::from_str(&text).unwrap_or_default();
-        Self { status: parts.status.as_u16(), headers: parts.headers, text, body }
+        Self { status: parts.status.as_u16(), headers: parts.headers, bytes, text, body }
     }
 
     pub fn header(&self, name: &str) -> &str {

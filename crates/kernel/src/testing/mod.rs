@@ -6,6 +6,7 @@
 mod answer;
 mod database;
 mod ports;
+mod s3;
 
 use std::{
     collections::HashSet,
@@ -25,6 +26,7 @@ pub use answer::Answer;
 pub use database::TestDb;
 pub use futures_util::future::join_all;
 pub use ports::{Mailbox, Phones};
+pub use s3::S3Server;
 
 use crate::{
     App,
@@ -35,6 +37,7 @@ use crate::{
     entropy::Entropy,
     http::{Description, Door},
     jobs::{self, Jobs},
+    ports::objects,
     row,
     telemetry::Metrics,
 };
@@ -46,6 +49,8 @@ pub struct TestApp {
     pub app: App,
     pub mailbox: Mailbox,
     pub phones: Phones,
+    /// Where the objects lie, unless the settings name a server for them.
+    pub folder: Arc<tempfile::TempDir>,
     door: Door,
     jobs: Jobs,
     database: TestDb,
@@ -83,7 +88,8 @@ impl TestApp {
     /// With other settings than the defaults.
     pub async fn start_with(config: Config, feature: impl FnOnce(&Config) -> Feature) -> Self {
         let database = TestDb::migrated().await;
-        Self::start_at(config, feature, database, Clock::manual(START)).await
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        Self::start_at(config, feature, database, Clock::manual(START), folder).await
     }
 
     async fn start_at(
@@ -91,11 +97,14 @@ impl TestApp {
         feature: impl FnOnce(&Config) -> Feature,
         database: TestDb,
         clock: Clock,
+        folder: Arc<tempfile::TempDir>,
     ) -> Self {
         let (mailbox, phones) = (Mailbox::default(), Phones::default());
         let feature = feature(&config);
         let vault = Vault::new(MasterKey::parse(&"11".repeat(32).into()).unwrap());
         vault.claim(&database.db).await.unwrap();
+        let place = Config { data_dir: folder.path().to_owned(), ..config.clone() };
+        let objects = objects::from_config(&place, &vault, &clock).unwrap();
         let app = App::new(Parts {
             db: database.db.clone(),
             entropy: Entropy::seeded(next_seed()),
@@ -103,6 +112,7 @@ impl TestApp {
             vault,
             mail: Arc::new(mailbox.clone()),
             sms: Arc::new(phones.clone()),
+            objects,
             metrics: Metrics::new("test"),
             description: Description::default(),
             own: feature.own,
@@ -112,7 +122,8 @@ impl TestApp {
             start(app.clone()).await.unwrap();
         }
         let door = Door::new(app.clone(), feature.routes, "test").unwrap();
-        Self { app, mailbox, phones, door, jobs: feature.jobs, database, heard: Mutex::default(), finished: false }
+        let (jobs, heard) = (feature.jobs, Mutex::default());
+        Self { app, mailbox, phones, folder, door, jobs, database, heard, finished: false }
     }
 
     /// The same service again on the same database, after the first one is gone.
@@ -120,13 +131,14 @@ impl TestApp {
         self.finished = true;
         let (config, clock) = (self.app.config.clone(), self.app.clock.clone());
         let database = self.database.again().await;
-        Self::start_at(config, feature, database, clock).await
+        Self::start_at(config, feature, database, clock, self.folder.clone()).await
     }
 
     /// A second node on the same database (PostgreSQL), with the same clock.
     pub async fn another_node(&self, feature: impl FnOnce(&Config) -> Feature) -> Self {
         let database = self.database.again().await;
-        let mut node = Self::start_at(self.app.config.clone(), feature, database, self.app.clock.clone()).await;
+        let (config, clock) = (self.app.config.clone(), self.app.clock.clone());
+        let mut node = Self::start_at(config, feature, database, clock, self.folder.clone()).await;
         node.finished = true;
         node
     }

@@ -11,7 +11,7 @@ use crate::start::features;
 const ROUTES: &str = include_str!("routes.txt");
 const TO_COME: &str = include_str!("to-come.txt");
 /// Lower this with every route that is built; raising it is not allowed.
-const STILL_TO_COME: usize = 124;
+const STILL_TO_COME: usize = 122;
 /// Routes beyond the catalogue, with their guards.
 const BEYOND: &[(&str, &str, &str)] = &[
     ("POST", "/auth/verify", "public"),
@@ -19,6 +19,8 @@ const BEYOND: &[(&str, &str, &str)] = &[
     ("GET", "/org/{id}/invites", "org-admin"),
     ("GET", "/oauth/userinfo", "session"),
     ("POST", "/oauth/userinfo", "session"),
+    ("GET", "/files/pictures/{name}", "public"),
+    ("PUT", "/files/incoming/{name}", "public"),
 ];
 
 /// Method and path to guard.

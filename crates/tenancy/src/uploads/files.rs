@@ -1,0 +1,110 @@
+//! Putting files at addresses this server has signed, and reading pictures.
+use axum::{
+    extract::{FromRequestParts, State},
+    http::{HeaderValue, header, request::Parts},
+    response::{IntoResponse as _, NoContent, Response},
+};
+use kernel::{
+    App,
+    clock::Timestamp,
+    fault::{Fault, NOT_FOUND, Result},
+    http::{GenContext, Operation, OperationInput, Path, Query, Raw, Routes, may_answer},
+    ports::objects::{self, KEPT_FOR_GOOD, Key, Slot},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    LARGEST, UPLOAD_REFUSED, finish, forget,
+    model::Upload,
+    picture::{NOT_A_PICTURE, PICTURE_TOO_LARGE, Shown},
+};
+
+pub fn routes() -> Routes {
+    Routes::new("files")
+        .get("/files/pictures/{name}", get_picture, "a picture somebody uploaded, as it was checked")
+        .answers::<String>(200, "image/png")
+        .answers::<String>(200, "image/jpeg")
+        .body_limit(LARGEST)
+        .put("/files/incoming/{name}", put_file, "upload a file at an address that was given out for it")
+        .fails(&[NOT_A_PICTURE, PICTURE_TOO_LARGE])
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct FileName {
+    name: String,
+}
+
+async fn get_picture(State(app): State<App>, Path(FileName { name }): Path<FileName>) -> Result<Response> {
+    let shown = Shown::of_name(&name).ok_or(NOT_FOUND)?;
+    let key = Key::parse(&format!("pictures/{name}")).ok_or(NOT_FOUND)?;
+    let bytes = app.objects.read(&key, LARGEST as u64).await?.ok_or(NOT_FOUND)?;
+    let mut response = bytes.into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(shown.content_type()));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(KEPT_FOR_GOOD));
+    headers.insert(header::CONTENT_DISPOSITION, HeaderValue::from_static("inline"));
+    Ok(response)
+}
+
+/// What an address that was given out says of itself.
+#[derive(Deserialize, JsonSchema)]
+struct Link {
+    #[serde(rename = "type")]
+    content_type: Option<String>,
+    length: Option<String>,
+    expires: Option<String>,
+    signature: Option<String>,
+}
+
+/// Somebody at an address that this server signed, with the file it was signed for as far as the headers tell. Checked
+/// before the first byte of the file is read.
+struct Allowed {
+    key: Key,
+    length: usize,
+}
+
+impl FromRequestParts<App> for Allowed {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let Path(FileName { name }) = Path::from_request_parts(parts, app).await?;
+        let Query(link) = Query::<Link>::from_request_parts(parts, app).await?;
+        let said = |name| parts.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        let allowed = allowed(app, &name, &link).ok_or(UPLOAD_REFUSED)?;
+        let is_type = said(header::CONTENT_TYPE) == link.content_type.as_deref();
+        let is_length = said(header::CONTENT_LENGTH).is_none_or(|length| length.parse() == Ok(allowed.length));
+        if is_type && is_length { Ok(allowed) } else { Err(UPLOAD_REFUSED.into()) }
+    }
+}
+
+fn allowed(app: &App, name: &str, link: &Link) -> Option<Allowed> {
+    let key = Key::parse(&format!("incoming/{name}"))?;
+    let (length, until) = (link.length.as_ref()?.parse().ok()?, Timestamp(link.expires.as_ref()?.parse().ok()?));
+    let slot = Slot { key: &key, content_type: link.content_type.as_ref()?, length, until };
+    let is_good = objects::is_signed(&app.vault, &slot, link.signature.as_ref()?) && app.clock.now() < until;
+    is_good.then(|| usize::try_from(length).ok().map(|length| Allowed { key: key.clone(), length }))?
+}
+
+impl OperationInput for Allowed {
+    fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
+        Path::<FileName>::operation_input(ctx, operation);
+        Query::<Link>::operation_input(ctx, operation);
+        may_answer(operation, &[UPLOAD_REFUSED]);
+    }
+}
+
+async fn put_file(State(app): State<App>, allowed: Allowed, Raw(bytes): Raw) -> Result<NoContent> {
+    if bytes.len() != allowed.length {
+        return Err(UPLOAD_REFUSED.into());
+    }
+    let upload = Upload::begin(&app.db, &allowed.key, app.clock.now()).await?.ok_or(UPLOAD_REFUSED)?;
+    let outcome = finish(&app, &upload, bytes.into()).await;
+    match &outcome {
+        Ok(()) => {}
+        Err(fault) if fault.code().status < 500 => forget(&app, &upload).await?,
+        // The store or the database is away: the same file may be put again.
+        Err(_) => upload.release(&app.db).await?,
+    }
+    outcome.map(|()| NoContent)
+}

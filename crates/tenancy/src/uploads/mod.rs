@@ -1,0 +1,177 @@
+//! Uploads of pictures: an address to put one at, a look at what came, and the picture in its place.
+//!
+//! What somebody puts is never shown. It is drawn anew ([`picture`]), and only that gets a public name. The table says
+//! which uploads are open; each ends with one conditional statement, in the transaction that shows the picture. When
+//! clients put by this server, that happens within their request ([`files`]); when they put into a bucket, a job looks
+//! for what came ([`look`]).
+mod files;
+mod look;
+mod model;
+mod picture;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use kernel::{
+    App,
+    clock::Timestamp,
+    db::{self, Reach, Tx},
+    fault::{Code, Fault, Result},
+    http::Routes,
+    jobs::Jobs,
+    ports::objects::Key,
+    transact,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    accounts::Account,
+    enter::ACCOUNT_TOPIC,
+    events::{self, About, By, Event},
+    orgs::{Membership, Org, Role},
+};
+use look::{Discard, Look};
+use model::{Upload, UploadId};
+
+pub use look::sweep;
+pub use model::Subject;
+pub use picture::{PictureType, Studio};
+
+/// How long an address to upload at is good for.
+const LIFE: Duration = Duration::from_mins(10);
+/// In bytes.
+const LARGEST: usize = 5 * 1024 * 1024;
+/// How many addresses for one picture may be good at once: each is room in the store.
+const MOST_OPEN: i64 = 10;
+
+pub const TOO_MANY_UPLOADS: Code =
+    Code::new(429, "too_many_uploads", "Too many uploads are open. Use one of them, or wait.");
+pub const UPLOAD_REFUSED: Code =
+    Code::new(403, "upload_refused", "This address was not given out for this file, has run out, or was used.");
+
+pub fn routes() -> Routes {
+    files::routes()
+}
+
+pub fn jobs() -> Jobs {
+    Jobs::new().on::<Look>().on::<Discard>()
+}
+
+/// What somebody wants to upload.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Wish {
+    pub content_type: PictureType,
+    /// In bytes, exactly.
+    #[schemars(range(min = 1, max = 5_242_880))]
+    pub size: u32,
+}
+
+/// How to upload it.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Offer {
+    /// Put the file here, once. It says by itself that you may: keep it to yourself.
+    pub upload_url: String,
+    pub method: &'static str,
+    /// Headers that must come along just so.
+    pub headers: BTreeMap<&'static str, &'static str>,
+    pub expires_at: Timestamp,
+    /// Where the picture will be, checked and at most 512 pixels wide and high.
+    pub picture_url: String,
+}
+
+/// Gives out an address to upload a picture at.
+pub async fn open(app: &App, subject: Subject, by: By, wish: &Wish) -> Result<Offer> {
+    let now = app.clock.now();
+    let upload = Upload {
+        id: UploadId::new(&app.entropy, now),
+        subject,
+        incoming_key: Key::new("incoming", "", &app.entropy),
+        picture_key: Key::new("pictures", wish.content_type.shown_as().extension(), &app.entropy),
+        content_type: wish.content_type,
+        length: wish.size,
+        by,
+        expires_at: now.plus(LIFE),
+    };
+    transact!(app.db, tx, {
+        if Upload::count_open(tx, subject, now).await? >= MOST_OPEN {
+            return Err(Fault::from(TOO_MANY_UPLOADS).retry_after(Duration::from_mins(1)));
+        }
+        upload.insert(tx).await?;
+        if !app.objects.is_put_here() {
+            look::again(tx, app, upload.id, 0).await?;
+        }
+        Ok::<_, Fault>(())
+    })?;
+    Ok(Offer {
+        upload_url: app.objects.signed_put(&upload.slot()),
+        method: "PUT",
+        headers: BTreeMap::from([("Content-Type", upload.content_type.name())]),
+        expires_at: upload.expires_at,
+        picture_url: app.objects.public_url(&upload.picture_key),
+    })
+}
+
+/// Shows what was uploaded, drawn anew. Nothing changes when it is no picture, or when the upload is not open any more.
+async fn finish(app: &App, upload: &Upload, bytes: Vec<u8>) -> Result<()> {
+    let drawn = picture::draw_anew(app, bytes, upload.content_type).await?;
+    let key = &upload.picture_key;
+    app.objects.write(key, upload.content_type.shown_as().content_type(), &drawn).await?;
+    let url = app.objects.public_url(key);
+    transact!(app.db, tx, {
+        let now = app.clock.now();
+        if !upload.end(tx, now).await? || !show(tx, app, upload, &url, now).await? {
+            return Err(Fault::from(UPLOAD_REFUSED));
+        }
+        let before = upload.take_previous(tx).await?.into_iter().map(|previous| previous.picture_key);
+        look::discard(tx, app, now, before.collect()).await?;
+        Ok(look::discard_incoming(tx, app, upload).await?)
+    })
+}
+
+/// Puts the picture where people see it; `false` when there is nobody to show it of, or nobody who may.
+async fn show(tx: &mut Tx, app: &App, upload: &Upload, url: &str, now: Timestamp) -> db::Result<bool> {
+    match upload.subject {
+        Subject::Avatar(account) => {
+            if !Account::set_avatar(tx, account, url, now).await? {
+                return Ok(false);
+            }
+            let event = Event::ProfileUpdated { fields: vec!["avatarUrl"] };
+            events::record(tx, app, &upload.by, Some(account), &event).await?;
+            tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.to_string()).await?;
+        }
+        Subject::Logo(org) => {
+            let Some(actor) = upload.by.actor else { return Ok(false) };
+            let membership = Membership::of_in(tx, org, actor).await?;
+            // Whoever was an admin ten minutes ago need not be one now.
+            if membership.is_none_or(|membership| membership.role < Role::Admin) {
+                return Ok(false);
+            }
+            if !Org::set_logo(tx, org, url, now).await? {
+                return Ok(false);
+            }
+            let event = Event::OrgUpdated { fields: vec!["logoUrl"] };
+            events::record(tx, app, &upload.by, About::in_org(org), &event).await?;
+        }
+    }
+    Ok(true)
+}
+
+/// Gives up an upload that came to nothing. One that another run has ended stays as it is: the picture is shown.
+async fn forget(app: &App, upload: &Upload) -> db::Result<()> {
+    transact!(app.db, tx, {
+        if upload.delete(tx).await? || !upload.exists(tx).await? {
+            look::discard_all(tx, app, upload).await?;
+        }
+        Ok::<_, db::Error>(())
+    })
+}
+
+/// Somebody is gone, and their pictures go with them.
+pub async fn subject_gone(tx: &mut Tx, app: &App, subject: Subject) -> db::Result<()> {
+    for upload in Upload::take_all(tx, subject).await? {
+        look::discard_all(tx, app, &upload).await?;
+    }
+    Ok(())
+}
