@@ -51,6 +51,7 @@ impl Node {
         let node = Self::assemble(config, lock).await?;
         if alone {
             jobs::release_all(&node.app.db, node.app.clock.now()).await?;
+            tenancy::mail::release_all(&node.app.db).await?;
         }
         Ok(node)
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use askama::Template;
 use kernel::{
     App, crypto,
-    db::{self, Reach, Tx},
+    db::{self, Db, Reach, Tx},
     id::Id,
     jobs::{self, Job, Later},
     params,
@@ -100,11 +100,18 @@ impl Job for SendMail {
     }
 }
 
-/// A mail is in one hand for as long as a conversation with a server can take.
-const HELD: Duration = Duration::from_mins(2);
+/// A mail is in one hand for as long as a conversation with a server can take, and no longer than a job that died with
+/// it stays taken.
+const HELD: Duration = Duration::from_mins(1);
 /// Who comes while another has it waits a moment, before going away to come back later.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// Frees what a dead process had in hand. Only for whoever knows that no other process is at work.
+pub async fn release_all(db: &Db) -> db::Result<()> {
+    db.exec("UPDATE mail SET held_until = NULL WHERE held_until IS NOT NULL", params![]).await?;
+    Ok(())
+}
 
 impl SendMail {
     /// The oldest mail of the recipient, for us alone; none when nothing waits. There is a job for each mail, so what
