@@ -4,6 +4,7 @@ use std::time::Duration;
 use axum::{extract::State, response::NoContent};
 use kernel::{
     App,
+    db::Tx,
     fault::{Code, FORBIDDEN, Fault, NOT_FOUND, RATE_LIMITED, Result},
     http::{Json, Key, Page, Path, Routes},
     transact,
@@ -11,12 +12,13 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    accounts::Account,
+    accounts::{Account, AccountId},
+    budget,
     email::Email,
     enter::{Admin, InOrg},
     events::{self, About, Event},
     invites::Invite,
-    orgs::{Member, Role},
+    orgs::{Member, Org, Role},
 };
 
 pub fn routes() -> Routes {
@@ -33,9 +35,32 @@ const ALREADY_MEMBER: Code = Code::new(409, "already_member", "This person is in
 
 /// The same address is written to no more often than this.
 const PAUSE: Duration = Duration::from_mins(1);
-/// How many people an organization asks in a day, so that it is no way to send mails to strangers.
-const A_DAY: i64 = 200;
-const DAY: Duration = Duration::from_hours(24);
+/// How many mails an hour go out for one organization, by one person and to one address, so that inviting is no way to
+/// send mails to strangers. What was cancelled counts.
+const BY_ORG: u32 = 100;
+const BY_PERSON: u32 = 100;
+const TO_ONE: u32 = 5;
+
+fn may_write_to(app: &App, pending: Option<&Invite>) -> Result<()> {
+    match pending {
+        Some(pending) if app.clock.now().since(pending.sent_at) < PAUSE => {
+            Err(Fault::from(RATE_LIMITED).retry_after(PAUSE))
+        }
+        _ => Ok(()),
+    }
+}
+
+async fn spend_budget(tx: &mut Tx, app: &App, org: &Org, inviter: AccountId, to: &Email) -> Result<()> {
+    let (org, inviter) = (org.id.to_string(), inviter.to_string());
+    let budgets =
+        [("invite-org", org.as_str(), BY_ORG), ("invite-by", &inviter, BY_PERSON), ("invite-to", to.key(), TO_ONE)];
+    for (kind, whose, most) in budgets {
+        if !budget::spend(tx, app, kind, whose, most).await? {
+            return Err(Fault::from(RATE_LIMITED).retry_after(budget::HOUR));
+        }
+    }
+    Ok(())
+}
 
 #[derive(Deserialize, JsonSchema)]
 struct Ask {
@@ -44,20 +69,22 @@ struct Ask {
 }
 
 async fn invite_member(State(app): State<App>, caller: InOrg<Admin>, Json(ask): Json<Ask>) -> Result<Json<Invite>> {
-    if ask.role > caller.role() {
-        return Err(FORBIDDEN.into());
-    }
     let invite = transact!(app.db, tx, {
+        let own = caller.hold(tx).await?;
+        let pending = Invite::find(tx, own.org.id, &ask.email).await?;
+        // Neither given nor taken away by somebody who could not be in that role.
+        if own.role < pending.as_ref().map_or(ask.role, |pending| pending.role.max(ask.role)) {
+            return Err(Fault::from(FORBIDDEN));
+        }
+        may_write_to(&app, pending.as_ref())?;
         if let Some(account) = Account::by_email_in(tx, &ask.email).await?
             && Member::find(tx, caller.org().id, account.id).await?.is_some()
         {
-            return Err(Fault::from(ALREADY_MEMBER));
-        }
-        if Invite::sent_since(tx, caller.org().id, app.clock.now().minus(DAY)).await? >= A_DAY {
-            return Err(Fault::from(RATE_LIMITED).retry_after(DAY));
+            return Err(ALREADY_MEMBER.into());
         }
         let inviter = caller.session.account();
-        let invite = Invite::send(tx, &app, caller.org(), inviter, &ask.email, ask.role).await?;
+        spend_budget(tx, &app, &own.org, inviter.id, &ask.email).await?;
+        let invite = Invite::send(tx, &app, &own.org, inviter, &ask.email, ask.role).await?;
         let event = Event::MemberInvited { email: invite.email.clone(), role: invite.role };
         events::record(tx, &app, &caller.session.by(), About::in_org(invite.org_id), &event).await?;
         Ok(invite)
@@ -92,17 +119,16 @@ async fn resend_invite(
     caller: InOrg<Admin>,
     Path(Whose { email }): Path<Whose>,
 ) -> Result<Json<Invite>> {
-    let now = app.clock.now();
     let invite = transact!(app.db, tx, {
-        let pending = Invite::find(tx, caller.org().id, &email).await?.ok_or(NOT_FOUND)?;
-        if pending.role > caller.role() {
+        let own = caller.hold(tx).await?;
+        let pending = Invite::find(tx, own.org.id, &email).await?.ok_or(NOT_FOUND)?;
+        if pending.role > own.role {
             return Err(Fault::from(FORBIDDEN));
         }
-        if now.since(pending.sent_at) < PAUSE {
-            return Err(Fault::from(RATE_LIMITED).retry_after(PAUSE));
-        }
+        may_write_to(&app, Some(&pending))?;
         let inviter = caller.session.account();
-        let invite = Invite::send(tx, &app, caller.org(), inviter, &email, pending.role).await?;
+        spend_budget(tx, &app, &own.org, inviter.id, &email).await?;
+        let invite = Invite::send(tx, &app, &own.org, inviter, &email, pending.role).await?;
         let event = Event::InviteResent { email: invite.email.clone() };
         events::record(tx, &app, &caller.session.by(), About::in_org(invite.org_id), &event).await?;
         Ok(invite)
@@ -117,9 +143,12 @@ async fn cancel_invite(
 ) -> Result<NoContent> {
     let org = caller.org().id;
     transact!(app.db, tx, {
-        if !Invite::cancel(tx, org, &email).await? {
-            return Err(Fault::from(NOT_FOUND));
+        let own = caller.hold(tx).await?;
+        let pending = Invite::find(tx, org, &email).await?.ok_or(NOT_FOUND)?;
+        if pending.role > own.role {
+            return Err(Fault::from(FORBIDDEN));
         }
+        Invite::cancel(tx, org, &email).await?;
         let event = Event::InviteCancelled { email: email.as_str().to_owned() };
         Ok(events::record(tx, &app, &caller.session.by(), About::in_org(org), &event).await?)
     })?;

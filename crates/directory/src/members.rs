@@ -11,10 +11,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::AccountId,
-    enter::{Admin, AdminOrSelf, InOrg, Member as AnyMember},
+    enter::{Admin, AdminOrSelf, InOrg, Least, Member as AnyMember},
     events::{self, About, Event},
     invites::Invite,
-    orgs::{LAST_OWNER, Member, Org, OrgId, Role},
+    orgs::{LAST_OWNER, Member, OrgId, Role},
 };
 
 pub fn routes() -> Routes {
@@ -58,11 +58,9 @@ struct NewRole {
 }
 
 /// Somebody to act upon, while nobody else can: the caller's own role is read anew, too, for it may just have changed.
-async fn held<R>(tx: &mut Tx, caller: &InOrg<R>, whom: AccountId) -> Result<(Role, Member)> {
-    let org = caller.org().id;
-    Org::hold(tx, org).await?;
-    let own = Member::find(tx, org, caller.session.account().id).await?.ok_or(NOT_FOUND)?;
-    let target = Member::find(tx, org, whom).await?.ok_or(NOT_FOUND)?;
+async fn held<R: Least>(tx: &mut Tx, caller: &InOrg<R>, whom: AccountId) -> Result<(Role, Member)> {
+    let own = caller.hold(tx).await?;
+    let target = Member::find(tx, own.org.id, whom).await?.ok_or(NOT_FOUND)?;
     Ok((own.role, target))
 }
 

@@ -2,7 +2,7 @@
 use axum::extract::State;
 use kernel::{
     App,
-    fault::{Fault, NOT_FOUND, Result},
+    fault::{Fault, Result},
     http::{Json, Routes},
     transact,
 };
@@ -10,7 +10,6 @@ use serde_json::Value;
 use tenancy::{
     enter::{Admin, InOrg, Member},
     events::{self, About, Event},
-    orgs::Org,
     records::{self, Record},
 };
 
@@ -32,8 +31,7 @@ async fn update_metadata(
     Json(change): Json<Record>,
 ) -> Result<Json<Record>> {
     let merged = transact!(app.db, tx, {
-        Org::hold(tx, caller.org().id).await?;
-        let mut org = Org::find(tx, caller.org().id).await?.ok_or(NOT_FOUND)?;
+        let mut org = caller.hold(tx).await?.org;
         let merged = records::merge("metadata", records::of(&org.metadata), &change)?;
         org.metadata = Value::Object(merged.clone());
         org.updated_at = app.clock.now();

@@ -2,7 +2,7 @@
 use axum::{extract::State, response::NoContent};
 use kernel::{
     App,
-    fault::{Code, Fault, NOT_FOUND, Result},
+    fault::{Code, Fault, Result},
     http::{Json, Page, Routes},
     transact,
 };
@@ -30,7 +30,7 @@ const SLUG_TAKEN: Code = Code::new(409, "slug_taken", "This slug belongs to some
 
 #[derive(Deserialize, JsonSchema)]
 struct NewOrg {
-    #[schemars(length(min = 1, max = 200))]
+    #[schemars(length(max = 200), regex(pattern = "\\S"))]
     name: String,
     /// As it stands in addresses. Left out: made from the name.
     #[schemars(regex(pattern = "^[a-z0-9]([a-z0-9-]{0,46}[a-z0-9])?$"))]
@@ -81,7 +81,7 @@ async fn get_org(State(app): State<App>, caller: InOrg<AnyMember>, page: Page) -
 /// What is left out stays as it is.
 #[derive(Deserialize, JsonSchema)]
 struct OrgChange {
-    #[schemars(length(min = 1, max = 200))]
+    #[schemars(length(max = 200), regex(pattern = "\\S"))]
     name: Option<String>,
     #[schemars(regex(pattern = "^[a-z0-9]([a-z0-9-]{0,46}[a-z0-9])?$"))]
     slug: Option<String>,
@@ -102,8 +102,7 @@ async fn update_org(
     Json(change): Json<OrgChange>,
 ) -> Result<Json<OrgView>> {
     let org = transact!(app.db, tx, {
-        Org::hold(tx, caller.org().id).await?;
-        let mut org = Org::find(tx, caller.org().id).await?.ok_or(NOT_FOUND)?;
+        let mut org = caller.hold(tx).await?.org;
         let mut fields = vec![];
         if let Some(name) = &change.name {
             org.name = name.trim().to_owned();
@@ -131,10 +130,8 @@ async fn update_org(
 async fn delete_org(State(app): State<App>, caller: InOrg<Owner>) -> Result<NoContent> {
     let (id, by) = (caller.org().id, caller.session.by());
     transact!(app.db, tx, {
-        if !Org::hold(tx, id).await? {
-            return Err(Fault::from(NOT_FOUND));
-        }
-        Ok(orgs::end(tx, &app, &by, id).await?)
+        caller.hold(tx).await?;
+        Ok::<_, Fault>(orgs::end(tx, &app, &by, id).await?)
     })?;
     Ok(NoContent)
 }

@@ -19,7 +19,7 @@ use tenancy::{
     apps::UsedApp,
     audit::AuditEntry,
     enter::{ACCOUNT_TOPIC, Session, Visitor, cookies},
-    events::{self, Event},
+    events::{self, About, Event},
     factors::TrustedDevice,
     mail,
     orgs::{self, LAST_OWNER, Membership, OrgView},
@@ -52,7 +52,7 @@ pub fn routes() -> Routes {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct ProfilePatch {
-    #[schemars(length(min = 1, max = 200))]
+    #[schemars(length(max = 200), regex(pattern = "\\S"))]
     name: Option<String>,
     /// Empty takes it away.
     #[schemars(length(max = 2000))]
@@ -205,9 +205,14 @@ async fn delete_account(
         if alone.iter().any(|org| org.others > 0) {
             return Err(Fault::from(LAST_OWNER));
         }
-        // What nobody else is in goes with its only member.
+        // What nobody else is in goes with its only member; the others are told who left.
         for org in alone {
             orgs::end(tx, &app, &session.by(), org.id).await?;
+        }
+        for org in orgs::of(tx, account.id).await? {
+            let about = About::in_org(org).person(account.id);
+            events::record(tx, &app, &session.by(), about, &Event::MemberRemoved).await?;
+            orgs::Member::remove(tx, org, account.id).await?;
         }
         for id in sessions::Session::revoke_all(tx, account.id, None, app.clock.now()).await? {
             let event = Event::SessionRevoked { session: id, reason: "account_deleted" };

@@ -125,8 +125,7 @@ async fn work(tx: &mut Tx, app: &App, request: &Request, email: &Email) -> db::R
             }
             Ok(())
         }
-        // Who has not confirmed the address yet is helped to do that first, whatever they asked for.
-        _ if !account.email_verified => {
+        What::ResendVerification if !account.email_verified => {
             let registration = Registration { name, password_hash: account.password_hash.clone() };
             send_verification(tx, app, &account, &registration).await
         }
@@ -169,9 +168,12 @@ async fn register(
     if is_new {
         events::record(tx, app, by, Some(account.id), &Event::AccountCreated).await?;
     } else {
-        // Two people may have signed up with this address. Each link carries its own password; the account has none
-        // until one of them is followed, so that nobody's guess stands when the owner confirms by another way.
+        // Two people may have signed up with this address, and a mail does not tell them apart: no password of either
+        // counts. Whoever confirms the address chooses one by a mail of its own.
         Account::clear_password(tx, account.id, now).await?;
+        once::void(tx, Purpose::VerifyEmail, account.id, now).await?;
+        let nobodys = Registration { password_hash: None, ..registration };
+        return send_verification(tx, app, &account, &nobodys).await;
     }
     send_verification(tx, app, &account, &registration).await
 }
@@ -180,6 +182,10 @@ async fn send_verification(tx: &mut Tx, app: &App, account: &Account, registrati
     let aside = serde_json::to_vec(registration).unwrap_or_default();
     let token = once::issue(tx, app, Purpose::VerifyEmail, Some(account.id), &aside).await?;
     let code = once::add_code(tx, app, &token, account.id, once::CODE_LIFE).await?;
-    let kind = mail::Kind::Verify { name: registration.name.clone(), token, code };
+    let name = registration.name.clone();
+    let kind = match registration.password_hash {
+        Some(_) => mail::Kind::Verify { name, token, code },
+        None => mail::Kind::VerifyAgain { name, token, code },
+    };
     mail::send(tx, app, account.email.as_deref().unwrap_or_default(), &kind).await
 }

@@ -19,6 +19,7 @@ use tenancy::{
     apps::ApplicationId,
     enter::{Delivery, Session, Visitor},
     events::{self, Event},
+    factors::Factors,
     sessions::device_name,
     sign_in::{self, Entered, SignedIn, Typed, Way},
 };
@@ -130,8 +131,10 @@ struct Waiting {
     polled_at: Timestamp,
     expires_at: Timestamp,
     app_id: Option<ApplicationId>,
+    methods: Option<Vec<String>>,
+    authenticated_at: Option<Timestamp>,
 }
-row!(Waiting { state, account_id, interval_s, polled_at, expires_at, app_id });
+row!(Waiting { state, account_id, interval_s, polled_at, expires_at, app_id, methods, authenticated_at });
 
 /// What a question finds.
 pub enum Found {
@@ -158,7 +161,8 @@ async fn poll_device(
 
 pub async fn poll(tx: &mut Tx, app: &App, visitor: &Visitor, hash: &str) -> db::Result<Found> {
     let now = app.clock.now();
-    let sql = "SELECT state, account_id, interval_s, polled_at, expires_at, app_id FROM device_code WHERE hash = $1";
+    let sql = "SELECT state, account_id, interval_s, polled_at, expires_at, app_id, methods, authenticated_at
+               FROM device_code WHERE hash = $1";
     // A code is for the app that asked for it.
     let through = visitor.app.as_ref().map(|keyed| keyed.app_id);
     let waiting = tx.opt::<Waiting>(sql, params![hash]).await?.filter(|waiting| waiting.app_id == through);
@@ -181,8 +185,13 @@ pub async fn poll(tx: &mut Tx, app: &App, visitor: &Visitor, hash: &str) -> db::
             let is_ours = tx.exec(sql, params![hash]).await? == 1;
             let account = if is_ours { Account::find(tx, id).await? } else { None };
             let Some(account) = account else { return Ok(Found::Not(INVALID_GRANT)) };
-            // Whoever approved it has passed the gate.
-            let way = Way { method: "device", is_two_factors: true, delivery: Delivery::Body };
+            // The device has proven what whoever let it in had proven, when they had, and nothing more.
+            let is_two_factors = waiting.methods.is_some_and(|methods| methods.iter().any(|method| method == "mfa"));
+            if !is_two_factors && Factors::of_in(tx, id).await?.is_on() {
+                return Ok(Found::Not(INVALID_GRANT));
+            }
+            let since = waiting.authenticated_at;
+            let way = Way { method: "device", is_two_factors, since, delivery: Delivery::Body };
             Ok(Found::In(Box::new(sign_in::enter(tx, app, visitor, account, way).await?)))
         }
         _ => Ok(Found::Not(INVALID_GRANT)),
@@ -230,24 +239,30 @@ async fn decide_device(
     session: Session,
     FormOrJson(body): FormOrJson<Decide>,
 ) -> Result<Json<Decided>> {
-    if !session.passed_gate() {
+    let proves_now = !session.passed_gate();
+    if proves_now {
         Fresh::by_code(body.code).check_strictly(&app, &visitor, &session).await?;
     }
     let (account, now) = (session.account().id, app.clock.now());
+    let methods: Vec<String> = if proves_now || session.is_strong() { vec!["mfa".into()] } else { vec![] };
+    let since = if proves_now { now } else { session.living.session.authenticated_at };
+    // Who came in through an app lets in what belongs to it, and nothing else.
+    let through = session.living.session.app_id.map(|id| id.to_string()).unwrap_or_default();
     let attempt = visitor.attempt_device(&app, account).await?;
     let approved = body.approve.unwrap_or(true);
     let hash = user_code_hash(&app, &body.user_code);
     let decided = transact!(app.db, tx, {
         let asking: Vec<Asking> = tx
             .put(
-                "UPDATE device_code SET state = $2, account_id = $3
+                "UPDATE device_code SET state = $2, account_id = $3, methods = $5, authenticated_at = $6
                  WHERE user_code_hash = $1 AND state = 'pending' AND expires_at > $4
+                   AND ($7 = '' OR app_id = $7)
                  RETURNING device, ip, created_at",
-                params![&hash, if approved { "approved" } else { "denied" }, account, now],
+                params![&hash, if approved { "approved" } else { "denied" }, account, now, &methods, since, &through],
             )
             .await?;
         let asking = asking.into_iter().next().ok_or(NO_SUCH_CODE)?;
-        attempt.forgive(tx).await?;
+        attempt.forgive_one(tx).await?;
         let event = if approved {
             Event::DeviceApproved { device: asking.device.clone(), ip: asking.ip.clone() }
         } else {

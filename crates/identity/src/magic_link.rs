@@ -2,6 +2,7 @@
 use axum::{extract::State, response::Response};
 use kernel::{
     App,
+    db::{Reach, Tx},
     fault::{Fault, Result},
     http::{Json, Routes},
     transact,
@@ -10,7 +11,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tenancy::{
     accounts::Account,
-    enter::Visitor,
+    enter::{ACCOUNT_TOPIC, Visitor},
+    events::{self, Event},
     once::{self, Purpose, TOKEN_SPENT},
     sign_in::{self, MayEnter, Typed, Way},
 };
@@ -52,8 +54,23 @@ async fn verify_magic_link(State(app): State<App>, visitor: Visitor, Json(body):
     let entered = transact!(app.db, tx, {
         let spent = once::spend(tx, Purpose::MagicLink, &body.token.0, app.clock.now()).await?;
         let id = spent.and_then(|spent| spent.account_id).ok_or(TOKEN_SPENT)?;
-        let account = Account::find(tx, id).await?.ok_or(TOKEN_SPENT)?;
+        let mut account = Account::find(tx, id).await?.ok_or(TOKEN_SPENT)?;
+        if !account.email_verified {
+            account = confirmed(tx, &app, &visitor, account).await?;
+        }
         Ok::<_, Fault>(sign_in::enter(tx, &app, &visitor, account, Way::by("mail", delivery)).await?)
     })?;
     entered.answer(&app)
+}
+
+/// The link proves the address. Whoever signed up with it before, and what password they chose, is not known to be the
+/// same person, so that password does not count.
+async fn confirmed(tx: &mut Tx, app: &App, visitor: &Visitor, account: Account) -> Result<Account> {
+    let now = app.clock.now();
+    Account::clear_password(tx, account.id, now).await?;
+    Account::mark_verified(tx, account.id, now).await?;
+    once::void(tx, Purpose::VerifyEmail, account.id, now).await?;
+    events::record(tx, app, &visitor.by, Some(account.id), &Event::EmailVerified).await?;
+    tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
+    Ok(Account::find(tx, account.id).await?.ok_or(TOKEN_SPENT)?)
 }

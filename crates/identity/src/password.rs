@@ -120,7 +120,10 @@ async fn reset_password(State(app): State<App>, visitor: Visitor, Json(body): Js
         let id = spent.and_then(|spent| spent.account_id).ok_or(TOKEN_SPENT)?;
         let account = Account::find(tx, id).await?.ok_or(TOKEN_SPENT)?;
         Account::set_password(tx, id, &hash, now).await?;
-        Account::mark_verified(tx, id, now).await?;
+        if Account::mark_verified(tx, id, now).await? {
+            once::void(tx, Purpose::VerifyEmail, id, now).await?;
+            events::record(tx, &app, &visitor.by, Some(id), &Event::EmailVerified).await?;
+        }
         events::record(tx, &app, &visitor.by, Some(id), &Event::PasswordReset).await?;
         end_sessions(tx, &app, &visitor.by, &account, None).await
     })?;

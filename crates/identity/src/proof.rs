@@ -39,11 +39,6 @@ impl Fresh {
         Self { password: None, code }
     }
 
-    /// The code alone: a password proves the first factor again, and no second.
-    pub fn only_code(self) -> Self {
-        Self::by_code(self.code)
-    }
-
     /// Refuses unless something was given and is right: that the sign-in is fresh is not enough.
     pub async fn check_strictly(&self, app: &App, visitor: &Visitor, session: &Session) -> Result<()> {
         match self {
@@ -52,28 +47,33 @@ impl Fresh {
         }
     }
 
-    /// Refuses unless what was given is right or, when nothing was given, the sign-in is fresh.
+    /// Refuses unless what was given is right or, when nothing was given, the sign-in is fresh. Where a session began
+    /// before there was a second factor, only that factor is a proof.
     pub async fn check(&self, app: &App, visitor: &Visitor, session: &Session) -> Result<()> {
         match (&self.password, &self.code) {
-            (Some(password), _) => {
+            (_, None) if !session.passed_gate() => Err(REAUTHENTICATION_REQUIRED.into()),
+            (Some(password), _) if session.passed_gate() => {
                 let attempt = by_password(app, visitor, session, password).await?;
                 transact!(app.db, tx, { Ok::<_, Fault>(attempt.forgive(tx).await?) })
             }
-            (None, Some(code)) => {
+            (_, Some(code)) => {
                 let account = session.account().id;
                 let attempt = visitor.attempt_factor(app, account).await?;
                 let proven = transact!(app.db, tx, {
                     let proven = factors::prove(tx, app, account, &code.0, None).await?;
-                    if proven.is_some() {
+                    if let Some(factor) = proven {
                         attempt.forgive(tx).await?;
+                        if !session.is_strong() {
+                            session.living.session.strengthen(tx, factor.method(), app.clock.now()).await?;
+                        }
                     }
                     // Committed either way: a wrong code counts against the right one.
                     Ok::<_, Fault>(proven)
                 })?;
                 proven.map(drop).ok_or_else(|| WRONG_CODE.into())
             }
-            (None, None) if session.is_fresh(app) => Ok(()),
-            (None, None) => Err(REAUTHENTICATION_REQUIRED.into()),
+            (_, None) if session.is_fresh(app) => Ok(()),
+            (_, None) => Err(REAUTHENTICATION_REQUIRED.into()),
         }
     }
 }

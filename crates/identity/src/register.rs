@@ -151,7 +151,7 @@ async fn by_token(app: &App, visitor: &Visitor, token: &Secret) -> Result<Option
 }
 
 async fn by_code(app: &App, visitor: &Visitor, email: &Email, code: &Secret) -> Result<Option<Verified>> {
-    let attempt = visitor.attempt(app, email).await?;
+    let attempt = visitor.attempt_mailed_code(app, email).await?;
     // Who has no account takes as long as who has one.
     let account = Account::by_email(&app.db, email).await?;
     let id = account.map_or_else(|| AccountId::new(&app.entropy, app.clock.now()), |account| account.id);

@@ -26,6 +26,8 @@ impl Email {
         let is_plain =
             !text.chars().any(|c| c.is_control() || c.is_whitespace() || matches!(c, ',' | ';' | '<' | '>'));
         let has_host = domain.contains('.') || domain == "localhost";
+        // The host as it is asked for, so that every spelling is written to at the same place.
+        let text = format!("{local}@{domain}");
         (is_address && is_plain && has_host && text.len() <= 254).then_some(Self { text, key })
     }
 

@@ -46,9 +46,13 @@ impl FromRow for AuditEntry {
 }
 
 impl AuditEntry {
+    /// Where somebody else did it, from where is theirs.
     pub async fn of_person(db: &Db, account: AccountId, below: &Key, most: u32) -> db::Result<Vec<Self>> {
         db.all(
-            "SELECT id, type, actor, target, org_id, app_id, ip, user_agent, at, details FROM audit_event
+            "SELECT id, type, actor, target, org_id, app_id, at, details,
+                    CASE WHEN actor IS NULL OR actor = account_id THEN ip END AS ip,
+                    CASE WHEN actor IS NULL OR actor = account_id THEN user_agent END AS user_agent
+             FROM audit_event
              WHERE account_id = $1 AND (at, id) < ($2, $3) ORDER BY at DESC, id DESC LIMIT $4",
             params![account, below.at, &below.id, most],
         )

@@ -250,7 +250,10 @@ pub async fn record(
 
 /// After a person is gone their past stays, without anything that leads back to them.
 pub async fn forget_person(tx: &mut Tx, account_id: AccountId) -> db::Result<()> {
-    let sql = "UPDATE audit_event SET ip = NULL, user_agent = NULL, details = '{}' WHERE account_id = $1";
+    // What happened in an organization is its past, too: it keeps what was done, and loses who it leads to.
+    let sql = "UPDATE audit_event SET ip = NULL, user_agent = NULL,
+                                      details = CASE WHEN org_id IS NULL THEN '{}' ELSE details END
+               WHERE account_id = $1";
     tx.exec(sql, params![account_id]).await?;
     let sql = "UPDATE audit_event SET ip = NULL, user_agent = NULL WHERE actor = $1 AND actor <> account_id";
     tx.exec(sql, params![account_id]).await?;

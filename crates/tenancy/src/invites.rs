@@ -96,13 +96,6 @@ impl Invite {
         .await
     }
 
-    /// How many mails an organization sent to people who have not come yet.
-    pub async fn sent_since(tx: &mut Tx, org: OrgId, since: Timestamp) -> db::Result<i64> {
-        let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM org_invite WHERE org_id = $1 AND sent_at > $2";
-        let (sent,): (i64,) = tx.one(sql, params![org, since]).await?;
-        Ok(sent)
-    }
-
     /// `false` when there was none.
     pub async fn cancel(tx: &mut Tx, org: OrgId, email: &Email) -> db::Result<bool> {
         let sql = "DELETE FROM org_invite WHERE org_id = $1 AND email_key = $2";
@@ -139,6 +132,10 @@ impl Invite {
             )
             .await?;
         let Some(invite) = spent.into_iter().next() else { return Ok(None) };
+        // Not while its last owner leaves.
+        if !Org::hold(tx, invite.org_id).await? {
+            return Ok(None);
+        }
         Member::add(tx, invite.org_id, account.id, invite.role, now).await?;
         let by = By { actor: Some(account.id), ..by.clone() };
         let event = Event::InviteAccepted { role: invite.role };

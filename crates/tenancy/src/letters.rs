@@ -8,6 +8,12 @@ pub enum Kind {
         token: Secret,
         code: Secret,
     },
+    /// After several sign-ups with one address, of which no password is kept.
+    VerifyAgain {
+        name: String,
+        token: Secret,
+        code: Secret,
+    },
     AlreadyRegistered {
         name: String,
     },
@@ -88,6 +94,16 @@ impl Kind {
                 "Confirm your email address",
                 "please confirm that this address is yours. Follow the link within 24 hours, or type the code within \
                  15 minutes.",
+                "If you did not sign up, do nothing: without your confirmation nobody can use this address.",
+            )
+            .to(name)
+            .link("Confirm this address", at("/auth/verify", token))
+            .code(code),
+            Self::VerifyAgain { name, token, code } => Letter::new(
+                "Confirm your email address",
+                "please confirm that this address is yours. Follow the link within 24 hours, or type the code within \
+                 15 minutes. Somebody signed up with it more than once, so no password was kept: afterwards ask for a \
+                 new one, as if you had forgotten it.",
                 "If you did not sign up, do nothing: without your confirmation nobody can use this address.",
             )
             .to(name)

@@ -2,6 +2,7 @@
 pub mod accounts;
 pub mod apps;
 pub mod audit;
+pub mod budget;
 pub mod enter;
 pub mod events;
 pub mod factors;
@@ -30,7 +31,7 @@ use std::{sync::Arc, time::Duration};
 use kernel::{
     app::Feature,
     config::Config,
-    http::{AppOrigins, Routes},
+    http::{AppOrigins, ReplayGuard, Routes},
     jobs::Jobs,
 };
 
@@ -42,6 +43,7 @@ pub fn feature(config: &Config) -> Feature {
         .own(keys::Ring::default())
         .own(Arc::new(enter::Live::default()))
         .own(Arc::new(AppOrigins::default()))
+        .own(ReplayGuard(|app, headers| Box::pin(async move { enter::is_still_good(&app, &headers).await })))
         .own(password::Hasher::start(config.password_queue))
         .start(|app| {
             Box::pin(async move {

@@ -368,6 +368,13 @@ pub async fn owned_alone(tx: &mut Tx, account: AccountId) -> db::Result<Vec<Alon
     .await
 }
 
+/// The organizations a person is in.
+pub async fn of(tx: &mut Tx, account: AccountId) -> db::Result<Vec<OrgId>> {
+    let sql = "SELECT org_id FROM org_member WHERE account_id = $1 ORDER BY org_id";
+    let found: Vec<(OrgId,)> = tx.all(sql, params![account]).await?;
+    Ok(found.into_iter().map(|(id,)| id).collect())
+}
+
 /// The organization a session acts for from now on.
 pub async fn switch(
     tx: &mut Tx,

@@ -79,7 +79,7 @@ impl Session {
         tx.exec(
             "INSERT INTO session (id, account_id, generation, rotated_at, created_at, authenticated_at, last_seen_at,
                                   expires_at, ends_at, methods, device, user_agent, ip, org_id, app_id)
-             VALUES ($1, $2, 0, $3, $3, $3, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+             VALUES ($1, $2, 0, $3, $3, $12, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
             params![
                 self.id,
                 self.account_id,
@@ -91,7 +91,8 @@ impl Session {
                 &self.user_agent,
                 &self.ip,
                 self.org_id,
-                self.app_id
+                self.app_id,
+                self.authenticated_at
             ],
         )
         .await?;
@@ -122,6 +123,16 @@ impl Session {
             )
             .await?;
         Ok((seen.anywhere.is_some(), seen.here.is_some()))
+    }
+
+    /// A second factor was proven in it just now, which it did not begin with.
+    pub async fn strengthen(&self, tx: &mut Tx, method: &str, now: Timestamp) -> db::Result<()> {
+        let mut methods = self.methods.clone();
+        let new = [method, "mfa"].into_iter().filter(|new| !self.methods.iter().any(|method| method == new));
+        methods.extend(new.map(str::to_owned));
+        let sql = "UPDATE session SET methods = $2, authenticated_at = $3 WHERE id = $1";
+        tx.exec(sql, params![self.id, &methods, now]).await?;
+        tx.notify(Reach::EveryNode, TOPIC, self.id.to_string()).await
     }
 
     /// Ends one session of a person; `false` when there was none to end.

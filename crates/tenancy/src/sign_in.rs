@@ -8,6 +8,7 @@ use axum::{
 };
 use kernel::{
     App,
+    clock::Timestamp,
     crypto::Secret,
     db::{self, Tx},
     fault::Result,
@@ -54,7 +55,7 @@ pub struct UserView {
     /// In E.164 form.
     pub mfa_sms_phone: Option<String>,
     pub passkeys: Vec<Passkey>,
-    pub created_at: kernel::clock::Timestamp,
+    pub created_at: Timestamp,
 }
 
 impl UserView {
@@ -120,13 +121,15 @@ pub struct Way<'a> {
     pub method: &'a str,
     /// Whether that proves two things at once, as a passkey does that asked for a finger or a PIN.
     pub is_two_factors: bool,
+    /// When they proved it, where that was not just now.
+    pub since: Option<Timestamp>,
     pub delivery: Delivery,
 }
 
 impl<'a> Way<'a> {
     /// One factor.
     pub fn by(method: &'a str, delivery: Delivery) -> Self {
-        Self { method, is_two_factors: false, delivery }
+        Self { method, is_two_factors: false, since: None, delivery }
     }
 }
 
@@ -166,11 +169,11 @@ pub async fn enter(tx: &mut Tx, app: &App, visitor: &Visitor, account: Account, 
         _ => false,
     };
     if !factors.is_on() || way.is_two_factors || is_trusted {
-        let marks = [(way.is_two_factors && way.method != "device", "mfa"), (is_trusted, "trusted")];
+        let marks = [(way.is_two_factors, "mfa"), (is_trusted, "trusted")];
         let marks = marks.into_iter().filter(|(is_so, _)| *is_so).map(|(_, mark)| mark.to_owned());
         let methods = std::iter::once(way.method.to_owned()).chain(marks).collect();
         let through = visitor.app.as_ref().map(|keyed| keyed.app_id);
-        let (session, org) = begin(tx, app, visitor, &account, methods, through).await?;
+        let (session, org) = begin(tx, app, visitor, &account, methods, through, way.since).await?;
         let delivery = way.delivery;
         return Ok(Entered::In(Box::new(Person { account, factors, session, org, delivery, trusted: None })));
     }
@@ -204,7 +207,7 @@ pub async fn pass(
         return Ok(None);
     };
     let methods = vec![pending.method, factor.method().to_owned(), "mfa".to_owned()];
-    let (session, org) = begin(tx, app, visitor, &account, methods, pending.app).await?;
+    let (session, org) = begin(tx, app, visitor, &account, methods, pending.app, None).await?;
     let trusted = if trust_device { Some(factors::trust_device(tx, app, account.id).await?) } else { None };
     let factors = Factors::of_in(tx, account.id).await?;
     Ok(Some(Person { account, factors, session, org, delivery: pending.delivery, trusted }))
@@ -218,6 +221,7 @@ async fn begin(
     account: &Account,
     methods: Vec<String>,
     through: Option<ApplicationId>,
+    since: Option<Timestamp>,
 ) -> db::Result<(Session, Option<Membership>)> {
     let now = app.clock.now();
     let org = Membership::active(tx, account.id).await?;
@@ -233,7 +237,7 @@ async fn begin(
         generation: 0,
         rotated_at: now,
         created_at: now,
-        authenticated_at: now,
+        authenticated_at: since.unwrap_or(now),
         last_seen_at: now,
         expires_at: now.plus(app.config.session_idle_life),
         ends_at: now.plus(app.config.session_life),

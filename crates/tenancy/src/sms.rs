@@ -6,21 +6,20 @@ use kernel::{
     db::{self, Tx},
     id::Id,
     jobs::{self, Job, Later},
-    params,
     ports::SendError,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::{
     accounts::AccountId,
+    budget,
     enter::Visitor,
     once::{self, Purpose},
 };
 
 /// How many messages an hour go to one number, and are asked for from one network.
-const PER_NUMBER: i64 = 5;
-const PER_NETWORK: i64 = 10;
-const HOUR_MS: i64 = 60 * 60 * 1000;
+const PER_NUMBER: u32 = 5;
+const PER_NETWORK: u32 = 10;
 
 /// A number in E.164 form, and the country it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,21 +52,10 @@ pub async fn send_code(
     let budgets = [
         ("number", phone.number.clone(), PER_NUMBER),
         ("network", visitor.client.network().to_string(), PER_NETWORK),
-        ("country", phone.country.clone(), i64::from(app.config.sms_per_country)),
+        ("country", phone.country.clone(), app.config.sms_per_country),
     ];
     for (kind, value, most) in budgets {
-        // By a keyed digest: the table tells nobody who was written to.
-        let subject = format!("{kind}:{}", &app.vault.mac("sms", value.as_bytes())[..32]);
-        let counted = tx
-            .exec(
-                "INSERT INTO sms_budget (subject, hour, sent) VALUES ($1, $2, 1)
-                 ON CONFLICT (subject) DO UPDATE SET hour = $2,
-                   sent = CASE WHEN sms_budget.hour = $2 THEN sms_budget.sent + 1 ELSE 1 END
-                 WHERE sms_budget.hour <> $2 OR sms_budget.sent < $3",
-                params![subject, now.0.div_euclid(HOUR_MS), most],
-            )
-            .await?;
-        if counted == 0 && app.config.rate_limits.is_on() {
+        if !budget::spend(tx, app, kind, &value, most).await? {
             return Ok(false);
         }
     }

@@ -94,7 +94,7 @@ async fn list_apps(State(app): State<App>, session: Session, page: Page) -> Resu
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct NewApp {
-    #[schemars(length(min = 1, max = 200))]
+    #[schemars(length(max = 200), regex(pattern = "\\S"))]
     name: String,
     /// As it stands in addresses. Left out: made from the name.
     #[schemars(regex(pattern = "^[a-z0-9]([a-z0-9-]{0,46}[a-z0-9])?$"))]
@@ -176,7 +176,7 @@ async fn get_app(caller: InApp<AnyMember>) -> Json<AppView> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct AppChange {
-    #[schemars(length(min = 1, max = 200))]
+    #[schemars(length(max = 200), regex(pattern = "\\S"))]
     name: Option<String>,
     #[schemars(regex(pattern = "^[a-z0-9]([a-z0-9-]{0,46}[a-z0-9])?$"))]
     slug: Option<String>,

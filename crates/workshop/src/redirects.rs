@@ -30,7 +30,7 @@ pub fn origins(given: &[String]) -> Vec<String> {
 }
 
 fn origin_of(text: &str) -> Option<String> {
-    let url = Url::parse(text).ok().filter(|_| text.len() <= LONGEST)?;
+    let url = Url::parse(text).ok().filter(|_| text.len() <= LONGEST && !text.contains(['*', '\\']))?;
     let is_bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none() && is_nameless(&url);
     let is_safe = url.scheme() == "https" || (url.scheme() == "http" && is_loopback(&url));
     (is_bare && is_safe).then(|| url.origin().ascii_serialization())
@@ -45,8 +45,12 @@ fn wrong_redirect(text: &str) -> Option<&'static str> {
     if url.fragment().is_some() || text.contains('#') {
         return Some("must have no fragment");
     }
-    if text.contains('*') || !is_nameless(&url) {
-        return Some("must have no wildcard and no user name");
+    if text.contains(['*', '\\']) || !is_nameless(&url) {
+        return Some("must have no wildcard, no backslash and no user name");
+    }
+    // What is compared to the letter is written as it is read.
+    if url.host().is_some() && !text.starts_with(&format!("{}://", url.scheme())) {
+        return Some("must be written out, with its scheme and two slashes");
     }
     match url.scheme() {
         "https" => None,
@@ -97,6 +101,9 @@ mod tests {
             "data:text/html,x",
             "/callback",
             "https://app.example.com/a b",
+            "https://a.example\\@evil.example/cb",
+            "https:a.example/cb",
+            "https:/a.example/cb",
             "",
         ] {
             assert!(wrong_redirect(bad).is_some(), "{bad}");

@@ -71,6 +71,10 @@ async fn p50_admins_leave_owners_alone() {
     assert_eq!(set_role(&t, &bob, org, &bob.id, "owner").await.refusal(), (403, "forbidden"));
     assert_eq!(set_role(&t, &bob, org, &cyd.id, "owner").await.refusal(), (403, "forbidden"));
     assert_eq!(invite(&t, &bob, org, "dan@example.com", "owner").await.refusal(), (403, "forbidden"));
+    assert_eq!(invite(&t, &ada, org, "eli@example.com", "owner").await.status, 200);
+    assert_eq!(invite(&t, &bob, org, "eli@example.com", "member").await.refusal(), (403, "forbidden"));
+    let path = format!("/org/{org}/invites/eli@example.com");
+    assert_eq!(bob.asks(t.ask(Method::DELETE, &path)).await.refusal(), (403, "forbidden"));
     assert_eq!(set_role(&t, &bob, org, &cyd.id, "admin").await.status, 200);
     assert_eq!(set_role(&t, &bob, org, &cyd.id, "root").await.wrong_fields(), ["role"]);
     // P56: what somebody was a moment ago counts for nothing.
@@ -78,6 +82,65 @@ async fn p50_admins_leave_owners_alone() {
     assert_eq!(set_role(&t, &bob, org, &cyd.id, "member").await.refusal(), (403, "forbidden"));
     assert_eq!(remove(&t, &ada, org, &bob.id).await.status, 204);
     assert_eq!(bob.asks(t.get(&format!("/org/{org}/members"))).await.refusal(), (404, "not_found"));
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p56_who_loses_a_role_while_they_use_it_leaves_nothing_behind() {
+    let t = start().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let bob = signed_in(&t, "bob@example.com").await;
+    for round in 0..6 {
+        let org = make_org(&t, &ada, "Acme").await;
+        let org = id(&org).to_owned();
+        let sql = "INSERT INTO org_member (org_id, account_id, role, joined_at) VALUES ($1, $2, 'admin', 0)";
+        t.app.db.exec(sql, kernel::params![&org, &bob.id]).await.unwrap();
+        let ask = |i: usize| {
+            let (t, bob, org) = (&t, &bob, &org);
+            async move { invite(t, bob, org, &format!("p{round}x{i}@example.com"), "admin").await }
+        };
+        let demote = async {
+            set_role(&t, &ada, &org, &bob.id, "member").await;
+        };
+        let (..) = tokio::join!(join_all((0..6).map(ask)), demote);
+        let left: (i64,) = t
+            .app
+            .db
+            .one("SELECT CAST(COUNT(*) AS BIGINT) FROM org_invite WHERE org_id = $1", kernel::params![&org])
+            .await
+            .unwrap();
+        assert_eq!(left, (0,), "what they promised goes with the role");
+    }
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn who_leaves_for_good_leaves_the_organizations_past() {
+    let t = start().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let org = make_org(&t, &ada, "Acme").await;
+    let org = id(&org);
+    let bob = joined(&t, &ada, org, "bob@example.com", "admin").await;
+    assert_eq!(invite(&t, &bob, org, "friend@example.com", "admin").await.status, 200);
+    let seen = bob.asks(t.get("/auth/audit-log")).await;
+    assert!(seen.body["events"][0]["ip"].is_string(), "one's own acts");
+    assert_eq!(set_role(&t, &ada, org, &bob.id, "member").await.status, 200);
+    let seen = bob.asks(t.get("/auth/audit-log")).await;
+    assert_eq!(
+        (&seen.body["events"][0]["type"], &seen.body["events"][0]["ip"]),
+        (&json!("MEMBER_ROLE_CHANGED"), &Value::Null),
+        "where somebody else sat is theirs"
+    );
+    assert_eq!(bob.asks(t.ask(Method::DELETE, "/auth/me")).await.status, 204);
+    let past = ada.asks(t.get(&format!("/org/{org}/export"))).await;
+    let events = past.body["auditEvents"].as_array().unwrap();
+    let of =
+        |kind: &str| events.iter().find(|event| event["type"] == kind && event["actor"] == json!(bob.id)).cloned();
+    let invited = of("MEMBER_INVITED").expect("it stays");
+    assert_eq!((&invited["details"]["email"], &invited["ip"]), (&json!("friend@example.com"), &Value::Null));
+    assert!(of("MEMBER_REMOVED").is_some(), "{}", past.text);
     t.run_jobs().await;
     t.finish().await;
 }

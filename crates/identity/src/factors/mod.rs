@@ -35,6 +35,10 @@ async fn changed(tx: &mut Tx, app: &App, session: &Session, factor: Factor, is_o
         (Factor::Sms, false) => "the phone was removed from your account as a second factor.",
         (Factor::Recovery, _) => NEW_CODES,
     };
+    // Whoever switches one on has just proven it.
+    if is_on && !session.is_strong() {
+        session.living.session.strengthen(tx, factor.method(), app.clock.now()).await?;
+    }
     note(tx, app, session, &event, what).await
 }
 

@@ -34,6 +34,8 @@ pub const INVALID_PASSKEY: Code = Code::new(401, "invalid_passkey", "This passke
 pub const PASSKEY_REFUSED: Code =
     Code::new(400, "passkey_refused", "This is no passkey we can keep. Ask for new options and try again.");
 
+const SHORTEST_ID: usize = 16;
+
 /// The options a browser takes, just as `navigator.credentials` wants them.
 pub type Options = Map<String, Value>;
 
@@ -114,7 +116,10 @@ pub async fn finish_registration(
     if spent.account_id != Some(account) || begun.session != session {
         return Err(TOKEN_SPENT.into());
     }
-    passkeys.finish_passkey_registration(made, &begun.state).map_err(|error| PASSKEY_REFUSED.caused_by(error))
+    let key = passkeys.finish_passkey_registration(made, &begun.state);
+    let key = key.map_err(|error| PASSKEY_REFUSED.caused_by(error))?;
+    // Shorter ones could meet by chance, and nobody makes them.
+    if key.cred_id().len() < SHORTEST_ID { Err(PASSKEY_REFUSED.into()) } else { Ok(key) }
 }
 
 /// Asks whoever is there to sign with any passkey of this host.
@@ -210,8 +215,12 @@ async fn keep(
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ClientData {
     challenge: String,
+    /// Said by a page inside another site's page.
+    #[serde(default)]
+    cross_origin: bool,
 }
 
 /// Uses up the challenge that was signed, in a transaction of its own: a wrong answer to it is the last one.
@@ -221,7 +230,8 @@ async fn spend(app: &App, purpose: Purpose, client_data: &[u8]) -> Result<Spent>
     })?;
     let (challenge, now) = (Secret::from(client_data.challenge), app.clock.now());
     let spent = transact!(app.db, tx, { once::spend(tx, purpose, &challenge, now).await })?;
-    spent.ok_or_else(|| TOKEN_SPENT.into())
+    let spent = spent.ok_or(TOKEN_SPENT)?;
+    if client_data.cross_origin { Err(PASSKEY_REFUSED.into()) } else { Ok(spent) }
 }
 
 fn aside<T: DeserializeOwned>(app: &App, spent: &Spent) -> Result<T> {

@@ -52,7 +52,7 @@ pub fn routes() -> Routes {
         .fails(&[PASSKEYS_OFF])
         .post("/auth/passkey/login-verify", passkey_login_verify, "check a passkey's signature and issue a session")
         .answers::<SignedIn>(200, "application/json")
-        .fails(&[PASSKEYS_OFF, INVALID_PASSKEY, TOKEN_SPENT])
+        .fails(&[PASSKEYS_OFF, INVALID_PASSKEY, PASSKEY_REFUSED, TOKEN_SPENT])
         .patch("/auth/passkey/{credentialId}", rename_passkey, "rename a passkey")
         .fails(&[NOT_FOUND])
         .delete("/auth/passkey/{credentialId}", remove_passkey, "remove a passkey")
@@ -86,13 +86,7 @@ async fn passkey_register_options(
     session: Session,
     MaybeJson(fresh): MaybeJson<Fresh>,
 ) -> Result<Json<PasskeyOptions>> {
-    let fresh = fresh.unwrap_or_default();
-    // A passkey passes the gate from now on, so whoever adds one must have passed it.
-    if session.passed_gate() {
-        fresh.check(&app, &visitor, &session).await?;
-    } else {
-        fresh.only_code().check_strictly(&app, &visitor, &session).await?;
-    }
+    fresh.unwrap_or_default().check(&app, &visitor, &session).await?;
     let account = session.account();
     let have = Passkey::of(&app.db, account.id).await?;
     if have.len() >= MOST {
@@ -179,7 +173,7 @@ async fn passkey_login_verify(
     let entered = transact!(app.db, tx, {
         signed.note(tx, &app).await?;
         let account = Account::find(tx, signed.account_id).await?.ok_or(INVALID_PASSKEY)?;
-        let way = Way { method: "passkey", is_two_factors: true, delivery };
+        let way = Way { method: "passkey", is_two_factors: true, since: None, delivery };
         let entered = sign_in::enter(tx, &app, &visitor, account, way).await?;
         // When it was used last is remembered with the person's other sessions.
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, signed.account_id.to_string()).await?;

@@ -8,6 +8,7 @@ use kernel::{
 };
 use serde::{Deserialize, Serialize};
 use tenancy::{
+    apps::ApplicationId,
     enter::{Visitor, cookies},
     once::{self, Purpose},
 };
@@ -27,6 +28,8 @@ pub struct Attempt {
     pub nonce: String,
     /// As the caller gave it, or one of our own.
     pub state: String,
+    /// The app that began it.
+    app: Option<ApplicationId>,
 }
 
 impl Attempt {
@@ -53,6 +56,7 @@ impl Attempt {
             verifier: chance(),
             nonce: chance(),
             state: state.unwrap_or_else(chance),
+            app: visitor.by.app,
         })
     }
 
@@ -65,12 +69,13 @@ impl Attempt {
     /// The attempt this browser began at this provider. It is used up by being asked for, whatever comes of it.
     pub async fn take(
         app: &App,
+        visitor: &Visitor,
         headers: &HeaderMap,
         provider: &Provider,
         state: Option<&Secret>,
         redirect_uri: Option<&str>,
     ) -> Result<Self> {
-        let (Some(cookie), Some(state)) = (cookies::read(headers, cookies::SOCIAL), state) else {
+        let (Some(cookie), Some(state)) = (cookies::read_strictly(app, headers, cookies::SOCIAL), state) else {
             return Err(INVALID_STATE.into());
         };
         let now = app.clock.now();
@@ -79,6 +84,7 @@ impl Attempt {
         let aside = spent.and_then(|spent| spent.aside(app)).ok_or(INVALID_STATE)?;
         let attempt: Self = serde_json::from_slice(&aside).map_err(|_| INVALID_STATE)?;
         let is_this = attempt.provider == provider.row.name
+            && attempt.app == visitor.by.app
             && same(attempt.state.as_bytes(), state.expose().as_bytes())
             && redirect_uri.is_none_or(|uri| uri == attempt.redirect_uri);
         if is_this { Ok(attempt) } else { Err(INVALID_STATE.into()) }
@@ -92,6 +98,7 @@ fn may_return_to(app: &App, visitor: &Visitor, uri: &str) -> bool {
     let origin = url.origin().ascii_serialization();
     let is_ours = origin == app.config.base_url() || app.config.allowed_origins.iter().any(|ours| ours.0 == origin);
     let is_apps = visitor.app.as_ref().is_some_and(|keyed| keyed.allowed_origins.contains(&origin));
-    let is_plain = url.fragment().is_none() && url.username().is_empty() && url.password().is_none();
+    let is_plain =
+        !uri.contains('\\') && url.fragment().is_none() && url.username().is_empty() && url.password().is_none();
     is_plain && (is_ours || is_apps || is_loopback_http(&url))
 }

@@ -22,8 +22,8 @@ use axum::{
 use kernel::{
     App,
     app::Feature,
-    fault::{Code, Fault, INVALID, Result},
-    http::{Json, Path, Query, Routes},
+    fault::{CROSS_SITE, Code, Fault, INVALID, Result},
+    http::{Json, Path, Query, Routes, foreign_origin},
     transact,
 };
 use schemars::JsonSchema;
@@ -92,9 +92,17 @@ async fn oauth_url(
     State(app): State<App>,
     visitor: Visitor,
     Path(path): Path<ByProvider>,
+    headers: HeaderMap,
     Query(to): Query<Destination>,
 ) -> Result<Response> {
     visitor.admit(&app, None).await?;
+    // Somebody else's page must not begin a sign-in in this browser, by a call or by sending it here.
+    let fetched = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if fetched("sec-fetch-site") == "cross-site" && foreign_origin(&app, &headers).is_none()
+        || fetched("sec-fetch-mode") == "navigate"
+    {
+        return Err(CROSS_SITE.into());
+    }
     let provider = app.own::<Providers>().find(&path.provider)?;
     let attempt = Attempt::new(&app, &visitor, provider, to.redirect_uri, to.state)?;
     let url = exchange::address(provider, &attempt)?;
@@ -149,7 +157,7 @@ async fn oauth_sign_in(
     let provider = app.own::<Providers>().find(&path.provider)?;
     let name = body.user.as_deref().filter(|_| provider.row.name == "apple").map(name_in).transpose()?.flatten();
     let state = body.state.as_ref().map(|state| &state.0);
-    let attempt = Attempt::take(&app, &headers, provider, state, body.redirect_uri.as_deref()).await?;
+    let attempt = Attempt::take(&app, &visitor, &headers, provider, state, body.redirect_uri.as_deref()).await?;
     let handed = exchange::exchange(&app, provider, &attempt, &body.code.0).await?;
     let mut profile = profile::read(&app, provider, &handed, &attempt.nonce.into()).await?;
     profile.name = name.or(profile.name);

@@ -116,18 +116,64 @@ async fn one_address_is_one_account_and_a_second_sign_up_takes_nothing_over() {
     let t = start().await;
     member(&t, "ada@example.com").await;
     register(&t, "ADA@EXAMPLE.com").await;
-    assert!(mail_to(&t, "ADA@EXAMPLE.com").unwrap().contains("already have an account"));
+    assert!(mail_to(&t, "ADA@example.com").unwrap().contains("already have an account"));
     assert_eq!(login(&t, "ada@example.com", PASSWORD).await.status, 200);
 
-    // An attacker signs up with somebody's address first; then its owner does, and confirms by the owner's own mail.
-    let mallory = json!({ "email": "bob@example.com", "password": "mallory knows this one", "name": "Mallory" });
-    t.post("/auth/register").json(&mallory).await;
+    // An attacker signs up with somebody's address before its owner does, or after: no password of the two counts.
+    let mallorys = "mallory knows this one";
+    for (email, is_first) in [("bob@example.com", true), ("cyd@example.com", false)] {
+        let mallory = json!({ "email": email, "password": mallorys, "name": "Mallory" });
+        if !is_first {
+            register(&t, email).await;
+        }
+        t.post("/auth/register").json(&mallory).await;
+        t.run_jobs().await;
+        let first = token_in(&mail_to(&t, email).unwrap());
+        if is_first {
+            register(&t, email).await;
+            let late = t.post("/auth/verify-email").json(&json!({ "token": first })).await;
+            assert_eq!(late.refusal(), (410, "token_spent"), "the link from before");
+        }
+        let mail = mail_to(&t, email).unwrap();
+        assert!(mail.contains("more than once"), "{mail}");
+        let verified = t.post("/auth/verify-email").json(&json!({ "token": token_in(&mail) })).await;
+        assert_eq!(verified.status, 200);
+        assert_eq!(login(&t, email, mallorys).await.status, 401);
+        t.post("/auth/forgot-password").json(&json!({ "email": email })).await;
+        t.run_jobs().await;
+        let token = token_in(&mail_to(&t, email).unwrap());
+        let reset = t.post("/auth/reset-password").json(&json!({ "token": token, "password": PASSWORD })).await;
+        assert_eq!((reset.status, login(&t, email, PASSWORD).await.status), (204, 200));
+    }
     t.run_jobs().await;
-    register(&t, "bob@example.com").await;
-    let token = token_in(&mail_to(&t, "bob@example.com").unwrap());
-    t.post("/auth/verify-email").json(&json!({ "token": token })).await;
-    assert_eq!(login(&t, "bob@example.com", "mallory knows this one").await.status, 401);
-    assert_eq!(login(&t, "bob@example.com", PASSWORD).await.status, 200);
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn p22_a_mail_that_its_owner_asked_for_opens_nothing_for_whoever_signed_up_before() {
+    let t = start().await;
+    let mallorys = "mallory knows this one";
+    for (email, ask) in
+        [("bob@example.com", "/auth/magic-link/request"), ("cyd@example.com", "/auth/forgot-password")]
+    {
+        let mallory = json!({ "email": email, "password": mallorys, "name": "Mallory" });
+        t.post("/auth/register").json(&mallory).await;
+        t.run_jobs().await;
+        let first = token_in(&mail_to(&t, email).unwrap());
+        t.post(ask).json(&json!({ "email": email })).await;
+        t.run_jobs().await;
+        let token = token_in(&mail_to(&t, email).unwrap());
+        let followed = if ask.contains("magic") {
+            t.post("/auth/magic-link/verify").json(&json!({ "token": token })).await
+        } else {
+            t.post("/auth/reset-password").json(&json!({ "token": token, "password": PASSWORD })).await
+        };
+        assert!(followed.status < 300, "{}", followed.text);
+        assert_eq!(login(&t, email, mallorys).await.status, 401, "{ask}");
+        let late = t.post("/auth/verify-email").json(&json!({ "token": first })).await;
+        assert_eq!(late.refusal(), (410, "token_spent"), "nor by the link of the sign-up");
+        assert_eq!(login(&t, email, mallorys).await.status, 401, "{ask}");
+    }
     t.run_jobs().await;
     t.finish().await;
 }

@@ -125,3 +125,47 @@ async fn p19_codes_are_not_guessed() {
     t.run_jobs().await;
     t.finish().await;
 }
+
+#[tokio::test]
+async fn p36_p41_a_device_has_proven_what_whoever_let_it_in_had() {
+    let t = start().await;
+    let person = signed_in(&t, "ada@example.com").await;
+    t.advance(Duration::from_mins(11));
+    let begun = begin(&t).await;
+    assert_eq!(decide(&t, &person, &user_code(&begun), true).await.status, 200);
+    let device = Person::of(&poll(&t, &begun).await);
+    let stale = device.asks(t.ask(axum::http::Method::DELETE, "/auth/me")).await;
+    assert_eq!(stale.refusal(), (403, "reauthentication_required"), "nothing is fresher for having been passed on");
+    // A second factor that came later is proven by neither.
+    let careful = super::factors::careful(&t, "bob@example.com").await;
+    let begun = begin(&t).await;
+    let body = json!({ "user_code": user_code(&begun), "code": careful.code(&t) });
+    assert_eq!(careful.before.asks(t.post("/auth/device/verify").json(&body)).await.status, 200);
+    let strong = Person::of(&poll(&t, &begun).await);
+    assert_eq!(strong.asks(t.post("/auth/passkey/register-options")).await.status, 200, "it was proven just now");
+    let cyd = signed_in(&t, "cyd@example.com").await;
+    let begun = begin(&t).await;
+    assert_eq!(decide(&t, &cyd, &user_code(&begun), true).await.status, 200);
+    let weak = Person::of(&poll(&t, &begun).await);
+    let waiting = begin(&t).await;
+    assert_eq!(decide(&t, &cyd, &user_code(&waiting), true).await.status, 200);
+    let set_up = cyd.asks(t.post("/auth/2fa/setup")).await;
+    let totp = totp_rs::Totp::from_url(set_up.body["otpauthUri"].as_str().unwrap()).unwrap();
+    let code = totp.generate(u64::try_from(t.app.clock.now().0 / 1000).unwrap()).to_string();
+    assert_eq!(cyd.asks(t.post("/auth/2fa/enable").json(&json!({ "code": code }))).await.status, 200);
+    assert_eq!(poll(&t, &waiting).await.refusal(), (400, "invalid_grant"), "let in before the factor was there");
+    for (path, body) in [
+        ("/auth/device/verify", json!({ "user_code": user_code(&begin(&t).await) })),
+        ("/auth/passkey/register-options", json!({ "password": PASSWORD })),
+        ("/auth/2fa/setup", json!({ "password": PASSWORD })),
+        ("/auth/2fa/disable", json!({ "password": PASSWORD })),
+        ("/auth/2fa/recovery-codes/regenerate", json!({ "password": PASSWORD })),
+        ("/auth/mfa/sms/enroll", json!({ "phone": "+41446681800", "password": PASSWORD })),
+    ] {
+        let answer = weak.asks(t.post(path).json(&body)).await;
+        assert_eq!(answer.refusal(), (403, "reauthentication_required"), "{path}: {}", answer.text);
+    }
+    assert_eq!(cyd.asks(t.get("/auth/me")).await.body["mfaEnabled"], true);
+    t.run_jobs().await;
+    t.finish().await;
+}

@@ -148,6 +148,11 @@ async fn p25_a_code_without_the_state_of_this_browser_opens_nothing() {
     assert_eq!(come_back(&t, "google", &first, &code).await.status, 200);
     let code = google.agree(&t, &first.url, proven("g-1", "ada@example.com"));
     assert_eq!(come_back(&t, "google", &first, &code).await.refusal(), refused, "used before");
+    // Nobody else's page begins one here, by sending the browser or by calling from another site.
+    for (name, value) in [("sec-fetch-mode", "navigate"), ("sec-fetch-site", "cross-site")] {
+        let planted = t.get("/auth/oauth/google/url?state=planted").header(name, value).await;
+        assert_eq!((planted.refusal(), planted.header("set-cookie")), ((403, "cross_site"), ""), "{name}");
+    }
     t.run_jobs().await;
     t.finish().await;
 }

@@ -15,7 +15,7 @@ async fn a_stranger_comes_by_google_and_is_known_the_next_time() {
     assert!(first.body["org"].is_null() && first.body["expiresIn"] == 900 && !person.refresh.is_empty());
     let user = &first.body["user"];
     assert_eq!((&user["googleId"], &user["authProvider"]), (&json!("g-1"), &json!("google")));
-    assert_eq!((&user["email"], &user["emailVerified"]), (&json!("Ada@Example.com"), &json!(true)));
+    assert_eq!((&user["email"], &user["emailVerified"]), (&json!("Ada@example.com"), &json!(true)));
     assert_eq!((&user["name"], &user["avatarUrl"]), (&json!("Ada Lovelace"), &ada.said["picture"]));
     assert!(user.get("githubId").is_none() && user.get("githubUsername").is_none(), "{user}");
     t.expects(&["ACCOUNT_CREATED", "EMAIL_VERIFIED", "SOCIAL_LINKED", "SIGNED_IN"]).await;
@@ -26,7 +26,7 @@ async fn a_stranger_comes_by_google_and_is_known_the_next_time() {
     let moved = proven("g-1", "eve@example.com");
     let again = sign_in(&google, &t, "google", moved).await;
     assert_eq!((again.body["isNewUser"].clone(), Person::of(&again).id), (json!(false), person.id.clone()));
-    assert_eq!(again.body["user"]["email"], "Ada@Example.com", "the account's own address stays");
+    assert_eq!(again.body["user"]["email"], "Ada@example.com", "the account's own address stays");
     t.expects(&["SIGNED_IN"]).await;
     let sessions = person.asks(t.get("/auth/sessions")).await;
     assert_eq!(sessions.body["sessions"][0]["methods"], json!(["social"]));

@@ -2,7 +2,7 @@
 //!
 //! The answer is kept sealed, because it may hold a secret that is shown once. The key belongs to whoever sent it with
 //! the same credentials (or, without any, from the same address): nobody can fetch another caller's answer with it.
-use std::time::Duration;
+use std::{pin::Pin, time::Duration};
 
 use axum::{
     body::Body,
@@ -31,6 +31,11 @@ const ABANDONED: Duration = Duration::from_mins(2);
 /// A longer answer is not kept: such routes create nothing.
 const LONGEST_REPLY: usize = 256 * 1024;
 const PURPOSE: &str = "idempotency";
+
+/// Whether whoever sends these headers may still ask anything at all; put in by whoever knows.
+pub struct ReplayGuard(pub fn(App, HeaderMap) -> Allowing);
+
+type Allowing = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
 /// The right to work on a request, or the answer the first one got.
 pub(super) enum Turn {
@@ -103,6 +108,10 @@ impl Turn {
                 let plain = app.vault.open(PURPOSE, &place(&scope, kept.started_at), &sealed);
                 let plain = plain.map_err(|error| INTERNAL.caused_by(error))?;
                 let reply: Reply = serde_json::from_slice(&plain).map_err(|error| INTERNAL.caused_by(error))?;
+                // Who may no longer ask does not get the answer again either.
+                if let Some(ReplayGuard(guard)) = app.find::<ReplayGuard>() {
+                    guard(app.clone(), parts.headers.clone()).await?;
+                }
                 Ok(Self::Again(reply.answer(status)))
             }
             _ => Err(busy()),

@@ -359,6 +359,7 @@ fn say(error: &ValidationError<'_>) -> Vec<(String, &'static str, String)> {
         Wrong::MinItems { limit } => one("too_few", format!("must have at least {limit} entries")),
         Wrong::MaxItems { limit } => one("too_many", format!("must have at most {limit} entries")),
         Wrong::UniqueItems => one("repeated", "must not repeat an entry".to_owned()),
+        Wrong::Pattern { pattern } if pattern == "\\S" => one("too_short", "must not be empty".to_owned()),
         Wrong::Pattern { pattern } => one("wrong_form", format!("must match {pattern}")),
         Wrong::Format { format } if format == "email" => one("wrong_form", "must be an email address".to_owned()),
         Wrong::Format { format } => one("wrong_form", format!("must be a valid {format}")),

@@ -18,7 +18,7 @@ pub use client::Client;
 pub use describe::{Description, Documents, may_answer, requires};
 pub use document::Document;
 pub use door::Door;
-pub use idempotency::ForgetReplies;
+pub use idempotency::{ForgetReplies, ReplayGuard};
 pub use input::{Form, FormOrJson, Json, MaybeJson, Path, Query, Raw};
 pub use origins::{AppOrigins, bearer, foreign_origin};
 pub use paging::{Key, Page};

@@ -66,7 +66,7 @@ impl FromRequestParts<App> for Visitor {
         let user_agent = by.user_agent.clone().unwrap_or_default();
         let route = parts.uri.path().to_owned();
         let pass = parts.headers.get(PASS).and_then(|value| value.to_str().ok()).map(|text| text.to_owned().into());
-        let trusted_device = trusted_device(client, &parts.headers);
+        let trusted_device = trusted_device(app, client, &parts.headers);
         Ok(Self { by, client, user_agent, trusted_device, app: keyed, route, pass })
     }
 }
@@ -82,9 +82,9 @@ pub(super) fn from_where(client: Client, user_agent: Option<&HeaderValue>) -> By
 }
 
 /// From the cookie, or from the header a proxy of ours made of it. Anybody else's header is not looked at.
-fn trusted_device(client: Client, headers: &HeaderMap) -> Option<Secret> {
+fn trusted_device(app: &App, client: Client, headers: &HeaderMap) -> Option<Secret> {
     let by_proxy = || headers.get("x-service-mfa-trusted").and_then(|value| value.to_str().ok());
-    let told = cookies::read(headers, cookies::TRUSTED);
+    let told = cookies::read_strictly(app, headers, cookies::TRUSTED);
     told.or_else(|| client.by_our_proxy.then(by_proxy).flatten().map(|text| text.to_owned().into()))
 }
 
@@ -142,6 +142,19 @@ impl Attempt {
     }
 }
 
+impl Attempt {
+    /// The secret was right: this try alone is taken back. For where a right one is had by whoever guesses at others.
+    pub async fn forgive_one(&self, tx: &mut Tx) -> db::Result<()> {
+        if !self.is_counted {
+            return Ok(());
+        }
+        let sql = "UPDATE strike SET strikes = strikes - 1 WHERE subject = $1 AND detail = '' AND strikes > 0";
+        tx.exec(sql, params![&self.account]).await?;
+        tx.exec(sql, params![&self.network]).await?;
+        Ok(())
+    }
+}
+
 impl Visitor {
     /// Lets the visitor try, asks for a proof of work, or sends them away. `email` is the address they name.
     pub async fn admit(&self, app: &App, email: Option<&Email>) -> Result<()> {
@@ -168,6 +181,12 @@ impl Visitor {
     pub async fn attempt(&self, app: &App, email: &Email) -> Result<Attempt> {
         self.admit(app, Some(email)).await?;
         self.count(app, subject(app, "account", email.key())).await
+    }
+
+    /// One try at the code in a mail. A right password says nothing about it.
+    pub async fn attempt_mailed_code(&self, app: &App, email: &Email) -> Result<Attempt> {
+        self.admit(app, Some(email)).await?;
+        self.count(app, subject(app, "mailed-code", email.key())).await
     }
 
     /// One try at a second factor. All doors at which a factor can be proven count together.

@@ -8,8 +8,8 @@ use axum::{
 use kernel::{
     App,
     crypto::Secret,
-    fault::{Code, FORBIDDEN, Fault, NOT_FOUND, Result, UNAUTHENTICATED},
-    http::{GenContext, Operation, OperationInput, Path, may_answer, requires},
+    fault::{CROSS_SITE, Code, FORBIDDEN, Fault, NOT_FOUND, Result, UNAUTHENTICATED},
+    http::{GenContext, Operation, OperationInput, Path, foreign_origin, may_answer, requires},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -46,6 +46,10 @@ impl<R: Least> FromRequestParts<App> for InApp<R> {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
         let session = Session::from_request_parts(parts, app).await?;
         let Path(AppPath { app_id }) = Path::from_request_parts(parts, app).await?;
+        // What an app's people do there is one thing, building it another: that is for the service's own pages.
+        if session.living.session.app_id.is_some() {
+            return Err(FORBIDDEN.into());
+        }
         let reached = Application::reach(&app.db, app_id, session.account().id).await?;
         let Reached { application, role } = reached.ok_or(NOT_FOUND)?;
         if role < R::ROLE {
@@ -59,6 +63,7 @@ impl<R: Least> OperationInput for InApp<R> {
     fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
         Session::operation_input(ctx, operation);
         Path::<AppPath>::operation_input(ctx, operation);
+        may_answer(operation, &[FORBIDDEN]);
         describe_role(operation, R::ROLE);
     }
 }
@@ -85,6 +90,10 @@ impl OperationInput for AppKey {
 pub(super) async fn presented(app: &App, headers: &HeaderMap) -> Result<Option<Arc<Keyed>>> {
     let Some(key) = headers.get(HEADER) else { return Ok(None) };
     let key = Secret::from(key.to_str().map_err(|_| INVALID_APP_KEY)?.to_owned());
-    let keyed = app.own::<Arc<Live>>().keyed(app, &key).await?;
-    keyed.map(Some).ok_or_else(|| INVALID_APP_KEY.into())
+    let keyed = app.own::<Arc<Live>>().keyed(app, &key).await?.ok_or(INVALID_APP_KEY)?;
+    // A page calls with the key of the app whose page it is.
+    if foreign_origin(app, headers).is_some_and(|origin| !keyed.allowed_origins.contains(&origin)) {
+        return Err(CROSS_SITE.into());
+    }
+    Ok(Some(keyed))
 }

@@ -38,6 +38,13 @@ pub fn read(headers: &HeaderMap, names: [&str; 2]) -> Option<Secret> {
     })
 }
 
+/// A cookie by the name that this server sets it by. Where that is the stricter one, nobody on a neighbouring host can
+/// have set it.
+pub fn read_strictly(app: &App, headers: &HeaderMap, names: [&str; 2]) -> Option<Secret> {
+    let name = if app.config.is_https() { names[0] } else { names[1] };
+    read(headers, [name, name])
+}
+
 /// Sets a cookie for this many seconds; none at all takes it away.
 fn set(app: &App, names: [&str; 2], value: &str, seconds: i64, out: &mut HeaderMap) {
     let is_https = app.config.is_https();

@@ -13,5 +13,5 @@ pub use cookies::Delivery;
 pub use org::{Admin, AdminOrSelf, InOrg, Least, Member, Owner};
 pub use session::{
     ACCOUNT_TOPIC, Live, Living, MaybeSession, PlatformOwner, REAUTHENTICATION_REQUIRED, RefreshToken, Session,
-    may_use_cookie, read_origins, recognise, watch,
+    is_still_good, may_use_cookie, read_origins, recognise, watch,
 };

@@ -5,6 +5,7 @@ use std::{marker::PhantomData, sync::Arc};
 use axum::{extract::FromRequestParts, http::request::Parts};
 use kernel::{
     App,
+    db::Tx,
     fault::{FORBIDDEN, Fault, NOT_FOUND, Result},
     http::{GenContext, Operation, OperationInput, Path, may_answer},
 };
@@ -51,6 +52,19 @@ pub struct InOrg<R> {
     least: PhantomData<R>,
 }
 
+impl<R: Least> InOrg<R> {
+    /// Lets nobody else change the organization or its members until the transaction is over, and looks again whether
+    /// the caller may: the role may just have changed.
+    pub async fn hold(&self, tx: &mut Tx) -> Result<Membership> {
+        let id = self.org().id;
+        if !Org::hold(tx, id).await? {
+            return Err(NOT_FOUND.into());
+        }
+        let now = Membership::of_in(tx, id, self.session.account().id).await?.ok_or(NOT_FOUND)?;
+        if now.role < R::ROLE.min(R::FOR_ONESELF) { Err(FORBIDDEN.into()) } else { Ok(now) }
+    }
+}
+
 impl<R> InOrg<R> {
     pub fn org(&self) -> &Org {
         &self.membership.org
@@ -81,6 +95,10 @@ impl<R: Least> FromRequestParts<App> for InOrg<R> {
         let whom: Option<Path<Whom>> = Path::from_request_parts(parts, app).await.ok();
         let is_self = whom.is_some_and(|Path(whom)| whom.user_id == session.account().id);
         let least = if is_self { R::FOR_ONESELF } else { R::ROLE };
+        // An app its people use may not end what belongs to them all.
+        if least == Role::Owner && session.living.session.app_id.is_some() {
+            return Err(FORBIDDEN.into());
+        }
         let membership = member(app, &session, id, least).await?;
         Ok(Self { session, membership, least: PhantomData })
     }

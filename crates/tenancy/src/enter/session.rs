@@ -22,7 +22,11 @@ use kernel::{
 };
 use moka::sync::Cache;
 
-use super::{Delivery, cookies};
+use super::{
+    Delivery,
+    app::{INVALID_APP_KEY, presented as app_key},
+    cookies,
+};
 use crate::{
     accounts::{Account, AccountId},
     apps::{self, Application, ApplicationId, Keyed},
@@ -204,6 +208,17 @@ pub async fn read_origins(app: &App) -> db::Result<()> {
     Ok(())
 }
 
+/// Refuses a token or a key that no longer opens anything; who brings none is nobody's concern.
+pub async fn is_still_good(app: &App, headers: &HeaderMap) -> Result<()> {
+    app_key(app, headers).await?;
+    let Some((token, delivery)) = presented(headers) else { return Ok(()) };
+    let (_, living) = recognise(app, &token).await?.ok_or(UNAUTHENTICATED)?;
+    match delivery {
+        Delivery::Cookie => may_use_cookie(app, headers, &living.session).await,
+        Delivery::Body => Ok(()),
+    }
+}
+
 /// A cookie counts on pages of the service, and on those of the app its session belongs to.
 pub async fn may_use_cookie(app: &App, headers: &HeaderMap, session: &sessions::Session) -> Result<()> {
     let Some(origin) = foreign_origin(app, headers) else { return Ok(()) };
@@ -244,8 +259,13 @@ impl Session {
     /// Whether this session began with everything that is asked of the person today: one that is older than their
     /// second factor did not.
     pub fn passed_gate(&self) -> bool {
-        let strong = ["mfa", "trusted", "device"];
-        !self.factors().is_on() || self.living.session.methods.iter().any(|method| strong.contains(&method.as_str()))
+        !self.factors().is_on() || self.is_strong()
+    }
+
+    /// Whether a second factor was proven in it.
+    pub fn is_strong(&self) -> bool {
+        let strong = ["mfa", "trusted"];
+        self.living.session.methods.iter().any(|method| strong.contains(&method.as_str()))
     }
 
     /// Who does what this request does, and from where.
@@ -270,6 +290,12 @@ impl FromRequestParts<App> for Session {
         let living = living(app, &claims).await?.ok_or(UNAUTHENTICATED)?;
         if delivery == Delivery::Cookie {
             may_use_cookie(app, &parts.headers, &living.session).await?;
+        }
+        // Whoever also says which app they are must be the one the session belongs to.
+        if let Some(keyed) = app_key(app, &parts.headers).await?
+            && living.session.app_id != Some(keyed.app_id)
+        {
+            return Err(UNAUTHENTICATED.into());
         }
         Ok(Self { living, delivery, client, user_agent: parts.headers.get(header::USER_AGENT).cloned() })
     }
@@ -351,7 +377,7 @@ impl OperationInput for Session {
     fn operation_input(_: &mut GenContext, operation: &mut Operation) {
         requires(operation, &["bearer"]);
         requires(operation, &["cookie"]);
-        may_answer(operation, &[UNAUTHENTICATED]);
+        may_answer(operation, &[UNAUTHENTICATED, INVALID_APP_KEY]);
     }
 }
 

@@ -186,3 +186,51 @@ async fn p55_a_deleted_key_is_gone_on_every_node() {
     t.run_jobs().await;
     t.finish().await;
 }
+
+#[tokio::test]
+async fn a_session_of_an_app_builds_nothing_and_goes_with_its_own_key() {
+    let t = start().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let (one, two) = (make_app(&t, &ada, "One").await, make_app(&t, &ada, "Two").await);
+    let (first, second) = (make_key_value(&t, &ada, one.clone()).await, make_key_value(&t, &ada, two).await);
+    let through = Person::of(&login_with(&t, "ada@example.com", &first).await);
+    let (app, org) = (format!("/apps/{}", id(&one)), format!("/org/{}", one["orgId"].as_str().unwrap()));
+    assert_eq!(through.asks(t.get(&org)).await.status, 200, "its people may see whom they work with");
+    for ask in [t.get(&app), t.ask(Method::DELETE, &app), t.ask(Method::DELETE, &org)] {
+        assert_eq!(through.asks(ask).await.refusal(), (403, "forbidden"));
+    }
+    let me = |key: &str| through.asks(t.get("/auth/me")).header("x-service-app-key", key).send();
+    assert_eq!(me(&first).await.status, 200);
+    assert_eq!(me(&second).await.refusal(), (401, "unauthenticated"), "another app's key");
+    // What it lets in is its own app's.
+    let begun = t.post("/auth/device/code").await.body;
+    let body = json!({ "user_code": begun["user_code"] });
+    assert_eq!(through.asks(t.post("/auth/device/verify").json(&body)).await.refusal(), (404, "no_such_code"));
+    // A page calls with its own app's key.
+    let change = json!({ "allowedOrigins": ["https://one.example.com"] });
+    assert_eq!(ada.asks(t.ask(Method::PATCH, &app).json(&change)).await.status, 200);
+    let ask = |origin: &str, key: &str| {
+        t.post("/auth/device/code").header("origin", origin).header("x-service-app-key", key).send()
+    };
+    assert_eq!(ask("https://one.example.com", &first).await.status, 200);
+    assert_eq!(ask("https://one.example.com", &second).await.refusal(), (403, "cross_site"));
+    assert_eq!(ask("https://evil.example.com", &first).await.refusal(), (403, "cross_site"));
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn p06_who_may_not_ask_any_more_does_not_get_the_answer_again() {
+    let t = start().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let app = make_app(&t, &ada, "App").await;
+    let body = json!({ "type": "secret", "environment": "live" });
+    let path = format!("/apps/{}/keys", id(&app));
+    let make = || ada.asks(t.post(&path).json(&body)).header("idempotency-key", "once").send();
+    let (made, again) = (make().await, make().await);
+    assert_eq!((made.status, &made.body["value"]), (200, &again.body["value"]), "a repeated request gets the same");
+    assert_eq!(ada.asks(t.ask(Method::DELETE, "/auth/sessions")).await.status, 204);
+    assert_eq!(make().await.refusal(), (401, "unauthenticated"));
+    t.run_jobs().await;
+    t.finish().await;
+}

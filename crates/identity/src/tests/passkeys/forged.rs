@@ -31,6 +31,7 @@ pub struct Said {
     count: u32,
     algorithm: i128,
     spoils_signature: bool,
+    is_framed: bool,
 }
 
 impl Forger {
@@ -42,7 +43,8 @@ impl Forger {
 
     fn said(kind: &'static str, flags: u8, change: impl FnOnce(&mut Said)) -> Said {
         let (origin, rp_id) = ("http://localhost:0", "localhost");
-        let mut said = Said { kind, origin, rp_id, flags, count: 1, algorithm: -7, spoils_signature: false };
+        let mut said =
+            Said { kind, origin, rp_id, flags, count: 1, algorithm: -7, spoils_signature: false, is_framed: false };
         change(&mut said);
         said
     }
@@ -102,7 +104,7 @@ impl Said {
 
     fn client_data(&self, options: &Value) -> Vec<u8> {
         let challenge = &options["publicKey"]["challenge"];
-        json!({ "type": self.kind, "challenge": challenge, "origin": self.origin, "crossOrigin": false })
+        json!({ "type": self.kind, "challenge": challenge, "origin": self.origin, "crossOrigin": self.is_framed })
             .to_string()
             .into_bytes()
     }
@@ -132,6 +134,12 @@ async fn p44_a_new_passkey_is_checked_in_all_it_says() {
         let answer = keep(&t, &ada, &made).await;
         assert_eq!(answer.refusal(), (400, "passkey_refused"), "{what}");
     }
+    let framed = Forger::new().make(&options(&t, &ada).await, |said| said.is_framed = true);
+    assert_eq!(keep(&t, &ada, &framed).await.refusal(), (400, "passkey_refused"), "inside another site's page");
+    let mut short = Forger::new();
+    short.credential_id.truncate(15);
+    let short = short.make(&options(&t, &ada).await, |_| {});
+    assert_eq!(keep(&t, &ada, &short).await.refusal(), (400, "passkey_refused"), "an id that could meet another's");
     let not_one = keep(&t, &ada, &json!({ "id": "x" })).await;
     assert_eq!((not_one.status, not_one.wrong_fields()), (400, vec!["credential"]));
     assert_eq!(ada.asks(t.get("/auth/me")).await.body["passkeys"], json!([]));
@@ -172,6 +180,8 @@ async fn p44_a_signature_is_checked_in_all_it_says() {
         assert_eq!(come_in(&t, &signed).await.refusal(), (401, "invalid_passkey"), "{what}");
         assert_eq!(t.happened().await, ["SIGN_IN_FAILED"], "{what}: its owner can see it");
     }
+    let framed = forger.sign(&login_options(&t).await, &ada.id, |said| said.is_framed = true);
+    assert_eq!(come_in(&t, &framed).await.refusal(), (400, "passkey_refused"), "inside another site's page");
     let signed = forger.sign(&login_options(&t).await, &ada.id, |said| said.count = 2);
     assert_eq!(Person::of(&come_in(&t, &signed).await).id, ada.id);
     let stranger = Forger::new().sign(&login_options(&t).await, &ada.id, |_| {});

@@ -186,16 +186,16 @@ async fn p36_a_passkey_that_knows_its_person_passes_the_gate_and_no_other_does()
     let t = start().await;
     let ada = careful(&t, "ada@example.com").await;
     // Neither a password nor a fresh sign-in from before the factor is enough to add one.
-    let refused = ada.person.asks(t.post("/auth/passkey/register-options")).await;
+    let refused = ada.before.asks(t.post("/auth/passkey/register-options")).await;
     assert_eq!(refused.refusal(), (403, "reauthentication_required"));
     let password = json!({ "password": PASSWORD });
-    let refused = ada.person.asks(t.post("/auth/passkey/register-options").json(&password)).await;
+    let refused = ada.before.asks(t.post("/auth/passkey/register-options").json(&password)).await;
     assert_eq!(refused.refusal(), (403, "reauthentication_required"));
     let code = json!({ "code": ada.code(&t) });
-    let asked = ada.person.asks(t.post("/auth/passkey/register-options").json(&code)).await;
+    let asked = ada.before.asks(t.post("/auth/passkey/register-options").json(&code)).await;
     let mut holder = Holder::new();
     let made = holder.make(asked.body).await.unwrap();
-    assert_eq!(keep(&t, &ada.person, &made).await.status, 200);
+    assert_eq!(keep(&t, &ada.before, &made).await.status, 200);
     let person = Person::of(&come_in(&t, &holder.sign(login_options(&t).await).await.unwrap()).await);
     assert_eq!(person.asks(t.get("/auth/me")).await.status, 200, "two factors at once");
     // The same key when nobody showed a finger.

@@ -1,0 +1,27 @@
+//! How much goes out in an hour: messages and mails that cost somebody money or patience.
+use std::time::Duration;
+
+use kernel::{
+    App,
+    db::{self, Tx},
+    params,
+};
+
+pub const HOUR: Duration = Duration::from_hours(1);
+const HOUR_MS: i64 = 3_600_000;
+
+/// Counts one against what `whose` may have of a kind; `false` when the hour's budget is spent. Whose it is is kept as a
+/// keyed digest.
+pub async fn spend(tx: &mut Tx, app: &App, kind: &str, whose: &str, most: u32) -> db::Result<bool> {
+    let subject = format!("{kind}:{}", &app.vault.mac("budget", whose.as_bytes())[..32]);
+    let counted = tx
+        .exec(
+            "INSERT INTO send_budget (subject, hour, sent) VALUES ($1, $2, 1)
+             ON CONFLICT (subject) DO UPDATE SET hour = $2,
+               sent = CASE WHEN send_budget.hour = $2 THEN send_budget.sent + 1 ELSE 1 END
+             WHERE send_budget.hour <> $2 OR send_budget.sent < $3",
+            params![subject, app.clock.now().0.div_euclid(HOUR_MS), most],
+        )
+        .await?;
+    Ok(counted > 0 || !app.config.rate_limits.is_on())
+}
