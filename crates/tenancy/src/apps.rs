@@ -121,12 +121,11 @@ impl Application {
         Ok(true)
     }
 
-    /// Its keys, people and sessions go with it. `false` when it is gone.
-    pub async fn delete(&self, tx: &mut Tx) -> db::Result<bool> {
-        let is_gone = tx.exec("DELETE FROM app WHERE id = $1", params![self.id]).await? == 1;
+    /// Its keys, people and sessions go with it.
+    pub async fn delete(&self, tx: &mut Tx) -> db::Result<()> {
+        tx.exec("DELETE FROM app WHERE id = $1", params![self.id]).await?;
         self.told(tx).await?;
-        tx.notify(Reach::EveryNode, crate::sessions::TOPIC, "").await?;
-        Ok(is_gone)
+        tx.notify(Reach::EveryNode, crate::sessions::TOPIC, "").await
     }
 
     pub async fn all_of(tx: &mut Tx, org: OrgId) -> db::Result<Vec<Self>> {

@@ -197,7 +197,7 @@ async fn update_app(
     let (uris, origins) = (change.redirect_uris.as_ref(), change.allowed_origins.as_ref());
     redirects::check(uris.unwrap_or(&none), origins.unwrap_or(&none))?;
     let application = transact!(app.db, tx, {
-        let mut application = Application::hold(tx, caller.application.id).await?.ok_or(NOT_FOUND)?;
+        let mut application = caller.hold(tx).await?;
         let mut fields = vec![];
         if let Some(name) = &change.name {
             application.name = name.trim().to_owned();
@@ -232,13 +232,11 @@ async fn update_app(
 }
 
 async fn delete_app(State(app): State<App>, caller: InApp<Admin>) -> Result<NoContent> {
-    let application = &caller.application;
     transact!(app.db, tx, {
-        if !application.delete(tx).await? {
-            return Err(Fault::from(NOT_FOUND));
-        }
-        let about = About::app(application);
-        Ok(events::record(tx, &app, &caller.session.by(), about, &Event::AppDeleted).await?)
+        let application = caller.hold(tx).await?;
+        application.delete(tx).await?;
+        let about = About::app(&application);
+        Ok::<_, Fault>(events::record(tx, &app, &caller.session.by(), about, &Event::AppDeleted).await?)
     })?;
     Ok(NoContent)
 }

@@ -4,7 +4,7 @@ use kernel::{
     App,
     clock::Timestamp,
     db::{self, Db, Tx},
-    fault::{Code, Fault, INVALID, NOT_FOUND, Result},
+    fault::{Code, Fault, INVALID, Result},
     http::{Json, Routes},
     params,
     ports::dns::Resolver,
@@ -13,7 +13,7 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    apps::{Application, ApplicationId},
+    apps::ApplicationId,
     enter::{Admin, InApp, Member},
     events::{self, About, Event},
 };
@@ -165,7 +165,7 @@ async fn add_domain(
     let token = format!("janua-verification={}", app.entropy.token().expose());
     let claim = Claim { domain, token, created_at: app.clock.now(), checked_at: None, verified_at: None };
     transact!(app.db, tx, {
-        Application::hold(tx, id).await?.ok_or(NOT_FOUND)?;
+        caller.hold(tx).await?;
         if Claim::is_proven_elsewhere(tx, &claim.domain, id).await? {
             return Err(Fault::from(DOMAIN_TAKEN));
         }
@@ -190,7 +190,7 @@ async fn verify_domain(State(app): State<App>, caller: InApp<Admin>) -> Result<J
         claim.verified_at = claim.verified_at.or(Some(now));
     }
     transact!(app.db, tx, {
-        Application::hold(tx, id).await?.ok_or(NOT_FOUND)?;
+        caller.hold(tx).await?;
         let is_new = !was_verified && claim.verified_at.is_some();
         if is_new && Claim::is_proven_elsewhere(tx, &claim.domain, id).await? {
             return Err(Fault::from(DOMAIN_TAKEN));
@@ -214,6 +214,7 @@ async fn get_domain(State(app): State<App>, caller: InApp<Member>) -> Result<Jso
 
 async fn remove_domain(State(app): State<App>, caller: InApp<Admin>) -> Result<NoContent> {
     transact!(app.db, tx, {
+        caller.hold(tx).await?;
         let domain = Claim::remove(tx, caller.application.id).await?.ok_or(NO_DOMAIN)?;
         let (about, event) = (About::app(&caller.application), Event::DomainRemoved { domain });
         Ok::<_, Fault>(events::record(tx, &app, &caller.session.by(), about, &event).await?)

@@ -9,7 +9,7 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    apps::{AppKey, AppKeyId, Application, Environment, KeyKind},
+    apps::{AppKey, AppKeyId, Environment, KeyKind},
     enter::{Admin, InApp, Member},
     events::{self, About, Event},
 };
@@ -49,7 +49,7 @@ async fn create_key(State(app): State<App>, caller: InApp<Admin>, Json(new): Jso
     }
     let id = caller.application.id;
     let (key, value) = transact!(app.db, tx, {
-        Application::hold(tx, id).await?.ok_or(NOT_FOUND)?;
+        caller.hold(tx).await?;
         if AppKey::count(tx, id).await? >= MOST {
             return Err(Fault::from(TOO_MANY_KEYS));
         }
@@ -88,6 +88,7 @@ async fn delete_key(
     Path(Which { key_id }): Path<Which>,
 ) -> Result<NoContent> {
     transact!(app.db, tx, {
+        caller.hold(tx).await?;
         if !AppKey::delete(tx, caller.application.id, key_id).await? {
             return Err(Fault::from(NOT_FOUND));
         }

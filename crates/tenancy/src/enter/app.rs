@@ -8,6 +8,7 @@ use axum::{
 use kernel::{
     App,
     crypto::Secret,
+    db::Tx,
     fault::{CROSS_SITE, Code, FORBIDDEN, Fault, NOT_FOUND, Result, UNAUTHENTICATED},
     http::{GenContext, Operation, OperationInput, Path, foreign_origin, may_answer, requires},
 };
@@ -20,7 +21,7 @@ use super::{
 };
 use crate::{
     apps::{Application, ApplicationId, Keyed, Reached},
-    orgs::Role,
+    orgs::{Membership, Org, Role},
 };
 
 const HEADER: &str = "x-service-app-key";
@@ -32,6 +33,18 @@ pub struct InApp<R> {
     pub application: Application,
     pub role: Role,
     least: PhantomData<R>,
+}
+
+impl<R: Least> InApp<R> {
+    /// Lets nobody else change the app until the transaction is over, and looks again whether the caller may: the role
+    /// may just have changed.
+    pub async fn hold(&self, tx: &mut Tx) -> Result<Application> {
+        // The organization first, as whoever ends it does.
+        Org::hold(tx, self.application.org_id).await?;
+        let application = Application::hold(tx, self.application.id).await?.ok_or(NOT_FOUND)?;
+        let now = Membership::of_in(tx, application.org_id, self.session.account().id).await?.ok_or(NOT_FOUND)?;
+        if now.role < R::ROLE { Err(FORBIDDEN.into()) } else { Ok(application) }
+    }
 }
 
 #[derive(Deserialize, JsonSchema)]

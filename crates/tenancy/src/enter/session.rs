@@ -390,7 +390,9 @@ impl FromRequestParts<App> for PlatformOwner {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
         let session = Session::from_request_parts(parts, app).await?;
         let account = session.account();
+        // No app acts for those who run the platform.
         let is_owner = account.email_verified
+            && session.living.session.app_id.is_none()
             && account.email_key.as_deref().is_some_and(|key| {
                 let owners = app.config.platform_owners.iter();
                 owners.filter_map(|owner| crate::email::Email::parse(owner)).any(|owner| owner.key() == key)
