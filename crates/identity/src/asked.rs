@@ -53,6 +53,8 @@ pub enum What {
         name: String,
         password_hash: String,
         accepts_marketing: bool,
+        #[serde(default)]
+        likeness: Option<String>,
     },
     ResendVerification,
     ForgotPassword,
@@ -69,6 +71,9 @@ pub struct Registration {
     pub name: String,
     /// None when it is not certain whose password it would be.
     pub password_hash: Option<String>,
+    /// A keyed digest by which the same password is known again. It lies sealed, and goes with the link.
+    #[serde(default)]
+    pub likeness: Option<String>,
 }
 
 const PURPOSE: &str = "asked";
@@ -108,8 +113,9 @@ impl Job for Asked {
 async fn work(tx: &mut Tx, app: &App, request: &Request, email: &Email) -> db::Result<()> {
     let (ip, user_agent) = (request.ip.clone(), request.user_agent.clone());
     let by = By { actor: None, ip, user_agent, app: request.app_id };
-    if let What::Register { name, password_hash, accepts_marketing } = &request.what {
-        let registration = Registration { name: name.clone(), password_hash: Some(password_hash.clone()) };
+    if let What::Register { name, password_hash, accepts_marketing, likeness } = &request.what {
+        let (password_hash, likeness) = (Some(password_hash.clone()), likeness.clone());
+        let registration = Registration { name: name.clone(), password_hash, likeness };
         return register(tx, app, &by, email, registration, *accepts_marketing).await;
     }
     let Some(account) = Account::by_email_in(tx, email).await? else { return Ok(()) };
@@ -126,7 +132,8 @@ async fn work(tx: &mut Tx, app: &App, request: &Request, email: &Email) -> db::R
             Ok(())
         }
         What::ResendVerification if !account.email_verified => {
-            let registration = Registration { name, password_hash: account.password_hash.clone() };
+            let likeness = pending(tx, app, &account).await?.pop().flatten();
+            let registration = Registration { name, password_hash: account.password_hash.clone(), likeness };
             send_verification(tx, app, &account, &registration).await
         }
         What::ForgotPassword => {
@@ -167,15 +174,24 @@ async fn register(
     }
     if is_new {
         events::record(tx, app, by, Some(account.id), &Event::AccountCreated).await?;
-    } else {
+    } else if pending(tx, app, &account).await?.iter().any(|open| *open != registration.likeness) {
         // Two people may have signed up with this address, and a mail does not tell them apart: no password of either
-        // counts. Whoever confirms the address chooses one by a mail of its own.
+        // counts. Whoever confirms the address chooses one by a mail of its own. Who only did it twice gave the same.
         Account::clear_password(tx, account.id, now).await?;
         once::void(tx, Purpose::VerifyEmail, account.id, now).await?;
-        let nobodys = Registration { password_hash: None, ..registration };
+        let nobodys = Registration { password_hash: None, likeness: None, ..registration };
         return send_verification(tx, app, &account, &nobodys).await;
+    } else if let Some(hash) = &registration.password_hash {
+        Account::set_password(tx, account.id, hash, now).await?;
     }
     send_verification(tx, app, &account, &registration).await
+}
+
+/// What the open links of an account would set, by its likeness.
+async fn pending(tx: &mut Tx, app: &App, account: &Account) -> db::Result<Vec<Option<String>>> {
+    let open = once::open(tx, Purpose::VerifyEmail, account.id, app.clock.now()).await?;
+    let read = |open: &once::Spent| serde_json::from_slice::<Registration>(&open.aside(app)?).ok();
+    Ok(open.iter().map(|open| read(open).and_then(|registration| registration.likeness)).collect())
 }
 
 async fn send_verification(tx: &mut Tx, app: &App, account: &Account, registration: &Registration) -> db::Result<()> {

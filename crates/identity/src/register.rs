@@ -94,6 +94,9 @@ async fn register(State(app): State<App>, visitor: Visitor, Json(new): Json<Sign
         name: new.name.trim().to_owned(),
         password_hash,
         accepts_marketing: new.accept_marketing.unwrap_or(false),
+        likeness: Some(
+            app.vault.mac("sign-up", format!("{}\n{}", new.email.key(), new.password.0.expose()).as_bytes()),
+        ),
     };
     asked::take(&app, &visitor, &new.email, what).await?;
     Ok(Json(SignedUp { requires_verification: true, email: new.email }))

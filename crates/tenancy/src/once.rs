@@ -184,6 +184,16 @@ pub async fn look(db: &Db, purpose: Purpose, token: &Secret, now: Timestamp) -> 
     .await
 }
 
+/// Those of a person that could be used now, oldest first.
+pub async fn open(tx: &mut Tx, purpose: Purpose, account_id: AccountId, now: Timestamp) -> db::Result<Vec<Spent>> {
+    tx.all(
+        "SELECT hash, account_id, sealed FROM once
+         WHERE account_id = $1 AND purpose = $2 AND used_at IS NULL AND expires_at > $3 ORDER BY created_at, hash",
+        params![account_id, purpose.name(), now],
+    )
+    .await
+}
+
 /// Uses a secret up; `None` when it was used, has run out or never was.
 pub async fn spend(tx: &mut Tx, purpose: Purpose, token: &Secret, now: Timestamp) -> db::Result<Option<Spent>> {
     let spent: Vec<Spent> = tx

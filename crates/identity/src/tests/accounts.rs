@@ -119,6 +119,13 @@ async fn one_address_is_one_account_and_a_second_sign_up_takes_nothing_over() {
     assert!(mail_to(&t, "ADA@example.com").unwrap().contains("already have an account"));
     assert_eq!(login(&t, "ada@example.com", PASSWORD).await.status, 200);
 
+    // Who does it twice has what they chose.
+    register(&t, "twice@example.com").await;
+    register(&t, "twice@example.com").await;
+    let token = token_in(&mail_to(&t, "twice@example.com").unwrap());
+    assert_eq!(t.post("/auth/verify-email").json(&json!({ "token": token })).await.status, 200);
+    assert_eq!(login(&t, "twice@example.com", PASSWORD).await.status, 200);
+
     // An attacker signs up with somebody's address before its owner does, or after: no password of the two counts.
     let mallorys = "mallory knows this one";
     for (email, is_first) in [("bob@example.com", true), ("cyd@example.com", false)] {
