@@ -116,6 +116,8 @@ struct Counted {
 }
 row!(Counted { subject, detail, strikes });
 
+const ONE_LESS: &str = "UPDATE strike SET strikes = strikes - 1 WHERE subject = $1 AND detail = '' AND strikes > 0";
+
 /// A try that counts as failed unless it is forgiven.
 #[must_use]
 pub struct Attempt {
@@ -134,23 +136,19 @@ impl Attempt {
         }
         // In the order in which they are counted, so that two who wait for each other's rows cannot be.
         tx.exec("DELETE FROM strike WHERE subject = $1", params![&self.account]).await?;
-        let sql = "UPDATE strike SET strikes = strikes - 1 WHERE subject = $1 AND detail = '' AND strikes > 0";
-        tx.exec(sql, params![&self.network]).await?;
+        tx.exec(ONE_LESS, params![&self.network]).await?;
         let sql = "DELETE FROM strike WHERE subject = $1 AND detail = $2";
         tx.exec(sql, params![&self.network, &self.account]).await?;
         Ok(())
     }
-}
 
-impl Attempt {
     /// The secret was right: this try alone is taken back. For where a right one is had by whoever guesses at others.
     pub async fn forgive_one(&self, tx: &mut Tx) -> db::Result<()> {
         if !self.is_counted {
             return Ok(());
         }
-        let sql = "UPDATE strike SET strikes = strikes - 1 WHERE subject = $1 AND detail = '' AND strikes > 0";
-        tx.exec(sql, params![&self.account]).await?;
-        tx.exec(sql, params![&self.network]).await?;
+        tx.exec(ONE_LESS, params![&self.account]).await?;
+        tx.exec(ONE_LESS, params![&self.network]).await?;
         Ok(())
     }
 }
