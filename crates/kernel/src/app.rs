@@ -15,7 +15,7 @@ use crate::{
     entropy::Entropy,
     http::{Description, Routes},
     jobs::Jobs,
-    ports::{mail::Mail, objects::Objects, sms::Sms},
+    ports::{mail::Mail, objects::Objects, outgoing::Outgoing, sms::Sms},
     telemetry::Metrics,
 };
 
@@ -32,6 +32,8 @@ pub struct Parts {
     pub mail: Arc<dyn Mail>,
     pub sms: Arc<dyn Sms>,
     pub objects: Arc<dyn Objects>,
+    /// The way to addresses that somebody else chose.
+    pub outgoing: Outgoing,
     pub metrics: Metrics,
     /// The OpenAPI description, known once all routes are put together.
     pub description: Description,

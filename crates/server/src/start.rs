@@ -17,7 +17,7 @@ use kernel::{
     entropy::Entropy,
     http::{Description, Door},
     jobs::{self, Jobs},
-    ports::{mail, objects, sms},
+    ports::{mail, objects, outgoing::Outgoing, sms},
     telemetry::Metrics,
 };
 
@@ -80,6 +80,7 @@ impl Node {
             mail,
             sms,
             objects,
+            outgoing: Outgoing::from_config(&config),
             own,
             clock,
             entropy: Entropy::system(),

@@ -20,6 +20,8 @@ use crate::crypto::Secret;
 pub use parse::{Origin, ProviderEndpoint, Setting, Switch};
 
 pub const PREFIX: &str = "JANUA_";
+/// Variables that have their meaning without the prefix, too.
+const UNPREFIXED: [&str; 1] = ["WEBHOOK_ALLOW_HTTP"];
 
 macro_rules! settings { ($($(#[doc = $doc:literal])+ $name:ident: $type:ty = $default:expr;)+) => {
     /// Every setting, with its default where nothing was said.
@@ -119,8 +121,13 @@ settings! {
     sms_from: String = "";
     /// How many text messages an hour go to one country.
     sms_per_country: u32 = "100";
-    /// The name servers that are asked for the proof of a domain, such as `9.9.9.9:53`. Left empty: the system's.
+    /// The name servers that are asked for the proof of a domain and where a webhook's name leads, such as `9.9.9.9:53`.
+    /// Left empty: the system's.
     dns_servers: Vec<SocketAddr> = "";
+    /// Networks that webhooks may go to beside the public internet, such as `127.0.0.0/8`; for development.
+    webhook_allow_nets: Vec<IpNet> = "";
+    /// `on` lets webhooks go to http:// addresses; for development. `WEBHOOK_ALLOW_HTTP=1` says the same.
+    webhook_allow_http: Switch = "off";
     /// The id this installation is registered under at Google; left empty, nobody signs in with it.
     google_client_id: String = "";
     /// The secret that belongs to it.
@@ -281,7 +288,9 @@ impl Config {
             given.insert(name, Given { text, source: Source::File });
         }
         for (name, text) in variables {
-            if let Some(name) = name.strip_prefix(PREFIX) {
+            let name =
+                if UNPREFIXED.contains(&name.as_str()) { Some(name.as_str()) } else { name.strip_prefix(PREFIX) };
+            if let Some(name) = name {
                 given.insert(name.to_lowercase(), Given { text, source: Source::Variable });
             }
         }

@@ -1,9 +1,12 @@
 //! Looking names up: by the system's resolver, or by the servers the settings name.
-use std::{net::SocketAddr, sync::OnceLock};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::OnceLock,
+};
 
 use hickory_resolver::{
     TokioResolver,
-    config::{ConnectionConfig, NameServerConfig, ResolverConfig, ResolverOpts},
+    config::{ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolverConfig, ResolverOpts},
     net::{NetError, runtime::TokioRuntimeProvider},
     proto::rr::RData,
 };
@@ -44,6 +47,16 @@ impl Resolver {
         }
     }
 
+    /// The addresses of a name, of both kinds; none when there is no such name.
+    pub async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, NoAnswer> {
+        let found = self.resolver()?.lookup_ip(format!("{}.", name.trim_end_matches('.'))).await;
+        match found {
+            Ok(answer) => Ok(answer.iter().collect()),
+            Err(error) if error.is_no_records_found() => Ok(vec![]),
+            Err(error) => Err(NoAnswer(error.to_string())),
+        }
+    }
+
     fn resolver(&self) -> Result<&TokioResolver, NoAnswer> {
         if let Some(made) = self.made.get() {
             return Ok(made);
@@ -74,6 +87,8 @@ impl Resolver {
 fn options(options: &mut ResolverOpts) {
     // Whoever has just added a record and asks again must see it.
     options.cache_size = 0;
+    // Who checks where a name leads wants to know all of it.
+    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
     options.attempts = 2;
     options.timeout = std::time::Duration::from_secs(3);
 }

@@ -2,6 +2,7 @@
 pub mod dns;
 pub mod mail;
 pub mod objects;
+pub mod outgoing;
 pub mod sms;
 
 use std::pin::Pin;

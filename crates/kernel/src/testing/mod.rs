@@ -37,7 +37,7 @@ use crate::{
     entropy::Entropy,
     http::{Description, Door},
     jobs::{self, Jobs},
-    ports::objects,
+    ports::{objects, outgoing::Outgoing},
     row,
     telemetry::Metrics,
 };
@@ -113,6 +113,7 @@ impl TestApp {
             mail: Arc::new(mailbox.clone()),
             sms: Arc::new(phones.clone()),
             objects,
+            outgoing: Outgoing::from_config(&config),
             metrics: Metrics::new("test"),
             description: Description::default(),
             own: feature.own,

@@ -1,0 +1,236 @@
+//! Requests to addresses that somebody else chose. They go to the public internet and never inside: the name is looked
+//! up, every address it leads to is checked, and the connection is made to an address that was. No redirect is
+//! followed, no proxy of the environment is used, and both time and size of the answer have an end.
+mod special;
+
+use std::{
+    error::Error,
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use axum::http::{HeaderMap, Method, StatusCode};
+use bytes::{Bytes, BytesMut};
+use ipnet::IpNet;
+use reqwest::{
+    Certificate, Client,
+    dns::{Addrs, Name, Resolve, Resolving},
+    redirect::Policy,
+};
+use url::{Host, Url};
+
+use super::dns::Resolver;
+use crate::config::Config;
+
+/// Shorter than receivers keep an idle connection, so that none is closed under a request; many close after five.
+const IDLE: Duration = Duration::from_secs(4);
+const IDLE_PER_HOST: usize = 8;
+const MOST_HEADERS: usize = 100;
+
+/// One request.
+#[derive(Debug, Clone)]
+pub struct Call {
+    pub method: Method,
+    pub url: Url,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    pub limits: Limits,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// For everything together: looking the name up, connecting, sending, reading the answer.
+    pub time: Duration,
+    /// How much of the answer is read; the rest is left unread, and the connection closed.
+    pub bytes: usize,
+}
+
+/// What the other side said, whatever its status.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    /// Whether there was more of it than the limit allows.
+    pub is_cut: bool,
+}
+
+/// Why there is no answer. What is said of it may be shown to whoever chose the address; it names no address of ours.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoReply {
+    #[error("must start with https://")]
+    NotHttps,
+    #[error("must not carry a user name or password")]
+    Credentials,
+    #[error("there is no such host")]
+    NoSuchHost,
+    #[error("leads to a private or reserved address")]
+    Inside(IpAddr),
+    #[error("no name server answered")]
+    NoNameServer,
+    #[error("took too long")]
+    TooSlow,
+    /// Could not connect, or the connection broke.
+    #[error("{0}")]
+    Broken(String),
+}
+
+impl NoReply {
+    /// Whether the address itself is refused: nothing was sent, and nothing will be unless the address changes.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::NotHttps | Self::Credentials | Self::NoSuchHost | Self::Inside(_))
+    }
+}
+
+/// Where requests may go beside the public internet; for development.
+#[derive(Debug, Clone, Default)]
+pub struct Allowed {
+    pub networks: Vec<IpNet>,
+    pub plain_http: bool,
+    /// Authorities that are trusted beside the system's.
+    pub authorities: Vec<Certificate>,
+}
+
+/// The way out. One for a node: it keeps connections alive.
+pub struct Outgoing {
+    guard: Arc<Guard>,
+    authorities: Vec<Certificate>,
+    /// Made at the first request: reading the system's authorities takes a while, and many servers call nobody.
+    made: OnceLock<Client>,
+}
+
+impl Outgoing {
+    pub fn from_config(config: &Config) -> Self {
+        let allowed = Allowed {
+            networks: config.webhook_allow_nets.clone(),
+            plain_http: config.webhook_allow_http.is_on(),
+            authorities: vec![],
+        };
+        Self::new(Resolver::new(&config.dns_servers), allowed)
+    }
+
+    pub fn new(resolver: Resolver, allowed: Allowed) -> Self {
+        let Allowed { networks, plain_http, authorities } = allowed;
+        Self { guard: Arc::new(Guard { resolver, networks, plain_http }), authorities, made: OnceLock::new() }
+    }
+
+    /// Whether a request could go there right now. The answer may be another one when it does.
+    pub async fn check(&self, url: &Url) -> Result<(), NoReply> {
+        self.guard.addresses(url).await.map(drop)
+    }
+
+    /// Sends it, once. Any status is an answer, a redirect too.
+    pub async fn send(&self, call: Call) -> Result<Reply, NoReply> {
+        let limit = call.limits.time;
+        tokio::time::timeout(limit, self.exchange(call)).await.unwrap_or(Err(NoReply::TooSlow))
+    }
+
+    async fn exchange(&self, call: Call) -> Result<Reply, NoReply> {
+        // A connection that is still open would not ask where its name leads to now.
+        self.guard.addresses(&call.url).await?;
+        let request = self.client()?.request(call.method, call.url).headers(call.headers).body(call.body);
+        let mut answer = request.send().await.map_err(broken)?;
+        let (status, headers) = (answer.status(), std::mem::take(answer.headers_mut()));
+        let (mut body, mut is_cut) = (BytesMut::new(), false);
+        while let Some(chunk) = answer.chunk().await.map_err(broken)? {
+            let room = call.limits.bytes - body.len();
+            body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+            if chunk.len() > room {
+                is_cut = true;
+                break;
+            }
+        }
+        Ok(Reply { status, headers, body: body.freeze(), is_cut })
+    }
+
+    fn client(&self) -> Result<&Client, NoReply> {
+        if let Some(made) = self.made.get() {
+            return Ok(made);
+        }
+        let builder = Client::builder()
+            .dns_resolver(Checked(self.guard.clone()))
+            .redirect(Policy::none())
+            .no_proxy()
+            .http1_only()
+            .http1_max_headers(MOST_HEADERS)
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(IDLE_PER_HOST)
+            .referer(false)
+            .tls_certs_merge(self.authorities.iter().cloned());
+        let made = builder.build().map_err(|error| NoReply::Broken(error.to_string()))?;
+        Ok(self.made.get_or_init(|| made))
+    }
+}
+
+/// What stands between a name and a connection: the client gets its addresses from here and from nowhere else.
+struct Guard {
+    resolver: Resolver,
+    networks: Vec<IpNet>,
+    plain_http: bool,
+}
+
+impl Guard {
+    async fn addresses(&self, url: &Url) -> Result<Vec<IpAddr>, NoReply> {
+        match url.scheme() {
+            "https" => {}
+            "http" if self.plain_http => {}
+            _ => return Err(NoReply::NotHttps),
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(NoReply::Credentials);
+        }
+        // Numbers in any spelling are addresses by now: 127.1, 0x7f000001 and 2130706433 are all the same one.
+        match url.host().ok_or(NoReply::NoSuchHost)? {
+            Host::Ipv4(address) => self.permit(vec![address.into()]),
+            Host::Ipv6(address) => self.permit(vec![address.into()]),
+            Host::Domain(name) => self.resolve(name).await,
+        }
+    }
+
+    async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, NoReply> {
+        let found = self.resolver.addresses(name).await.map_err(|error| {
+            tracing::debug!(%error, name, "cannot look up where a request is to go");
+            NoReply::NoNameServer
+        })?;
+        if found.is_empty() { Err(NoReply::NoSuchHost) } else { self.permit(found) }
+    }
+
+    /// One bad address is enough: which of them is taken is not for a name server to choose.
+    fn permit(&self, addresses: Vec<IpAddr>) -> Result<Vec<IpAddr>, NoReply> {
+        let is_bad = |address: &&IpAddr| !special::is_public(**address) && !special::is_in(&self.networks, **address);
+        match addresses.iter().find(is_bad) {
+            Some(address) => Err(NoReply::Inside(*address)),
+            None => Ok(addresses),
+        }
+    }
+}
+
+/// The client asks when it connects, and connects to what it hears: so this is the check that counts.
+struct Checked(Arc<Guard>);
+
+impl Resolve for Checked {
+    fn resolve(&self, name: Name) -> Resolving {
+        let guard = self.0.clone();
+        Box::pin(async move {
+            let addresses = guard.resolve(name.as_str()).await.map_err(Box::new)?;
+            let sockets = addresses.into_iter().map(|address| SocketAddr::new(address, 0));
+            Ok(Box::new(sockets) as Addrs)
+        })
+    }
+}
+
+/// What the client says went wrong, without the address: that may hold somebody's secret.
+fn broken(error: reqwest::Error) -> NoReply {
+    let error = error.without_url();
+    let mut cause: Option<&(dyn Error + 'static)> = error.source();
+    let mut innermost = None;
+    while let Some(inner) = cause {
+        if let Some(ours) = inner.downcast_ref::<NoReply>() {
+            return ours.clone();
+        }
+        innermost = Some(inner.to_string());
+        cause = inner.source();
+    }
+    NoReply::Broken(innermost.unwrap_or_else(|| error.to_string()))
+}
