@@ -31,6 +31,7 @@ use tenancy::{
 
 use crate::{
     BODY,
+    oauth::{Consent, ConsentView},
     proof::{self, Fresh},
     session::SessionView,
 };
@@ -130,6 +131,8 @@ struct Export {
     used_apps: Vec<UsedApp>,
     sessions: Vec<SessionView>,
     linked_identities: Vec<LinkedIdentity>,
+    /// What the person lets other programs know and do.
+    consents: Vec<ConsentView>,
     audit_events: Vec<AuditEntry>,
 }
 
@@ -166,6 +169,7 @@ impl From<Identity> for LinkedIdentity {
     }
 }
 
+const EXPORTED_CONSENTS: u32 = 1000;
 /// How many audit events an export holds at the most; the audit log has them all, page by page.
 const EXPORTED_EVENTS: u32 = 10_000;
 
@@ -177,6 +181,7 @@ async fn export(State(app): State<App>, session: Session) -> Result<Json<Export>
     let audit_events = AuditEntry::of_person(&app.db, account.id, &Key::newest(), EXPORTED_EVENTS).await?;
     let found = sessions::Session::of(&app.db, account.id, now).await?;
     let linked = Identity::of(&app.db, account.id).await?;
+    let consents = Consent::page(&app.db, account.id, &Key::newest(), EXPORTED_CONSENTS).await?;
     Ok(Json(Export {
         exported_at: now,
         user: UserView::of(account, session.factors()),
@@ -188,6 +193,7 @@ async fn export(State(app): State<App>, session: Session) -> Result<Json<Export>
         has_password: account.password_hash.is_some(),
         sessions: found.into_iter().map(|found| SessionView::of(found, session.id())).collect(),
         linked_identities: linked.into_iter().map(Into::into).collect(),
+        consents: consents.into_iter().map(Into::into).collect(),
         audit_events,
     }))
 }

@@ -9,13 +9,15 @@ use kernel::{
     http::{Json, Routes},
 };
 use serde_json::json;
-use tenancy::keys::Ring;
+use tenancy::{keys::Ring, scopes::Scope};
 
 pub fn routes() -> Routes {
     Routes::new("discovery")
         .get("/.well-known/jwks.json", jwks, "public key set for token verification")
         .answers::<Anything>(200, "application/json")
         .get("/.well-known/openid-configuration", configuration, "OpenID Connect discovery document")
+        .answers::<Anything>(200, "application/json")
+        .get("/.well-known/oauth-authorization-server", authorization_server, "OAuth server metadata (RFC 8414)")
         .answers::<Anything>(200, "application/json")
 }
 
@@ -33,22 +35,54 @@ async fn jwks(State(app): State<App>) -> Response {
 }
 
 async fn configuration(State(app): State<App>) -> Response {
+    cached(metadata(&app))
+}
+
+/// The same under the name that OAuth has for it (RFC 8414).
+async fn authorization_server(State(app): State<App>) -> Response {
+    cached(metadata(&app))
+}
+
+fn metadata(app: &App) -> serde_json::Value {
     let base = app.config.base_url();
-    cached(json!({
+    let mut told = json!({
         "issuer": base,
-        "jwks_uri": format!("{base}/.well-known/jwks.json"),
+        "authorization_endpoint": format!("{base}/oauth/authorize"),
         "token_endpoint": format!("{base}/oauth/token"),
-        "token_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post", "none"],
-        "grant_types_supported":
-            ["refresh_token", "client_credentials", "urn:ietf:params:oauth:grant-type:device_code"],
-        "device_authorization_endpoint": format!("{base}/auth/device/code"),
         "userinfo_endpoint": format!("{base}/oauth/userinfo"),
+        "jwks_uri": format!("{base}/.well-known/jwks.json"),
+        "end_session_endpoint": format!("{base}/oauth/logout"),
         "introspection_endpoint": format!("{base}/oauth/introspect"),
-        "introspection_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post"],
         "revocation_endpoint": format!("{base}/oauth/revoke"),
+        "device_authorization_endpoint": format!("{base}/auth/device/code"),
+        "scopes_supported": Scope::ALL.map(Scope::name),
+        "response_types_supported": ["code"],
+        "response_modes_supported": ["query"],
+        "grant_types_supported": [
+            "authorization_code",
+            "refresh_token",
+            "client_credentials",
+            "urn:ietf:params:oauth:grant-type:device_code",
+        ],
+        "code_challenge_methods_supported": ["S256"],
+        "authorization_response_iss_parameter_supported": true,
+        "prompt_values_supported": ["none", "login", "consent", "select_account"],
+        "token_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post", "none"],
+        "introspection_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post"],
         "revocation_endpoint_auth_methods_supported": ["client_secret_basic", "client_secret_post", "none"],
         "id_token_signing_alg_values_supported": ["RS256"],
         "subject_types_supported": ["public"],
-        "claims_supported": ["iss", "sub", "sid", "jti", "iat", "exp", "email", "orgId", "orgSlug", "role", "aud", "appId"],
-    }))
+        "claims_supported": [
+            "iss", "sub", "aud", "exp", "iat", "sid", "auth_time", "amr", "nonce", "at_hash", "name", "picture",
+            "updated_at", "email", "email_verified",
+        ],
+        "claims_parameter_supported": false,
+        "request_parameter_supported": false,
+        "request_uri_parameter_supported": false,
+        "client_id_metadata_document_supported": app.config.client_documents.is_on(),
+    });
+    if app.config.client_registration.is_on() {
+        told["registration_endpoint"] = format!("{base}/oauth/register").into();
+    }
+    told
 }

@@ -2,15 +2,15 @@
 mod account;
 mod asked;
 mod captcha;
-mod device;
+pub mod device;
 mod discovery;
-mod factors;
+pub mod factors;
 mod invite;
 mod magic_link;
-mod oauth;
+pub mod oauth;
 mod orgs;
 mod passkeys;
-mod password;
+pub mod password;
 mod platform;
 mod proof;
 mod register;
@@ -36,7 +36,7 @@ pub fn feature(config: &Config) -> Feature {
         .and(factors::routes())
         .and(passkeys::routes())
         .and(device::routes())
-        .and(oauth::routes())
+        .and(oauth::routes(config))
         .and(captcha::routes())
         .and(platform::routes())
         .and(discovery::routes());

@@ -21,7 +21,7 @@ use tenancy::{
     once::{self, Purpose, TOKEN_SPENT},
     password::{self, Hasher, WEAK_PASSWORD},
     sessions,
-    sign_in::{self, MayEnter, Typed, Way},
+    sign_in::{self, Entered, MayEnter, Typed, Way},
 };
 
 use crate::{
@@ -65,12 +65,24 @@ pub struct LoginOptions {
 }
 
 async fn login(State(app): State<App>, visitor: Visitor, Json(body): Json<Login>) -> Result<Response> {
-    let attempt = visitor.attempt(&app, &body.email).await?;
-    let account = Account::by_email(&app.db, &body.email).await?;
+    let delivery = body.options.and_then(|options| options.token_delivery).unwrap_or_default();
+    sign_in(&app, &visitor, &body.email, &body.password, delivery).await?.answer(&app)
+}
+
+/// The same for programs and for the page.
+pub async fn sign_in(
+    app: &App,
+    visitor: &Visitor,
+    email: &Email,
+    password: &Typed,
+    delivery: Delivery,
+) -> Result<Entered> {
+    let attempt = visitor.attempt(app, email).await?;
+    let account = Account::by_email(&app.db, email).await?;
     let hash = account.as_ref().and_then(|account| account.password_hash.clone());
-    let verdict = app.own::<Hasher>().verify(&body.password.0, hash.clone()).await?;
+    let verdict = app.own::<Hasher>().verify(&password.0, hash.clone()).await?;
     let Some(account) = account.filter(|_| verdict.matches) else {
-        asked::keep(&app, &visitor, &body.email, What::WrongPassword { is_last: attempt.is_last }).await?;
+        asked::keep(app, visitor, email, What::WrongPassword { is_last: attempt.is_last }).await?;
         return Err(INVALID_CREDENTIALS.into());
     };
     if !account.email_verified {
@@ -79,15 +91,13 @@ async fn login(State(app): State<App>, visitor: Visitor, Json(body): Json<Login>
         return Err(EMAIL_NOT_VERIFIED.into());
     }
     if let Some(old) = hash.filter(|_| verdict.is_outdated) {
-        let new = app.own::<Hasher>().hash(&app.entropy, &body.password.0).await?;
+        let new = app.own::<Hasher>().hash(&app.entropy, &password.0).await?;
         Account::upgrade_hash(&app.db, account.id, &old, &new).await?;
     }
-    let delivery = body.options.and_then(|options| options.token_delivery).unwrap_or_default();
-    let entered = transact!(app.db, tx, {
+    transact!(app.db, tx, {
         attempt.forgive(tx).await?;
-        Ok::<_, Fault>(sign_in::enter(tx, &app, &visitor, account.clone(), Way::by("pwd", delivery)).await?)
-    })?;
-    entered.answer(&app)
+        Ok::<_, Fault>(sign_in::enter(tx, app, visitor, account.clone(), Way::by("pwd", delivery)).await?)
+    })
 }
 
 async fn forgot_password(

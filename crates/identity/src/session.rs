@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::Account,
-    enter::{Delivery, RefreshToken, Session, Visitor, cookies, may_use_cookie},
+    enter::{Delivery, Granted, RefreshToken, Session, Visitor, cookies, may_use_cookie},
     events::{self, By, Event},
     factors::Whole,
     once::{self, Purpose},
@@ -42,8 +42,13 @@ pub fn routes() -> Routes {
         .answers_nothing(204)
 }
 
-async fn me(session: Session) -> Json<UserView> {
-    Json(UserView::of(session.account(), session.factors()))
+/// A client sees what the person let it know.
+async fn me(caller: Granted) -> Json<UserView> {
+    let view = UserView::of(caller.0.account(), caller.0.factors());
+    Json(match &caller.0.living.session.scopes {
+        Some(scopes) => view.within(scopes),
+        None => view,
+    })
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -69,9 +74,9 @@ async fn refresh(
         let session = sessions::Session::find(&app.db, id).await?.ok_or(UNAUTHENTICATED)?;
         may_use_cookie(&app, &headers, &session).await?;
     }
-    let through = visitor.app.as_ref().map(|keyed| keyed.app_id);
+    let through = visitor.app.as_ref().map(|keyed| keyed.app_id.to_string());
     let outcome = transact!(app.db, tx, {
-        match sessions::turn(tx, &app, id, generation, through).await? {
+        match sessions::turn(tx, &app, id, generation, through.as_deref()).await? {
             Turned::On(session) => person(tx, *session, delivery).await,
             Turned::Reused(session) => {
                 end_copied(tx, &app, &visitor, &session).await?;
@@ -106,7 +111,7 @@ pub async fn end_copied(tx: &mut Tx, app: &App, visitor: &Visitor, session: &ses
     Ok(())
 }
 
-async fn logout(State(app): State<App>, session: Session) -> Result<Response> {
+async fn logout(State(app): State<App>, Granted(session): Granted) -> Result<Response> {
     end(&app, &session.by(), session.account(), session.id(), "signed_out").await?;
     Ok(gone(&app))
 }

@@ -29,6 +29,7 @@ pub fn features(config: &Config) -> Feature {
         .and(identity::feature(config))
         .and(directory::feature(config))
         .and(workshop::feature(config))
+        .and(web::feature(config))
         .and(site::feature(config))
 }
 
@@ -80,7 +81,7 @@ impl Node {
             mail,
             sms,
             objects,
-            outgoing: Outgoing::from_config(&config),
+            outgoing: Outgoing::from_config(&config).map_err(|wrong| anyhow!(wrong))?,
             own,
             clock,
             entropy: Entropy::system(),

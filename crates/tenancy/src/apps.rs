@@ -153,6 +153,24 @@ impl Application {
         .await
     }
 
+    pub async fn find(db: &Db, id: ApplicationId) -> db::Result<Option<Self>> {
+        db.opt("SELECT * FROM app WHERE id = $1", params![id]).await
+    }
+
+    /// The app that has proven this host, or a domain above it, to be its own.
+    pub async fn of_domain(db: &Db, host: &str) -> db::Result<Option<ApplicationId>> {
+        let host = host.trim_end_matches('.').to_lowercase();
+        let mut name = Some(host.as_str());
+        while let Some(domain) = name.filter(|name| name.contains('.')) {
+            let sql = "SELECT app_id FROM app_domain WHERE domain = $1 AND verified_at IS NOT NULL";
+            if let Some((id,)) = db.opt(sql, params![domain]).await? {
+                return Ok(Some(id));
+            }
+            name = domain.split_once('.').map(|(_, above)| above);
+        }
+        Ok(None)
+    }
+
     /// Whether pages of this origin are the app's.
     pub async fn allows(db: &Db, id: ApplicationId, origin: &str) -> db::Result<bool> {
         let sql = "SELECT allowed_origins FROM app WHERE id = $1";

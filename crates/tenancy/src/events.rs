@@ -42,6 +42,8 @@ pub enum Event {
     DeviceApproved { device: String, ip: String },
     DeviceDenied,
     SocialLinked { provider: &'static str },
+    ConsentGranted { client: String, scopes: String },
+    ConsentRevoked { client: String },
     IncidentReported { incident: String, state: &'static str },
     OrgCreated,
     OrgUpdated { fields: Vec<&'static str> },
@@ -92,6 +94,8 @@ impl Event {
             Self::DeviceApproved { .. } => "DEVICE_APPROVED",
             Self::DeviceDenied => "DEVICE_DENIED",
             Self::SocialLinked { .. } => "SOCIAL_LINKED",
+            Self::ConsentGranted { .. } => "CONSENT_GRANTED",
+            Self::ConsentRevoked { .. } => "CONSENT_REVOKED",
             Self::IncidentReported { .. } => "INCIDENT_REPORTED",
             Self::OrgCreated => "ORG_CREATED",
             Self::OrgUpdated { .. } => "ORG_UPDATED",
@@ -145,6 +149,8 @@ impl Event {
             Self::PasskeyRemoved { credential } => json!({ "credentialId": credential }),
             Self::DeviceApproved { device, ip } => json!({ "device": device, "deviceIp": ip }),
             Self::SocialLinked { provider } => json!({ "provider": provider }),
+            Self::ConsentGranted { client, scopes } => json!({ "clientId": client, "scope": scopes }),
+            Self::ConsentRevoked { client } => json!({ "clientId": client }),
             Self::ProfileUpdated { fields } | Self::OrgUpdated { fields } | Self::AppUpdated { fields } => {
                 json!({ "fields": fields })
             }

@@ -13,7 +13,12 @@ use kernel::{
     params, row,
 };
 
-use crate::{accounts::AccountId, apps::ApplicationId, orgs::OrgId};
+use crate::{
+    accounts::AccountId,
+    apps::ApplicationId,
+    orgs::OrgId,
+    scopes::{Scope, Scopes},
+};
 
 pub type SessionId = Id<Session>;
 
@@ -44,6 +49,12 @@ pub struct Session {
     pub org_id: Option<OrgId>,
     /// The app it belongs to.
     pub app_id: Option<ApplicationId>,
+    /// The client it belongs to, where that is no app.
+    pub client: Option<String>,
+    /// What the person let a client know and do; nothing is said of their own sessions.
+    pub scopes: Option<Scopes>,
+    /// Where its tokens count, if not here.
+    pub resource: Option<String>,
 }
 row!(Session {
     id,
@@ -61,7 +72,10 @@ row!(Session {
     ip,
     revoked_at,
     org_id,
-    app_id
+    app_id,
+    client,
+    scopes,
+    resource
 });
 
 struct Seen {
@@ -75,11 +89,22 @@ impl Session {
         self.revoked_at.is_none() && now < self.expires_at && now < self.ends_at
     }
 
+    /// Whose it is, if it is not the person's own: an app's id, or what a client that is no app is called.
+    pub fn holder(&self) -> Option<String> {
+        self.app_id.map(|id| id.to_string()).or_else(|| self.client.clone())
+    }
+
+    /// Whether it goes on after its first access token: a client must have been let do that.
+    pub fn may_go_on(&self) -> bool {
+        self.scopes.as_ref().is_none_or(|scopes| scopes.has(Scope::OfflineAccess))
+    }
+
     pub async fn insert(&self, tx: &mut Tx) -> db::Result<()> {
         tx.exec(
             "INSERT INTO session (id, account_id, generation, rotated_at, created_at, authenticated_at, last_seen_at,
-                                  expires_at, ends_at, methods, device, user_agent, ip, org_id, app_id)
-             VALUES ($1, $2, 0, $3, $3, $12, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+                                  expires_at, ends_at, methods, device, user_agent, ip, org_id, app_id,
+                                  client, scopes, resource)
+             VALUES ($1, $2, 0, $3, $3, $12, $3, $4, $5, $6, $7, $8, $9, $10, $11, $13, $14, $15)",
             params![
                 self.id,
                 self.account_id,
@@ -92,7 +117,10 @@ impl Session {
                 &self.ip,
                 self.org_id,
                 self.app_id,
-                self.authenticated_at
+                self.authenticated_at,
+                self.client.clone(),
+                self.scopes.as_ref(),
+                self.resource.clone()
             ],
         )
         .await?;
@@ -101,6 +129,10 @@ impl Session {
 
     pub async fn find(db: &Db, id: SessionId) -> db::Result<Option<Self>> {
         db.opt("SELECT * FROM session WHERE id = $1", params![id]).await
+    }
+
+    pub async fn find_in(tx: &mut Tx, id: SessionId) -> db::Result<Option<Self>> {
+        tx.opt("SELECT * FROM session WHERE id = $1", params![id]).await
     }
 
     /// The living sessions of a person, newest first.
@@ -162,11 +194,36 @@ impl Session {
                 params![account_id, now, except],
             )
             .await?;
-        for (id,) in &ended {
-            tx.notify(Reach::EveryNode, TOPIC, id.to_string()).await?;
-        }
-        Ok(ended.into_iter().map(|(id,)| id).collect())
+        told(tx, ended).await
     }
+
+    /// Ends what a client has of a person, at one place its tokens count; answers which.
+    pub async fn revoke_granted(
+        tx: &mut Tx,
+        account_id: AccountId,
+        client: &str,
+        resource: &str,
+        now: Timestamp,
+    ) -> db::Result<Vec<SessionId>> {
+        let ended: Vec<(SessionId,)> = tx
+            .put(
+                "UPDATE session SET revoked_at = $2
+                 WHERE account_id = $1 AND revoked_at IS NULL AND expires_at > $2 AND ends_at > $2
+                   AND scopes IS NOT NULL AND COALESCE(app_id, client, '') = $3 AND COALESCE(resource, '') = $4
+                 RETURNING id",
+                params![account_id, now, client, resource],
+            )
+            .await?;
+        told(tx, ended).await
+    }
+}
+
+/// Every node hears which sessions ended.
+async fn told(tx: &mut Tx, ended: Vec<(SessionId,)>) -> db::Result<Vec<SessionId>> {
+    for (id,) in &ended {
+        tx.notify(Reach::EveryNode, TOPIC, id.to_string()).await?;
+    }
+    Ok(ended.into_iter().map(|(id,)| id).collect())
 }
 
 /// The refresh token of one generation of a session.
@@ -193,32 +250,31 @@ pub enum Turned {
     Ended,
 }
 
-/// Turns a session over, by one conditional statement: of many at once one moves it on. A session that belongs to an app
-/// turns for that app alone; for anybody else nothing happens to it.
+/// Turns a session over, by one conditional statement: of many at once one moves it on. A session that belongs to a client
+/// turns for that client alone; for anybody else nothing happens to it.
 pub async fn turn(
     tx: &mut Tx,
     app: &App,
     id: SessionId,
     generation: i64,
-    through: Option<ApplicationId>,
+    through: Option<&str>,
 ) -> db::Result<Turned> {
     let now = app.clock.now();
-    let app_id = through.map(|id| id.to_string()).unwrap_or_default();
     let moved: Vec<Session> = tx
         .put(
             "UPDATE session SET generation = generation + 1, rotated_at = $3, last_seen_at = $3,
                                 expires_at = CASE WHEN $4 < ends_at THEN $4 ELSE ends_at END
              WHERE id = $1 AND generation = $2 AND revoked_at IS NULL AND expires_at > $3 AND ends_at > $3
-               AND COALESCE(app_id, '') = $5
+               AND COALESCE(app_id, client, '') = $5
              RETURNING *",
-            params![id, generation, now, now.plus(app.config.session_idle_life), app_id],
+            params![id, generation, now, now.plus(app.config.session_idle_life), through.unwrap_or_default()],
         )
         .await?;
     if let Some(session) = moved.into_iter().next() {
         return Ok(Turned::On(Box::new(session)));
     }
     let there: Option<Session> = tx.opt("SELECT * FROM session WHERE id = $1", params![id]).await?;
-    Ok(match there.filter(|session| session.is_alive(now) && session.app_id == through) {
+    Ok(match there.filter(|session| session.is_alive(now) && session.holder().as_deref() == through) {
         Some(session) if session.generation == generation + 1 && now.since(session.rotated_at) <= GRACE => {
             Turned::On(Box::new(session))
         }

@@ -27,6 +27,7 @@ use crate::{
     once::{self, Purpose, Spent},
     orgs::{Membership, OrgView},
     passkeys::Passkey,
+    scopes::{Scope, Scopes},
     sessions::{Session, SessionId, device_name, refresh_token},
     sms::{self, Phone},
     social::ProviderIds,
@@ -74,6 +75,27 @@ impl UserView {
             mfa_sms_phone: factors.sms_phone.clone(),
             passkeys: factors.passkeys.clone(),
             created_at: account.created_at,
+        }
+    }
+
+    /// What a client may know of it: how somebody signs in is not its concern.
+    #[must_use]
+    pub fn within(self, scopes: &Scopes) -> Self {
+        let (profile, email) = (scopes.has(Scope::Profile), scopes.has(Scope::Email));
+        Self {
+            id: self.id,
+            email: self.email.filter(|_| email),
+            email_verified: email && self.email_verified,
+            name: if profile { self.name } else { String::new() },
+            bio: self.bio.filter(|_| profile),
+            avatar_url: self.avatar_url.filter(|_| profile),
+            auth_provider: self.auth_provider,
+            provider_ids: ProviderIds::default(),
+            mfa_enabled: false,
+            mfa_sms_enabled: false,
+            mfa_sms_phone: None,
+            passkeys: vec![],
+            created_at: self.created_at,
         }
     }
 }
@@ -124,12 +146,14 @@ pub struct Way<'a> {
     /// When they proved it, where that was not just now.
     pub since: Option<Timestamp>,
     pub delivery: Delivery,
+    /// What they let the client know and do that they came in through, where that is less than everything.
+    pub scopes: Option<Scopes>,
 }
 
 impl<'a> Way<'a> {
     /// One factor.
     pub fn by(method: &'a str, delivery: Delivery) -> Self {
-        Self { method, is_two_factors: false, since: None, delivery }
+        Self { method, is_two_factors: false, since: None, delivery, scopes: None }
     }
 }
 
@@ -172,8 +196,14 @@ pub async fn enter(tx: &mut Tx, app: &App, visitor: &Visitor, account: Account, 
         let marks = [(way.is_two_factors, "mfa"), (is_trusted, "trusted")];
         let marks = marks.into_iter().filter(|(is_so, _)| *is_so).map(|(_, mark)| mark.to_owned());
         let methods = std::iter::once(way.method.to_owned()).chain(marks).collect();
-        let through = visitor.app.as_ref().map(|keyed| keyed.app_id);
-        let (session, org) = begin(tx, app, visitor, &account, methods, through, way.since).await?;
+        let beginning = Beginning {
+            methods,
+            app_id: visitor.app.as_ref().map(|keyed| keyed.app_id),
+            since: way.since,
+            scopes: way.scopes,
+            ..Beginning::at(visitor)
+        };
+        let (session, org) = begin(tx, app, visitor, &account, beginning).await?;
         let delivery = way.delivery;
         return Ok(Entered::In(Box::new(Person { account, factors, session, org, delivery, trusted: None })));
     }
@@ -207,10 +237,66 @@ pub async fn pass(
         return Ok(None);
     };
     let methods = vec![pending.method, factor.method().to_owned(), "mfa".to_owned()];
-    let (session, org) = begin(tx, app, visitor, &account, methods, pending.app, None).await?;
+    let beginning = Beginning { methods, app_id: pending.app, ..Beginning::at(visitor) };
+    let (session, org) = begin(tx, app, visitor, &account, beginning).await?;
     let trusted = if trust_device { Some(factors::trust_device(tx, app, account.id).await?) } else { None };
     let factors = Factors::of_in(tx, account.id).await?;
     Ok(Some(Person { account, factors, session, org, delivery: pending.delivery, trusted }))
+}
+
+/// What a client is let do for a person.
+pub struct Grant {
+    pub app_id: Option<ApplicationId>,
+    /// What a client is called that is no app.
+    pub client: Option<String>,
+    pub scopes: Scopes,
+    /// Where its tokens count, if not here.
+    pub resource: Option<String>,
+}
+
+/// Around the gate, too: a client's own session, on the word of the one in which the person let it in.
+pub async fn grant(
+    tx: &mut Tx,
+    app: &App,
+    visitor: &Visitor,
+    from: &Session,
+    grant: Grant,
+) -> db::Result<Option<Person>> {
+    let Some(account) = Account::find(tx, from.account_id).await? else { return Ok(None) };
+    let beginning = Beginning {
+        methods: from.methods.clone(),
+        since: Some(from.authenticated_at),
+        app_id: grant.app_id,
+        client: grant.client,
+        scopes: Some(grant.scopes),
+        resource: grant.resource,
+        // The person sits there, not where the client's server stands.
+        user_agent: from.user_agent.clone(),
+        ip: from.ip.clone(),
+    };
+    let (session, org) = begin(tx, app, visitor, &account, beginning).await?;
+    let factors = Factors::of_in(tx, account.id).await?;
+    Ok(Some(Person { account, factors, session, org, delivery: Delivery::Body, trusted: None }))
+}
+
+/// How a session begins.
+#[derive(Default)]
+struct Beginning {
+    methods: Vec<String>,
+    since: Option<Timestamp>,
+    app_id: Option<ApplicationId>,
+    client: Option<String>,
+    scopes: Option<Scopes>,
+    resource: Option<String>,
+    user_agent: String,
+    ip: String,
+}
+
+impl Beginning {
+    fn at(visitor: &Visitor) -> Self {
+        let (user_agent, ip) = (visitor.user_agent.clone(), visitor.client.address.to_string());
+        Self { user_agent, ip, ..Self::default() }
+    }
 }
 
 /// Makes the session, writes down that somebody signed in, and tells them when the device is new.
@@ -219,36 +305,41 @@ async fn begin(
     app: &App,
     visitor: &Visitor,
     account: &Account,
-    methods: Vec<String>,
-    through: Option<ApplicationId>,
-    since: Option<Timestamp>,
+    beginning: Beginning,
 ) -> db::Result<(Session, Option<Membership>)> {
     let now = app.clock.now();
     let org = Membership::active(tx, account.id).await?;
-    let app_id = match through {
+    let app_id = match beginning.app_id {
         // One that was deleted meanwhile has no sessions.
         Some(id) if Application::greet(tx, id, account.id, now).await? => Some(id),
         _ => None,
     };
-    let device = device_name(&visitor.user_agent);
-    let session = Session {
+    let device = device_name(&beginning.user_agent);
+    let mut session = Session {
         id: SessionId::new(&app.entropy, now),
         account_id: account.id,
         generation: 0,
         rotated_at: now,
         created_at: now,
-        authenticated_at: since.unwrap_or(now),
+        authenticated_at: beginning.since.unwrap_or(now),
         last_seen_at: now,
         expires_at: now.plus(app.config.session_idle_life),
         ends_at: now.plus(app.config.session_life),
-        methods,
+        methods: beginning.methods,
         device: device.clone(),
-        user_agent: visitor.user_agent.clone(),
-        ip: visitor.client.address.to_string(),
+        user_agent: beginning.user_agent,
+        ip: beginning.ip,
         revoked_at: None,
         org_id: org.as_ref().map(|membership| membership.org.id),
         app_id,
+        client: beginning.client,
+        scopes: beginning.scopes,
+        resource: beginning.resource,
     };
+    if !session.may_go_on() {
+        session.ends_at = now.plus(app.config.access_token_life);
+        session.expires_at = session.ends_at;
+    }
     let (was_here, on_this_device) = Session::knows_device(tx, account.id, &device).await?;
     session.insert(tx).await?;
     let by = events::By { actor: Some(account.id), app: app_id, ..visitor.by.clone() };
@@ -285,7 +376,7 @@ impl Person {
         let refresh = refresh_token(app, self.session.id, self.session.generation);
         let mut headers = HeaderMap::new();
         let in_body = match self.delivery {
-            Delivery::Body => Some(refresh.expose().to_owned()),
+            Delivery::Body => self.session.may_go_on().then(|| refresh.expose().to_owned()),
             Delivery::Cookie => {
                 let left = self.session.expires_at.since(app.clock.now()).as_secs();
                 let seconds = i64::try_from(left).unwrap_or(i64::MAX);
@@ -296,8 +387,12 @@ impl Person {
         if let Some((token, life)) = &self.trusted {
             cookies::set_trusted(app, token, *life, &mut headers);
         }
-        let user = UserView::of(&self.account, &self.factors);
-        let org = self.org.as_ref().map(OrgView::of);
+        let mut user = UserView::of(&self.account, &self.factors);
+        let mut org = self.org.as_ref().map(OrgView::of);
+        if let Some(scopes) = &self.session.scopes {
+            user = user.within(scopes);
+            org = org.filter(|_| scopes.has(Scope::Profile));
+        }
         Ok((SignedIn { user, org, access_token, expires_in, refresh_token: in_body }, headers))
     }
 }

@@ -171,7 +171,7 @@ struct VisibleRow {
 row!(VisibleRow { provider, subject, username });
 
 /// A person's ids at providers; each is left out where there is none.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Default, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProviderIds {
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -13,6 +13,9 @@ use crate::{keys, uploads};
 /// Used-up secrets are kept for a while, so that a second use is told apart from a wrong one in the log.
 const SECRETS_KEPT: Duration = Duration::from_hours(24);
 
+/// A client that nobody used is forgotten.
+const CLIENTS_KEPT: Duration = Duration::from_hours(24 * 7);
+
 #[derive(Default, Serialize, Deserialize)]
 pub struct Tidy {}
 
@@ -24,6 +27,9 @@ impl Job for Tidy {
         app.db.exec("DELETE FROM once WHERE expires_at < $1", params![now.minus(SECRETS_KEPT)]).await?;
         app.db.exec("DELETE FROM trusted_device WHERE expires_at < $1", params![now]).await?;
         app.db.exec("DELETE FROM device_code WHERE expires_at < $1", params![now.minus(SECRETS_KEPT)]).await?;
+        app.db.exec("DELETE FROM oauth_code WHERE expires_at < $1", params![now.minus(SECRETS_KEPT)]).await?;
+        let sql = "DELETE FROM oauth_client WHERE used_at IS NULL AND created_at < $1";
+        app.db.exec(sql, params![now.minus(CLIENTS_KEPT)]).await?;
         app.db.exec("DELETE FROM session WHERE ends_at < $1", params![now]).await?;
         app.db.exec("DELETE FROM strike WHERE last_at < $1", params![now.minus(SECRETS_KEPT)]).await?;
         uploads::sweep(&app).await?;

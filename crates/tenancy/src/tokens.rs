@@ -15,6 +15,7 @@ use crate::{
     apps::ApplicationId,
     keys::Ring,
     orgs::Membership,
+    scopes::Scope,
     sessions::{Session, SessionId},
 };
 
@@ -42,6 +43,11 @@ pub struct Claims {
     pub role: Option<String>,
     pub aud: Option<String>,
     pub app_id: Option<String>,
+    /// What a client may know and do; a person's own token does not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
+    #[serde(rename = "client_id", default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
     /// Agents', frameworks' and MCP servers' tokens say what they are; a person's does not.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
@@ -76,6 +82,9 @@ pub fn mint(app: &App, account: &Account, session: &Session, org: Option<&Member
     let now = app.clock.now();
     let life = i64::try_from(app.config.access_token_life.as_secs()).unwrap_or(900);
     let seconds = now.0.div_euclid(1000);
+    // A client learns what the person let it know; the person's own token says everything.
+    let tells = |scope| session.scopes.as_ref().is_none_or(|scopes| scopes.has(scope));
+    let org = org.filter(|_| tells(Scope::Profile));
     let claims = Claims {
         iss: app.config.base_url(),
         sub: account.id,
@@ -84,15 +93,17 @@ pub fn mint(app: &App, account: &Account, session: &Session, org: Option<&Member
         iat: seconds,
         exp: seconds + life,
         nbf: None,
-        email: account.email.clone(),
+        email: account.email.clone().filter(|_| tells(Scope::Email)),
         org_id: org.map(|org| org.org.id.to_string()),
         org_slug: org.map(|org| org.org.slug.clone()),
         role: org.map(|org| org.role.name().to_owned()),
-        aud: session.app_id.map(|id| id.to_string()),
+        aud: session.resource.clone().or_else(|| session.holder()),
         app_id: session.app_id.map(|id| id.to_string()),
+        scope: session.scopes.as_ref().map(ToString::to_string),
+        client_id: session.scopes.as_ref().and_then(|_| session.holder()),
         kind: None,
     };
-    Ok((sign(app, now, &claims)?, life))
+    Ok((sign(app, now, TYPE, &claims)?, life))
 }
 
 /// A token for an app itself.
@@ -102,12 +113,12 @@ pub fn mint_for_app(app: &App, id: ApplicationId) -> Result<(String, i64)> {
     let (iat, jti) = (now.0.div_euclid(1000), app.entropy.uuid(now).to_string());
     let (iss, kind) = (app.config.base_url(), APP.to_owned());
     let claims = AppClaims { iss, sub: id, aud: id, client_id: id, jti, iat, exp: iat + life, kind };
-    Ok((sign(app, now, &claims)?, life))
+    Ok((sign(app, now, TYPE, &claims)?, life))
 }
 
-fn sign(app: &App, now: Timestamp, claims: &impl Serialize) -> Result<String> {
+pub(crate) fn sign(app: &App, now: Timestamp, kind: &str, claims: &impl Serialize) -> Result<String> {
     let signed = app.own::<Ring>().signing(now, |key| {
-        let header = Header { alg: "RS256".into(), typ: Some(TYPE.into()), kid: key.id.clone() };
+        let header = Header { alg: "RS256".into(), typ: Some(kind.into()), kid: key.id.clone() };
         let (header, claims) = (serde_json::to_vec(&header).ok()?, serde_json::to_vec(claims).ok()?);
         let text = format!("{}.{}", BASE64URL_NOPAD.encode(&header), BASE64URL_NOPAD.encode(&claims));
         let signature = key.sign(text.as_bytes())?;
@@ -118,20 +129,20 @@ fn sign(app: &App, now: Timestamp, claims: &impl Serialize) -> Result<String> {
 
 /// The claims of a token of a person that we signed and that is good now.
 pub fn verify(app: &App, token: &str) -> Option<Claims> {
-    let claims: Claims = signed(app, token)?;
+    let claims: Claims = signed(app, TYPE, token)?;
     let is_meant = claims.iss == app.config.base_url() && claims.kind.is_none();
     (is_meant && is_current(&claims, app.clock.now())).then_some(claims)
 }
 
 /// The claims of a token of an app itself that we signed and that is good now.
 pub fn verify_for_app(app: &App, token: &str) -> Option<AppClaims> {
-    let claims: AppClaims = signed(app, token)?;
+    let claims: AppClaims = signed(app, TYPE, token)?;
     let is_meant = claims.iss == app.config.base_url() && claims.kind == APP;
     (is_meant && app.clock.now().0.div_euclid(1000) < claims.exp).then_some(claims)
 }
 
-/// What a token says that bears our signature, whatever it is for.
-fn signed<T: DeserializeOwned>(app: &App, token: &str) -> Option<T> {
+/// What a token of one type says that bears our signature, whomever it is for.
+pub(crate) fn signed<T: DeserializeOwned>(app: &App, kind: &str, token: &str) -> Option<T> {
     if token.len() > LONGEST {
         return None;
     }
@@ -139,7 +150,7 @@ fn signed<T: DeserializeOwned>(app: &App, token: &str) -> Option<T> {
     let (header, claims) = text.split_once('.')?;
     let header: Header = serde_json::from_slice(&BASE64URL_NOPAD.decode(header.as_bytes()).ok()?).ok()?;
     // The only algorithm, the only type, and a key that is ours: what else the header says is not looked at.
-    if header.alg != "RS256" || header.typ.as_deref() != Some(TYPE) {
+    if header.alg != "RS256" || header.typ.as_deref() != Some(kind) {
         return None;
     }
     let signature = BASE64URL_NOPAD.decode(signature.as_bytes()).ok()?;

@@ -17,10 +17,8 @@ use tenancy::{
     enter::{Admin, InApp, Member as AnyMember, Session},
     events::{self, About, Event},
     orgs::{self, Member, Membership, Org, OrgId, Role},
-    records,
+    records, redirects,
 };
-
-use crate::redirects;
 
 pub fn routes() -> Routes {
     Routes::new("apps")

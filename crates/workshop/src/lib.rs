@@ -2,7 +2,6 @@
 mod apps;
 mod domain;
 mod keys;
-mod redirects;
 mod users;
 
 use kernel::{app::Feature, config::Config, http::Routes, ports::dns::Resolver};

@@ -16,7 +16,7 @@ use tenancy::{
     factors::{self, Factor},
     mail,
     once::{self, Purpose, TOKEN_SPENT},
-    sign_in::{self, SignedIn, Typed},
+    sign_in::{self, Person, SignedIn, Typed},
 };
 
 use crate::BODY;
@@ -45,27 +45,39 @@ struct Verify {
 }
 
 async fn login_verify(State(app): State<App>, visitor: Visitor, Json(body): Json<Verify>) -> Result<Response> {
-    let now = app.clock.now();
-    let ticket = once::attempt(&app.db, Purpose::MfaTicket, &body.mfa_ticket.0, now).await?;
-    let id = ticket.and_then(|ticket| ticket.account_id).ok_or(TOKEN_SPENT)?;
-    let attempt = visitor.attempt_factor(&app, id).await?;
+    pass(&app, &visitor, &body.mfa_ticket, &body.code, body.factor, body.trust_device).await?.answer(&app)
+}
+
+/// The same for programs and for the page.
+pub async fn pass(
+    app: &App,
+    visitor: &Visitor,
+    ticket: &Typed,
+    code: &Typed,
+    factor: Option<Factor>,
+    trust_device: bool,
+) -> Result<Person> {
+    let (now, ticket) = (app.clock.now(), &ticket.0);
+    let known = once::attempt(&app.db, Purpose::MfaTicket, ticket, now).await?;
+    let id = known.and_then(|known| known.account_id).ok_or(TOKEN_SPENT)?;
+    let attempt = visitor.attempt_factor(app, id).await?;
     let person = transact!(app.db, tx, {
         let account = Account::find(tx, id).await?.ok_or(TOKEN_SPENT)?;
-        let Some(factor) = factors::prove(tx, &app, id, &body.code.0, body.factor).await? else {
+        let Some(factor) = factors::prove(tx, app, id, &code.0, factor).await? else {
             // Committed: a wrong code counts against the right one, and the person can see that there was one.
             let failed = Event::SignInFailed { reason: "wrong_code" };
-            events::record(tx, &app, &visitor.by, Some(id), &failed).await?;
+            events::record(tx, app, &visitor.by, Some(id), &failed).await?;
             return Ok(None);
         };
-        let spent = once::spend(tx, Purpose::MfaTicket, &body.mfa_ticket.0, now).await?.ok_or(TOKEN_SPENT)?;
+        let spent = once::spend(tx, Purpose::MfaTicket, ticket, now).await?.ok_or(TOKEN_SPENT)?;
         attempt.forgive(tx).await?;
         if factor == Factor::Recovery {
-            recovered(tx, &app, &visitor, &account).await?;
+            recovered(tx, app, visitor, &account).await?;
         }
-        let person = sign_in::pass(tx, &app, &visitor, account, &spent, factor, body.trust_device).await?;
+        let person = sign_in::pass(tx, app, visitor, account, &spent, factor, trust_device).await?;
         Ok::<_, Fault>(Some(person.ok_or(TOKEN_SPENT)?))
     })?;
-    person.ok_or(INVALID_CODE)?.answer(&app)
+    person.ok_or_else(|| INVALID_CODE.into())
 }
 
 /// A recovery code is for emergencies, so the person is told that one was used.

@@ -1,5 +1,5 @@
 //! Second factors: switching them on and off, and proving one at the gate.
-mod gate;
+pub mod gate;
 mod sms;
 mod totp;
 

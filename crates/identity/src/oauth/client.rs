@@ -20,7 +20,7 @@ use tenancy::{
     sign_in::Typed,
 };
 
-use super::{INVALID_CLIENT, INVALID_REQUEST};
+use super::{INVALID_CLIENT, INVALID_REQUEST, clients::Client};
 
 /// The headers by which a client may say who it is.
 pub struct ClientHeaders(pub HeaderMap);
@@ -45,16 +45,23 @@ impl OperationInput for ClientHeaders {
 /// What a client may say of itself in the body.
 #[derive(Deserialize, JsonSchema)]
 pub struct Credentials {
-    /// The app's id.
+    /// The app's id, or what else the client is called.
     #[schemars(length(max = 2048))]
     pub client_id: Option<String>,
     /// A secret key of the app.
     pub client_secret: Option<Typed>,
 }
 
-/// The app that calls. A client says who it is in one way: by the header with its key, by a secret key in the usual
-/// places, or, where nothing secret is needed, by its id alone.
-pub async fn of(app: &App, headers: &HeaderMap, visitor: &Visitor, said: &Credentials) -> Result<Arc<Keyed>> {
+/// The client that calls.
+pub struct Caller {
+    pub id: String,
+    /// For an app; others have no keys.
+    pub keyed: Option<Arc<Keyed>>,
+}
+
+/// A client says who it is in one way: by the header with its key, by a secret key in the usual places, or, where nothing
+/// secret is needed, by its id alone.
+pub async fn of(app: &App, headers: &HeaderMap, visitor: &Visitor, said: &Credentials) -> Result<Caller> {
     let basic = headers.get(header::AUTHORIZATION).and_then(basic);
     let ways = [visitor.app.is_some(), basic.is_some(), said.client_secret.is_some()];
     if ways.into_iter().filter(|is_used| *is_used).count() > 1 {
@@ -69,23 +76,35 @@ pub async fn of(app: &App, headers: &HeaderMap, visitor: &Visitor, said: &Creden
         (None, Some(secret)) => {
             app.own::<Arc<Live>>().keyed(app, &secret).await?.filter(|keyed| keyed.kind == KeyKind::Secret)
         }
-        (None, None) => match id.as_deref().and_then(|id| id.parse::<ApplicationId>().ok()) {
-            Some(id) => Keyed::public(&app.db, id).await?.map(Arc::new),
-            None => None,
-        },
+        (None, None) => return named(app, id.as_deref()).await,
     };
     // Whatever else it says of itself must be true.
     let is_said = |keyed: &Arc<Keyed>| {
         let says = [id.as_deref(), said.client_id.as_deref()];
         says.into_iter().flatten().all(|id| id == keyed.app_id.to_string())
     };
-    known.filter(is_said).ok_or_else(unknown)
+    let keyed = known.filter(is_said).ok_or_else(unknown)?;
+    Ok(Caller { id: keyed.app_id.to_string(), keyed: Some(keyed) })
+}
+
+/// One that proves nothing.
+async fn named(app: &App, id: Option<&str>) -> Result<Caller> {
+    let id = id.ok_or_else(unknown)?;
+    let keyed = match id.parse::<ApplicationId>() {
+        Ok(id) => Some(Keyed::public(&app.db, id).await?.map(Arc::new).ok_or_else(unknown)?),
+        Err(_) => {
+            Client::find(app, id).await?.ok_or_else(unknown)?;
+            None
+        }
+    };
+    let id = keyed.as_ref().map_or_else(|| id.to_owned(), |keyed| keyed.app_id.to_string());
+    Ok(Caller { id, keyed })
 }
 
 /// As [`of`], for what nobody may do by an id alone.
 pub async fn proven(app: &App, headers: &HeaderMap, visitor: &Visitor, said: &Credentials) -> Result<Arc<Keyed>> {
-    let client = of(app, headers, visitor, said).await?;
-    if client.key_id.is_some() { Ok(client) } else { Err(unknown()) }
+    let keyed = of(app, headers, visitor, said).await?.keyed;
+    keyed.filter(|keyed| keyed.key_id.is_some()).ok_or_else(unknown)
 }
 
 fn unknown() -> Fault {

@@ -10,7 +10,7 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    apps::ApplicationId,
+    apps::{Application, ApplicationId},
     enter::{self, Visitor},
     events::{self, Event},
     sessions::{Session, read_refresh_token},
@@ -21,6 +21,7 @@ use tenancy::{
 use super::{
     INVALID_CLIENT, INVALID_REQUEST,
     client::{self, ClientHeaders, Credentials},
+    clients,
 };
 use crate::BODY;
 
@@ -56,7 +57,9 @@ struct Introspection {
 struct Found {
     iss: String,
     sub: String,
-    client_id: ApplicationId,
+    client_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<String>,
     /// The person's address.
     #[serde(skip_serializing_if = "Option::is_none")]
     username: Option<String>,
@@ -92,12 +95,14 @@ fn missing() -> Fault {
 async fn look(app: &App, token: &Typed, client: ApplicationId) -> Result<Option<Found>> {
     let iss = app.config.base_url();
     if let Some((claims, living)) = enter::recognise(app, &token.0).await? {
-        let is_theirs = living.session.app_id == Some(client);
+        // Whoever it was made for may look at it, and whoever runs the place it counts at.
+        let is_theirs = living.session.app_id == Some(client) || is_meant_for(app, &living.session, client).await?;
         return Ok(is_theirs.then(|| Found {
             iss,
             sub: claims.sub.to_string(),
-            client_id: client,
-            username: living.account.email.clone(),
+            client_id: living.session.holder().unwrap_or_default(),
+            scope: claims.scope.clone(),
+            username: claims.email.clone(),
             token_type: "Bearer",
             aud: claims.aud.clone(),
             jti: Some(claims.jti.clone()),
@@ -110,7 +115,8 @@ async fn look(app: &App, token: &Typed, client: ApplicationId) -> Result<Option<
         return Ok(Some(Found {
             iss,
             sub: client.to_string(),
-            client_id: client,
+            client_id: client.to_string(),
+            scope: None,
             username: None,
             token_type: "Bearer",
             aud: Some(client.to_string()),
@@ -120,12 +126,13 @@ async fn look(app: &App, token: &Typed, client: ApplicationId) -> Result<Option<
             exp: claims.exp,
         }));
     }
-    let Some(session) = refreshable(app, token, client).await? else { return Ok(None) };
+    let Some(session) = refreshable(app, token, &client.to_string()).await? else { return Ok(None) };
     let seconds = |at: Timestamp| at.0.div_euclid(1000);
     Ok(Some(Found {
         iss,
         sub: session.account_id.to_string(),
-        client_id: client,
+        client_id: client.to_string(),
+        scope: session.scopes.as_ref().map(ToString::to_string),
         username: None,
         token_type: "refresh_token",
         aud: None,
@@ -136,12 +143,23 @@ async fn look(app: &App, token: &Typed, client: ApplicationId) -> Result<Option<
     }))
 }
 
-/// The session this is the present refresh token of, if it is the app's.
-async fn refreshable(app: &App, token: &Typed, client: ApplicationId) -> Result<Option<Session>> {
+/// Whether its tokens count at a place this app has proven to be its own.
+async fn is_meant_for(app: &App, session: &Session, client: ApplicationId) -> Result<bool> {
+    let target = session.resource.as_deref().and_then(clients::target);
+    match target.as_ref().and_then(|url| url.host_str()) {
+        Some(host) => Ok(Application::of_domain(&app.db, host).await? == Some(client)),
+        None => Ok(false),
+    }
+}
+
+/// The session this is the present refresh token of, if it is the client's.
+async fn refreshable(app: &App, token: &Typed, client: &str) -> Result<Option<Session>> {
     let Some((id, generation)) = read_refresh_token(app, &token.0) else { return Ok(None) };
     let session = Session::find(&app.db, id).await?;
     Ok(session.filter(|session| {
-        session.app_id == Some(client) && session.generation == generation && session.is_alive(app.clock.now())
+        session.holder().as_deref() == Some(client)
+            && session.generation == generation
+            && session.is_alive(app.clock.now())
     }))
 }
 
@@ -155,8 +173,10 @@ async fn revoke_token(
     let client = client::of(&app, &headers, &visitor, &body.client).await?;
     let token = body.token.ok_or_else(missing)?;
     let session = match enter::recognise(&app, &token.0).await? {
-        Some((_, living)) => Some(living.session.clone()).filter(|session| session.app_id == Some(client.app_id)),
-        None => refreshable(&app, &token, client.app_id).await?,
+        Some((_, living)) => {
+            Some(living.session.clone()).filter(|session| session.holder().as_ref() == Some(&client.id))
+        }
+        None => refreshable(&app, &token, &client.id).await?,
     };
     let Some(session) = session else { return Ok(()) };
     transact!(app.db, tx, {

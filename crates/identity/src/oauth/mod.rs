@@ -1,18 +1,37 @@
-//! What an app does with tokens, as the standards of OAuth have it: gets them, looks at them, takes them back.
+//! What a client does with people and their tokens, as the standards of OAuth 2.1 and OpenID Connect have it.
+pub mod authorize;
 mod client;
+pub mod clients;
+mod codes;
+mod consents;
+mod documents;
 mod inspect;
+pub mod logout;
+mod registration;
+pub mod request;
 mod token;
 mod userinfo;
 
-use kernel::{fault::Code, http::Routes};
+use kernel::{config::Config, fault::Code, http::Routes};
 
-pub fn routes() -> Routes {
-    token::routes().and(inspect::routes()).and(userinfo::routes())
+pub use client::{Credentials, of as client_of};
+pub use consents::{Agreed, Consent, ConsentView};
+pub use documents::CLIENT_UNREADABLE;
+
+pub fn routes(config: &Config) -> Routes {
+    token::routes()
+        .and(inspect::routes())
+        .and(userinfo::routes())
+        .and(consents::routes())
+        .and(registration::routes(config.client_registration.is_on()))
 }
 
-const INVALID_REQUEST: Code = Code::new(400, "invalid_request", "The request lacks something, or says it twice.");
-const INVALID_CLIENT: Code = Code::new(401, "invalid_client", "The client is not known, or did not prove who it is.");
+pub const INVALID_REQUEST: Code = Code::new(400, "invalid_request", "The request lacks something, or says it twice.");
+pub const INVALID_CLIENT: Code =
+    Code::new(401, "invalid_client", "The client is not known, or did not prove who it is.");
 const INVALID_GRANT: Code =
     Code::new(400, "invalid_grant", "What was presented was used, has run out, never was, or is another client's.");
+const INVALID_SCOPE: Code = Code::new(400, "invalid_scope", "This is more than was granted.");
+const INVALID_TARGET: Code = Code::new(400, "invalid_target", "There is no such place that tokens can be had for.");
 const UNAUTHORIZED_CLIENT: Code = Code::new(400, "unauthorized_client", "This client may not get tokens this way.");
 const UNSUPPORTED_GRANT: Code = Code::new(400, "unsupported_grant_type", "There is no such way to get tokens.");

@@ -1,7 +1,9 @@
 //! The token endpoint: something that stands for a person, or for the app itself, for tokens.
 use axum::extract::State;
 use kernel::{
-    App, crypto,
+    App,
+    crypto::{self, Secret},
+    db::Tx,
     fault::{Fault, Result},
     http::{FormOrJson, Json, Routes},
     transact,
@@ -11,14 +13,19 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     apps::{KeyKind, Keyed},
     enter::{Delivery, Visitor},
-    sessions::{self, Turned, read_refresh_token},
-    sign_in::{Entered, Person, Typed},
+    events::{self, Event},
+    id_tokens,
+    scopes::Scopes,
+    sessions::{self, Session, SessionId, Turned, read_refresh_token},
+    sign_in::{self, Entered, Grant, Person, Typed},
     tokens,
 };
 
 use super::{
-    INVALID_CLIENT, INVALID_GRANT, INVALID_REQUEST, UNAUTHORIZED_CLIENT, UNSUPPORTED_GRANT,
-    client::{self, ClientHeaders, Credentials},
+    INVALID_CLIENT, INVALID_GRANT, INVALID_REQUEST, INVALID_SCOPE, INVALID_TARGET, UNAUTHORIZED_CLIENT,
+    UNSUPPORTED_GRANT,
+    client::{self, Caller, ClientHeaders, Credentials},
+    codes::Code,
 };
 use crate::{
     BODY,
@@ -29,18 +36,31 @@ use crate::{
 pub fn routes() -> Routes {
     Routes::new("oauth")
         .body_limit(BODY)
-        .post("/oauth/token", exchange_token, "tokens for a refresh token, a device code, or the app itself")
+        .post("/oauth/token", exchange_token, "tokens for a code, a refresh token, a device code, or the app itself")
         .fails(&[INVALID_REQUEST, INVALID_CLIENT, INVALID_GRANT, UNAUTHORIZED_CLIENT, UNSUPPORTED_GRANT])
+        .fails(&[INVALID_TARGET, INVALID_SCOPE])
         .fails(&device::ANSWERS)
 }
 
 #[derive(Deserialize, JsonSchema)]
 struct TokenRequest {
-    /// `refresh_token`, `urn:ietf:params:oauth:grant-type:device_code` or `client_credentials`.
+    /// `authorization_code`, `refresh_token`, `urn:ietf:params:oauth:grant-type:device_code` or `client_credentials`.
     #[schemars(length(max = 200))]
     grant_type: Option<String>,
+    code: Option<Typed>,
+    /// As it was when the code was asked for.
+    #[schemars(length(max = 2000))]
+    redirect_uri: Option<String>,
+    /// What the challenge was made of (PKCE).
+    code_verifier: Option<Typed>,
     refresh_token: Option<Typed>,
     device_code: Option<Typed>,
+    /// Not more than was granted.
+    #[schemars(length(max = 2000))]
+    scope: Option<String>,
+    /// As it was granted (RFC 8707).
+    #[schemars(length(max = 2000))]
+    resource: Option<String>,
     #[serde(flatten)]
     client: Credentials,
 }
@@ -55,16 +75,25 @@ struct Tokens {
     expires_in: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     refresh_token: Option<String>,
+    /// Who signed in, for clients that asked with `openid`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id_token: Option<String>,
+    /// What was granted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<String>,
 }
 
 impl Tokens {
-    fn of(app: &App, person: &Person) -> Result<Json<Self>> {
+    fn of(app: &App, person: &Person, nonce: Option<String>) -> Result<Json<Self>> {
         let (signed_in, _) = person.hand_out(app)?;
+        let access_token = signed_in.access_token;
         Ok(Json(Self {
-            access_token: signed_in.access_token,
+            id_token: id_tokens::mint(app, &person.account, &person.session, &access_token, nonce)?,
+            access_token,
             token_type: "Bearer",
             expires_in: signed_in.expires_in,
             refresh_token: signed_in.refresh_token,
+            scope: person.session.scopes.as_ref().map(ToString::to_string),
         }))
     }
 }
@@ -78,26 +107,88 @@ async fn exchange_token(
     visitor.admit(&app, None).await?;
     let client = client::of(&app, &headers, &visitor, &body.client).await?;
     // Whatever way the app said who it is, what begins now is its own.
-    visitor.by.app = Some(client.app_id);
-    visitor.app = Some(client.clone());
-    match body.grant_type.as_deref().ok_or_else(|| INVALID_REQUEST.because("grant_type is missing."))? {
-        "refresh_token" => by_refresh_token(&app, &visitor, &client, body.refresh_token).await,
+    visitor.by.app = client.keyed.as_ref().map(|keyed| keyed.app_id);
+    visitor.app.clone_from(&client.keyed);
+    match body.grant_type.as_deref().ok_or_else(|| missing("grant_type"))? {
+        "authorization_code" => by_code(&app, &visitor, &client, body).await,
+        "refresh_token" => by_refresh_token(&app, &visitor, &client, body).await,
         "urn:ietf:params:oauth:grant-type:device_code" => by_device_code(&app, &visitor, body.device_code).await,
-        "client_credentials" => for_itself(&app, &client),
+        "client_credentials" => for_itself(&app, client.keyed.as_deref()),
         _ => Err(UNSUPPORTED_GRANT.into()),
     }
 }
 
-async fn by_refresh_token(
+fn missing(field: &str) -> Fault {
+    INVALID_REQUEST.because(format!("{field} is missing."))
+}
+
+/// A code works once. A second time somebody has a copy, and what it gave is taken back.
+async fn by_code(app: &App, visitor: &Visitor, client: &Caller, body: TokenRequest) -> Result<Json<Tokens>> {
+    let code = body.code.ok_or_else(|| missing("code"))?.0;
+    let redirect_uri = body.redirect_uri.ok_or_else(|| missing("redirect_uri"))?;
+    let verifier = body.code_verifier.ok_or_else(|| INVALID_GRANT.because("code_verifier is missing."))?.0;
+    let now = app.clock.now();
+    let person = transact!(app.db, tx, {
+        let Some(found) = Code::find(tx, &code, &client.id).await? else { return Ok(None) };
+        if found.used_at.is_none() {
+            if !found.is_answered(&redirect_uri, &verifier, now) {
+                return Ok(None);
+            }
+            if body.resource.is_some() && body.resource != found.resource {
+                return Err(Fault::from(INVALID_TARGET));
+            }
+            if Code::use_up(tx, &code, now).await? {
+                return redeem(tx, app, visitor, client, &code, found).await;
+            }
+        }
+        // Read again: whoever was faster has a session by now.
+        let gave = Code::find(tx, &code, &client.id).await?.and_then(|found| found.gave);
+        if let Some(session) = gave {
+            end_given(tx, app, visitor, session).await?;
+        }
+        Ok(None)
+    })?;
+    let (person, nonce) = person.ok_or(INVALID_GRANT)?;
+    Tokens::of(app, &person, nonce)
+}
+
+/// The session of the client, as long as the one is alive in which the person let it in.
+async fn redeem(
+    tx: &mut Tx,
     app: &App,
     visitor: &Visitor,
-    client: &Keyed,
-    token: Option<Typed>,
-) -> Result<Json<Tokens>> {
-    let token = token.ok_or_else(|| INVALID_REQUEST.because("refresh_token is missing."))?;
+    client: &Caller,
+    code: &Secret,
+    found: Code,
+) -> Result<Option<(Person, Option<String>)>> {
+    let from = Session::find_in(tx, found.session_id).await?.filter(|session| session.is_alive(app.clock.now()));
+    let Some(from) = from else { return Ok(None) };
+    let app_id = client.keyed.as_ref().map(|keyed| keyed.app_id);
+    let named = Some(client.id.clone()).filter(|_| app_id.is_none());
+    let grant = Grant { app_id, client: named, scopes: found.scopes, resource: found.resource };
+    let Some(person) = sign_in::grant(tx, app, visitor, &from, grant).await? else { return Ok(None) };
+    Code::note_gift(tx, code, person.session.id).await?;
+    Ok(Some((person, found.nonce)))
+}
+
+async fn end_given(tx: &mut Tx, app: &App, visitor: &Visitor, id: SessionId) -> Result<()> {
+    let Some(session) = Session::find_in(tx, id).await? else { return Ok(()) };
+    if Session::revoke(tx, session.account_id, id, app.clock.now()).await? {
+        let event = Event::SessionRevoked { session: id, reason: "code_reused" };
+        events::record(tx, app, &visitor.by, Some(session.account_id), &event).await?;
+    }
+    Ok(())
+}
+
+async fn by_refresh_token(app: &App, visitor: &Visitor, client: &Caller, body: TokenRequest) -> Result<Json<Tokens>> {
+    let token = body.refresh_token.ok_or_else(|| missing("refresh_token"))?;
     let (id, generation) = read_refresh_token(app, &token.0).ok_or(INVALID_GRANT)?;
+    // Looked at before anything turns: a wish that cannot be granted costs nobody the token.
+    if let Some(session) = Session::find(&app.db, id).await? {
+        refuse_more(&session, body.scope.as_deref(), body.resource.as_deref())?;
+    }
     let person = transact!(app.db, tx, {
-        match sessions::turn(tx, app, id, generation, Some(client.app_id)).await? {
+        match sessions::turn(tx, app, id, generation, Some(&client.id)).await? {
             Turned::On(session) => session::person(tx, *session, Delivery::Body).await,
             Turned::Reused(session) => {
                 session::end_copied(tx, app, visitor, &session).await?;
@@ -106,15 +197,31 @@ async fn by_refresh_token(
             Turned::Ended => Ok::<_, Fault>(None),
         }
     })?;
-    Tokens::of(app, &person.ok_or(INVALID_GRANT)?)
+    Tokens::of(app, &person.ok_or(INVALID_GRANT)?, None)
+}
+
+/// A refresh brings what was granted: asking for less is answered with what there is, asking for more is refused.
+fn refuse_more(session: &Session, scope: Option<&str>, resource: Option<&str>) -> Result<()> {
+    let granted = session.scopes.clone().unwrap_or_else(Scopes::all);
+    if scope.is_some_and(|scope| !granted.covers(&Scopes::read(scope))) {
+        return Err(INVALID_SCOPE.into());
+    }
+    if resource.is_some_and(|resource| session.resource.as_deref() != Some(resource)) {
+        return Err(INVALID_TARGET.into());
+    }
+    Ok(())
 }
 
 async fn by_device_code(app: &App, visitor: &Visitor, code: Option<Typed>) -> Result<Json<Tokens>> {
-    let code = code.ok_or_else(|| INVALID_REQUEST.because("device_code is missing."))?;
+    let code = code.ok_or_else(|| missing("device_code"))?;
+    // Codes are shown to apps alone; nobody else has one to redeem.
+    if visitor.app.is_none() {
+        return Err(UNAUTHORIZED_CLIENT.into());
+    }
     let hash = crypto::hash(code.0.expose().as_bytes());
     match transact!(app.db, tx, { Ok::<_, Fault>(device::poll(tx, app, visitor, &hash).await?) })? {
         Found::In(entered) => match *entered {
-            Entered::In(person) => Tokens::of(app, &person),
+            Entered::In(person) => Tokens::of(app, &person, None),
             // Whoever approved it passed the gate, so nobody waits here.
             Entered::Waiting(_) => Err(INVALID_GRANT.into()),
         },
@@ -123,10 +230,16 @@ async fn by_device_code(app: &App, visitor: &Visitor, code: Option<Typed>) -> Re
 }
 
 /// A token that stands for the app and for nobody in it.
-fn for_itself(app: &App, client: &Keyed) -> Result<Json<Tokens>> {
-    if client.key_id.is_none() || client.kind != KeyKind::Secret {
-        return Err(UNAUTHORIZED_CLIENT.into());
-    }
+fn for_itself(app: &App, client: Option<&Keyed>) -> Result<Json<Tokens>> {
+    let is_secret = |client: &&Keyed| client.key_id.is_some() && client.kind == KeyKind::Secret;
+    let client = client.filter(is_secret).ok_or(UNAUTHORIZED_CLIENT)?;
     let (access_token, expires_in) = tokens::mint_for_app(app, client.app_id)?;
-    Ok(Json(Tokens { access_token, token_type: "Bearer", expires_in, refresh_token: None }))
+    Ok(Json(Tokens {
+        access_token,
+        token_type: "Bearer",
+        expires_in,
+        refresh_token: None,
+        id_token: None,
+        scope: None,
+    }))
 }

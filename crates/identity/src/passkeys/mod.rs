@@ -173,7 +173,7 @@ async fn passkey_login_verify(
     let entered = transact!(app.db, tx, {
         signed.note(tx, &app).await?;
         let account = Account::find(tx, signed.account_id).await?.ok_or(INVALID_PASSKEY)?;
-        let way = Way { method: "passkey", is_two_factors: true, since: None, delivery };
+        let way = Way { method: "passkey", is_two_factors: true, since: None, delivery, scopes: None };
         let entered = sign_in::enter(tx, &app, &visitor, account, way).await?;
         // When it was used last is remembered with the person's other sessions.
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, signed.account_id.to_string()).await?;

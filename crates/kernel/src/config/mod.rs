@@ -124,10 +124,17 @@ settings! {
     /// The name servers that are asked for the proof of a domain and where a webhook's name leads, such as `9.9.9.9:53`.
     /// Left empty: the system's.
     dns_servers: Vec<SocketAddr> = "";
+    /// `off` knows no clients that describe themselves at an https address of theirs (OAuth client id metadata documents).
+    client_documents: Switch = "on";
+    /// `on` lets anybody register an OAuth client (RFC 7591).
+    client_registration: Switch = "off";
     /// Networks that webhooks may go to beside the public internet, such as `127.0.0.0/8`; for development.
     webhook_allow_nets: Vec<IpNet> = "";
     /// `on` lets webhooks go to http:// addresses; for development. `WEBHOOK_ALLOW_HTTP=1` says the same.
     webhook_allow_http: Switch = "off";
+    /// A file with certificates (PEM) of authorities that are trusted beside the system's when the server calls addresses
+    /// that others chose: webhooks, and what OAuth clients say about themselves.
+    outgoing_ca: Option<PathBuf> = "";
     /// The id this installation is registered under at Google; left empty, nobody signs in with it.
     google_client_id: String = "";
     /// The secret that belongs to it.

@@ -2,7 +2,7 @@
 //! what is documented is what is enforced, and everything that is wrong is said at once.
 use std::{
     any::TypeId,
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, LazyLock, PoisonError, RwLock},
     time::Duration,
 };
@@ -79,9 +79,7 @@ impl<T: DeserializeOwned + JsonSchema + 'static> FromRequest<App> for Form<T> {
         if !is_form(&parts.headers) {
             return Err(NOT_FORM.into());
         }
-        let pairs: Vec<(String, String)> =
-            serde_urlencoded::from_bytes(&read(body).await?).map_err(|_| MALFORMED.because("Not a form."))?;
-        typed::<T>(pairs).map(Self)
+        typed::<T>(pairs(&read(body).await?)?).map(Self)
     }
 }
 
@@ -91,6 +89,31 @@ impl<T: JsonSchema> OperationInput for Form<T> {
         set_body(ctx, operation, RequestBody { required: true, content, ..Default::default() });
         may_answer(operation, &[INVALID, MALFORMED, NOT_FORM, TOO_LARGE, SLOW_BODY]);
     }
+}
+
+/// The fields of a form as they came, in order, for whoever looks at them in other words than ours.
+pub struct FormPairs(pub Vec<(String, String)>);
+
+impl FromRequest<App> for FormPairs {
+    type Rejection = Fault;
+
+    async fn from_request(request: Request, _: &App) -> Result<Self> {
+        let (parts, body) = request.into_parts();
+        if !is_form(&parts.headers) {
+            return Err(NOT_FORM.into());
+        }
+        pairs(&read(body).await?).map(Self)
+    }
+}
+
+impl OperationInput for FormPairs {
+    fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
+        Form::<BTreeMap<String, String>>::operation_input(ctx, operation);
+    }
+}
+
+fn pairs(form: &[u8]) -> Result<Vec<(String, String)>> {
+    serde_urlencoded::from_bytes(form).map_err(|_| MALFORMED.because("Not a form."))
 }
 
 /// A form or a JSON body: clients of OAuth send the one, everybody else the other.

@@ -19,7 +19,7 @@ pub use describe::{Description, Documents, may_answer, requires};
 pub use document::Document;
 pub use door::Door;
 pub use idempotency::{ForgetReplies, ReplayGuard};
-pub use input::{Form, FormOrJson, Json, MaybeJson, Path, Query, Raw};
+pub use input::{Form, FormOrJson, FormPairs, Json, MaybeJson, Path, Query, Raw};
 pub use origins::{AppOrigins, bearer, foreign_origin};
 pub use paging::{Key, Page};
 pub use routes::Routes;

@@ -113,7 +113,7 @@ impl TestApp {
             mail: Arc::new(mailbox.clone()),
             sms: Arc::new(phones.clone()),
             objects,
-            outgoing: Outgoing::from_config(&config),
+            outgoing: Outgoing::from_config(&config).unwrap(),
             metrics: Metrics::new("test"),
             description: Description::default(),
             own: feature.own,

@@ -12,6 +12,6 @@ pub use captcha::{CAPTCHA_REQUIRED, Captcha, NOT_SOLVED};
 pub use cookies::Delivery;
 pub use org::{Admin, AdminOrSelf, InOrg, Least, Member, Owner};
 pub use session::{
-    ACCOUNT_TOPIC, Live, Living, MaybeSession, PlatformOwner, REAUTHENTICATION_REQUIRED, RefreshToken, Session,
-    is_still_good, may_use_cookie, read_origins, recognise, watch,
+    ACCOUNT_TOPIC, Browser, Granted, INSUFFICIENT_SCOPE, Live, Living, MaybeSession, PlatformOwner,
+    REAUTHENTICATION_REQUIRED, RefreshToken, Session, is_still_good, may_use_cookie, read_origins, recognise, watch,
 };

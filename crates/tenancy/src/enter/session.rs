@@ -33,12 +33,16 @@ use crate::{
     events::By,
     factors::{Factors, Whole},
     orgs::{self, Membership, OrgId},
+    scopes::Scopes,
     sessions::{self, SessionId},
     tokens::{self, Claims},
 };
 
 pub const REAUTHENTICATION_REQUIRED: Code =
     Code::new(403, "reauthentication_required", "Sign in again first: this needs a fresh proof of who you are.");
+
+pub const INSUFFICIENT_SCOPE: Code =
+    Code::new(403, "insufficient_scope", "The person did not let this client do that.");
 
 /// How long a proof of who somebody is counts as fresh.
 const FRESH: Duration = Duration::from_mins(10);
@@ -284,10 +288,25 @@ impl FromRequestParts<App> for Session {
     type Rejection = Fault;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        let client = Client::from_request_parts(parts, app).await?;
+        let session = Self::let_in(parts, app).await?;
+        if session.living.session.scopes.is_some() {
+            let says = HeaderValue::from_static("Bearer error=\"insufficient_scope\"");
+            return Err(Fault::from(INSUFFICIENT_SCOPE).with_header(header::WWW_AUTHENTICATE, says));
+        }
+        Ok(session)
+    }
+}
+
+impl Session {
+    /// Somebody, or a client that acts for them.
+    async fn let_in(parts: &mut Parts, app: &App) -> Result<Self> {
         let (token, delivery) = presented(&parts.headers).ok_or(UNAUTHENTICATED)?;
-        let claims = verified(app, &token).ok_or(UNAUTHENTICATED)?;
-        let living = living(app, &claims).await?.ok_or(UNAUTHENTICATED)?;
+        let (_, living) = recognise(app, &token).await?.ok_or(UNAUTHENTICATED)?;
+        Self::of(parts, app, living, delivery).await
+    }
+
+    async fn of(parts: &mut Parts, app: &App, living: Arc<Living>, delivery: Delivery) -> Result<Self> {
+        let client = Client::from_request_parts(parts, app).await?;
         if delivery == Delivery::Cookie {
             may_use_cookie(app, &parts.headers, &living.session).await?;
         }
@@ -323,17 +342,17 @@ fn verified(app: &App, token: &Secret) -> Option<Arc<Claims>> {
 /// Whose access token this is, if it is good now.
 pub async fn recognise(app: &App, token: &Secret) -> db::Result<Option<(Arc<Claims>, Arc<Living>)>> {
     let Some(claims) = verified(app, token) else { return Ok(None) };
-    Ok(living(app, &claims).await?.map(|living| (claims, living)))
+    let found = living(app, claims.sid).await?.filter(|living| living.account.id == claims.sub);
+    Ok(found.map(|living| (claims, living)))
 }
 
-async fn living(app: &App, claims: &Claims) -> db::Result<Option<Arc<Living>>> {
+async fn living(app: &App, id: SessionId) -> db::Result<Option<Arc<Living>>> {
     let (live, now) = (app.own::<Arc<Live>>(), app.clock.now());
     let before = live.forgotten.load(SeqCst);
-    if let Some(living) = live.sessions.get(&claims.sid) {
-        return Ok(Some(living).filter(|living| is_claimed(living, claims) && living.session.is_alive(now)));
+    if let Some(living) = live.sessions.get(&id) {
+        return Ok(Some(living).filter(|living| living.session.is_alive(now)));
     }
-    let Some(session) = sessions::Session::find(&app.db, claims.sid).await?.filter(|found| found.is_alive(now))
-    else {
+    let Some(session) = sessions::Session::find(&app.db, id).await?.filter(|found| found.is_alive(now)) else {
         return Ok(None);
     };
     let whole = Whole::find(&app.db, session.account_id).await?;
@@ -342,15 +361,86 @@ async fn living(app: &App, claims: &Claims) -> db::Result<Option<Arc<Living>>> {
         None => None,
     };
     let living = whole.map(|Whole { account, factors }| Arc::new(Living { session, account, factors, org }));
-    if let Some(living) = living.as_ref().filter(|living| is_claimed(living, claims)) {
-        live.remember(&live.sessions, &claims.sid, living.clone(), before);
-        return Ok(Some(living.clone()));
+    if let Some(living) = &living {
+        live.remember(&live.sessions, &id, living.clone(), before);
     }
-    Ok(None)
+    Ok(living)
 }
 
-fn is_claimed(living: &Living, claims: &Claims) -> bool {
-    living.account.id == claims.sub
+/// Somebody who is signed in, or a client that acts for them within its scopes. For the few routes where a client may
+/// come, too. Tokens that count elsewhere do not count here.
+pub struct Granted(pub Session);
+
+impl Granted {
+    /// Everything, for a person's own session.
+    pub fn scopes(&self) -> Scopes {
+        self.0.living.session.scopes.clone().unwrap_or_else(Scopes::all)
+    }
+}
+
+impl FromRequestParts<App> for Granted {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let session = Session::let_in(parts, app).await?;
+        if session.living.session.resource.is_some() { Err(UNAUTHENTICATED.into()) } else { Ok(Self(session)) }
+    }
+}
+
+impl OperationInput for Granted {
+    fn operation_input(_: &mut GenContext, operation: &mut Operation) {
+        requires(operation, &["bearer"]);
+        requires(operation, &["cookie"]);
+        may_answer(operation, &[UNAUTHENTICATED, INVALID_APP_KEY]);
+    }
+}
+
+/// Whoever sits in front of a page. A person is known by the access token or, once that has run out, by the refresh
+/// cookie, which is not turned over by looking at a page. Whose cookies are no longer good is nobody; a bearer token that
+/// is not good is refused.
+pub struct Browser(pub Option<Session>);
+
+impl FromRequestParts<App> for Browser {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        if bearer(&parts.headers).is_some() {
+            return Session::from_request_parts(parts, app).await.map(|session| Self(Some(session)));
+        }
+        let found = match cookies::read(&parts.headers, cookies::ACCESS) {
+            Some(token) => recognise(app, &token).await?.map(|(_, living)| living),
+            None => None,
+        };
+        let found = match (found, cookies::read(&parts.headers, cookies::REFRESH)) {
+            (None, Some(token)) => refreshable(app, &token).await?,
+            (found, _) => found,
+        };
+        match found.filter(|living| living.session.scopes.is_none()) {
+            Some(living) => {
+                Session::of(parts, app, living, Delivery::Cookie).await.map(|session| Self(Some(session)))
+            }
+            None => Ok(Self(None)),
+        }
+    }
+}
+
+impl OperationInput for Browser {
+    fn operation_input(_: &mut GenContext, operation: &mut Operation) {
+        requires(operation, &[]);
+        requires(operation, &["bearer"]);
+        requires(operation, &["cookie"]);
+        may_answer(operation, &[UNAUTHENTICATED, INVALID_APP_KEY, INSUFFICIENT_SCOPE]);
+    }
+}
+
+/// The living session of which this is the present refresh token.
+async fn refreshable(app: &App, token: &Secret) -> db::Result<Option<Arc<Living>>> {
+    let Some((id, generation)) = sessions::read_refresh_token(app, token) else { return Ok(None) };
+    let present = sessions::Session::find(&app.db, id).await?.filter(|session| session.generation == generation);
+    match present {
+        Some(_) => living(app, id).await,
+        None => Ok(None),
+    }
 }
 
 /// Anybody; whoever is signed in is known. A token that is not good is still refused.
@@ -369,7 +459,7 @@ impl FromRequestParts<App> for MaybeSession {
 
 impl OperationInput for MaybeSession {
     fn operation_input(_: &mut GenContext, operation: &mut Operation) {
-        may_answer(operation, &[UNAUTHENTICATED]);
+        may_answer(operation, &[UNAUTHENTICATED, INSUFFICIENT_SCOPE]);
     }
 }
 
@@ -377,7 +467,7 @@ impl OperationInput for Session {
     fn operation_input(_: &mut GenContext, operation: &mut Operation) {
         requires(operation, &["bearer"]);
         requires(operation, &["cookie"]);
-        may_answer(operation, &[UNAUTHENTICATED, INVALID_APP_KEY]);
+        may_answer(operation, &[UNAUTHENTICATED, INVALID_APP_KEY, INSUFFICIENT_SCOPE]);
     }
 }
 

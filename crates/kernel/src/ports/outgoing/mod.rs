@@ -101,13 +101,21 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    pub fn from_config(config: &Config) -> Self {
+    pub fn from_config(config: &Config) -> Result<Self, String> {
+        let authorities = match &config.outgoing_ca {
+            Some(file) => {
+                let say = |error: &dyn Error| format!("outgoing_ca: {}: {error}", file.display());
+                let pem = std::fs::read(file).map_err(|error| say(&error))?;
+                Certificate::from_pem_bundle(&pem).map_err(|error| say(&error))?
+            }
+            None => vec![],
+        };
         let allowed = Allowed {
             networks: config.webhook_allow_nets.clone(),
             plain_http: config.webhook_allow_http.is_on(),
-            authorities: vec![],
+            authorities,
         };
-        Self::new(Resolver::new(&config.dns_servers), allowed)
+        Ok(Self::new(Resolver::new(&config.dns_servers), allowed))
     }
 
     pub fn new(resolver: Resolver, allowed: Allowed) -> Self {

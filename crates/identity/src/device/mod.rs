@@ -1,8 +1,14 @@
 //! Signing in where there is no keyboard (RFC 8628): the program shows a code, the person types it where they are signed
 //! in already, and the program, which asks now and then, gets a session.
+pub mod approve;
+
 use std::time::Duration;
 
-use axum::{extract::State, response::Response};
+use axum::{
+    extract::State,
+    http::{HeaderMap, header::AUTHORIZATION},
+    response::Response,
+};
 use kernel::{
     App,
     clock::Timestamp,
@@ -17,28 +23,27 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::{Account, AccountId},
     apps::ApplicationId,
-    enter::{Delivery, Session, Visitor},
-    events::{self, Event},
+    enter::{Delivery, Visitor},
     factors::Factors,
+    scopes::Scopes,
     sessions::device_name,
     sign_in::{self, Entered, SignedIn, Typed, Way},
 };
 
 use crate::{
     BODY,
-    proof::{self, Fresh},
+    oauth::{self, Credentials},
 };
 
 pub fn routes() -> Routes {
     Routes::new("auth")
         .body_limit(BODY)
         .post("/auth/device/code", begin_device, "start device authorization")
+        .fails(&[oauth::INVALID_REQUEST, oauth::INVALID_CLIENT])
         .post("/auth/device/token", poll_device, "poll for the device token after approval")
         .answers::<SignedIn>(200, "application/json")
         .fails(&ANSWERS)
-        .post("/auth/device/verify", decide_device, "approve a pending device code")
-        .fails(&[NO_SUCH_CODE])
-        .fails(&proof::REFUSALS)
+        .and(approve::routes())
 }
 
 const LIFE: Duration = Duration::from_mins(10);
@@ -57,7 +62,6 @@ const EXPIRED: Code = Code::new(400, "expired_token", "Nobody decided in time. B
 const INVALID_GRANT: Code = Code::new(400, "invalid_grant", "This device code was used or never was.");
 /// What a program that asks can hear, beside the tokens.
 pub const ANSWERS: [Code; 5] = [PENDING, SLOW_DOWN, DENIED, EXPIRED, INVALID_GRANT];
-const NO_SUCH_CODE: Code = Code::new(404, "no_such_code", "No device waits with this code. Look at it again.");
 
 #[derive(Serialize, JsonSchema)]
 struct Begun {
@@ -74,15 +78,38 @@ struct Begun {
     interval: i64,
 }
 
-async fn begin_device(State(app): State<App>, visitor: Visitor) -> Result<Json<Begun>> {
+#[derive(Deserialize, JsonSchema)]
+struct Begin {
+    /// What the app wants to know and do; left out, everything there is.
+    #[schemars(length(max = 2000))]
+    scope: Option<String>,
+    #[serde(flatten)]
+    client: Credentials,
+}
+
+/// A program of the person's own gets a session like theirs; an app gets what its scopes say.
+async fn begin_device(
+    State(app): State<App>,
+    visitor: Visitor,
+    headers: HeaderMap,
+    FormOrJson(body): FormOrJson<Begin>,
+) -> Result<Json<Begun>> {
     visitor.admit(&app, None).await?;
+    let is_app = visitor.app.is_some() || body.client.client_id.is_some() || headers.contains_key(AUTHORIZATION);
+    let application = if is_app {
+        let keyed = oauth::client_of(&app, &headers, &visitor, &body.client).await?.keyed;
+        Some(keyed.ok_or(oauth::INVALID_CLIENT)?.app_id)
+    } else {
+        None
+    };
+    let scopes = application.map(|_| body.scope.as_deref().map_or_else(Scopes::all, Scopes::read));
     let (token, now) = (app.entropy.token(), app.clock.now());
     let user_code: String = app.entropy.bytes::<{ 4 * LENGTH }>().chunks(4).map(letter).collect();
     app.db
         .exec(
             "INSERT INTO device_code (hash, user_code_hash, state, device, ip, interval_s, polled_at, created_at,
-                                      expires_at, app_id)
-             VALUES ($1, $2, 'pending', $3, $4, $5, 0, $6, $7, $8)",
+                                      expires_at, app_id, scopes)
+             VALUES ($1, $2, 'pending', $3, $4, $5, 0, $6, $7, $8, $9)",
             params![
                 crypto::hash(token.expose().as_bytes()),
                 user_code_hash(&app, &user_code),
@@ -91,7 +118,8 @@ async fn begin_device(State(app): State<App>, visitor: Visitor) -> Result<Json<B
                 INTERVAL_S,
                 now,
                 now.plus(LIFE),
-                visitor.app.as_ref().map(|keyed| keyed.app_id)
+                application,
+                scopes.as_ref()
             ],
         )
         .await?;
@@ -133,8 +161,9 @@ struct Waiting {
     app_id: Option<ApplicationId>,
     methods: Option<Vec<String>>,
     authenticated_at: Option<Timestamp>,
+    scopes: Option<Scopes>,
 }
-row!(Waiting { state, account_id, interval_s, polled_at, expires_at, app_id, methods, authenticated_at });
+row!(Waiting { state, account_id, interval_s, polled_at, expires_at, app_id, methods, authenticated_at, scopes });
 
 /// What a question finds.
 pub enum Found {
@@ -161,7 +190,8 @@ async fn poll_device(
 
 pub async fn poll(tx: &mut Tx, app: &App, visitor: &Visitor, hash: &str) -> db::Result<Found> {
     let now = app.clock.now();
-    let sql = "SELECT state, account_id, interval_s, polled_at, expires_at, app_id, methods, authenticated_at
+    let sql = "SELECT state, account_id, interval_s, polled_at, expires_at, app_id, methods, authenticated_at,
+                      scopes
                FROM device_code WHERE hash = $1";
     // A code is for the app that asked for it.
     let through = visitor.app.as_ref().map(|keyed| keyed.app_id);
@@ -191,7 +221,8 @@ pub async fn poll(tx: &mut Tx, app: &App, visitor: &Visitor, hash: &str) -> db::
                 return Ok(Found::Not(INVALID_GRANT));
             }
             let since = waiting.authenticated_at;
-            let way = Way { method: "device", is_two_factors, since, delivery: Delivery::Body };
+            let scopes = waiting.scopes;
+            let way = Way { method: "device", is_two_factors, since, delivery: Delivery::Body, scopes };
             Ok(Found::In(Box::new(sign_in::enter(tx, app, visitor, account, way).await?)))
         }
         _ => Ok(Found::Not(INVALID_GRANT)),
@@ -203,74 +234,4 @@ pub async fn withdraw(tx: &mut Tx, account: AccountId) -> db::Result<()> {
     let sql = "UPDATE device_code SET state = 'denied' WHERE account_id = $1 AND state = 'approved'";
     tx.exec(sql, params![account]).await?;
     Ok(())
-}
-
-#[derive(Deserialize, JsonSchema)]
-struct Decide {
-    /// As the device shows it; case and dashes do not matter.
-    #[schemars(length(max = 64))]
-    user_code: String,
-    /// `false` sends the device away.
-    approve: Option<bool>,
-    /// A code of a second factor, where this session began before there was one.
-    code: Option<Typed>,
-}
-
-/// What was decided upon, so that the person sees whether it is what they meant.
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-struct Decided {
-    approved: bool,
-    device: String,
-    ip: String,
-    created_at: Timestamp,
-}
-
-struct Asking {
-    device: String,
-    ip: String,
-    created_at: Timestamp,
-}
-row!(Asking { device, ip, created_at });
-
-async fn decide_device(
-    State(app): State<App>,
-    visitor: Visitor,
-    session: Session,
-    FormOrJson(body): FormOrJson<Decide>,
-) -> Result<Json<Decided>> {
-    let proves_now = !session.passed_gate();
-    if proves_now {
-        Fresh::by_code(body.code).check_strictly(&app, &visitor, &session).await?;
-    }
-    let (account, now) = (session.account().id, app.clock.now());
-    let methods: Vec<String> = if proves_now || session.is_strong() { vec!["mfa".into()] } else { vec![] };
-    let since = if proves_now { now } else { session.living.session.authenticated_at };
-    // Who came in through an app lets in what belongs to it, and nothing else.
-    let through = session.living.session.app_id.map(|id| id.to_string()).unwrap_or_default();
-    let attempt = visitor.attempt_device(&app, account).await?;
-    let approved = body.approve.unwrap_or(true);
-    let hash = user_code_hash(&app, &body.user_code);
-    let decided = transact!(app.db, tx, {
-        let asking: Vec<Asking> = tx
-            .put(
-                "UPDATE device_code SET state = $2, account_id = $3, methods = $5, authenticated_at = $6
-                 WHERE user_code_hash = $1 AND state = 'pending' AND expires_at > $4
-                   AND ($7 = '' OR app_id = $7)
-                 RETURNING device, ip, created_at",
-                params![&hash, if approved { "approved" } else { "denied" }, account, now, &methods, since, &through],
-            )
-            .await?;
-        let asking = asking.into_iter().next().ok_or(NO_SUCH_CODE)?;
-        attempt.forgive_one(tx).await?;
-        let event = if approved {
-            Event::DeviceApproved { device: asking.device.clone(), ip: asking.ip.clone() }
-        } else {
-            Event::DeviceDenied
-        };
-        events::record(tx, &app, &session.by(), Some(account), &event).await?;
-        Ok::<_, Fault>(asking)
-    })?;
-    let Asking { device, ip, created_at } = decided;
-    Ok(Json(Decided { approved, device, ip, created_at }))
 }

@@ -24,6 +24,29 @@ pub fn check(redirect_uris: &[String], allowed_origins: &[String]) -> Result<()>
     Err(fault)
 }
 
+/// Whether somebody may be sent there: to the letter, but for the port on loopback, which a native app learns late.
+pub fn is_registered(registered: &[String], asked: &str) -> bool {
+    let portless = without_loopback_port(asked);
+    registered.iter().any(|known| known == asked || (portless.is_some() && without_loopback_port(known) == portless))
+}
+
+/// A loopback address without its port; nothing for any other address. On the text as it stands: what is compared to the
+/// letter must not be read first.
+fn without_loopback_port(uri: &str) -> Option<String> {
+    let rest = uri.strip_prefix("http://")?;
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let host = ["127.0.0.1", "[::1]", "localhost"].into_iter().find(|host| {
+        let port = authority.strip_prefix(host);
+        port.is_some_and(|port| port.is_empty() || port.strip_prefix(':').is_some_and(is_port))
+    })?;
+    Some(format!("http://{host}{path}"))
+}
+
+fn is_port(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok()
+}
+
 /// Origins as browsers write them.
 pub fn origins(given: &[String]) -> Vec<String> {
     given.iter().filter_map(|origin| origin_of(origin)).collect()
@@ -37,7 +60,7 @@ fn origin_of(text: &str) -> Option<String> {
 }
 
 /// Why this is no address to send people to; nothing when it is one.
-fn wrong_redirect(text: &str) -> Option<&'static str> {
+pub fn wrong_redirect(text: &str) -> Option<&'static str> {
     let Ok(url) = Url::parse(text) else { return Some("must be a whole address") };
     if text.len() > LONGEST || text.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Some("must have at most 2000 characters and no spaces");
@@ -107,6 +130,47 @@ mod tests {
             "",
         ] {
             assert!(wrong_redirect(bad).is_some(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn p08_people_are_sent_to_what_was_written_down_and_nowhere_near_it() {
+        let registered: Vec<String> =
+            ["https://a.example/cb", "http://127.0.0.1/cb", "http://localhost:3000/cb?x=1"].map(Into::into).into();
+        for same in [
+            "https://a.example/cb",
+            "http://127.0.0.1/cb",
+            "http://127.0.0.1:49152/cb",
+            "http://localhost/cb?x=1",
+            "http://localhost:65535/cb?x=1",
+        ] {
+            assert!(is_registered(&registered, same), "{same}");
+        }
+        for other in [
+            "https://a.example/cb2",
+            "https://a.example/cb/",
+            "https://a.example/cb/../x",
+            "https://a.example/cb?x=1",
+            "https://a.example/cb#f",
+            "http://a.example/cb",
+            "https://a.example:8443/cb",
+            "https://a.example:443/cb",
+            "https://A.example/cb",
+            "https://a.example@evil.example/cb",
+            "https://a.example.evil.example/cb",
+            "https://aXexample/cb",
+            "http://127.0.0.1:49152/other",
+            "http://127.0.0.1:x/cb",
+            "http://127.0.0.1:@evil.example/cb",
+            "http://127.0.0.1:65536/cb",
+            "http://127.0.0.1.evil.example/cb",
+            "http://127.0.0.2/cb",
+            "http://[::1]/cb",
+            "https://127.0.0.1/cb",
+            "http://localhost:1/cb",
+            "",
+        ] {
+            assert!(!is_registered(&registered, other), "{other}");
         }
     }
 

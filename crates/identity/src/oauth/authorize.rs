@@ -1,0 +1,96 @@
+//! The authorization endpoint (RFC 6749 with PKCE, OpenID Connect): what happens next with somebody a client sent here.
+//!
+//! Decided here, shown elsewhere: the pages ask [`next`] and [`decide`] and draw what they say.
+use kernel::{
+    App,
+    fault::{Fault, Result, UNAUTHENTICATED},
+    transact,
+};
+use tenancy::{apps::Application, enter::Session, id_tokens};
+
+use super::{
+    codes,
+    consents::{Agreed, Consent},
+    request::{Reading, Request},
+};
+
+/// What happens next.
+pub enum Step {
+    /// Back to the client.
+    Go(String),
+    SignIn(Box<Request>),
+    AskConsent(Box<Request>),
+}
+
+pub async fn next(app: &App, who: Option<&Session>, query: &str) -> Result<Step> {
+    let request = match Request::read(app, query).await? {
+        Reading::Good(request) => request,
+        Reading::Refused(to) => return Ok(Step::Go(to)),
+    };
+    let Some(session) = good_enough(app, who, &request).await? else {
+        return Ok(match request.prompt.nothing {
+            true => Step::Go(request.refuse(app, "login_required", "Nobody is signed in, or not recently enough.")),
+            false => Step::SignIn(request),
+        });
+    };
+    if needs_consent(app, session, &request).await? {
+        return Ok(match request.prompt.nothing {
+            true => Step::Go(request.refuse(app, "consent_required", "The person has not agreed yet.")),
+            false => Step::AskConsent(request),
+        });
+    }
+    let code = transact!(app.db, tx, { Ok::<_, Fault>(codes::issue(tx, app, session.id(), &request).await?) })?;
+    Ok(Step::Go(request.answer(app, &[("code", code.expose())])))
+}
+
+/// The person agreed, or did not. Everything is looked at again: the page may be old, and the request is what it says.
+pub async fn decide(app: &App, who: Option<&Session>, query: &str, agrees: bool) -> Result<String> {
+    let request = match Request::read(app, query).await? {
+        Reading::Good(request) => request,
+        Reading::Refused(to) => return Ok(to),
+    };
+    if !agrees {
+        return Ok(request.refuse(app, "access_denied", "The person said no."));
+    }
+    let session = good_enough(app, who, &request).await?.ok_or(UNAUTHENTICATED)?;
+    let code = transact!(app.db, tx, {
+        let (client, resource) = (&request.client, request.resource.as_deref());
+        let app_id = client.app.as_ref().map(|owned| owned.id);
+        let agreed = Agreed { client: &client.id, app_id, name: &client.name, resource, scopes: &request.scopes };
+        agreed.remember(tx, app, &session.by(), session.account().id).await?;
+        Ok::<_, Fault>(codes::issue(tx, app, session.id(), &request).await?)
+    })?;
+    Ok(request.answer(app, &[("code", code.expose())]))
+}
+
+/// The session, if it is enough for what is asked: behind the second factor, fresh where that is wanted, of the person
+/// who was meant.
+async fn good_enough<'a>(app: &App, who: Option<&'a Session>, request: &Request) -> Result<Option<&'a Session>> {
+    let Some(session) = who.filter(|session| session.passed_gate()) else { return Ok(None) };
+    let since = session.living.session.authenticated_at;
+    let is_fresh = request.not_before(app.clock.now()).is_none_or(|moment| moment <= since);
+    let hinted = request.id_token_hint.as_deref().map(|hint| id_tokens::read_hint(app, hint));
+    let is_meant = hinted.is_none_or(|hint| hint.is_some_and(|claims| claims.sub == session.account().id));
+    // Who came in through an app acts for the apps of its organization, and for no others.
+    let is_near = match (session.living.session.app_id, &request.client.app) {
+        (None, _) => true,
+        (Some(through), Some(app_of)) => {
+            let through = Application::find(&app.db, through).await?;
+            through.is_some_and(|through| through.org_id == app_of.org_id)
+        }
+        (Some(_), None) => false,
+    };
+    Ok(Some(session).filter(|_| is_fresh && is_meant && is_near))
+}
+
+async fn needs_consent(app: &App, session: &Session, request: &Request) -> Result<bool> {
+    let account = session.account().id;
+    if request.prompt.consent {
+        return Ok(true);
+    }
+    if request.client.is_of_their_own(&app.db, account).await? {
+        return Ok(false);
+    }
+    let (client, resource) = (&request.client.id, request.resource.as_deref());
+    Ok(!Consent::covers(&app.db, account, client, resource, &request.scopes).await?)
+}

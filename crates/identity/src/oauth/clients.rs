@@ -1,0 +1,142 @@
+//! Who asks for a person's consent: an app of ours, a client that describes itself at its own address, or one that
+//! registered itself.
+use kernel::{
+    App,
+    clock::Timestamp,
+    db::{self, Db, Tx},
+    fault::Result,
+    params, row,
+};
+use tenancy::{
+    apps::{Application, ApplicationId},
+    orgs::{Membership, OrgId},
+    redirects,
+};
+use url::Url;
+
+use super::documents;
+
+pub struct Client {
+    /// An app's id, an https address, or an id we gave.
+    pub id: String,
+    /// What it calls itself; nobody has checked that.
+    pub name: String,
+    /// Whose word its description is, where it stands at an address.
+    pub host: Option<String>,
+    pub app: Option<Owned>,
+    redirect_uris: Vec<String>,
+}
+
+/// What an app has that other clients have not.
+pub struct Owned {
+    pub id: ApplicationId,
+    pub org_id: OrgId,
+    allowed_origins: Vec<String>,
+}
+
+impl Client {
+    pub async fn find(app: &App, id: &str) -> Result<Option<Self>> {
+        if let Ok(id) = id.parse::<ApplicationId>() {
+            return Ok(Application::find(&app.db, id).await?.map(Self::from));
+        }
+        if id.starts_with("https://") {
+            return documents::read(app, id).await;
+        }
+        let known = Described::find(&app.db, id).await?.filter(|known| known.read_until.is_none());
+        Ok(known.map(|known| known.client()))
+    }
+
+    pub fn may_send_to(&self, redirect_uri: &str) -> bool {
+        redirects::is_registered(&self.redirect_uris, redirect_uri)
+    }
+
+    /// Where people may be sent after they signed out: back where they came in, or to a front page of the app.
+    pub fn may_leave_to(&self, uri: &str) -> bool {
+        let origins = self.app.as_ref().map(|app| app.allowed_origins.as_slice()).unwrap_or_default();
+        let is_front = origins.iter().any(|origin| uri.strip_suffix('/').unwrap_or(uri) == origin);
+        is_front || self.may_send_to(uri)
+    }
+
+    /// Whether tokens for this place can be had: one of the client's own origins, or a domain that some app has proven.
+    pub async fn may_target(&self, app: &App, resource: &str) -> db::Result<bool> {
+        let Some(url) = target(resource) else { return Ok(false) };
+        let origin = url.origin().ascii_serialization();
+        let is_its_own = |owned: &Owned| owned.allowed_origins.contains(&origin);
+        if self.app.as_ref().is_some_and(is_its_own) {
+            return Ok(true);
+        }
+        Ok(Application::of_domain(&app.db, url.host_str().unwrap_or_default()).await?.is_some())
+    }
+
+    /// Whether the person belongs to the organization behind it, which needs no consent of theirs.
+    pub async fn is_of_their_own(&self, db: &Db, account: tenancy::accounts::AccountId) -> db::Result<bool> {
+        match &self.app {
+            Some(owned) => Ok(Membership::of(db, owned.org_id, account).await?.is_some()),
+            None => Ok(false),
+        }
+    }
+}
+
+/// A place where tokens count (RFC 8707): a whole address without a fragment. On the wire it stays as it was written.
+pub fn target(resource: &str) -> Option<Url> {
+    let url = Url::parse(resource).ok().filter(|url| url.has_host() && url.fragment().is_none())?;
+    let is_plain = url.username().is_empty() && url.password().is_none();
+    (is_plain && matches!(url.scheme(), "https" | "http")).then_some(url)
+}
+
+impl From<Application> for Client {
+    fn from(application: Application) -> Self {
+        Self {
+            id: application.id.to_string(),
+            name: application.name,
+            host: None,
+            app: Some(Owned {
+                id: application.id,
+                org_id: application.org_id,
+                allowed_origins: application.allowed_origins,
+            }),
+            redirect_uris: application.redirect_uris,
+        }
+    }
+}
+
+/// A client that is no app, as it is kept.
+pub struct Described {
+    pub id: String,
+    pub name: String,
+    pub redirect_uris: Vec<String>,
+    pub created_at: Timestamp,
+    /// Until when what was read at its address is believed; nothing for one that registered itself.
+    pub read_until: Option<Timestamp>,
+}
+row!(Described { id, name, redirect_uris, created_at, read_until });
+
+impl Described {
+    pub async fn find(db: &Db, id: &str) -> db::Result<Option<Self>> {
+        let sql = "SELECT id, name, redirect_uris, created_at, read_until FROM oauth_client WHERE id = $1";
+        db.opt(sql, params![id]).await
+    }
+
+    /// New, or as it describes itself now.
+    pub async fn keep(&self, db: &Db) -> db::Result<()> {
+        db.exec(
+            "INSERT INTO oauth_client (id, name, redirect_uris, created_at, read_until) VALUES ($1, $2, $3, $4, $5)
+             ON CONFLICT (id) DO UPDATE SET name = $2, redirect_uris = $3, read_until = $5",
+            params![&self.id, &self.name, &self.redirect_uris, self.created_at, self.read_until],
+        )
+        .await?;
+        Ok(())
+    }
+
+    /// Somebody let it in: it is not forgotten.
+    pub async fn note_use(tx: &mut Tx, id: &str, now: Timestamp) -> db::Result<()> {
+        tx.exec("UPDATE oauth_client SET used_at = $2 WHERE id = $1", params![id, now]).await?;
+        Ok(())
+    }
+
+    pub fn client(self) -> Client {
+        let address = Url::parse(&self.id).ok().filter(|_| self.read_until.is_some());
+        let host = address.and_then(|url| url.host_str().map(str::to_owned));
+        Client { id: self.id, name: self.name, host, app: None, redirect_uris: self.redirect_uris }
+    }
+}

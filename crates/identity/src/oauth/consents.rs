@@ -1,0 +1,177 @@
+//! What people let clients know and do: remembered, shown to them, and taken back.
+use axum::{extract::State, response::NoContent};
+use kernel::{
+    App,
+    clock::Timestamp,
+    db::{self, Db, Tx},
+    fault::{Fault, NOT_FOUND, Result},
+    http::{Json, Key, Page, Path, Routes},
+    id::Id,
+    params, row, transact,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tenancy::{
+    accounts::AccountId,
+    apps::ApplicationId,
+    enter::Session,
+    events::{self, By, Event},
+    scopes::Scopes,
+    sessions,
+};
+
+use super::clients::Described;
+
+pub fn routes() -> Routes {
+    Routes::new("auth")
+        .get("/auth/consents", list_consents, "what the user lets other programs know and do, newest first")
+        .delete("/auth/consents/{id}", revoke_consent, "take a consent back and end what came of it")
+        .fails(&[NOT_FOUND])
+}
+
+pub struct Consent {
+    id: Id<Consent>,
+    client: String,
+    name: String,
+    /// Empty for this service itself.
+    resource: String,
+    scopes: Scopes,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+}
+row!(Consent { id, client, name, resource, scopes, created_at, updated_at });
+
+const OF_CLIENT: &str = "SELECT id, client, name, resource, scopes, created_at, updated_at FROM consent
+                         WHERE account_id = $1 AND client = $2 AND resource = $3";
+
+impl Consent {
+    /// Whether the person let this client do all of this before.
+    pub async fn covers(
+        db: &Db,
+        account: AccountId,
+        client: &str,
+        resource: Option<&str>,
+        scopes: &Scopes,
+    ) -> db::Result<bool> {
+        let found: Option<Self> = db.opt(OF_CLIENT, params![account, client, resource.unwrap_or_default()]).await?;
+        Ok(found.is_some_and(|consent| consent.scopes.covers(scopes)))
+    }
+
+    pub async fn page(db: &Db, account: AccountId, below: &Key, most: u32) -> db::Result<Vec<Self>> {
+        db.all(
+            "SELECT id, client, name, resource, scopes, created_at, updated_at FROM consent
+             WHERE account_id = $1 AND (created_at, id) < ($2, $3) ORDER BY created_at DESC, id DESC LIMIT $4",
+            params![account, below.at, &below.id, most],
+        )
+        .await
+    }
+}
+
+/// What somebody says yes to.
+pub struct Agreed<'a> {
+    pub client: &'a str,
+    pub app_id: Option<ApplicationId>,
+    pub name: &'a str,
+    pub resource: Option<&'a str>,
+    pub scopes: &'a Scopes,
+}
+
+impl Agreed<'_> {
+    /// Remembers it, beside what was said before.
+    pub async fn remember(&self, tx: &mut Tx, app: &App, by: &By, account: AccountId) -> Result<()> {
+        let (now, resource) = (app.clock.now(), self.resource.unwrap_or_default());
+        let before: Option<Consent> = tx.opt(OF_CLIENT, params![account, self.client, resource]).await?;
+        let all = before.map_or_else(|| self.scopes.clone(), |before| before.scopes.and(self.scopes));
+        tx.exec(
+            "INSERT INTO consent (id, account_id, client, app_id, resource, name, scopes, created_at, updated_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)
+             ON CONFLICT (account_id, client, resource) DO UPDATE SET name = $6, scopes = $7, updated_at = $8",
+            params![
+                Id::<Consent>::new(&app.entropy, now),
+                account,
+                self.client,
+                self.app_id,
+                resource,
+                self.name,
+                &all,
+                now
+            ],
+        )
+        .await?;
+        if self.app_id.is_none() {
+            Described::note_use(tx, self.client, now).await?;
+        }
+        let event = Event::ConsentGranted { client: self.client.to_owned(), scopes: self.scopes.to_string() };
+        Ok(events::record(tx, app, by, Some(account), &event).await?)
+    }
+}
+
+/// What somebody let a client know and do.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConsentView {
+    id: Id<Consent>,
+    /// An app's id, or the address at which the client describes itself.
+    client_id: String,
+    /// What it called itself.
+    name: String,
+    /// Where its tokens count, if not here.
+    resource: Option<String>,
+    scopes: Vec<String>,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+}
+
+impl From<Consent> for ConsentView {
+    fn from(consent: Consent) -> Self {
+        Self {
+            id: consent.id,
+            client_id: consent.client,
+            name: consent.name,
+            resource: Some(consent.resource).filter(|resource| !resource.is_empty()),
+            scopes: consent.scopes.iter().map(|scope| scope.name().to_owned()).collect(),
+            created_at: consent.created_at,
+            updated_at: consent.updated_at,
+        }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Consents {
+    consents: Vec<ConsentView>,
+    next_cursor: Option<String>,
+}
+
+async fn list_consents(State(app): State<App>, session: Session, page: Page) -> Result<Json<Consents>> {
+    let account = session.account().id;
+    let list = format!("consents:{account}");
+    let below = page.below(&app, &list)?;
+    let mut found = Consent::page(&app.db, account, &below, page.fetch()).await?;
+    let key = |consent: &Consent| Key { at: consent.created_at, id: consent.id.to_string() };
+    let next_cursor = page.cut(&app, &list, &mut found, key);
+    Ok(Json(Consents { consents: found.into_iter().map(Into::into).collect(), next_cursor }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct OneConsent {
+    id: Id<Consent>,
+}
+
+async fn revoke_consent(State(app): State<App>, session: Session, Path(path): Path<OneConsent>) -> Result<NoContent> {
+    let (account, now) = (session.account().id, app.clock.now());
+    transact!(app.db, tx, {
+        let sql = "DELETE FROM consent WHERE id = $1 AND account_id = $2
+                   RETURNING id, client, name, resource, scopes, created_at, updated_at";
+        let gone: Vec<Consent> = tx.put(sql, params![path.id, account]).await?;
+        let Some(Consent { client, resource, .. }) = gone.into_iter().next() else { return Err(NOT_FOUND.into()) };
+        events::record(tx, &app, &session.by(), Some(account), &Event::ConsentRevoked { client: client.clone() })
+            .await?;
+        for id in sessions::Session::revoke_granted(tx, account, &client, &resource, now).await? {
+            let event = Event::SessionRevoked { session: id, reason: "consent_revoked" };
+            events::record(tx, &app, &session.by(), Some(account), &event).await?;
+        }
+        Ok::<_, Fault>(())
+    })?;
+    Ok(NoContent)
+}

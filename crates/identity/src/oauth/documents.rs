@@ -1,0 +1,131 @@
+//! Clients that describe themselves: the id is an https address, and what stands there is the client (OAuth Client ID
+//! Metadata Document). Nobody registers; whose address it is vouches for it, so the person is shown the host.
+use std::time::Duration;
+
+use axum::http::{HeaderMap, HeaderValue, Method, header};
+use kernel::{
+    App,
+    clock::Timestamp,
+    fault::{Code, Fault, Result},
+    ports::outgoing::{Call, Limits, Reply},
+};
+use serde::Deserialize;
+use tenancy::redirects;
+use url::Url;
+
+use super::clients::{Client, Described};
+
+pub const CLIENT_UNREADABLE: Code = Code::new(
+    400,
+    "client_unreadable",
+    "What the program says about itself at its address cannot be read. Go back and tell its makers.",
+);
+
+const LIMITS: Limits = Limits { time: Duration::from_secs(5), bytes: 64 * 1024 };
+/// However long its server says it may be kept.
+const SHORTEST: Duration = Duration::from_mins(5);
+const LONGEST: Duration = Duration::from_hours(24);
+const MOST_REDIRECTS: usize = 50;
+
+#[derive(Deserialize)]
+struct Document {
+    client_id: String,
+    client_name: Option<String>,
+    redirect_uris: Vec<String>,
+    token_endpoint_auth_method: Option<String>,
+    client_secret: Option<serde_json::Value>,
+}
+
+/// The client at this address, as it was read last or, once that is too old, as it is now.
+pub async fn read(app: &App, id: &str) -> Result<Option<Client>> {
+    let Some(address) = address(id) else { return Ok(None) };
+    if !app.config.client_documents.is_on() {
+        return Ok(None);
+    }
+    let (now, known) = (app.clock.now(), Described::find(&app.db, id).await?);
+    if let Some(known) = known.filter(|known| known.read_until.is_some_and(|until| now < until)) {
+        return Ok(Some(known.client()));
+    }
+    let found = fetch(app, id, address, now).await?;
+    found.keep(&app.db).await?;
+    Ok(Some(found.client()))
+}
+
+/// One that means one place and nothing else: with a path, without dots in it, a query, a fragment or a name.
+fn address(id: &str) -> Option<Url> {
+    let url = Url::parse(id).ok().filter(|url| url.scheme() == "https" && url.as_str() == id)?;
+    let is_plain = url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
+    (is_plain && url.path() != "/" && url.query().is_none() && id.len() <= 2000).then_some(url)
+}
+
+async fn fetch(app: &App, id: &str, url: Url, now: Timestamp) -> Result<Described> {
+    let headers = [
+        (header::ACCEPT, HeaderValue::from_static("application/json")),
+        (header::USER_AGENT, HeaderValue::from_static("Janua")),
+    ];
+    let headers = headers.into_iter().collect::<HeaderMap>();
+    let call = Call { method: Method::GET, url, headers, body: Default::default(), limits: LIMITS };
+    let reply = app.outgoing.send(call).await.map_err(|error| unreadable(format!("Its address {error}.")))?;
+    if !reply.status.is_success() || reply.is_cut {
+        return Err(unreadable("Its address does not answer with a short document.".into()));
+    }
+    let document: Document = serde_json::from_slice(&reply.body)
+        .map_err(|_| unreadable("It is not JSON with a client_id and redirect_uris.".into()))?;
+    if document.client_id != id {
+        return Err(unreadable("It names another client_id than the address it stands at.".into()));
+    }
+    let is_secret = document.token_endpoint_auth_method.as_deref().is_some_and(|method| method != "none");
+    if is_secret || document.client_secret.is_some() {
+        return Err(unreadable("It wants to prove itself by a secret, which nobody gave it.".into()));
+    }
+    let are_good = document.redirect_uris.iter().all(|uri| redirects::wrong_redirect(uri).is_none());
+    if !are_good || document.redirect_uris.is_empty() || document.redirect_uris.len() > MOST_REDIRECTS {
+        return Err(unreadable("Its redirect_uris are missing, too many, or not allowed.".into()));
+    }
+    let name = document.client_name.as_deref().map(str::trim).filter(|name| !name.is_empty()).unwrap_or(id);
+    Ok(Described {
+        id: id.to_owned(),
+        name: name.chars().filter(|c| !c.is_control()).take(200).collect(),
+        redirect_uris: document.redirect_uris,
+        created_at: now,
+        read_until: Some(now.plus(kept(&reply))),
+    })
+}
+
+fn unreadable(why: String) -> Fault {
+    CLIENT_UNREADABLE.because(why)
+}
+
+/// As long as its server says, within bounds.
+fn kept(reply: &Reply) -> Duration {
+    let said = reply.headers.get(header::CACHE_CONTROL).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let age = said.split(',').find_map(|part| part.trim().strip_prefix("max-age=")?.parse().ok());
+    Duration::from_secs(age.unwrap_or(0)).clamp(SHORTEST, LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_written_in_one_way() {
+        for good in ["https://client.example/oauth.json", "https://client.example:8443/a/b"] {
+            assert!(address(good).is_some(), "{good}");
+        }
+        for bad in [
+            "http://client.example/oauth.json",
+            "https://client.example",
+            "https://client.example/",
+            "https://client.example/a/../b",
+            "https://client.example/./b",
+            "https://client.example/a?x=1",
+            "https://client.example/a#b",
+            "https://me@client.example/a",
+            "https://CLIENT.example/a",
+            "https://client.example:443/a",
+            "https://client.example/a b",
+        ] {
+            assert!(address(bad).is_none(), "{bad}");
+        }
+    }
+}

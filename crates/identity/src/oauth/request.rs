@@ -1,0 +1,251 @@
+//! What a client asks for when it sends somebody to the authorization endpoint: read, checked, and answered.
+//!
+//! Until the client and the address to send people back to are known to be right, nobody is sent anywhere.
+use std::time::Duration;
+
+use data_encoding::BASE64URL_NOPAD;
+use kernel::{
+    App,
+    clock::Timestamp,
+    crypto::same,
+    fault::{Code, Result},
+};
+use tenancy::scopes::Scopes;
+use url::form_urlencoded::{Serializer, parse};
+
+use super::{INVALID_REQUEST, clients::Client};
+
+pub const UNKNOWN_CLIENT: Code =
+    Code::new(400, "unknown_client", "The program that sent you here is not known. Go back and tell its makers.");
+pub const UNREGISTERED_REDIRECT: Code = Code::new(
+    400,
+    "unregistered_redirect_uri",
+    "The program wants you sent to an address that it has not registered. Go back and tell its makers.",
+);
+
+/// A sign-in that was asked for must be done by then.
+const PATIENCE: Duration = Duration::from_mins(10);
+/// Says when somebody was asked to sign in again; ours, never the client's.
+const ASKED: &str = "asked";
+
+/// A request that can be answered at the client.
+pub struct Request {
+    pub client: Client,
+    pub redirect_uri: String,
+    pub scopes: Scopes,
+    pub resource: Option<String>,
+    pub login_hint: Option<String>,
+    pub(super) nonce: Option<String>,
+    pub(super) challenge: String,
+    pub(super) prompt: Prompt,
+    pub(super) id_token_hint: Option<String>,
+    max_age: Option<Duration>,
+    asked_at: Option<Timestamp>,
+    state: Option<String>,
+    query: String,
+}
+
+/// What the person must be shown, whatever is remembered.
+#[derive(Default, Clone, Copy)]
+pub(super) struct Prompt {
+    pub(super) nothing: bool,
+    pub(super) login: bool,
+    pub(super) consent: bool,
+}
+
+/// A request, or where to send the person instead: to the client, with an error.
+pub enum Reading {
+    Good(Box<Request>),
+    Refused(String),
+}
+
+/// The parameters, each at most once.
+struct Asked(Vec<(String, String)>);
+
+impl Asked {
+    fn read(query: &str) -> Self {
+        // One without a value is one left out (RFC 6749, 3.1).
+        Self(parse(query.as_bytes()).into_owned().filter(|(_, value)| !value.is_empty()).collect())
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    fn owned(&self, name: &str) -> Option<String> {
+        self.get(name).map(str::to_owned)
+    }
+
+    fn is_repeated(&self, name: &str) -> bool {
+        self.0.iter().filter(|(key, _)| key == name).count() > 1
+    }
+}
+
+/// Everything a client can say here.
+const KNOWN: [&str; 14] = [
+    "client_id",
+    "redirect_uri",
+    "response_type",
+    "response_mode",
+    "scope",
+    "state",
+    "nonce",
+    "code_challenge",
+    "code_challenge_method",
+    "prompt",
+    "max_age",
+    "login_hint",
+    "id_token_hint",
+    "resource",
+];
+
+type Refusal = (&'static str, &'static str);
+
+impl Request {
+    /// Refuses by a page of ours, or at the client once it is known to be the client's address.
+    pub async fn read(app: &App, query: &str) -> Result<Reading> {
+        let asked = Asked::read(query);
+        if asked.is_repeated("client_id") || asked.is_repeated("redirect_uri") {
+            return Err(INVALID_REQUEST.because("client_id or redirect_uri stands there twice."));
+        }
+        let id = asked.get("client_id").ok_or_else(|| INVALID_REQUEST.because("client_id is missing."))?;
+        let client = Client::find(app, id).await?.ok_or(UNKNOWN_CLIENT)?;
+        let redirect_uri =
+            asked.owned("redirect_uri").ok_or_else(|| INVALID_REQUEST.because("redirect_uri is missing."))?;
+        if !client.may_send_to(&redirect_uri) {
+            return Err(UNREGISTERED_REDIRECT.into());
+        }
+        let refused = |(error, why): Refusal| {
+            let pairs = [("error", error), ("error_description", why)];
+            Reading::Refused(answer(app, &redirect_uri, &pairs, asked.get("state")))
+        };
+        let prompt = match wish(&asked) {
+            Ok(prompt) => prompt,
+            Err(refusal) => return Ok(refused(refusal)),
+        };
+        let resource = asked.owned("resource");
+        if let Some(resource) = &resource
+            && !client.may_target(app, resource).await?
+        {
+            return Ok(refused(("invalid_target", "There is no such place that tokens can be had for.")));
+        }
+        Ok(Reading::Good(Box::new(Self {
+            scopes: Scopes::read(asked.get("scope").unwrap_or_default()),
+            resource,
+            login_hint: asked.owned("login_hint"),
+            nonce: asked.owned("nonce"),
+            challenge: asked.owned("code_challenge").unwrap_or_default(),
+            prompt,
+            id_token_hint: asked.owned("id_token_hint"),
+            max_age: asked.get("max_age").and_then(|text| text.parse().ok()).map(Duration::from_secs),
+            asked_at: asked.get(ASKED).and_then(|mark| read_mark(app, &client.id, mark)),
+            state: asked.owned("state"),
+            query: query.to_owned(),
+            redirect_uri,
+            client,
+        })))
+    }
+
+    /// Back to the client, with an answer.
+    pub fn answer(&self, app: &App, pairs: &[(&str, &str)]) -> String {
+        answer(app, &self.redirect_uri, pairs, self.state.as_deref())
+    }
+
+    pub fn refuse(&self, app: &App, error: &str, why: &str) -> String {
+        self.answer(app, &[("error", error), ("error_description", why)])
+    }
+
+    /// From when on somebody must have proven who they are; nothing when any time will do.
+    pub(super) fn not_before(&self, now: Timestamp) -> Option<Timestamp> {
+        let wants_new = self.prompt.login || self.max_age.is_some_and(|age| age.is_zero());
+        match (self.asked_at, self.max_age) {
+            (Some(asked), _) if wants_new => Some(asked),
+            (None, _) if wants_new => Some(now.plus(Duration::from_millis(1))),
+            (_, Some(age)) => Some(now.minus(age)),
+            _ => None,
+        }
+    }
+
+    /// Where somebody comes back to who was asked to sign in.
+    pub fn again(&self, app: &App) -> String {
+        let mut query = Serializer::new(String::new());
+        for (name, value) in parse(self.query.as_bytes()).filter(|(name, _)| name != ASKED) {
+            query.append_pair(&name, &value);
+        }
+        query.append_pair(ASKED, &mark(app, &self.client.id));
+        format!("/oauth/authorize?{}", query.finish())
+    }
+
+    pub fn query(&self) -> &str {
+        &self.query
+    }
+}
+
+/// What is wrong with a request whose client is right, in the standard's words.
+fn wish(asked: &Asked) -> Result<Prompt, Refusal> {
+    if KNOWN.iter().any(|name| asked.is_repeated(name)) {
+        return Err(("invalid_request", "A parameter stands there twice."));
+    }
+    if asked.get("request").is_some() {
+        return Err(("request_not_supported", "Send the parameters themselves."));
+    }
+    if asked.get("request_uri").is_some() {
+        return Err(("request_uri_not_supported", "Send the parameters themselves."));
+    }
+    match asked.get("response_type") {
+        Some("code") => {}
+        Some(_) => return Err(("unsupported_response_type", "The only response_type is code.")),
+        None => return Err(("invalid_request", "response_type is missing.")),
+    }
+    if asked.get("response_mode").is_some_and(|mode| mode != "query") {
+        return Err(("invalid_request", "The only response_mode is query."));
+    }
+    let challenge = asked.get("code_challenge").ok_or(("invalid_request", "code_challenge is missing (PKCE)."))?;
+    if asked.get("code_challenge_method") != Some("S256") {
+        return Err(("invalid_request", "code_challenge_method must be S256."));
+    }
+    if BASE64URL_NOPAD.decode(challenge.as_bytes()).is_ok_and(|digest| digest.len() == 32) {
+        prompt(asked)
+    } else {
+        Err(("invalid_request", "code_challenge must be a SHA-256 digest in base64url."))
+    }
+}
+
+fn prompt(asked: &Asked) -> Result<Prompt, Refusal> {
+    if asked.get("max_age").is_some_and(|text| text.parse::<u32>().is_err()) {
+        return Err(("invalid_request", "max_age must be a number of seconds."));
+    }
+    let words: Vec<_> = asked.get("prompt").unwrap_or_default().split(' ').filter(|word| !word.is_empty()).collect();
+    if words.iter().any(|word| !["none", "login", "consent", "select_account"].contains(word)) {
+        return Err(("invalid_request", "prompt must be none, login, consent or select_account."));
+    }
+    let says = |word: &str| words.contains(&word);
+    if says("none") && words.len() > 1 {
+        return Err(("invalid_request", "prompt=none goes with nothing else."));
+    }
+    // Whoever shall choose an account chooses it by signing in.
+    Ok(Prompt { nothing: says("none"), login: says("login") || says("select_account"), consent: says("consent") })
+}
+
+/// Added to whatever the registered address has in it already, which stays to the letter.
+fn answer(app: &App, redirect_uri: &str, pairs: &[(&str, &str)], state: Option<&str>) -> String {
+    let mut query = Serializer::new(String::new());
+    query.extend_pairs(pairs).extend_pairs(state.map(|state| ("state", state)));
+    query.append_pair("iss", &app.config.base_url());
+    let joint = if redirect_uri.contains('?') { '&' } else { '?' };
+    format!("{redirect_uri}{joint}{}", query.finish())
+}
+
+/// That we asked somebody to sign in just now: nobody can say so for us.
+fn mark(app: &App, client: &str) -> String {
+    let now = app.clock.now().0;
+    format!("{now}.{}", app.vault.mac("authorize-asked", format!("{now}.{client}").as_bytes()))
+}
+
+fn read_mark(app: &App, client: &str, mark: &str) -> Option<Timestamp> {
+    let (at, digest) = mark.split_once('.')?;
+    let is_ours =
+        same(digest.as_bytes(), app.vault.mac("authorize-asked", format!("{at}.{client}").as_bytes()).as_bytes());
+    let at = Timestamp(at.parse().ok().filter(|_| is_ours)?);
+    (app.clock.now().since(at) <= PATIENCE).then_some(at)
+}

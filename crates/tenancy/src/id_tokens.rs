@@ -1,0 +1,99 @@
+//! Id tokens (OpenID Connect): what a client learns about who signed in, when and how. They open nothing.
+use data_encoding::BASE64URL_NOPAD;
+use kernel::{App, crypto, fault::Result};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    accounts::{Account, AccountId},
+    scopes::{Scope, Scopes},
+    sessions::{Session, SessionId},
+    tokens,
+};
+
+/// Told apart from access tokens by this alone, so neither passes for the other.
+const TYPE: &str = "JWT";
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct IdClaims {
+    pub iss: String,
+    pub sub: AccountId,
+    /// The client it was made for.
+    pub aud: String,
+    pub sid: SessionId,
+    pub iat: i64,
+    pub exp: i64,
+    /// When the person proved who they are, and how (RFC 8176, and words of our own).
+    pub auth_time: i64,
+    pub amr: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nonce: Option<String>,
+    /// Ties it to the access token it came with.
+    pub at_hash: String,
+    #[serde(flatten)]
+    pub about: About,
+}
+
+/// What the scopes let a client know of a person.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct About {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub picture: Option<String>,
+    /// Seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated_at: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub email: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub email_verified: Option<bool>,
+}
+
+impl About {
+    pub fn of(account: &Account, scopes: &Scopes) -> Self {
+        let (profile, email) = (scopes.has(Scope::Profile), scopes.has(Scope::Email));
+        Self {
+            name: profile.then(|| account.name.clone()),
+            picture: account.avatar_url.clone().filter(|_| profile),
+            updated_at: profile.then(|| account.updated_at.0.div_euclid(1000)),
+            email: account.email.clone().filter(|_| email),
+            email_verified: email.then_some(account.email_verified),
+        }
+    }
+}
+
+/// For the client the session belongs to, if it asked who somebody is.
+pub fn mint(
+    app: &App,
+    account: &Account,
+    session: &Session,
+    access_token: &str,
+    nonce: Option<String>,
+) -> Result<Option<String>> {
+    let (Some(scopes), Some(aud)) = (&session.scopes, session.holder()) else { return Ok(None) };
+    if !scopes.has(Scope::OpenId) {
+        return Ok(None);
+    }
+    let now = app.clock.now();
+    let (seconds, life) = (now.0.div_euclid(1000), app.config.access_token_life.as_secs());
+    let claims = IdClaims {
+        iss: app.config.base_url(),
+        sub: account.id,
+        aud,
+        sid: session.id,
+        iat: seconds,
+        exp: seconds + i64::try_from(life).unwrap_or(900),
+        auth_time: session.authenticated_at.0.div_euclid(1000),
+        amr: session.methods.clone(),
+        nonce,
+        at_hash: BASE64URL_NOPAD.encode(&crypto::digest(access_token.as_bytes())[..16]),
+        about: About::of(account, scopes),
+    };
+    tokens::sign(app, now, TYPE, &claims).map(Some)
+}
+
+/// What an id token of ours says, however long ago it was made: a hint at who somebody was, not a proof.
+pub fn read_hint(app: &App, token: &str) -> Option<IdClaims> {
+    let claims: IdClaims = tokens::signed(app, TYPE, token)?;
+    (claims.iss == app.config.base_url()).then_some(claims)
+}

@@ -1,0 +1,73 @@
+//! What a page sends: a form of ours, from a page of ours.
+use axum::{
+    extract::{FromRequest, FromRequestParts, Request},
+    http::{HeaderMap, HeaderName, request::Parts},
+};
+use kernel::{
+    App,
+    fault::{CROSS_SITE, Fault, Result},
+    http::{FormPairs, GenContext, Operation, OperationInput, foreign_origin, may_answer},
+};
+use tenancy::sign_in::Typed;
+use url::form_urlencoded::Serializer;
+
+/// The fields of a form. What is missing is empty: a page says what is wrong in its own words.
+pub struct Fields(Vec<(String, String)>);
+
+impl Fields {
+    pub fn get(&self, name: &str) -> &str {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str()).unwrap_or_default()
+    }
+
+    pub fn secret(&self, name: &str) -> Typed {
+        Typed(self.get(name).to_owned().into())
+    }
+
+    /// As they stand in an address.
+    pub fn query(&self) -> String {
+        Serializer::new(String::new()).extend_pairs(&self.0).finish()
+    }
+
+    pub fn says(&self, name: &str) -> bool {
+        !self.get(name).is_empty()
+    }
+}
+
+impl FromRequest<App> for Fields {
+    type Rejection = Fault;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self> {
+        FormPairs::from_request(request, app).await.map(|FormPairs(pairs)| Self(pairs))
+    }
+}
+
+impl OperationInput for Fields {
+    fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
+        FormPairs::operation_input(ctx, operation);
+    }
+}
+
+/// A form that came from a page of ours. Nobody is signed in by a page elsewhere, not even as somebody else.
+pub struct OwnPage;
+
+impl FromRequestParts<App> for OwnPage {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        Self::check(app, &parts.headers)
+    }
+}
+
+impl OwnPage {
+    pub fn check(app: &App, headers: &HeaderMap) -> Result<Self> {
+        let site = headers.get(HeaderName::from_static("sec-fetch-site"));
+        let is_elsewhere = site.is_some_and(|site| site == "cross-site" || site == "same-site");
+        if is_elsewhere || foreign_origin(app, headers).is_some() { Err(CROSS_SITE.into()) } else { Ok(Self) }
+    }
+}
+
+impl OperationInput for OwnPage {
+    fn operation_input(_: &mut GenContext, operation: &mut Operation) {
+        may_answer(operation, &[CROSS_SITE]);
+    }
+}

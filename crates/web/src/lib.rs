@@ -1,0 +1,23 @@
+//! The pages people see: signing in, saying yes to a client or a device, leaving. They call what the API calls, and draw
+//! what it says. Everything works without a script.
+mod authorize;
+mod device;
+mod form;
+mod page;
+mod sign_in;
+mod sign_out;
+
+use kernel::{app::Feature, config::Config, http::Routes};
+
+pub fn feature(_: &Config) -> Feature {
+    Feature::new(
+        Routes::new("pages")
+            .and(sign_in::routes())
+            .and(authorize::routes())
+            .and(sign_out::routes())
+            .and(device::routes()),
+    )
+}
+
+#[cfg(test)]
+mod tests;

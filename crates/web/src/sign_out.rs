@@ -1,0 +1,87 @@
+//! Leaving: a client asks for it, or the person comes here by themselves.
+use askama::Template;
+use axum::{
+    extract::{RawQuery, State},
+    http::{HeaderMap, StatusCode},
+    response::Response,
+};
+use identity::oauth::logout::Request;
+use kernel::{
+    App,
+    fault::{CROSS_SITE, Result},
+    http::Routes,
+};
+use tenancy::enter::{Browser, Session, cookies};
+
+use crate::{
+    form::{Fields, OwnPage},
+    page::{HTML, STYLE, go, page, shown},
+};
+
+pub fn routes() -> Routes {
+    Routes::new("oauth")
+        .body_limit(64 * 1024)
+        .get("/oauth/logout", logout_page, "sign out because a client asks for it (RP-initiated logout)")
+        .answers::<String>(200, HTML)
+        .answers_nothing(303)
+        .post("/oauth/logout", logout_by_post, "the same, with the parameters in a form")
+        .answers::<String>(200, HTML)
+        .answers_nothing(303)
+        .fails(&[CROSS_SITE])
+}
+
+#[derive(Template)]
+#[template(path = "sign_out.html")]
+struct SignOutPage<'a> {
+    client: Option<&'a str>,
+    request: &'a str,
+    style: &'static str,
+}
+
+#[derive(Template)]
+#[template(path = "note.html")]
+struct SignedOutPage {
+    title: &'static str,
+    text: &'static str,
+    style: &'static str,
+}
+
+async fn logout_page(State(app): State<App>, Browser(who): Browser, RawQuery(query): RawQuery) -> Response {
+    shown(ask(&app, who.as_ref(), &query.unwrap_or_default()).await)
+}
+
+async fn ask(app: &App, who: Option<&Session>, query: &str) -> Result<Response> {
+    let request = Request::read(app, query).await?;
+    if request.is_sure(who) {
+        return leave(app, who, request).await;
+    }
+    let client = request.client.as_ref().map(|client| client.name.as_str());
+    Ok(page(StatusCode::OK, &SignOutPage { client, request: query, style: STYLE }, request.back()))
+}
+
+/// A client's form is asked like a link; our own page's button means it.
+async fn logout_by_post(
+    State(app): State<App>,
+    Browser(who): Browser,
+    headers: HeaderMap,
+    form: Fields,
+) -> Result<Response> {
+    if !form.says("sure") {
+        return Ok(go(&format!("{}/oauth/logout?{}", app.config.base_url(), form.query())));
+    }
+    OwnPage::check(&app, &headers)?;
+    let request = Request::read(&app, form.get("request")).await?;
+    leave(&app, who.as_ref(), request).await
+}
+
+async fn leave(app: &App, who: Option<&Session>, request: Request) -> Result<Response> {
+    let mut response = match request.leave(app, who).await? {
+        Some(back) => go(&back),
+        None => {
+            let (title, text) = ("You are signed out", "You can close this page.");
+            page(StatusCode::OK, &SignedOutPage { title, text, style: STYLE }, None)
+        }
+    };
+    cookies::clear_session(app, response.headers_mut());
+    Ok(response)
+}
