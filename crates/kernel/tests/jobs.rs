@@ -16,7 +16,7 @@ use kernel::{
     http::{Description, Routes},
     jobs::{self, Job, Jobs, Later, Worker},
     params,
-    ports::objects,
+    ports::{objects, outgoing::Outgoing},
     telemetry::Metrics,
     testing::{Mailbox, Phones, START, TestApp, TestDb},
     transact,
@@ -125,6 +125,7 @@ async fn node(test: &TestDb, workers: usize) -> App {
     let vault = Vault::new(MasterKey::parse(&"11".repeat(32).into()).unwrap());
     App::new(Parts {
         objects: objects::from_config(&config, &vault, &clock).unwrap(),
+        outgoing: Outgoing::from_config(&config).unwrap(),
         config,
         db: test.another_node().await,
         clock,
