@@ -11,7 +11,7 @@ use crate::start::features;
 const ROUTES: &str = include_str!("routes.txt");
 const TO_COME: &str = include_str!("to-come.txt");
 /// Lower this with every route that is built; raising it is not allowed.
-const STILL_TO_COME: usize = 122;
+const STILL_TO_COME: usize = 121;
 /// Routes beyond the catalogue, with their guards.
 const BEYOND: &[(&str, &str, &str)] = &[
     ("POST", "/auth/verify", "public"),
@@ -21,6 +21,20 @@ const BEYOND: &[(&str, &str, &str)] = &[
     ("POST", "/oauth/userinfo", "session"),
     ("GET", "/files/pictures/{name}", "public"),
     ("PUT", "/files/incoming/{name}", "public"),
+    ("GET", "/auth/consents", "session"),
+    ("DELETE", "/auth/consents/{id}", "session"),
+    ("GET", "/.well-known/oauth-authorization-server", "public"),
+    ("POST", "/oauth/authorize", "public"),
+    ("GET", "/oauth/logout", "session-optional"),
+    ("POST", "/oauth/logout", "session-optional"),
+    ("GET", "/consent", "session-optional"),
+    ("POST", "/consent", "session-optional"),
+    ("GET", "/sign-in", "public"),
+    ("POST", "/sign-in", "public"),
+    ("POST", "/sign-in/factor", "public"),
+    ("GET", "/device", "session-optional"),
+    ("POST", "/device", "session-optional"),
+    ("POST", "/device/decide", "session-optional"),
 ];
 
 /// Method and path to guard.
@@ -52,6 +66,7 @@ fn security(guard: &str) -> Option<Value> {
         "session" | "platform-owner" | "org-member" | "org-admin" | "org-owner" => {
             Some(json!([{ "bearer": [] }, { "cookie": [] }]))
         }
+        "session-optional" => Some(json!([{}, { "bearer": [] }, { "cookie": [] }])),
         "app-key" => Some(json!([{ "appKey": [] }, { "clientBasic": [] }, {}])),
         "refresh" => Some(json!([{ "refreshCookie": [] }])),
         "this-machine" => Some(json!([{}, { "metricsToken": [] }])),
@@ -112,7 +127,8 @@ async fn without_credentials_a_public_route_answers_and_a_guarded_one_does_not()
         let method: Method = method.parse().expect("a method");
         let path = path.replace(['{', '}'], "");
         let answer = t.ask(method.clone(), &path).from("192.0.2.1").await;
-        assert_eq!(answer.status == 401, guard != "public", "{method} {path} ({guard}) answered {}", answer.status);
+        let is_open = ["public", "session-optional"].contains(&guard.as_str());
+        assert_eq!(answer.status == 401, !is_open, "{method} {path} ({guard}) answered {}", answer.status);
     }
     t.finish().await;
 }
