@@ -13,6 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub mod browser;
+
 pub const JANUA: &str = env!("CARGO_BIN_EXE_janua");
 
 pub const SERVE: &[&str] = &["serve", "--listen", "127.0.0.1:0"];
