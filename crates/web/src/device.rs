@@ -114,11 +114,10 @@ async fn decide_on_device(
     let code = fields.says("code").then(|| fields.secret("code"));
     match approve::decide(&app, &visitor, &session, user_code, approved, code).await {
         Ok(asking) => {
-            let (title, text) = match approved {
-                true => {
-                    ("The device is in", format!("{} goes on by itself. You can close this page.", asking.device))
-                }
-                false => ("The device was sent away", "It gets nothing. You can close this page.".to_owned()),
+            let (title, text) = if approved {
+                ("The device is in", format!("{} goes on by itself. You can close this page.", asking.device))
+            } else {
+                ("The device was sent away", "It gets nothing. You can close this page.".to_owned())
             };
             page(StatusCode::OK, &DonePage { title, text, style: STYLE }, None)
         }

@@ -13,7 +13,7 @@ use tenancy::{
     apps::ApplicationId,
     enter::{Session, Visitor},
     events::{self, Event},
-    scopes::Scopes,
+    scopes::{Scope, Scopes},
     sign_in::Typed,
 };
 
@@ -66,7 +66,7 @@ async fn decide_device(
 ) -> Result<Json<Decided>> {
     let approved = body.approve.unwrap_or(true);
     let asking = decide(&app, &visitor, &session, &body.user_code, approved, body.code).await?;
-    let scopes = asking.scopes.iter().flat_map(Scopes::iter).map(|scope| scope.name()).collect();
+    let scopes = asking.scopes.iter().flat_map(Scopes::iter).map(Scope::name).collect();
     let Asking { device, ip, created_at, app_name, .. } = asking;
     Ok(Json(Decided { approved, device, ip, created_at, app: app_name, scopes }))
 }

@@ -28,16 +28,17 @@ pub async fn next(app: &App, who: Option<&Session>, query: &str) -> Result<Step>
         Reading::Refused(to) => return Ok(Step::Go(to)),
     };
     let Some(session) = good_enough(app, who, &request).await? else {
-        return Ok(match request.prompt.nothing {
-            true => Step::Go(request.refuse(app, "login_required", "Nobody is signed in, or not recently enough.")),
-            false => Step::SignIn(request),
-        });
+        if request.prompt.nothing {
+            let to = request.refuse(app, "login_required", "Nobody is signed in, or not recently enough.");
+            return Ok(Step::Go(to));
+        }
+        return Ok(Step::SignIn(request));
     };
     if needs_consent(app, session, &request).await? {
-        return Ok(match request.prompt.nothing {
-            true => Step::Go(request.refuse(app, "consent_required", "The person has not agreed yet.")),
-            false => Step::AskConsent(request),
-        });
+        if request.prompt.nothing {
+            return Ok(Step::Go(request.refuse(app, "consent_required", "The person has not agreed yet.")));
+        }
+        return Ok(Step::AskConsent(request));
     }
     let code = transact!(app.db, tx, { Ok::<_, Fault>(codes::issue(tx, app, session.id(), &request).await?) })?;
     Ok(Step::Go(request.answer(app, &[("code", code.expose())])))

@@ -43,7 +43,7 @@ impl Client {
             return documents::read(app, id).await;
         }
         let known = Described::find(&app.db, id).await?.filter(|known| known.read_until.is_none());
-        Ok(known.map(|known| known.client()))
+        Ok(known.map(Described::client))
     }
 
     pub fn may_send_to(&self, redirect_uri: &str) -> bool {

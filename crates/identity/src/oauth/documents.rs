@@ -64,7 +64,7 @@ async fn fetch(app: &App, id: &str, url: Url, now: Timestamp) -> Result<Describe
         (header::USER_AGENT, HeaderValue::from_static("Janua")),
     ];
     let headers = headers.into_iter().collect::<HeaderMap>();
-    let call = Call { method: Method::GET, url, headers, body: Default::default(), limits: LIMITS };
+    let call = Call { method: Method::GET, url, headers, body: "".into(), limits: LIMITS };
     let reply = app.outgoing.send(call).await.map_err(|error| unreadable(format!("Its address {error}.")))?;
     if !reply.status.is_success() || reply.is_cut {
         return Err(unreadable("Its address does not answer with a short document.".into()));
