@@ -195,7 +195,7 @@ async fn a_second_factor_is_asked_for_on_the_way() {
 async fn a_client_may_want_a_fresh_sign_in_and_nobody_can_claim_one() {
     let t = start().await;
     let ada = signed_in(&t, "ada@example.com").await;
-    let app = client(&t, &ada, "App").await;
+    let (app, other) = (client(&t, &ada, "App").await, client(&t, &ada, "Other").await);
     let sign_in = format!("{}/sign-in", base(&t));
     t.advance(Duration::from_mins(5));
     for (changes, is_asked) in [
@@ -236,10 +236,14 @@ async fn a_client_may_want_a_fresh_sign_in_and_nobody_can_claim_one() {
         let mark = mark.query_pairs().find(|(name, _)| name == "asked").unwrap().1.into_owned();
         let fresh = login(&t, "ada@example.com", PASSWORD).await;
         let fresh = Person::of(&fresh);
-        for forged in ["1.x".to_owned(), format!("9{mark}"), mark.replace('.', "0.")] {
+        let just_now = t.app.clock.now().0 - 1000;
+        let digest = mark.split_once('.').unwrap().1;
+        for forged in ["1.x".to_owned(), just_now.to_string(), format!("{just_now}.{digest}"), format!("9{mark}")] {
             let answer = authorize(&t, Some(&fresh), &asked(&app.id, &[change, ("asked", &forged)])).await;
             assert_eq!(sent(&answer).0, sign_in, "{forged}");
         }
+        let answer = authorize(&t, Some(&fresh), &asked(&other.id, &[change, ("asked", &mark)])).await;
+        assert_eq!(sent(&answer).0, sign_in, "another client's");
         t.advance(Duration::from_mins(11));
         let answer = authorize(&t, Some(&fresh), &asked(&app.id, &[change, ("asked", &mark)])).await;
         assert_eq!(sent(&answer).0, sign_in, "an old mark");
