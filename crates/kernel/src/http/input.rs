@@ -138,7 +138,9 @@ impl<T: JsonSchema> OperationInput for FormOrJson<T> {
     fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
         let kinds = [FORM, "application/json"];
         let content = kinds.into_iter().map(|kind| (kind.to_owned(), media::<T>(ctx))).collect();
-        set_body(ctx, operation, RequestBody { required: true, content, ..Default::default() });
+        let whole = SchemaGenerator::new(dialect()).into_root_schema_for::<T>();
+        let required = whole.get("required").and_then(Value::as_array).is_some_and(|fields| !fields.is_empty());
+        set_body(ctx, operation, RequestBody { required, content, ..Default::default() });
         may_answer(operation, &[INVALID, MALFORMED, NOT_JSON, TOO_LARGE, SLOW_BODY]);
     }
 }
