@@ -28,6 +28,7 @@ pub fn routes() -> Routes {
         .get("/oauth/authorize", authorize, "begin the authorization flow (RFC 6749, PKCE, OpenID Connect)")
         .answers_nothing(303)
         .answers::<String>(400, HTML)
+        .answers::<String>(403, HTML)
         .answers::<String>(429, HTML)
         .answers::<String>(503, HTML)
         .post("/oauth/authorize", authorize_by_post, "the same, with the parameters in a form")
