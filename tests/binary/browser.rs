@@ -121,6 +121,6 @@ fn attribute(tag: &str, name: &str) -> Option<String> {
     let tag = tag.split('>').next()?;
     let start = format!("{name}=\"");
     let value = tag.split(&start).nth(1)?.split('"').next()?;
-    let plain = value.replace("&#34;", "\"").replace("&#39;", "'").replace("&#60;", "<").replace("&#62;", ">");
-    Some(plain.replace("&#38;", "&"))
+    let marks = [("&quot;", "\""), ("&#x27;", "'"), ("&#x2f;", "/"), ("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")];
+    Some(marks.iter().fold(value.to_owned(), |text, (mark, plain)| text.replace(mark, plain)))
 }

@@ -3,6 +3,7 @@
 mod authorize;
 mod device;
 mod form;
+mod look;
 mod page;
 mod sign_in;
 mod sign_out;
@@ -15,8 +16,10 @@ pub fn feature(_: &Config) -> Feature {
             .and(sign_in::routes())
             .and(authorize::routes())
             .and(sign_out::routes())
-            .and(device::routes()),
+            .and(device::routes())
+            .and(look::routes()),
     )
+    .own(look::Look::default())
 }
 
 #[cfg(test)]

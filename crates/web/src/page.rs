@@ -1,26 +1,36 @@
-//! How a page is drawn and sent.
-use askama::Template;
+//! How a page is sent: what browsers may do with it, and what is said when something is wrong.
 use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
 use kernel::{
-    App, crypto,
+    App,
     fault::{Fault, Result},
+    http::Routes,
 };
+use minijinja::{Value, context};
 use tenancy::scopes::{Scope, Scopes};
-use url::Url;
+use url::{Position, Url};
+
+use crate::look::Look;
 
 pub const HTML: &str = "text/html; charset=utf-8";
-pub const STYLE: &str = include_str!("../templates/style.css");
+
+/// A page whose forms stay here.
+pub fn page(app: &App, status: StatusCode, name: &str, content: Value) -> Response {
+    page_onward(app, status, name, content, None)
+}
 
 /// A page whose forms go to us, and from us on to `onward`: browsers look at the whole way.
-pub fn page(status: StatusCode, page: &impl Template, onward: Option<&str>) -> Response {
-    let html = page.render().unwrap_or_default();
+pub fn page_onward(app: &App, status: StatusCode, name: &str, content: Value, onward: Option<&str>) -> Response {
+    let (status, html) = match app.own::<Look>().draw(name, content) {
+        Ok(html) => (status, html),
+        Err(sorry) => (StatusCode::INTERNAL_SERVER_ERROR, sorry),
+    };
     let onward = onward.and_then(source_of).unwrap_or_default();
     let policy = format!(
-        "default-src 'none'; style-src {}; form-action 'self' {onward}; base-uri 'none'; frame-ancestors 'none'",
-        crypto::csp_source(STYLE)
+        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; \
+         form-action 'self' {onward}; base-uri 'none'; frame-ancestors 'none'"
     );
     let mut response = (status, html).into_response();
     let headers = response.headers_mut();
@@ -50,32 +60,41 @@ pub fn go(to: &str) -> Response {
     }
 }
 
-#[derive(Template)]
-#[template(path = "error.html")]
-struct ErrorPage {
-    title: String,
-    detail: Option<String>,
-    style: &'static str,
+/// A few words and nothing to do.
+pub fn note(app: &App, title: &str, text: &str) -> Response {
+    page(app, StatusCode::OK, "note.html", context! { title, text })
 }
 
 /// What cannot be answered anywhere else is said here, in words.
-pub fn shown(result: Result<Response>) -> Response {
-    result.unwrap_or_else(|fault| error(&fault))
+pub fn shown(app: &App, result: Result<Response>) -> Response {
+    result.unwrap_or_else(|fault| error(app, &fault))
 }
 
-pub fn error(fault: &Fault) -> Response {
-    let status = StatusCode::from_u16(fault.code().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+pub fn error(app: &App, fault: &Fault) -> Response {
     if let Some((cause, place)) = fault.cause() {
         tracing::error!(code = fault.code().name, cause, %place, "a page could not be shown");
     }
     let problem = fault.problem("");
-    page(status, &ErrorPage { title: problem.title, detail: problem.detail, style: STYLE }, None)
+    let (title, detail) = (problem.title, problem.detail);
+    page(app, status_of(fault), "error.html", context! { title, detail })
+}
+
+pub fn status_of(fault: &Fault) -> StatusCode {
+    StatusCode::from_u16(fault.code().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 /// What is wrong, in one line above a form.
 pub fn said(fault: &Fault) -> String {
     let problem = fault.problem("");
-    problem.detail.map_or(problem.title.clone(), |detail| format!("{} {detail}", problem.title))
+    let fields = problem.errors.iter().map(|wrong| wrong.message.clone()).collect::<Vec<_>>().join("; ");
+    let more = problem.detail.or_else(|| (!fields.is_empty()).then_some(fields));
+    more.map_or(problem.title.clone(), |more| format!("{} {more}", problem.title))
+}
+
+/// The route above is drawn, also when it is refused.
+pub fn drawn(routes: Routes) -> Routes {
+    let statuses = [200, 400, 401, 403, 404, 409, 410, 429, 500, 503];
+    statuses.into_iter().fold(routes, |routes, status| routes.answers::<String>(status, HTML)).answers_nothing(303)
 }
 
 /// What a client gets to know and do, in a person's words.
@@ -94,6 +113,18 @@ pub fn local(app: &App, to: &str) -> Option<String> {
     let base = Url::parse(&app.config.base_url()).ok()?;
     let url = base.join(to).ok().filter(|url| url.origin() == base.origin() && to.starts_with('/'))?;
     // As it is read, not as it was written: a browser reads two slashes as another host.
-    let path = &url[url::Position::BeforePath..];
+    let path = &url[Position::BeforePath..];
     (!path.starts_with("//")).then(|| path.to_owned())
+}
+
+/// A page of ours, with one parameter.
+pub fn address(app: &App, path: &str, field: &str, value: &str) -> String {
+    let query = url::form_urlencoded::Serializer::new(String::new()).append_pair(field, value).finish();
+    format!("{}{path}?{query}", app.config.base_url())
+}
+
+/// A parameter of the address.
+pub fn parameter(query: Option<&str>, name: &str) -> String {
+    let mut pairs = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned()).unwrap_or_default()
 }

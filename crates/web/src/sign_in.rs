@@ -1,5 +1,4 @@
 //! Signing in: the password, then the second factor where there is one, then on to wherever somebody was going.
-use askama::Template;
 use axum::{
     extract::{RawQuery, State},
     http::StatusCode,
@@ -10,12 +9,8 @@ use identity::{
     oauth::request::{Reading, Request},
     password,
 };
-use kernel::{
-    App,
-    email::Email,
-    fault::{Fault, Result},
-    http::Routes,
-};
+use kernel::{App, email::Email, fault::Result, http::Routes};
+use minijinja::context;
 use tenancy::{
     enter::{Delivery, Visitor},
     factors::Factor,
@@ -25,53 +20,14 @@ use tenancy::{
 
 use crate::{
     form::{Fields, OwnPage},
-    page::{HTML, STYLE, error, go, local, page, said},
+    page::{drawn, error, go, local, note, page_onward, parameter, said, status_of},
 };
 
 pub fn routes() -> Routes {
-    let refusals = [400, 401, 403, 410, 429, 503];
-    let shows =
-        |routes: Routes| refusals.into_iter().fold(routes, |routes, status| routes.answers::<String>(status, HTML));
-    let routes = Routes::new("pages")
-        .body_limit(64 * 1024)
-        .get("/sign-in", sign_in_page, "the page to sign in at")
-        .answers::<String>(200, HTML)
-        .post("/sign-in", sign_in, "what the sign-in page sends")
-        .answers::<String>(200, HTML)
-        .answers_nothing(303);
-    let routes = shows(routes)
-        .post("/sign-in/factor", prove_factor, "what the page of the second factor sends")
-        .answers::<String>(200, HTML)
-        .answers_nothing(303);
-    shows(routes)
-}
-
-#[derive(Template)]
-#[template(path = "sign_in.html")]
-struct SignInPage<'a> {
-    client: Option<String>,
-    email: &'a str,
-    onward: &'a str,
-    wrong: Option<String>,
-    style: &'static str,
-}
-
-#[derive(Template)]
-#[template(path = "factor.html")]
-struct FactorPage<'a> {
-    hint: &'a str,
-    ticket: &'a str,
-    onward: &'a str,
-    wrong: Option<String>,
-    style: &'static str,
-}
-
-#[derive(Template)]
-#[template(path = "note.html")]
-struct SignedInPage {
-    title: &'static str,
-    text: &'static str,
-    style: &'static str,
+    let routes = Routes::new("pages").body_limit(64 * 1024).get("/sign-in", sign_in_page, "the page to sign in at");
+    let routes = drawn(routes).post("/sign-in", sign_in, "what the sign-in page sends");
+    let routes = drawn(routes).post("/sign-in/factor", prove_factor, "what the page of the second factor sends");
+    drawn(routes)
 }
 
 /// What somebody was about to do when they were asked to sign in.
@@ -99,40 +55,41 @@ impl Onward {
         self.request.as_ref().map(|request| request.redirect_uri.as_str())
     }
 
-    fn sign_in_page(&self, status: StatusCode, email: &str, wrong: Option<String>) -> Response {
+    fn sign_in_page(&self, app: &App, status: StatusCode, email: &str, wrong: Option<String>) -> Response {
         let client = self.request.as_ref().map(|request| request.client.name.clone());
         let hint = self.request.as_ref().and_then(|request| request.login_hint.as_deref()).unwrap_or_default();
         let email = if email.is_empty() { hint } else { email };
-        page(status, &SignInPage { client, email, onward: &self.to, wrong, style: STYLE }, self.leads_to())
+        let content = context! { client, email, onward => &self.to, wrong };
+        page_onward(app, status, "sign_in.html", content, self.leads_to())
     }
 
-    fn factor_page(&self, status: StatusCode, hint: &str, ticket: &str, wrong: Option<String>) -> Response {
-        page(status, &FactorPage { hint, ticket, onward: &self.to, wrong, style: STYLE }, self.leads_to())
+    fn factor_page(
+        &self,
+        app: &App,
+        status: StatusCode,
+        hint: &str,
+        ticket: &str,
+        wrong: Option<String>,
+    ) -> Response {
+        let content = context! { hint, ticket, onward => &self.to, wrong };
+        page_onward(app, status, "factor.html", content, self.leads_to())
     }
 
     /// In, with cookies, and on.
     fn enter(&self, app: &App, person: &Person) -> Result<Response> {
         let (_, cookies) = person.hand_out(app)?;
-        let mut response = if self.to.is_empty() {
-            let (title, text) = ("You are signed in", "You can close this page.");
-            page(StatusCode::OK, &SignedInPage { title, text, style: STYLE }, None)
-        } else {
-            go(&self.to)
+        let mut response = match self.to.as_str() {
+            "" => note(app, "You are signed in", "You can close this page."),
+            to => go(to),
         };
         response.headers_mut().extend(cookies);
         Ok(response)
     }
 }
 
-fn status_of(fault: &Fault) -> StatusCode {
-    StatusCode::from_u16(fault.code().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
-}
-
 async fn sign_in_page(State(app): State<App>, RawQuery(query): RawQuery) -> Response {
-    let query = query.unwrap_or_default();
-    let mut pairs = url::form_urlencoded::parse(query.as_bytes());
-    let to = pairs.find(|(name, _)| name == "continue").map(|(_, to)| to.into_owned()).unwrap_or_default();
-    Onward::read(&app, &to).await.sign_in_page(StatusCode::OK, "", None)
+    let to = parameter(query.as_deref(), "continue");
+    Onward::read(&app, &to).await.sign_in_page(&app, StatusCode::OK, "", None)
 }
 
 async fn sign_in(State(app): State<App>, _: OwnPage, visitor: Visitor, form: Fields) -> Response {
@@ -140,16 +97,16 @@ async fn sign_in(State(app): State<App>, _: OwnPage, visitor: Visitor, form: Fie
     let typed = form.get("email");
     let Some(email) = Email::parse(typed) else {
         let wrong = Some("This is not an email address.".to_owned());
-        return onward.sign_in_page(StatusCode::BAD_REQUEST, typed, wrong);
+        return onward.sign_in_page(&app, StatusCode::BAD_REQUEST, typed, wrong);
     };
     let entered = password::sign_in(&app, &visitor, &email, &form.secret("password"), Delivery::Cookie).await;
     let answer = entered.and_then(|entered| match entered {
         Entered::In(person) => onward.enter(&app, &person),
         Entered::Waiting(challenge) => {
-            Ok(onward.factor_page(StatusCode::OK, &hint(&challenge), &challenge.mfa_ticket, None))
+            Ok(onward.factor_page(&app, StatusCode::OK, &hint(&challenge), &challenge.mfa_ticket, None))
         }
     });
-    answer.unwrap_or_else(|fault| onward.sign_in_page(status_of(&fault), typed, Some(said(&fault))))
+    answer.unwrap_or_else(|fault| onward.sign_in_page(&app, status_of(&fault), typed, Some(said(&fault))))
 }
 
 /// What the person can prove, in words.
@@ -174,12 +131,12 @@ async fn prove_factor(State(app): State<App>, _: OwnPage, visitor: Visitor, form
         // The ticket is gone: from the beginning.
         Err(fault) if fault.code() == TOKEN_SPENT => {
             let wrong = Some("That took too long or too many tries. Sign in again.".to_owned());
-            onward.sign_in_page(status_of(&fault), "", wrong)
+            onward.sign_in_page(&app, status_of(&fault), "", wrong)
         }
         Err(fault) if fault.code().status < 500 => {
             let hint: String = form.get("hint").chars().take(300).collect();
-            onward.factor_page(status_of(&fault), &hint, form.get("ticket"), Some(said(&fault)))
+            onward.factor_page(&app, status_of(&fault), &hint, form.get("ticket"), Some(said(&fault)))
         }
-        Err(fault) => error(&fault),
+        Err(fault) => error(&app, &fault),
     }
 }

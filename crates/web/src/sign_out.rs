@@ -1,5 +1,4 @@
 //! Leaving: a client asks for it, or the person comes here by themselves.
-use askama::Template;
 use axum::{
     extract::{RawQuery, State},
     http::{HeaderMap, StatusCode},
@@ -11,43 +10,26 @@ use kernel::{
     fault::{CROSS_SITE, Result},
     http::Routes,
 };
+use minijinja::context;
 use tenancy::enter::{Browser, Session, cookies};
 
 use crate::{
     form::{Fields, OwnPage},
-    page::{HTML, STYLE, go, page, shown},
+    page::{drawn, go, note, page_onward, shown},
 };
 
 pub fn routes() -> Routes {
-    Routes::new("oauth")
-        .body_limit(64 * 1024)
-        .get("/oauth/logout", logout_page, "sign out because a client asks for it (RP-initiated logout)")
-        .answers::<String>(200, HTML)
-        .answers_nothing(303)
-        .post("/oauth/logout", logout_by_post, "the same, with the parameters in a form")
-        .answers::<String>(200, HTML)
-        .answers_nothing(303)
-        .fails(&[CROSS_SITE])
-}
-
-#[derive(Template)]
-#[template(path = "sign_out.html")]
-struct SignOutPage<'a> {
-    client: Option<&'a str>,
-    request: &'a str,
-    style: &'static str,
-}
-
-#[derive(Template)]
-#[template(path = "note.html")]
-struct SignedOutPage {
-    title: &'static str,
-    text: &'static str,
-    style: &'static str,
+    let routes = Routes::new("oauth").body_limit(64 * 1024).get(
+        "/oauth/logout",
+        logout_page,
+        "sign out because a client asks for it (RP-initiated logout)",
+    );
+    let routes = drawn(routes).post("/oauth/logout", logout_by_post, "the same, with the parameters in a form");
+    drawn(routes).fails(&[CROSS_SITE])
 }
 
 async fn logout_page(State(app): State<App>, Browser(who): Browser, RawQuery(query): RawQuery) -> Response {
-    shown(ask(&app, who.as_ref(), &query.unwrap_or_default()).await)
+    shown(&app, ask(&app, who.as_ref(), &query.unwrap_or_default()).await)
 }
 
 async fn ask(app: &App, who: Option<&Session>, query: &str) -> Result<Response> {
@@ -56,7 +38,8 @@ async fn ask(app: &App, who: Option<&Session>, query: &str) -> Result<Response> 
         return leave(app, who, request).await;
     }
     let client = request.client.as_ref().map(|client| client.name.as_str());
-    Ok(page(StatusCode::OK, &SignOutPage { client, request: query, style: STYLE }, request.back()))
+    let content = context! { client, request => query };
+    Ok(page_onward(app, StatusCode::OK, "sign_out.html", content, request.back()))
 }
 
 /// A client's form is asked like a link; our own page's button means it.
@@ -77,10 +60,7 @@ async fn logout_by_post(
 async fn leave(app: &App, who: Option<&Session>, request: Request) -> Result<Response> {
     let mut response = match request.leave(app, who).await? {
         Some(back) => go(&back),
-        None => {
-            let (title, text) = ("You are signed out", "You can close this page.");
-            page(StatusCode::OK, &SignedOutPage { title, text, style: STYLE }, None)
-        }
+        None => note(app, "You are signed out", "You can close this page."),
     };
     cookies::clear_session(app, response.headers_mut());
     Ok(response)

@@ -164,12 +164,8 @@ fn hidden(page: &Answer, name: &str) -> String {
     let start = format!("name=\"{name}\" value=\"");
     let at = page.text.find(&start).unwrap_or_else(|| panic!("no {name} in {}", page.text)) + start.len();
     let value = page.text[at..].split('"').next().unwrap_or_default();
-    value
-        .replace("&#38;", "&")
-        .replace("&#34;", "\"")
-        .replace("&#60;", "<")
-        .replace("&#62;", ">")
-        .replace("&#39;", "'")
+    let marks = [("&quot;", "\""), ("&#x27;", "'"), ("&#x2f;", "/"), ("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")];
+    marks.iter().fold(value.to_owned(), |text, (mark, plain)| text.replace(mark, plain))
 }
 
 /// Posts a form as a browser does from our own page.

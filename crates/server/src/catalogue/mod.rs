@@ -29,6 +29,7 @@ const BEYOND: &[(&str, &str, &str)] = &[
     ("POST", "/oauth/logout", "session-optional"),
     ("GET", "/consent", "session-optional"),
     ("POST", "/consent", "session-optional"),
+    ("GET", "/assets/{name}", "public"),
     ("GET", "/sign-in", "public"),
     ("POST", "/sign-in", "public"),
     ("POST", "/sign-in/factor", "public"),

@@ -38,7 +38,7 @@ async fn whoever_is_not_signed_in_signs_in_and_comes_back() {
     assert_eq!(page.status, 200);
     is_a_safe_page(&page);
     assert!(
-        page.text.contains("Tea &#38; Biscuits") && page.text.contains("value=\"ada@example.com\""),
+        page.text.contains("Tea &amp; Biscuits") && page.text.contains("value=\"ada@example.com\""),
         "{}",
         page.text
     );

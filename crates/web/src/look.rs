@@ -1,0 +1,104 @@
+//! How pages are drawn: templates, one stylesheet and the little script there is, all inside the binary. While developing
+//! they are read from the source each time, so that a change shows without a rebuild.
+use axum::{
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+use data_encoding::HEXLOWER;
+use kernel::{
+    fault::{NOT_FOUND, Result},
+    http::{Path, Routes},
+};
+use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
+use rust_embed::{EmbeddedFile, RustEmbed};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+#[derive(RustEmbed)]
+#[folder = "templates/"]
+struct Templates;
+
+#[derive(RustEmbed)]
+#[folder = "assets/"]
+struct Assets;
+
+/// The templates, read once; or, while developing, each time.
+pub struct Look(Option<Environment<'static>>);
+
+impl Default for Look {
+    fn default() -> Self {
+        Self((!cfg!(debug_assertions)).then(environment))
+    }
+}
+
+impl Look {
+    /// What cannot be drawn is said in plain words, and in the log: even the page for errors may be broken.
+    pub fn draw(&self, name: &str, content: Value) -> Result<String, String> {
+        let fresh;
+        let environment = match &self.0 {
+            Some(environment) => environment,
+            None => {
+                fresh = environment();
+                &fresh
+            }
+        };
+        let drawn = environment.get_template(name).and_then(|template| template.render(content));
+        drawn.map_err(|error| {
+            tracing::error!(%error, name, "a page cannot be drawn");
+            "<!doctype html><html lang=\"en\"><title>Sorry</title><p>Something went wrong on our side.".to_owned()
+        })
+    }
+}
+
+fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    // A name that is not there is a mistake in a template, not an empty place on a page.
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.set_loader(|name| {
+        let file = Templates::get(name);
+        Ok(file.map(|file| String::from_utf8_lossy(&file.data).into_owned()))
+    });
+    environment
+}
+
+pub fn routes() -> Routes {
+    Routes::new("pages")
+        .get("/assets/{name}", asset, "what the pages look like and the little script there is")
+        .answers::<String>(200, "text/css")
+        .answers::<String>(200, "text/javascript")
+        .answers::<String>(200, "image/svg+xml")
+        .answers_nothing(304)
+        .fails(&[NOT_FOUND])
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct OneAsset {
+    name: String,
+}
+
+async fn asset(Path(path): Path<OneAsset>, headers: HeaderMap) -> Result<Response> {
+    let file = Assets::get(&path.name).ok_or(NOT_FOUND)?;
+    let tag = format!("\"{}\"", &HEXLOWER.encode(&file.metadata.sha256_hash())[..32]);
+    let mut response = match headers.get(header::IF_NONE_MATCH) {
+        Some(known) if known.as_bytes() == tag.as_bytes() => StatusCode::NOT_MODIFIED.into_response(),
+        _ => sent(&path.name, file),
+    };
+    let out = response.headers_mut();
+    out.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
+    if let Ok(tag) = HeaderValue::try_from(tag) {
+        out.insert(header::ETAG, tag);
+    }
+    Ok(response)
+}
+
+fn sent(name: &str, file: EmbeddedFile) -> Response {
+    let kind = match name.rsplit_once('.').map(|(_, ending)| ending) {
+        Some("css") => "text/css",
+        Some("js") => "text/javascript",
+        _ => "image/svg+xml",
+    };
+    let mut response = file.data.into_owned().into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
