@@ -8,7 +8,6 @@ use kernel::{
     App,
     db::{self, Tx},
     fault::{Fault, Result},
-    http::Json,
     jobs::{self, Job, Later},
     transact,
 };
@@ -80,9 +79,9 @@ const PURPOSE: &str = "asked";
 const PLACE: &str = "job:payload";
 
 /// Takes a request in.
-pub async fn take(app: &App, visitor: &Visitor, email: &Email, what: What) -> Result<Json<Accepted>> {
+pub async fn take(app: &App, visitor: &Visitor, email: &Email, what: What) -> Result<Accepted> {
     keep(app, visitor, email, what).await?;
-    Ok(Json(Accepted { accepted: true }))
+    Ok(Accepted { accepted: true })
 }
 
 /// Keeps it for later.

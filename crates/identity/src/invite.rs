@@ -16,13 +16,13 @@ use serde::Deserialize;
 use tenancy::{
     accounts::{Account, AccountId},
     email::Email,
-    enter::{ACCOUNT_TOPIC, MaybeSession, Session, Visitor},
+    enter::{ACCOUNT_TOPIC, Delivery, MaybeSession, Session, Visitor},
     events::{self, Event},
     invites::Invite,
     once::{self, Purpose, TOKEN_SPENT},
     orgs::{self, Membership},
     password::{self, Hasher, WEAK_PASSWORD},
-    sign_in::{self, MayEnter, Typed, Way},
+    sign_in::{self, Entered, MayEnter, Typed, Way},
 };
 
 use crate::{BODY, password::LoginOptions};
@@ -35,19 +35,19 @@ pub fn routes() -> Routes {
         .fails(&[TOKEN_SPENT, SIGN_IN_FIRST, OTHER_ADDRESS, WEAK_PASSWORD])
 }
 
-const SIGN_IN_FIRST: Code =
+pub const SIGN_IN_FIRST: Code =
     Code::new(409, "sign_in_first", "The invited address has an account. Sign in to it, then accept the invite.");
 const OTHER_ADDRESS: Code = Code::new(403, "other_address", "This invite is for another address than yours.");
 
 #[derive(Deserialize, JsonSchema)]
-struct Accept {
-    token: Typed,
+pub struct Accept {
+    pub token: Typed,
     /// For a new account.
     #[schemars(length(min = 1, max = 200))]
-    name: Option<String>,
+    pub name: Option<String>,
     /// For a new account: 8 to 256 characters that nobody would guess.
-    password: Option<Typed>,
-    options: Option<LoginOptions>,
+    pub password: Option<Typed>,
+    pub options: Option<LoginOptions>,
 }
 
 async fn accept_invite(
@@ -56,10 +56,37 @@ async fn accept_invite(
     MaybeSession(session): MaybeSession,
     Json(body): Json<Accept>,
 ) -> Result<Response> {
-    visitor.admit(&app, None).await?;
+    let delivery = body.options.as_ref().and_then(|options| options.token_delivery).unwrap_or_default();
+    match accept(&app, &visitor, session.as_ref(), body, delivery).await? {
+        Accepted::Joined(membership) => match &session {
+            Some(session) => sign_in::renew(&app, session, &membership),
+            None => Err(TOKEN_SPENT.into()),
+        },
+        Accepted::Entered(entered) => entered.answer(&app),
+    }
+}
+
+/// What came of it.
+pub enum Accepted {
+    /// Who was signed in acts for the organization now.
+    Joined(Box<Membership>),
+    /// Who was not has an account.
+    Entered(Box<Entered>),
+}
+
+/// The same for programs and for the page.
+pub async fn accept(
+    app: &App,
+    visitor: &Visitor,
+    session: Option<&Session>,
+    body: Accept,
+    delivery: Delivery,
+) -> Result<Accepted> {
+    visitor.admit(app, None).await?;
     let invite = Invite::look(&app.db, &body.token.0, app.clock.now()).await?.ok_or(TOKEN_SPENT)?;
     if let Some(session) = session {
-        return join(&app, &session, &invite, &body.token.0).await;
+        let joined = join(app, session, &invite, &body.token.0).await?;
+        return Ok(Accepted::Joined(Box::new(joined)));
     }
     let email = Email::parse(&invite.email).ok_or(TOKEN_SPENT)?;
     if Account::by_email(&app.db, &email).await?.is_some_and(|account| account.email_verified) {
@@ -77,14 +104,13 @@ async fn accept_invite(
     password::check("password", &password.0, Some(&email), &name)?;
     let hash = app.own::<Hasher>().hash(&app.entropy, &password.0).await?;
     let (now, id) = (app.clock.now(), AccountId::new(&app.entropy, app.clock.now()));
-    let delivery = body.options.and_then(|options| options.token_delivery).unwrap_or_default();
     let entered = transact!(app.db, tx, {
         let new = Account { password_hash: Some(hash.clone()), ..Account::new(id, Some(&email), name.trim(), now) };
-        let account = newcomer(tx, &app, &visitor, new, &body.token.0).await?;
+        let account = newcomer(tx, app, visitor, new, &body.token.0).await?;
         let way = Way::by("pwd", delivery);
-        Ok::<_, Fault>(sign_in::enter(tx, &app, &visitor, account, way).await?)
+        Ok::<_, Fault>(sign_in::enter(tx, app, visitor, account, way).await?)
     })?;
-    entered.answer(&app)
+    Ok(Accepted::Entered(Box::new(entered)))
 }
 
 /// An invite for this address that could be accepted now. A look that decides nothing.
@@ -94,17 +120,16 @@ pub async fn look(app: &App, email: &Email, token: &Secret) -> Result<Invite> {
 }
 
 /// Somebody who is signed in joins, and acts for the organization from now on.
-async fn join(app: &App, session: &Session, invite: &Invite, token: &Secret) -> Result<Response> {
+async fn join(app: &App, session: &Session, invite: &Invite, token: &Secret) -> Result<Membership> {
     let account = session.account();
     if !account.email_verified || account.email_key.as_deref() != Some(&invite.email_key) {
         return Err(OTHER_ADDRESS.into());
     }
-    let membership = transact!(app.db, tx, {
+    transact!(app.db, tx, {
         let org = Invite::accept(tx, app, &session.by(), token, account).await?.ok_or(TOKEN_SPENT)?;
         orgs::switch(tx, session.id(), account.id, org).await?;
         Ok::<_, Fault>(Membership::of_in(tx, org, account.id).await?.ok_or(TOKEN_SPENT)?)
-    })?;
-    sign_in::renew(app, session, &membership)
+    })
 }
 
 /// Makes the account of an invited address, verified at once, and takes it in. What was signed up for the address

@@ -5,15 +5,15 @@ mod captcha;
 pub mod device;
 mod discovery;
 pub mod factors;
-mod invite;
-mod magic_link;
+pub mod invite;
+pub mod magic_link;
 pub mod oauth;
 mod orgs;
 mod passkeys;
 pub mod password;
 mod platform;
 mod proof;
-mod register;
+pub mod register;
 mod session;
 mod social;
 

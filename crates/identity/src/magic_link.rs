@@ -11,10 +11,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tenancy::{
     accounts::Account,
-    enter::{ACCOUNT_TOPIC, Visitor},
+    email::Email,
+    enter::{ACCOUNT_TOPIC, Delivery, Visitor},
     events::{self, Event},
     once::{self, Purpose, TOKEN_SPENT},
-    sign_in::{self, MayEnter, Typed, Way},
+    sign_in::{self, Entered, MayEnter, Typed, Way},
 };
 
 use crate::{
@@ -38,8 +39,13 @@ async fn request_magic_link(
     visitor: Visitor,
     Json(body): Json<Address>,
 ) -> Result<Json<Accepted>> {
-    visitor.admit(&app, Some(&body.email)).await?;
-    asked::take(&app, &visitor, &body.email, What::MagicLink).await
+    ask(&app, &visitor, &body.email).await.map(Json)
+}
+
+/// The same for programs and for the page.
+pub async fn ask(app: &App, visitor: &Visitor, email: &Email) -> Result<Accepted> {
+    visitor.admit(app, Some(email)).await?;
+    asked::take(app, visitor, email, What::MagicLink).await
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -49,18 +55,22 @@ struct Follow {
 }
 
 async fn verify_magic_link(State(app): State<App>, visitor: Visitor, Json(body): Json<Follow>) -> Result<Response> {
-    visitor.admit(&app, None).await?;
     let delivery = body.options.and_then(|options| options.token_delivery).unwrap_or_default();
-    let entered = transact!(app.db, tx, {
-        let spent = once::spend(tx, Purpose::MagicLink, &body.token.0, app.clock.now()).await?;
+    follow(&app, &visitor, &body.token, delivery).await?.answer(&app)
+}
+
+/// The same for programs and for the page.
+pub async fn follow(app: &App, visitor: &Visitor, token: &Typed, delivery: Delivery) -> Result<Entered> {
+    visitor.admit(app, None).await?;
+    transact!(app.db, tx, {
+        let spent = once::spend(tx, Purpose::MagicLink, &token.0, app.clock.now()).await?;
         let id = spent.and_then(|spent| spent.account_id).ok_or(TOKEN_SPENT)?;
         let mut account = Account::find(tx, id).await?.ok_or(TOKEN_SPENT)?;
         if !account.email_verified {
-            account = confirmed(tx, &app, &visitor, account).await?;
+            account = confirmed(tx, app, visitor, account).await?;
         }
-        Ok::<_, Fault>(sign_in::enter(tx, &app, &visitor, account, Way::by("mail", delivery)).await?)
-    })?;
-    entered.answer(&app)
+        Ok::<_, Fault>(sign_in::enter(tx, app, visitor, account, Way::by("mail", delivery)).await?)
+    })
 }
 
 /// The link proves the address. Whoever signed up with it before, and what password they chose, is not known to be the

@@ -105,8 +105,13 @@ async fn forgot_password(
     visitor: Visitor,
     Json(body): Json<Address>,
 ) -> Result<Json<Accepted>> {
-    visitor.admit(&app, Some(&body.email)).await?;
-    asked::take(&app, &visitor, &body.email, What::ForgotPassword).await
+    forget(&app, &visitor, &body.email).await.map(Json)
+}
+
+/// The same for programs and for the page.
+pub async fn forget(app: &App, visitor: &Visitor, email: &Email) -> Result<Accepted> {
+    visitor.admit(app, Some(email)).await?;
+    asked::take(app, visitor, email, What::ForgotPassword).await
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -117,27 +122,31 @@ struct Reset {
 
 /// Sets the password and ends every session; it begins none, so that a second factor is still asked for.
 async fn reset_password(State(app): State<App>, visitor: Visitor, Json(body): Json<Reset>) -> Result<NoContent> {
-    visitor.admit(&app, None).await?;
+    reset(&app, &visitor, &body.token, &body.password).await.map(|()| NoContent)
+}
+
+/// The same for programs and for the page.
+pub async fn reset(app: &App, visitor: &Visitor, token: &Typed, new: &Typed) -> Result<()> {
+    visitor.admit(app, None).await?;
     // The password is judged before the link is used up: a weak one costs nobody the link.
-    password::check("password", &body.password.0, None, "")?;
+    password::check("password", &new.0, None, "")?;
     let now = app.clock.now();
-    if once::look(&app.db, Purpose::ResetPassword, &body.token.0, now).await?.is_none() {
+    if once::look(&app.db, Purpose::ResetPassword, &token.0, now).await?.is_none() {
         return Err(TOKEN_SPENT.into());
     }
-    let hash = app.own::<Hasher>().hash(&app.entropy, &body.password.0).await?;
+    let hash = app.own::<Hasher>().hash(&app.entropy, &new.0).await?;
     transact!(app.db, tx, {
-        let spent = once::spend(tx, Purpose::ResetPassword, &body.token.0, now).await?;
+        let spent = once::spend(tx, Purpose::ResetPassword, &token.0, now).await?;
         let id = spent.and_then(|spent| spent.account_id).ok_or(TOKEN_SPENT)?;
         let account = Account::find(tx, id).await?.ok_or(TOKEN_SPENT)?;
         Account::set_password(tx, id, &hash, now).await?;
         if Account::mark_verified(tx, id, now).await? {
             once::void(tx, Purpose::VerifyEmail, id, now).await?;
-            events::record(tx, &app, &visitor.by, Some(id), &Event::EmailVerified).await?;
+            events::record(tx, app, &visitor.by, Some(id), &Event::EmailVerified).await?;
         }
-        events::record(tx, &app, &visitor.by, Some(id), &Event::PasswordReset).await?;
-        end_sessions(tx, &app, &visitor.by, &account, None).await
-    })?;
-    Ok(NoContent)
+        events::record(tx, app, &visitor.by, Some(id), &Event::PasswordReset).await?;
+        end_sessions(tx, app, &visitor.by, &account, None).await
+    })
 }
 
 /// A changed password ends what the old one opened, and the person is told.

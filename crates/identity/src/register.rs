@@ -51,15 +51,15 @@ pub fn routes() -> Routes {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct SignUp {
-    email: Email,
+pub struct SignUp {
+    pub email: Email,
     /// 8 to 256 characters that nobody would guess.
-    password: Typed,
+    pub password: Typed,
     #[schemars(length(min = 1, max = 200))]
-    name: String,
-    accept_marketing: Option<bool>,
+    pub name: String,
+    pub accept_marketing: Option<bool>,
     /// From an invite link.
-    invite_token: Option<Typed>,
+    pub invite_token: Option<Typed>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -70,11 +70,17 @@ struct SignedUp {
 }
 
 async fn register(State(app): State<App>, visitor: Visitor, Json(new): Json<SignUp>) -> Result<Json<SignedUp>> {
-    visitor.admit(&app, Some(&new.email)).await?;
+    let requires_verification = sign_up(&app, &visitor, &new).await?;
+    Ok(Json(SignedUp { requires_verification, email: new.email }))
+}
+
+/// The same for programs and for the page. Answers whether the address must still be confirmed.
+pub async fn sign_up(app: &App, visitor: &Visitor, new: &SignUp) -> Result<bool> {
+    visitor.admit(app, Some(&new.email)).await?;
     password::check("password", &new.password.0, Some(&new.email), &new.name)?;
     if let Some(token) = &new.invite_token {
         // Refused at once: not everybody's password is worth hashing.
-        invite::look(&app, &new.email, &token.0).await?;
+        invite::look(app, &new.email, &token.0).await?;
     }
     let password_hash = app.own::<Hasher>().hash(&app.entropy, &new.password.0).await?;
     if let Some(token) = &new.invite_token
@@ -87,8 +93,8 @@ async fn register(State(app): State<App>, visitor: Visitor, Json(new): Json<Sign
             accepts_marketing: new.accept_marketing.unwrap_or(false),
             ..Account::new(AccountId::new(&app.entropy, now), Some(&new.email), name, now)
         };
-        transact!(app.db, tx, { invite::newcomer(tx, &app, &visitor, newcomer.clone(), &token.0).await })?;
-        return Ok(Json(SignedUp { requires_verification: false, email: new.email }));
+        transact!(app.db, tx, { invite::newcomer(tx, app, visitor, newcomer.clone(), &token.0).await })?;
+        return Ok(false);
     }
     let what = What::Register {
         name: new.name.trim().to_owned(),
@@ -98,8 +104,8 @@ async fn register(State(app): State<App>, visitor: Visitor, Json(new): Json<Sign
             app.vault.mac("sign-up", format!("{}\n{}", new.email.key(), new.password.0.expose()).as_bytes()),
         ),
     };
-    asked::take(&app, &visitor, &new.email, what).await?;
-    Ok(Json(SignedUp { requires_verification: true, email: new.email }))
+    asked::keep(app, visitor, &new.email, what).await?;
+    Ok(true)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -113,7 +119,7 @@ async fn resend_verification(
     Json(body): Json<Address>,
 ) -> Result<Json<Accepted>> {
     visitor.admit(&app, Some(&body.email)).await?;
-    asked::take(&app, &visitor, &body.email, What::ResendVerification).await
+    asked::take(&app, &visitor, &body.email, What::ResendVerification).await.map(Json)
 }
 
 /// Either the token of the link, or the address and the code.

@@ -5,7 +5,8 @@ use axum::{
 };
 use kernel::{
     App,
-    fault::{CROSS_SITE, Fault, Result},
+    email::Email,
+    fault::{CROSS_SITE, Fault, INVALID, Result},
     http::{FormPairs, GenContext, Operation, OperationInput, foreign_origin, may_answer},
 };
 use tenancy::sign_in::Typed;
@@ -17,6 +18,18 @@ pub struct Fields(Vec<(String, String)>);
 impl Fields {
     pub fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str()).unwrap_or_default()
+    }
+
+    pub fn email(&self) -> Result<Email> {
+        Email::parse(self.get("email"))
+            .ok_or_else(|| INVALID.at("email", "wrong_form", "This is not an email address."))
+    }
+
+    /// A line of text that must be there.
+    pub fn short(&self, name: &str, say: &str) -> Result<String> {
+        let text = self.get(name).trim();
+        let is_good = !text.is_empty() && text.chars().count() <= 200;
+        if is_good { Ok(text.to_owned()) } else { Err(INVALID.at(name, "required", say)) }
     }
 
     pub fn secret(&self, name: &str) -> Typed {

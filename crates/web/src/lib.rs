@@ -1,12 +1,15 @@
 //! The pages people see: signing in, saying yes to a client or a device, leaving. They call what the API calls, and draw
 //! what it says. Everything works without a script.
 mod authorize;
+mod captcha;
 mod device;
 mod form;
 mod look;
 mod page;
+mod recover;
 mod sign_in;
 mod sign_out;
+mod sign_up;
 
 use kernel::{app::Feature, config::Config, http::Routes};
 
@@ -14,6 +17,8 @@ pub fn feature(_: &Config) -> Feature {
     Feature::new(
         Routes::new("pages")
             .and(sign_in::routes())
+            .and(sign_up::routes())
+            .and(recover::routes())
             .and(authorize::routes())
             .and(sign_out::routes())
             .and(device::routes())

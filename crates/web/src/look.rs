@@ -9,7 +9,7 @@ use kernel::{
     fault::{NOT_FOUND, Result},
     http::{Path, Routes},
 };
-use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
+use minijinja::{AutoEscape, Environment, HtmlEscape, UndefinedBehavior, Value};
 use rust_embed::{EmbeddedFile, RustEmbed};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -45,7 +45,12 @@ impl Look {
         let drawn = environment.get_template(name).and_then(|template| template.render(content));
         drawn.map_err(|error| {
             tracing::error!(%error, name, "a page cannot be drawn");
-            "<!doctype html><html lang=\"en\"><title>Sorry</title><p>Something went wrong on our side.".to_owned()
+            // Who develops sees what is wrong where it is wrong.
+            let why =
+                if cfg!(debug_assertions) { HtmlEscape(&format!("{error:#}")).to_string() } else { String::new() };
+            format!(
+                "<!doctype html><html lang=\"en\"><title>Sorry</title><p>Something went wrong on our side.<pre>{why}"
+            )
         })
     }
 }

@@ -9,7 +9,11 @@ use identity::{
     oauth::request::{Reading, Request},
     password,
 };
-use kernel::{App, email::Email, fault::Result, http::Routes};
+use kernel::{
+    App,
+    fault::{Code, Fault, Result},
+    http::Routes,
+};
 use minijinja::context;
 use tenancy::{
     enter::{Delivery, Visitor},
@@ -19,6 +23,7 @@ use tenancy::{
 };
 
 use crate::{
+    captcha,
     form::{Fields, OwnPage},
     page::{drawn, error, go, local, note, page_onward, parameter, said, status_of},
 };
@@ -31,14 +36,14 @@ pub fn routes() -> Routes {
 }
 
 /// What somebody was about to do when they were asked to sign in.
-struct Onward {
+pub struct Onward {
     /// A place of ours; empty when there is none.
-    to: String,
+    pub to: String,
     request: Option<Box<Request>>,
 }
 
 impl Onward {
-    async fn read(app: &App, to: &str) -> Self {
+    pub async fn read(app: &App, to: &str) -> Self {
         let to = local(app, to).unwrap_or_default();
         let request = match to.strip_prefix("/oauth/authorize?") {
             Some(query) => Request::read(app, query).await.ok(),
@@ -51,28 +56,48 @@ impl Onward {
         Self { to, request }
     }
 
+    pub fn nowhere() -> Self {
+        Self { to: String::new(), request: None }
+    }
+
     fn leads_to(&self) -> Option<&str> {
         self.request.as_ref().map(|request| request.redirect_uri.as_str())
     }
 
-    fn sign_in_page(&self, app: &App, status: StatusCode, email: &str, wrong: Option<String>) -> Response {
+    pub fn sign_in_page(&self, app: &App, status: StatusCode, email: &str, fault: Option<&Fault>) -> Response {
         let client = self.request.as_ref().map(|request| request.client.name.clone());
         let hint = self.request.as_ref().and_then(|request| request.login_hint.as_deref()).unwrap_or_default();
-        let email = if email.is_empty() { hint } else { email };
-        let content = context! { client, email, onward => &self.to, wrong };
+        let content = context! {
+            client,
+            email => if email.is_empty() { hint } else { email },
+            onward => &self.to,
+            providers => Vec::<String>::new(),
+            wrong => fault.map(said),
+            challenge => fault.and_then(captcha::challenge),
+        };
         page_onward(app, status, "sign_in.html", content, self.leads_to())
     }
 
-    fn factor_page(
-        &self,
-        app: &App,
-        status: StatusCode,
-        hint: &str,
-        ticket: &str,
-        wrong: Option<String>,
-    ) -> Response {
-        let content = context! { hint, ticket, onward => &self.to, wrong };
+    fn factor_page(&self, app: &App, status: StatusCode, asked: Asked<'_>, fault: Option<&Fault>) -> Response {
+        let content = context! {
+            hint => asked.hint,
+            ticket => asked.ticket,
+            onward => &self.to,
+            wrong => fault.map(said),
+            challenge => fault.and_then(captcha::challenge),
+        };
         page_onward(app, status, "factor.html", content, self.leads_to())
+    }
+
+    /// In, or before the second factor.
+    pub fn enter_or_ask(&self, app: &App, entered: Entered) -> Result<Response> {
+        match entered {
+            Entered::In(person) => self.enter(app, &person),
+            Entered::Waiting(challenge) => {
+                let asked = Asked { hint: &hint(&challenge), ticket: &challenge.mfa_ticket };
+                Ok(self.factor_page(app, StatusCode::OK, asked, None))
+            }
+        }
     }
 
     /// In, with cookies, and on.
@@ -92,21 +117,22 @@ async fn sign_in_page(State(app): State<App>, RawQuery(query): RawQuery) -> Resp
     Onward::read(&app, &to).await.sign_in_page(&app, StatusCode::OK, "", None)
 }
 
-async fn sign_in(State(app): State<App>, _: OwnPage, visitor: Visitor, form: Fields) -> Response {
+async fn sign_in(State(app): State<App>, _: OwnPage, mut visitor: Visitor, form: Fields) -> Response {
     let onward = Onward::read(&app, form.get("continue")).await;
-    let typed = form.get("email");
-    let Some(email) = Email::parse(typed) else {
-        let wrong = Some("This is not an email address.".to_owned());
-        return onward.sign_in_page(&app, StatusCode::BAD_REQUEST, typed, wrong);
-    };
-    let entered = password::sign_in(&app, &visitor, &email, &form.secret("password"), Delivery::Cookie).await;
-    let answer = entered.and_then(|entered| match entered {
-        Entered::In(person) => onward.enter(&app, &person),
-        Entered::Waiting(challenge) => {
-            Ok(onward.factor_page(&app, StatusCode::OK, &hint(&challenge), &challenge.mfa_ticket, None))
-        }
-    });
-    answer.unwrap_or_else(|fault| onward.sign_in_page(&app, status_of(&fault), typed, Some(said(&fault))))
+    let entered = async {
+        captcha::solved(&app, &mut visitor, &form).await?;
+        let (email, typed) = (form.email()?, form.secret("password"));
+        let entered = password::sign_in(&app, &visitor, &email, &typed, Delivery::Cookie).await?;
+        onward.enter_or_ask(&app, entered)
+    }
+    .await;
+    entered.unwrap_or_else(|fault| onward.sign_in_page(&app, status_of(&fault), form.get("email"), Some(&fault)))
+}
+
+/// What the page of the second factor says and keeps.
+struct Asked<'a> {
+    hint: &'a str,
+    ticket: &'a str,
 }
 
 /// What the person can prove, in words.
@@ -122,21 +148,25 @@ fn hint(challenge: &MfaChallenge) -> String {
     format!("Type {}.", known.join(", or "))
 }
 
-async fn prove_factor(State(app): State<App>, _: OwnPage, visitor: Visitor, form: Fields) -> Response {
+async fn prove_factor(State(app): State<App>, _: OwnPage, mut visitor: Visitor, form: Fields) -> Response {
     let onward = Onward::read(&app, form.get("continue")).await;
-    let (ticket, code) = (form.secret("ticket"), form.secret("code"));
-    let passed = gate::pass(&app, &visitor, &ticket, &code, None, form.says("trust")).await;
-    match passed.and_then(|person| onward.enter(&app, &person)) {
-        Ok(response) => response,
-        // The ticket is gone: from the beginning.
-        Err(fault) if fault.code() == TOKEN_SPENT => {
-            let wrong = Some("That took too long or too many tries. Sign in again.".to_owned());
-            onward.sign_in_page(&app, status_of(&fault), "", wrong)
-        }
-        Err(fault) if fault.code().status < 500 => {
-            let hint: String = form.get("hint").chars().take(300).collect();
-            onward.factor_page(&app, status_of(&fault), &hint, form.get("ticket"), Some(said(&fault)))
-        }
-        Err(fault) => error(&app, &fault),
+    let entered = async {
+        captcha::solved(&app, &mut visitor, &form).await?;
+        let (ticket, code) = (form.secret("ticket"), form.secret("code"));
+        let person = gate::pass(&app, &visitor, &ticket, &code, None, form.says("trust")).await?;
+        onward.enter(&app, &person)
     }
+    .await;
+    entered.unwrap_or_else(|fault| match fault.code() {
+        // The ticket is gone: from the beginning.
+        TOKEN_SPENT => onward.sign_in_page(&app, status_of(&fault), "", Some(&TOO_LATE.into())),
+        code if code.status >= 500 => error(&app, &fault),
+        _ => {
+            let hint: String = form.get("hint").chars().take(300).collect();
+            let asked = Asked { hint: &hint, ticket: form.get("ticket") };
+            onward.factor_page(&app, status_of(&fault), asked, Some(&fault))
+        }
+    })
 }
+
+const TOO_LATE: Code = Code::new(410, "too_late", "That took too long or too many tries. Sign in again.");

@@ -3,6 +3,7 @@ mod clients;
 mod codes;
 mod consents;
 mod devices;
+mod hosted;
 mod leaving;
 mod pages;
 

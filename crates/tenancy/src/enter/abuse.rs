@@ -154,6 +154,11 @@ impl Attempt {
 }
 
 impl Visitor {
+    /// Who solved a challenge on a page brings the pass with the form.
+    pub fn bring(&mut self, pass: Secret) {
+        self.pass = Some(pass);
+    }
+
     /// Lets the visitor try, asks for a proof of work, or sends them away. `email` is the address they name.
     pub async fn admit(&self, app: &App, email: Option<&Email>) -> Result<()> {
         if !app.config.rate_limits.is_on() {

@@ -1,0 +1,25 @@
+//! The proof of work, on a page: the challenge is drawn into it, the script solves it, and the form brings the solution.
+use kernel::{
+    App,
+    crypto::Secret,
+    fault::{Fault, Result},
+    transact,
+};
+use tenancy::enter::{CAPTCHA_REQUIRED, Captcha, Visitor};
+
+use crate::form::Fields;
+
+/// The visitor brings along what was solved on the page.
+pub async fn solved(app: &App, visitor: &mut Visitor, form: &Fields) -> Result<()> {
+    if form.says("captcha") {
+        let solution = Secret::from(form.get("captcha").to_owned());
+        visitor.bring(transact!(app.db, tx, { Captcha::redeem(tx, app, &solution).await })?);
+    }
+    Ok(())
+}
+
+/// The challenge of a refusal that has one.
+pub fn challenge(fault: &Fault) -> Option<String> {
+    let is_one = fault.code() == CAPTCHA_REQUIRED;
+    fault.problem("").extra.get("challenge").filter(|_| is_one).map(ToString::to_string)
+}

@@ -1,0 +1,133 @@
+//! What mails lead to: signing in by a link, and choosing another password.
+use axum::{
+    extract::{RawQuery, State},
+    http::StatusCode,
+    response::Response,
+};
+use identity::{magic_link, password};
+use kernel::{
+    App,
+    fault::{Fault, Result},
+    http::Routes,
+};
+use minijinja::{Value, context};
+use tenancy::{
+    enter::{Delivery, Visitor},
+    once::TOKEN_SPENT,
+};
+
+use crate::{
+    captcha,
+    form::{Fields, OwnPage},
+    page::{drawn, error, note, page, parameter, said, status_of},
+    sign_in::Onward,
+};
+
+pub fn routes() -> Routes {
+    let routes = Routes::new("pages").body_limit(64 * 1024).get(
+        "/forgot-password",
+        forgot_page,
+        "the page for who forgot their password",
+    );
+    let routes = drawn(routes).post("/forgot-password", forgot, "what that page sends");
+    let routes =
+        drawn(routes).get("/auth/reset-password", reset_page, "the page behind the link to choose another password");
+    let routes = drawn(routes).post("/reset-password", reset, "what that page sends");
+    let routes = drawn(routes).post("/sign-in/link", send_link, "mail a sign-in link, from the sign-in page");
+    let routes =
+        drawn(routes).get("/auth/magic-link/verify", follow_page, "the page behind a sign-in link, with a button");
+    let routes = drawn(routes).post("/sign-in/follow", follow, "what that page sends");
+    drawn(routes)
+}
+
+/// What every form of these shows when something is wrong.
+fn refused(fault: Option<&Fault>) -> Value {
+    context! { wrong => fault.map(said), challenge => fault.and_then(captcha::challenge) }
+}
+
+fn forgot_form(app: &App, status: StatusCode, email: &str, fault: Option<&Fault>) -> Response {
+    page(app, status, "forgot.html", context! { email, ..refused(fault) })
+}
+
+async fn forgot_page(State(app): State<App>) -> Response {
+    forgot_form(&app, StatusCode::OK, "", None)
+}
+
+async fn forgot(State(app): State<App>, _: OwnPage, mut visitor: Visitor, fields: Fields) -> Response {
+    let asked: Result<()> = async {
+        captcha::solved(&app, &mut visitor, &fields).await?;
+        password::forget(&app, &visitor, &fields.email()?).await.map(drop)
+    }
+    .await;
+    match asked {
+        Ok(()) => on_its_way(&app),
+        Err(fault) => forgot_form(&app, status_of(&fault), fields.get("email"), Some(&fault)),
+    }
+}
+
+/// The same whether or not there is an account.
+fn on_its_way(app: &App) -> Response {
+    note(
+        app,
+        "Look into your mail",
+        "If the address has an account, a link is on its way. It works for a short while.",
+    )
+}
+
+fn reset_form(app: &App, status: StatusCode, token: &str, fault: Option<&Fault>) -> Response {
+    page(app, status, "reset.html", context! { token, ..refused(fault) })
+}
+
+async fn reset_page(State(app): State<App>, RawQuery(query): RawQuery) -> Response {
+    reset_form(&app, StatusCode::OK, &parameter(query.as_deref(), "token"), None)
+}
+
+async fn reset(State(app): State<App>, _: OwnPage, mut visitor: Visitor, fields: Fields) -> Response {
+    let done: Result<()> = async {
+        captcha::solved(&app, &mut visitor, &fields).await?;
+        password::reset(&app, &visitor, &fields.secret("token"), &fields.secret("password")).await
+    }
+    .await;
+    match done {
+        Ok(()) => note(&app, "Your password is new", "Every session was ended. Sign in with the new password."),
+        Err(fault) if fault.code() == TOKEN_SPENT => error(&app, &fault),
+        Err(fault) => reset_form(&app, status_of(&fault), fields.get("token"), Some(&fault)),
+    }
+}
+
+async fn send_link(State(app): State<App>, _: OwnPage, mut visitor: Visitor, fields: Fields) -> Response {
+    let asked: Result<()> = async {
+        captcha::solved(&app, &mut visitor, &fields).await?;
+        magic_link::ask(&app, &visitor, &fields.email()?).await.map(drop)
+    }
+    .await;
+    match asked {
+        Ok(()) => on_its_way(&app),
+        Err(fault) => {
+            let onward = Onward::read(&app, fields.get("continue")).await;
+            onward.sign_in_page(&app, status_of(&fault), fields.get("email"), Some(&fault))
+        }
+    }
+}
+
+fn follow_form(app: &App, status: StatusCode, token: &str, fault: Option<&Fault>) -> Response {
+    page(app, status, "follow.html", context! { token, ..refused(fault) })
+}
+
+/// A mail scanner that looks at the link must not use it up, so there is a button.
+async fn follow_page(State(app): State<App>, RawQuery(query): RawQuery) -> Response {
+    follow_form(&app, StatusCode::OK, &parameter(query.as_deref(), "token"), None)
+}
+
+async fn follow(State(app): State<App>, _: OwnPage, mut visitor: Visitor, fields: Fields) -> Response {
+    let entered = async {
+        captcha::solved(&app, &mut visitor, &fields).await?;
+        magic_link::follow(&app, &visitor, &fields.secret("token"), Delivery::Cookie).await
+    }
+    .await;
+    match entered.and_then(|entered| Onward::nowhere().enter_or_ask(&app, entered)) {
+        Ok(response) => response,
+        Err(fault) if fault.code() == TOKEN_SPENT => error(&app, &fault),
+        Err(fault) => follow_form(&app, status_of(&fault), fields.get("token"), Some(&fault)),
+    }
+}

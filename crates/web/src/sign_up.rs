@@ -1,0 +1,144 @@
+//! Making an account, with or without an invitation.
+use axum::{
+    extract::{RawQuery, State},
+    http::StatusCode,
+    response::Response,
+};
+use identity::{
+    invite::{self, Accept, Accepted, SIGN_IN_FIRST},
+    register::{self, SignUp},
+};
+use kernel::{
+    App,
+    email::Email,
+    fault::{Fault, Result},
+    http::Routes,
+    transact,
+};
+use minijinja::context;
+use tenancy::{
+    accounts::Account,
+    enter::{Browser, Delivery, Session, Visitor},
+    invites::Invite,
+    once::TOKEN_SPENT,
+    orgs::Org,
+};
+
+use crate::{
+    captcha,
+    form::{Fields, OwnPage},
+    page::{address, drawn, go, note, page, parameter, said, shown, status_of},
+    sign_in::Onward,
+};
+
+pub fn routes() -> Routes {
+    let routes =
+        Routes::new("pages").body_limit(64 * 1024).get("/sign-up", sign_up_page, "the page to make an account");
+    let routes = drawn(routes).post("/sign-up", sign_up, "what that page sends");
+    let routes = drawn(routes).get("/auth/accept-invite", invite_page, "the page behind the link of an invitation");
+    let routes = drawn(routes).post("/accept-invite", accept, "what that page sends");
+    drawn(routes)
+}
+
+async fn sign_up_page(State(app): State<App>, RawQuery(query): RawQuery) -> Response {
+    let onward = Onward::read(&app, &parameter(query.as_deref(), "continue")).await;
+    form(&app, StatusCode::OK, &onward, ("", ""), None)
+}
+
+fn form(app: &App, status: StatusCode, onward: &Onward, typed: (&str, &str), fault: Option<&Fault>) -> Response {
+    let (name, email) = typed;
+    let content = context! {
+        name,
+        email,
+        onward => &onward.to,
+        wrong => fault.map(said),
+        challenge => fault.and_then(captcha::challenge),
+    };
+    page(app, status, "sign_up.html", content)
+}
+
+async fn sign_up(State(app): State<App>, _: OwnPage, mut visitor: Visitor, fields: Fields) -> Response {
+    let onward = Onward::read(&app, fields.get("continue")).await;
+    let made = make(&app, &mut visitor, &fields).await;
+    match made {
+        Ok(()) => note(
+            &app,
+            "Look into your mail",
+            "We sent you a link. Follow it to confirm your address; then you can sign in.",
+        ),
+        Err(fault) => {
+            let typed = (fields.get("name"), fields.get("email"));
+            form(&app, status_of(&fault), &onward, typed, Some(&fault))
+        }
+    }
+}
+
+async fn make(app: &App, visitor: &mut Visitor, fields: &Fields) -> Result<()> {
+    captcha::solved(app, visitor, fields).await?;
+    let (email, name) = (fields.email()?, fields.short("name", "Say what you are called.")?);
+    let new = SignUp { email, name, password: fields.secret("password"), accept_marketing: None, invite_token: None };
+    register::sign_up(app, visitor, &new).await.map(drop)
+}
+
+async fn invite_page(State(app): State<App>, Browser(who): Browser, RawQuery(query): RawQuery) -> Response {
+    let token = parameter(query.as_deref(), "token");
+    shown(&app, invitation(&app, who.as_ref(), &token, StatusCode::OK, None).await)
+}
+
+/// Looking at it uses nothing up.
+async fn invitation(
+    app: &App,
+    who: Option<&Session>,
+    token: &str,
+    status: StatusCode,
+    fault: Option<&Fault>,
+) -> Result<Response> {
+    let invite = Invite::look(&app.db, &token.to_owned().into(), app.clock.now()).await?.ok_or(TOKEN_SPENT)?;
+    let email = Email::parse(&invite.email).ok_or(TOKEN_SPENT)?;
+    let is_known = Account::by_email(&app.db, &email).await?.is_some_and(|account| account.email_verified);
+    if who.is_none() && is_known {
+        let back = address(app, "/auth/accept-invite", "token", token);
+        let back = back.strip_prefix(&app.config.base_url()).unwrap_or_default().to_owned();
+        return Ok(go(&address(app, "/sign-in", "continue", &back)));
+    }
+    let org = transact!(app.db, tx, { Ok::<_, Fault>(Org::find(tx, invite.org_id).await?) })?.ok_or(TOKEN_SPENT)?;
+    let content = context! {
+        org => org.name,
+        email => invite.email,
+        role => invite.role.name(),
+        token,
+        is_new => who.is_none(),
+        wrong => fault.map(said),
+        challenge => fault.and_then(captcha::challenge),
+    };
+    Ok(page(app, status, "invite.html", content))
+}
+
+async fn accept(
+    State(app): State<App>,
+    _: OwnPage,
+    mut visitor: Visitor,
+    Browser(who): Browser,
+    fields: Fields,
+) -> Response {
+    match join(&app, &mut visitor, who.as_ref(), &fields).await {
+        Ok(response) => response,
+        Err(fault) if [TOKEN_SPENT, SIGN_IN_FIRST].contains(&fault.code()) => shown(&app, Err(fault)),
+        Err(fault) => {
+            shown(&app, invitation(&app, who.as_ref(), fields.get("token"), status_of(&fault), Some(&fault)).await)
+        }
+    }
+}
+
+async fn join(app: &App, visitor: &mut Visitor, who: Option<&Session>, fields: &Fields) -> Result<Response> {
+    captcha::solved(app, visitor, fields).await?;
+    let name = if who.is_none() { Some(fields.short("name", "Say what you are called.")?) } else { None };
+    let body =
+        Accept { token: fields.secret("token"), name, password: Some(fields.secret("password")), options: None };
+    match invite::accept(app, visitor, who, body, Delivery::Cookie).await? {
+        Accepted::Joined(membership) => {
+            Ok(note(app, "Welcome", &format!("You belong to {} now.", membership.org.name)))
+        }
+        Accepted::Entered(entered) => Onward::nowhere().enter_or_ask(app, *entered),
+    }
+}

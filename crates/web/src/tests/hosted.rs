@@ -1,0 +1,140 @@
+//! Making an account, forgetting a password, coming in by a link or an invitation: on pages, without a script.
+use identity::testing::{FIREFOX, PASSWORD, mail_to, member, token_in};
+
+use super::*;
+
+/// The page behind the link in somebody's newest mail.
+async fn follow_mail(t: &TestApp, email: &str, path: &str) -> (Answer, String) {
+    let mail = mail_to(t, email).expect("a mail");
+    assert!(mail.contains(&format!("{}{path}?token=", base(t))), "{mail}");
+    let token = token_in(&mail);
+    let page = t.get(&format!("{path}?token={token}")).header("accept", "text/html").await;
+    (page, token)
+}
+
+#[tokio::test]
+async fn somebody_makes_an_account_and_signs_in() {
+    let t = start().await;
+    let page = t.get("/sign-up?continue=%2Fdevice").await;
+    assert_eq!((page.status, hidden(&page, "continue")), (200, "/device".into()));
+    let fields = |password: &'static str, name: &'static str, email: &'static str| {
+        [("name", name), ("email", email), ("password", password), ("continue", "/device")]
+    };
+    for (password, name, email) in
+        [("short", "Ada", "ada@example.com"), (PASSWORD, " ", "ada@example.com"), (PASSWORD, "Ada", "ada")]
+    {
+        let refused = submit(&t, "/sign-up", &fields(password, name, email), "").await;
+        assert_eq!(refused.status, 400, "{email}");
+        assert!(refused.text.contains("role=\"alert\""), "{}", refused.text);
+    }
+    let made = submit(&t, "/sign-up", &fields(PASSWORD, "Ada", "ada@example.com"), "").await;
+    assert!(made.text.contains("Look into your mail"), "{}", made.text);
+    t.run_jobs().await;
+    let early = submit(&t, "/sign-in", &[("email", "ada@example.com"), ("password", PASSWORD)], "").await;
+    assert!(early.text.contains("Confirm your email address first") || early.status == 401, "{}", early.text);
+    let (page, token) = follow_mail(&t, "ada@example.com", "/auth/verify").await;
+    assert!(page.text.contains("Confirm this address"));
+    assert_eq!(submit(&t, "/auth/verify", &[("token", &token)], "").await.status, 200);
+    let entered = submit(&t, "/sign-in", &[("email", "ada@example.com"), ("password", PASSWORD)], "").await;
+    assert!(entered.status == 200 && cookies(&entered).contains("service_access="), "{}", entered.text);
+    // A second account for the same address is answered alike.
+    let again = submit(&t, "/sign-up", &fields(PASSWORD, "Ada", "ada@example.com"), "").await;
+    assert_eq!(again.text, made.text);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_forgotten_password_is_replaced_and_a_link_signs_in() {
+    let t = start().await;
+    member(&t, "ada@example.com").await;
+    assert_eq!(t.get("/forgot-password").await.status, 200);
+    let known = submit(&t, "/forgot-password", &[("email", "ada@example.com")], "").await;
+    let unknown = submit(&t, "/forgot-password", &[("email", "nobody@example.com")], "").await;
+    assert_eq!((known.status, &known.text), (unknown.status, &unknown.text));
+    t.run_jobs().await;
+    let (page, token) = follow_mail(&t, "ada@example.com", "/auth/reset-password").await;
+    assert_eq!(hidden(&page, "token"), token);
+    let weak = submit(&t, "/reset-password", &[("token", &token), ("password", "password1")], "").await;
+    assert_eq!((weak.status, hidden(&weak, "token")), (400, token.clone()), "a weak one costs nobody the link");
+    let new = "another horse battery staple";
+    let done = submit(&t, "/reset-password", &[("token", &token), ("password", new)], "").await;
+    assert!(done.text.contains("Your password is new"), "{}", done.text);
+    assert_eq!(submit(&t, "/reset-password", &[("token", &token), ("password", new)], "").await.status, 410);
+    t.run_jobs().await;
+
+    let asked = submit(&t, "/sign-in/link", &[("email", "ada@example.com"), ("password", "")], "").await;
+    assert!(asked.text.contains("Look into your mail"), "{}", asked.text);
+    t.run_jobs().await;
+    // Looking at the link uses nothing up.
+    follow_mail(&t, "ada@example.com", "/auth/magic-link/verify").await;
+    let (page, token) = follow_mail(&t, "ada@example.com", "/auth/magic-link/verify").await;
+    assert_eq!((page.status, hidden(&page, "token")), (200, token.clone()));
+    let entered = submit(&t, "/sign-in/follow", &[("token", &token)], "").await;
+    assert!(cookies(&entered).contains("service_access="), "{}", entered.text);
+    assert_eq!(submit(&t, "/sign-in/follow", &[("token", &token)], "").await.status, 410);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn an_invitation_is_accepted_by_newcomers_and_by_members() {
+    let t = start().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let org = ada.asks(t.post("/org").json(&json!({ "name": "Engines" }))).await.body;
+    let members = format!("/org/{}/members", text(&org["id"]));
+    member(&t, "bob@example.com").await;
+    for email in ["new@example.com", "bob@example.com"] {
+        let asked = ada.asks(t.post(&members).json(&json!({ "email": email, "role": "member" }))).await;
+        assert_eq!(asked.status, 200, "{}", asked.text);
+    }
+    t.run_jobs().await;
+    let (page, token) = follow_mail(&t, "new@example.com", "/auth/accept-invite").await;
+    assert!(page.text.contains("Join Engines") && page.text.contains("name=\"password\""), "{}", page.text);
+    let weak = [("token", &*token), ("name", "New"), ("password", "short")];
+    assert_eq!(submit(&t, "/accept-invite", &weak, "").await.status, 400);
+    let good = [("token", &*token), ("name", "New"), ("password", PASSWORD)];
+    let entered = submit(&t, "/accept-invite", &good, "").await;
+    assert!(cookies(&entered).contains("service_access="), "{}", entered.text);
+    assert_eq!(submit(&t, "/accept-invite", &good, "").await.status, 410);
+
+    let (away, token) = follow_mail(&t, "bob@example.com", "/auth/accept-invite").await;
+    assert_eq!(sent(&away).0, format!("{}/sign-in", base(&t)), "who has an account signs in first");
+    let onward = field(&away, "continue").expect("a way back");
+    let fields = [("email", "bob@example.com"), ("password", PASSWORD), ("continue", &*onward)];
+    let entered = submit(&t, "/sign-in", &fields, "").await;
+    let bob = cookies(&entered);
+    let page = t.get(entered.header("location")).header("cookie", &bob).await;
+    assert!(page.text.contains("Join Engines") && !page.text.contains("name=\"password\""), "{}", page.text);
+    let joined = submit(&t, "/accept-invite", &[("token", &token)], &bob).await;
+    assert!(joined.text.contains("You belong to Engines now"), "{}", joined.text);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn whoever_tries_too_often_solves_a_challenge_on_the_page() {
+    let config = Config { rate_limits: kernel::config::Switch::On, ..Config::for_tests() };
+    let t = TestApp::start_with(config, feature).await;
+    member(&t, "ada@example.com").await;
+    let fields = [("email", "ada@example.com"), ("password", "wrong password")];
+    let mut answer = submit(&t, "/sign-in", &fields, "").await;
+    for _ in 0..5 {
+        let ask = t.post("/sign-in").header("content-type", FORM).header("user-agent", FIREFOX);
+        answer = ask.header("origin", &base(&t)).body(query(&fields)).await;
+    }
+    assert_eq!(answer.status, 403, "{}", answer.text);
+    let start = answer.text.find("data-challenge=\"").expect("a challenge") + "data-challenge=\"".len();
+    let challenge =
+        answer.text[start..].split('"').next().expect("its end").replace("&quot;", "\"").replace("&#x2f;", "/");
+    let challenge: altcha::Challenge = serde_json::from_str(&challenge).expect("a challenge");
+    let solution = altcha::solve_challenge(altcha::SolveChallengeOptions::new(&challenge)).unwrap().expect("solved");
+    let token =
+        data_encoding::BASE64.encode(json!({ "challenge": challenge, "solution": solution }).to_string().as_bytes());
+    let good = [("email", "ada@example.com"), ("password", PASSWORD), ("captcha", &*token)];
+    let entered = submit(&t, "/sign-in", &good, "").await;
+    assert!(cookies(&entered).contains("service_access="), "{}", entered.text);
+    assert_ne!(submit(&t, "/sign-in", &good, "").await.status, 200, "a solution works once");
+    t.run_jobs().await;
+    t.finish().await;
+}
