@@ -15,7 +15,7 @@ mod platform;
 mod proof;
 pub mod register;
 mod session;
-mod social;
+pub mod social;
 
 use kernel::{app::Feature, config::Config, http::Routes, jobs::Jobs};
 

@@ -82,7 +82,7 @@ async fn ask(app: &App, who: Option<&Session>, query: &str) -> Result<Response> 
         onward => place(redirect_uri),
         request => request.query(),
     };
-    Ok(page_onward(app, StatusCode::OK, "consent.html", content, Some(redirect_uri)))
+    Ok(page_onward(app, StatusCode::OK, "consent.html", content, [redirect_uri.as_str()]))
 }
 
 /// What a person recognises an address by.

@@ -3,6 +3,7 @@
 mod authorize;
 mod captcha;
 mod device;
+mod elsewhere;
 mod form;
 mod look;
 mod page;
@@ -19,6 +20,7 @@ pub fn feature(_: &Config) -> Feature {
             .and(sign_in::routes())
             .and(sign_up::routes())
             .and(recover::routes())
+            .and(elsewhere::routes())
             .and(authorize::routes())
             .and(sign_out::routes())
             .and(device::routes())

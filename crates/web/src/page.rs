@@ -18,16 +18,22 @@ pub const HTML: &str = "text/html; charset=utf-8";
 
 /// A page whose forms stay here.
 pub fn page(app: &App, status: StatusCode, name: &str, content: Value) -> Response {
-    page_onward(app, status, name, content, None)
+    page_onward(app, status, name, content, [])
 }
 
 /// A page whose forms go to us, and from us on to `onward`: browsers look at the whole way.
-pub fn page_onward(app: &App, status: StatusCode, name: &str, content: Value, onward: Option<&str>) -> Response {
+pub fn page_onward<'a>(
+    app: &App,
+    status: StatusCode,
+    name: &str,
+    content: Value,
+    onward: impl IntoIterator<Item = &'a str>,
+) -> Response {
     let (status, html) = match app.own::<Look>().draw(name, content) {
         Ok(html) => (status, html),
         Err(sorry) => (StatusCode::INTERNAL_SERVER_ERROR, sorry),
     };
-    let onward = onward.and_then(source_of).unwrap_or_default();
+    let onward = onward.into_iter().filter_map(source_of).collect::<Vec<_>>().join(" ");
     let policy = format!(
         "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; \
          form-action 'self' {onward}; base-uri 'none'; frame-ancestors 'none'"

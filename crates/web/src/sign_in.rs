@@ -7,7 +7,7 @@ use axum::{
 use identity::{
     factors::gate,
     oauth::request::{Reading, Request},
-    password,
+    password, social,
 };
 use kernel::{
     App,
@@ -67,15 +67,17 @@ impl Onward {
     pub fn sign_in_page(&self, app: &App, status: StatusCode, email: &str, fault: Option<&Fault>) -> Response {
         let client = self.request.as_ref().map(|request| request.client.name.clone());
         let hint = self.request.as_ref().and_then(|request| request.login_hint.as_deref()).unwrap_or_default();
+        let offered = social::offered(app);
         let content = context! {
             client,
             email => if email.is_empty() { hint } else { email },
             onward => &self.to,
-            providers => Vec::<String>::new(),
+            providers => offered.iter().map(|one| context! { name => one.name, label => one.label }).collect::<Vec<_>>(),
             wrong => fault.map(said),
             challenge => fault.and_then(captcha::challenge),
         };
-        page_onward(app, status, "sign_in.html", content, self.leads_to())
+        let places = offered.iter().map(|one| one.address.as_str()).chain(self.leads_to());
+        page_onward(app, status, "sign_in.html", content, places)
     }
 
     fn factor_page(&self, app: &App, status: StatusCode, asked: Asked<'_>, fault: Option<&Fault>) -> Response {

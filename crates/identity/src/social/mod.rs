@@ -103,13 +103,45 @@ async fn oauth_url(
     {
         return Err(CROSS_SITE.into());
     }
-    let provider = app.own::<Providers>().find(&path.provider)?;
-    let attempt = Attempt::new(&app, &visitor, provider, to.redirect_uri, to.state)?;
-    let url = exchange::address(provider, &attempt)?;
-    let cookie = attempt.keep(&app).await?;
+    let (url, cookie) = begin(&app, &visitor, &path.provider, to.redirect_uri, to.state).await?;
     let mut response = Json(RedirectUrl { url }).into_response();
-    cookies::set_social(&app, &cookie, Purpose::SocialState.life(), response.headers_mut());
+    response.headers_mut().extend(cookie);
     Ok(response)
+}
+
+/// Where to send somebody, and the cookie without which nobody comes back. The same for programs and for the page.
+pub async fn begin(
+    app: &App,
+    visitor: &Visitor,
+    provider: &str,
+    redirect_uri: Option<String>,
+    state: Option<String>,
+) -> Result<(String, HeaderMap)> {
+    let provider = app.own::<Providers>().find(provider)?;
+    let attempt = Attempt::new(app, visitor, provider, redirect_uri, state)?;
+    let (url, mut headers) = (exchange::address(provider, &attempt)?, HeaderMap::new());
+    let cookie = attempt.keep(app).await?;
+    cookies::set_social(app, &cookie, Purpose::SocialState.life(), &mut headers);
+    Ok((url, headers))
+}
+
+/// A provider that people can choose.
+pub struct Offered {
+    pub name: &'static str,
+    pub label: &'static str,
+    /// Where they are sent.
+    pub address: String,
+}
+
+pub fn offered(app: &App) -> Vec<Offered> {
+    app.own::<Providers>()
+        .all()
+        .map(|provider| Offered {
+            name: provider.row.name,
+            label: provider.row.label,
+            address: provider.authorize.to_string(),
+        })
+        .collect()
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -154,20 +186,42 @@ async fn oauth_sign_in(
     Json(body): Json<Return>,
 ) -> Result<Response> {
     visitor.admit(&app, None).await?;
-    let provider = app.own::<Providers>().find(&path.provider)?;
+    let delivery = wish.delivery(body.options);
+    let back = Back { code: body.code, state: body.state, redirect_uri: body.redirect_uri, user: body.user };
+    let (entered, is_new) = complete(&app, &visitor, &headers, &path.provider, back, delivery).await?;
+    answer(&app, entered, is_new)
+}
+
+/// What somebody brings along who comes back.
+pub struct Back {
+    pub code: Typed,
+    pub state: Option<Typed>,
+    pub redirect_uri: Option<String>,
+    pub user: Option<String>,
+}
+
+/// Whose account it is, and whether it was made just now. The same for programs and for the page.
+pub async fn complete(
+    app: &App,
+    visitor: &Visitor,
+    headers: &HeaderMap,
+    provider: &str,
+    body: Back,
+    delivery: Delivery,
+) -> Result<(Entered, bool)> {
+    let provider = app.own::<Providers>().find(provider)?;
     let name = body.user.as_deref().filter(|_| provider.row.name == "apple").map(name_in).transpose()?.flatten();
     let state = body.state.as_ref().map(|state| &state.0);
-    let attempt = Attempt::take(&app, &visitor, &headers, provider, state, body.redirect_uri.as_deref()).await?;
-    let handed = exchange::exchange(&app, provider, &attempt, &body.code.0).await?;
-    let mut profile = profile::read(&app, provider, &handed, &attempt.nonce.into()).await?;
+    let attempt = Attempt::take(app, visitor, headers, provider, state, body.redirect_uri.as_deref()).await?;
+    let handed = exchange::exchange(app, provider, &attempt, &body.code.0).await?;
+    let mut profile = profile::read(app, provider, &handed, &attempt.nonce.into()).await?;
     profile.name = name.or(profile.name);
-    let (kept, delivery) = (handed.to_keep(&app), wish.delivery(body.options));
-    let (entered, is_new) = transact!(app.db, tx, {
-        let (account, is_new) = who::recognise(tx, &app, &visitor, provider.row, &profile, Some(&kept)).await?;
-        let entered = sign_in::enter(tx, &app, &visitor, account, Way::by("social", delivery)).await?;
+    let kept = handed.to_keep(app);
+    transact!(app.db, tx, {
+        let (account, is_new) = who::recognise(tx, app, visitor, provider.row, &profile, Some(&kept)).await?;
+        let entered = sign_in::enter(tx, app, visitor, account, Way::by("social", delivery)).await?;
         Ok::<_, Fault>((entered, is_new))
-    })?;
-    answer(&app, entered, is_new)
+    })
 }
 
 /// Apple tells a person's name once, through their own browser: good for a name, and for nothing else it says.

@@ -58,6 +58,11 @@ impl Providers {
         ready.by_name.get(row.name).ok_or_else(|| PROVIDER_NOT_CONFIGURED.into())
     }
 
+    /// Those that are set up.
+    pub fn all(&self) -> impl Iterator<Item = &Provider> {
+        self.0.get().into_iter().flat_map(|ready| ready.by_name.values())
+    }
+
     pub fn wire(&self) -> Result<&Wire> {
         Ok(&self.0.get().ok_or(PROVIDER_NOT_CONFIGURED)?.wire)
     }

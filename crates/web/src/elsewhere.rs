@@ -1,0 +1,107 @@
+//! Signing in with an account elsewhere: sent there by a button, and back here.
+use axum::{
+    extract::{RawQuery, State},
+    http::HeaderMap,
+    response::Response,
+};
+use data_encoding::BASE64URL_NOPAD;
+use identity::social::{self, Back};
+use kernel::{
+    App,
+    fault::{Code, NOT_FOUND, Result},
+    http::{Path, Routes},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tenancy::{
+    enter::{Delivery, Visitor, cookies},
+    sign_in::Typed,
+};
+
+use crate::{
+    captcha,
+    form::{Fields, OwnPage},
+    page::{drawn, go, parameter, shown, status_of},
+    sign_in::Onward,
+};
+
+pub fn routes() -> Routes {
+    let routes = Routes::new("pages").body_limit(64 * 1024).post(
+        "/sign-in/with",
+        leave,
+        "go to a provider, from the sign-in page",
+    );
+    let routes = drawn(routes).get("/sign-in/{provider}", come_back, "back from a provider").fails(&[NOT_FOUND]);
+    drawn(routes)
+        .post("/sign-in/{provider}", come_back_by_post, "back from a provider that sends a form")
+        .fails(&[NOT_FOUND])
+        .answers_nothing(303)
+}
+
+const TURNED_BACK: Code = Code::new(400, "provider_turned_back", "You were sent back without being signed in.");
+
+async fn leave(State(app): State<App>, _: OwnPage, mut visitor: Visitor, form: Fields) -> Response {
+    let onward = Onward::read(&app, form.get("continue")).await;
+    let sent: Result<Response> = async {
+        captcha::solved(&app, &mut visitor, &form).await?;
+        visitor.admit(&app, None).await?;
+        // Where somebody was going comes back with them: nobody but this browser can say it.
+        let state = format!("{}.{}", app.entropy.token().expose(), BASE64URL_NOPAD.encode(onward.to.as_bytes()));
+        let (url, cookie) = social::begin(&app, &visitor, form.get("provider"), None, Some(state)).await?;
+        let mut response = go(&url);
+        response.headers_mut().extend(cookie);
+        Ok(response)
+    }
+    .await;
+    sent.unwrap_or_else(|fault| onward.sign_in_page(&app, status_of(&fault), "", Some(&fault)))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct ByProvider {
+    provider: String,
+}
+
+async fn come_back(
+    State(app): State<App>,
+    visitor: Visitor,
+    headers: HeaderMap,
+    Path(path): Path<ByProvider>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    shown(&app, enter(&app, &visitor, &headers, &path.provider, query.as_deref()).await)
+}
+
+async fn enter(
+    app: &App,
+    visitor: &Visitor,
+    headers: &HeaderMap,
+    provider: &str,
+    query: Option<&str>,
+) -> Result<Response> {
+    visitor.admit(app, None).await?;
+    let (code, state, user) = (parameter(query, "code"), parameter(query, "state"), parameter(query, "user"));
+    if code.is_empty() {
+        return Err(TURNED_BACK.into());
+    }
+    let to = state.split_once('.').and_then(|(_, to)| BASE64URL_NOPAD.decode(to.as_bytes()).ok()).unwrap_or_default();
+    let back = Back {
+        code: Typed(code.into()),
+        state: Some(Typed(state.into())),
+        redirect_uri: None,
+        user: Some(user).filter(|user| !user.is_empty()),
+    };
+    let (entered, _) = social::complete(app, visitor, headers, provider, back, Delivery::Cookie).await?;
+    let onward = Onward::read(app, &String::from_utf8_lossy(&to)).await;
+    let mut response = onward.enter_or_ask(app, entered)?;
+    cookies::clear_social(app, response.headers_mut());
+    Ok(response)
+}
+
+/// From another site a form brings no cookies along, so it comes again as a link.
+async fn come_back_by_post(State(app): State<App>, Path(path): Path<ByProvider>, form: Fields) -> Result<Response> {
+    let is_known = social::offered(&app).iter().any(|offered| offered.name == path.provider);
+    if !is_known {
+        return Err(NOT_FOUND.into());
+    }
+    Ok(go(&format!("{}/sign-in/{}?{}", app.config.base_url(), path.provider, form.query())))
+}
