@@ -32,6 +32,8 @@ CREATE TABLE consent (
     resource TEXT NOT NULL,
     name TEXT NOT NULL,
     scopes TEXT NOT NULL,
+    -- The origin or scheme that people were sent on to.
+    place TEXT NOT NULL,
     created_at BIGINT NOT NULL,
     updated_at BIGINT NOT NULL,
     UNIQUE (account_id, client, resource)
@@ -49,6 +51,9 @@ CREATE TABLE oauth_client (
     used_at BIGINT
 );
 CREATE INDEX oauth_client_age ON oauth_client (created_at) WHERE used_at IS NULL;
+
+-- What the people of an app let it know; nothing is said of those who signed in to it with its key.
+ALTER TABLE app_user ADD COLUMN scopes TEXT;
 
 -- What a device asked for when it was an app that asked.
 ALTER TABLE device_code ADD COLUMN scopes TEXT;

@@ -43,6 +43,7 @@ pub fn feature(config: &Config) -> Feature {
     Feature::new(routes)
         .jobs(Jobs::new().on::<asked::Asked>())
         .own(passkeys::Passkeys::new(config))
+        .own(oauth::Silent::default())
         .and(social::feature())
 }
 

@@ -90,11 +90,18 @@ pub async fn sign_in(
         transact!(app.db, tx, { Ok::<_, Fault>(attempt.forgive(tx).await?) })?;
         return Err(EMAIL_NOT_VERIFIED.into());
     }
+    let mut matched = hash.clone();
     if let Some(old) = hash.filter(|_| verdict.is_outdated) {
         let new = app.own::<Hasher>().hash(&app.entropy, &password.0).await?;
         Account::upgrade_hash(&app.db, account.id, &old, &new).await?;
+        matched = Some(new);
     }
     transact!(app.db, tx, {
+        // The password may have been changed since it was compared; who came with the old one is too late.
+        let held = Account::hold(tx, account.id).await?;
+        if held.is_none_or(|held| held.password_hash != matched) {
+            return Err(Fault::from(INVALID_CREDENTIALS));
+        }
         attempt.forgive(tx).await?;
         Ok::<_, Fault>(sign_in::enter(tx, app, visitor, account.clone(), Way::by("pwd", delivery)).await?)
     })

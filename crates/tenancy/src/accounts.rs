@@ -98,10 +98,10 @@ impl Account {
         .await
     }
 
-    /// Lets nobody else change what hangs on this account until the transaction is over.
-    pub async fn hold(tx: &mut Tx, id: AccountId) -> db::Result<()> {
-        tx.exec("UPDATE account SET updated_at = updated_at WHERE id = $1", params![id]).await?;
-        Ok(())
+    /// Lets nobody else change what hangs on this account until the transaction is over, and answers what it is now.
+    pub async fn hold(tx: &mut Tx, id: AccountId) -> db::Result<Option<Self>> {
+        let sql = "UPDATE account SET updated_at = updated_at WHERE id = $1 RETURNING *";
+        Ok(tx.put(sql, params![id]).await?.into_iter().next())
     }
 
     /// The account of an address, made when there is none; `true` when it was made.

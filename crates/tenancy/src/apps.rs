@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     accounts::AccountId,
     orgs::{OrgId, Role},
+    scopes::Scopes,
 };
 
 pub type ApplicationId = Id<Application>;
@@ -185,14 +186,28 @@ impl Application {
         Ok(found.into_iter().flat_map(|(origins,)| origins).collect())
     }
 
-    /// Notes that somebody came in through it; `false` when it is gone.
-    pub async fn greet(tx: &mut Tx, id: ApplicationId, account: AccountId, now: Timestamp) -> db::Result<bool> {
+    /// Notes that somebody came in through it, and what they let it know; `false` when it is gone.
+    pub async fn greet(
+        tx: &mut Tx,
+        id: ApplicationId,
+        account: AccountId,
+        scopes: Option<&Scopes>,
+        now: Timestamp,
+    ) -> db::Result<bool> {
+        let sql = "SELECT scopes FROM app_user WHERE app_id = $1 AND account_id = $2";
+        let before: Option<(Option<Scopes>,)> = tx.opt(sql, params![id, account]).await?;
+        // Who let it know more before still does.
+        let known = match (before, scopes) {
+            (Some((None,)), _) | (_, None) => None,
+            (Some((Some(before),)), Some(now)) => Some(before.and(now)),
+            (None, Some(now)) => Some(now.clone()),
+        };
         let greeted = tx
             .exec(
-                "INSERT INTO app_user (app_id, account_id, first_sign_in_at, last_sign_in_at)
-                 SELECT id, $2, $3, $3 FROM app WHERE id = $1
-                 ON CONFLICT (app_id, account_id) DO UPDATE SET last_sign_in_at = $3",
-                params![id, account, now],
+                "INSERT INTO app_user (app_id, account_id, first_sign_in_at, last_sign_in_at, scopes)
+                 SELECT id, $2, $3, $3, $4 FROM app WHERE id = $1
+                 ON CONFLICT (app_id, account_id) DO UPDATE SET last_sign_in_at = $3, scopes = $4",
+                params![id, account, now, known.as_ref()],
             )
             .await?;
         Ok(greeted == 1)
@@ -411,12 +426,20 @@ impl EndUser {
         let plain = search.unwrap_or_default().to_lowercase();
         let escaped = plain.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
         db.all(
-            "SELECT account.id, account.email, account.name, account.avatar_url, account.email_verified,
-                    app_user.first_sign_in_at, app_user.last_sign_in_at
-             FROM app_user JOIN account ON account.id = app_user.account_id
-             WHERE app_user.app_id = $1 AND (app_user.last_sign_in_at, app_user.account_id) < ($2, $3)
-               AND ($4 = '' OR account.email_key LIKE $5 ESCAPE '\\' OR LOWER(account.name) LIKE $6 ESCAPE '\\')
-             ORDER BY app_user.last_sign_in_at DESC, app_user.account_id DESC LIMIT $7",
+            "SELECT id, first_sign_in_at, last_sign_in_at,
+                    CASE WHEN tells_email THEN email END AS email, tells_email AND email_verified AS email_verified,
+                    CASE WHEN tells_name THEN name ELSE '' END AS name,
+                    CASE WHEN tells_name THEN avatar_url END AS avatar_url
+             FROM (SELECT account.id, account.email, account.email_key, account.name, account.avatar_url,
+                          account.email_verified, app_user.first_sign_in_at, app_user.last_sign_in_at,
+                          app_user.app_id, app_user.account_id,
+                          app_user.scopes IS NULL OR app_user.scopes LIKE '%email%' AS tells_email,
+                          app_user.scopes IS NULL OR app_user.scopes LIKE '%profile%' AS tells_name
+                   FROM app_user JOIN account ON account.id = app_user.account_id) AS known
+             WHERE app_id = $1 AND (last_sign_in_at, account_id) < ($2, $3)
+               AND ($4 = '' OR tells_email AND email_key LIKE $5 ESCAPE '\\'
+                            OR tells_name AND LOWER(name) LIKE $6 ESCAPE '\\')
+             ORDER BY last_sign_in_at DESC, account_id DESC LIMIT $7",
             params![application, below.at, &below.id, plain, format!("{escaped}%"), format!("%{escaped}%"), most],
         )
         .await

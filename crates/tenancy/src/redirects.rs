@@ -89,7 +89,7 @@ fn is_nameless(url: &Url) -> bool {
     url.username().is_empty() && url.password().is_none()
 }
 
-fn is_loopback(url: &Url) -> bool {
+pub fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(ip)) => ip.is_loopback(),

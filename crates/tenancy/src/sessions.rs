@@ -14,7 +14,7 @@ use kernel::{
 };
 
 use crate::{
-    accounts::AccountId,
+    accounts::{Account, AccountId},
     apps::ApplicationId,
     orgs::OrgId,
     scopes::{Scope, Scopes},
@@ -178,13 +178,21 @@ impl Session {
         Ok(ended)
     }
 
-    /// Ends all sessions of a person but one; answers which.
+    /// Whether a second factor was proven in it.
+    pub fn is_strong(&self) -> bool {
+        let strong = ["mfa", "trusted"];
+        self.methods.iter().any(|method| strong.contains(&method.as_str()))
+    }
+
+    /// Ends all sessions of a person but one; answers which. Whoever begins a session holds the account, too: one that
+    /// is being made meanwhile is ended as well, or begins after this with what it then has to prove.
     pub async fn revoke_all(
         tx: &mut Tx,
         account_id: AccountId,
         except: Option<SessionId>,
         now: Timestamp,
     ) -> db::Result<Vec<SessionId>> {
+        Account::hold(tx, account_id).await?;
         let except = except.map(|id| id.to_string()).unwrap_or_default();
         let ended: Vec<(SessionId,)> = tx
             .put(
@@ -205,6 +213,7 @@ impl Session {
         resource: &str,
         now: Timestamp,
     ) -> db::Result<Vec<SessionId>> {
+        Account::hold(tx, account_id).await?;
         let ended: Vec<(SessionId,)> = tx
             .put(
                 "UPDATE session SET revoked_at = $2

@@ -11,7 +11,7 @@ use kernel::{
     clock::Timestamp,
     crypto::Secret,
     db::{self, Tx},
-    fault::Result,
+    fault::{Result, UNAUTHENTICATED},
     http::Json,
 };
 use schemars::JsonSchema;
@@ -89,7 +89,7 @@ impl UserView {
             name: if profile { self.name } else { String::new() },
             bio: self.bio.filter(|_| profile),
             avatar_url: self.avatar_url.filter(|_| profile),
-            auth_provider: self.auth_provider,
+            auth_provider: if profile { self.auth_provider } else { String::new() },
             provider_ids: ProviderIds::default(),
             mfa_enabled: false,
             mfa_sms_enabled: false,
@@ -185,8 +185,10 @@ struct Pending {
     app: Option<ApplicationId>,
 }
 
-/// The gate: a session, or a ticket for whoever still has to prove a second factor.
-pub async fn enter(tx: &mut Tx, app: &App, visitor: &Visitor, account: Account, way: Way<'_>) -> db::Result<Entered> {
+/// The gate: a session, or a ticket for whoever still has to prove a second factor. Nothing about the account changes
+/// under it: who ends sessions, changes a password or switches a factor on comes before or after.
+pub async fn enter(tx: &mut Tx, app: &App, visitor: &Visitor, account: Account, way: Way<'_>) -> Result<Entered> {
+    let account = Account::hold(tx, account.id).await?.ok_or(UNAUTHENTICATED)?;
     let factors = Factors::of_in(tx, account.id).await?;
     let is_trusted = match &visitor.trusted_device {
         Some(token) if factors.is_on() => factors::is_trusted(tx, app, account.id, token).await?,
@@ -236,6 +238,7 @@ pub async fn pass(
     let Some(pending) = ticket.aside(app).and_then(|aside| serde_json::from_slice::<Pending>(&aside).ok()) else {
         return Ok(None);
     };
+    let Some(account) = Account::hold(tx, account.id).await? else { return Ok(None) };
     let methods = vec![pending.method, factor.method().to_owned(), "mfa".to_owned()];
     let beginning = Beginning { methods, app_id: pending.app, ..Beginning::at(visitor) };
     let (session, org) = begin(tx, app, visitor, &account, beginning).await?;
@@ -259,10 +262,18 @@ pub async fn grant(
     tx: &mut Tx,
     app: &App,
     visitor: &Visitor,
-    from: &Session,
+    from: SessionId,
     grant: Grant,
 ) -> db::Result<Option<Person>> {
-    let Some(account) = Account::find(tx, from.account_id).await? else { return Ok(None) };
+    let Some(before) = Session::find_in(tx, from).await? else { return Ok(None) };
+    let Some(account) = Account::hold(tx, before.account_id).await? else { return Ok(None) };
+    // Looked at again, now that nobody can end it meanwhile; and what began before there was a second factor is too weak.
+    let from = Session::find_in(tx, from).await?.filter(|from| from.is_alive(app.clock.now()));
+    let Some(from) = from else { return Ok(None) };
+    let factors = Factors::of_in(tx, account.id).await?;
+    if factors.is_on() && !from.is_strong() {
+        return Ok(None);
+    }
     let beginning = Beginning {
         methods: from.methods.clone(),
         since: Some(from.authenticated_at),
@@ -275,7 +286,6 @@ pub async fn grant(
         ip: from.ip.clone(),
     };
     let (session, org) = begin(tx, app, visitor, &account, beginning).await?;
-    let factors = Factors::of_in(tx, account.id).await?;
     Ok(Some(Person { account, factors, session, org, delivery: Delivery::Body, trusted: None }))
 }
 
@@ -311,7 +321,7 @@ async fn begin(
     let org = Membership::active(tx, account.id).await?;
     let app_id = match beginning.app_id {
         // One that was deleted meanwhile has no sessions.
-        Some(id) if Application::greet(tx, id, account.id, now).await? => Some(id),
+        Some(id) if Application::greet(tx, id, account.id, beginning.scopes.as_ref(), now).await? => Some(id),
         _ => None,
     };
     let device = device_name(&beginning.user_agent);

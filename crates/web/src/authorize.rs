@@ -6,15 +6,17 @@ use axum::{
 };
 use identity::oauth::{
     authorize::{Step, decide, next},
+    clients::Reach,
     request::Request,
 };
 use kernel::{
     App,
+    crypto::same,
     fault::{Result, UNAUTHENTICATED},
     http::Routes,
 };
 use minijinja::context;
-use tenancy::enter::{Browser, Session, Visitor};
+use tenancy::enter::{Browser, Delivery, Session, Visitor};
 use url::Url;
 
 use crate::{
@@ -47,7 +49,7 @@ async fn authorize(
 
 async fn answer(app: &App, visitor: &Visitor, who: Option<&Session>, query: &str) -> Result<Response> {
     visitor.admit(app, None).await?;
-    Ok(match next(app, who, query).await? {
+    Ok(match next(app, Reach::Asked(visitor), who, query).await? {
         Step::Go(to) => go(&to),
         Step::SignIn(request) => go(&address(app, "/sign-in", "continue", &request.again(app))),
         Step::AskConsent(request) => go(&address(app, "/consent", "request", request.query())),
@@ -66,12 +68,13 @@ async fn consent_page(State(app): State<App>, Browser(who): Browser, RawQuery(qu
 
 /// Drawn from the request itself, which is looked at again: a link to this page says nothing that is not checked.
 async fn ask(app: &App, who: Option<&Session>, query: &str) -> Result<Response> {
-    let request = match next(app, who, query).await? {
+    let request = match next(app, Reach::Known, who, query).await? {
         Step::Go(to) => return Ok(go(&to)),
         Step::SignIn(request) => return Ok(go(&address(app, "/sign-in", "continue", &request.again(app)))),
         Step::AskConsent(request) => request,
     };
-    let account = who.ok_or(UNAUTHENTICATED)?.account();
+    let session = who.ok_or(UNAUTHENTICATED)?;
+    let account = session.account();
     let Request { client, redirect_uri, .. } = &*request;
     let content = context! {
         name => &client.name,
@@ -81,6 +84,8 @@ async fn ask(app: &App, who: Option<&Session>, query: &str) -> Result<Response> 
         person => account.email.as_deref().unwrap_or(&account.name),
         onward => place(redirect_uri),
         request => request.query(),
+        is_checked => client.app.is_some(),
+        person_mark => mark(app, session, request.query()),
     };
     Ok(page_onward(app, StatusCode::OK, "consent.html", content, [redirect_uri.as_str()]))
 }
@@ -91,8 +96,17 @@ fn place(uri: &str) -> String {
     url.and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_else(|| "an app on this device".into())
 }
 
+/// Who was asked what: a page that was drawn for one person is not answered by another.
+fn mark(app: &App, session: &Session, request: &str) -> String {
+    app.vault.mac("consent-page", format!("{}\n{request}", session.account().id).as_bytes())
+}
+
 async fn decide_consent(State(app): State<App>, _: OwnPage, Browser(who): Browser, form: Fields) -> Response {
-    let agrees = form.get("decision") == "allow";
-    let decided = decide(&app, who.as_ref(), form.get("request"), agrees).await;
+    // Somebody in front of the page, not a program that holds their token.
+    let who = who.filter(|session| session.delivery == Delivery::Cookie);
+    let request = form.get("request");
+    let was_asked = |session: &Session| same(form.get("mark").as_bytes(), mark(&app, session, request).as_bytes());
+    let who = who.filter(was_asked);
+    let decided = decide(&app, who.as_ref(), request, form.get("decision") == "allow").await;
     shown(&app, decided.map(|to| go(&to)))
 }

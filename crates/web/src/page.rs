@@ -51,7 +51,10 @@ pub fn page_onward<'a>(
 fn source_of(address: &str) -> Option<String> {
     let url = Url::parse(address).ok()?;
     let is_web = matches!(url.scheme(), "http" | "https");
-    Some(if is_web { url.origin().ascii_serialization() } else { format!("{}:", url.scheme()) })
+    let source = if is_web { url.origin().ascii_serialization() } else { format!("{}:", url.scheme()) };
+    // Nothing that means something in a policy.
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || ".:/[]+-_".contains(c);
+    source.chars().all(is_plain).then_some(source)
 }
 
 /// Always 303: whatever was sent to us is not sent on.

@@ -6,7 +6,10 @@ use axum::{
 };
 use identity::{
     factors::gate,
-    oauth::request::{Reading, Request},
+    oauth::{
+        clients::Reach,
+        request::{Reading, Request},
+    },
     password, social,
 };
 use kernel::{
@@ -46,7 +49,7 @@ impl Onward {
     pub async fn read(app: &App, to: &str) -> Self {
         let to = local(app, to).unwrap_or_default();
         let request = match to.strip_prefix("/oauth/authorize?") {
-            Some(query) => Request::read(app, query).await.ok(),
+            Some(query) => Request::read(app, Reach::Known, query).await.ok(),
             None => None,
         };
         let request = request.and_then(|reading| match reading {

@@ -1,4 +1,5 @@
 //! Clients and people through the front door: codes, consents, pages.
+mod attacks;
 mod clients;
 mod codes;
 mod consents;
@@ -177,4 +178,24 @@ async fn submit(t: &TestApp, path: &str, fields: &[(&str, &str)], cookies: &str)
 
 fn base(t: &TestApp) -> String {
     t.app.config.base_url()
+}
+
+/// Somebody's browser.
+async fn browser(t: &TestApp, email: &str) -> String {
+    let fields = [("email", email), ("password", identity::testing::PASSWORD)];
+    let entered = submit(t, "/sign-in", &fields, "").await;
+    assert_eq!(entered.status, 200, "{}", entered.text);
+    assert!(entered.text.contains("You are signed in"));
+    cookies(&entered)
+}
+
+async fn visit(t: &TestApp, to: &str, cookies: &str) -> Answer {
+    t.get(to.strip_prefix(&base(t)).unwrap_or(to)).header("cookie", cookies).await
+}
+
+/// Answers the consent page.
+async fn decide(t: &TestApp, page: &Answer, decision: &str, cookies: &str) -> Answer {
+    let fields = [("request", hidden(page, "request")), ("mark", hidden(page, "mark"))];
+    let fields = fields.each_ref().map(|(name, value)| (*name, value.as_str()));
+    submit(t, "/consent", &[fields[0], fields[1], ("decision", decision)], cookies).await
 }

@@ -3,17 +3,19 @@ use axum::extract::State;
 use kernel::{
     App,
     clock::Timestamp,
-    fault::{Code, Fault, Result},
+    fault::{Code, Fault, Result, UNAUTHENTICATED},
     http::{FormOrJson, Json, Routes},
     params, row, transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
+    accounts::Account,
     apps::ApplicationId,
     enter::{Session, Visitor},
     events::{self, Event},
     scopes::{Scope, Scopes},
+    sessions,
     sign_in::Typed,
 };
 
@@ -114,7 +116,7 @@ pub async fn decide(
     approved: bool,
     code: Option<Typed>,
 ) -> Result<Asking> {
-    let proves_now = !session.passed_gate();
+    let proves_now = approved && !session.passed_gate();
     if proves_now {
         Fresh::by_code(code).check_strictly(app, visitor, session).await?;
     }
@@ -125,6 +127,10 @@ pub async fn decide(
     let (state, hash, through) =
         (if approved { "approved" } else { "denied" }, user_code_hash(app, user_code), through(session));
     transact!(app.db, tx, {
+        // Whoever ends all sessions holds the account, too: a session that is over lets nobody in.
+        Account::hold(tx, account).await?;
+        let own = sessions::Session::find_in(tx, session.id()).await?;
+        own.filter(|own| own.is_alive(now)).ok_or(UNAUTHENTICATED)?;
         let asking: Vec<Asking> = tx
             .put(
                 "UPDATE device_code SET state = $2, account_id = $3, methods = $5, authenticated_at = $6
@@ -145,7 +151,8 @@ pub async fn decide(
         events::record(tx, app, &session.by(), Some(account), &event).await?;
         if let (true, Some(id), Some(scopes)) = (approved, asking.app_id, &asking.scopes) {
             let name = asking.app_name.as_deref().unwrap_or_default();
-            let agreed = Agreed { client: &id.to_string(), app_id: Some(id), name, resource: None, scopes };
+            let agreed =
+                Agreed { client: &id.to_string(), app_id: Some(id), name, resource: None, scopes, place: "" };
             agreed.remember(tx, app, &session.by(), account).await?;
         }
         Ok::<_, Fault>(asking)

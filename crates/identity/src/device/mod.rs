@@ -178,7 +178,7 @@ async fn poll_device(
 ) -> Result<Response> {
     visitor.admit(&app, None).await?;
     let hash = crypto::hash(body.device_code.0.expose().as_bytes());
-    let found = transact!(app.db, tx, { Ok::<_, Fault>(poll(tx, &app, &visitor, &hash).await?) })?;
+    let found = transact!(app.db, tx, { poll(tx, &app, &visitor, &hash).await })?;
     match found {
         Found::In(entered) => entered.answer(&app),
         // Clients of the standard look for these fields.
@@ -188,7 +188,7 @@ async fn poll_device(
     }
 }
 
-pub async fn poll(tx: &mut Tx, app: &App, visitor: &Visitor, hash: &str) -> db::Result<Found> {
+pub async fn poll(tx: &mut Tx, app: &App, visitor: &Visitor, hash: &str) -> Result<Found> {
     let now = app.clock.now();
     let sql = "SELECT state, account_id, interval_s, polled_at, expires_at, app_id, methods, authenticated_at,
                       scopes

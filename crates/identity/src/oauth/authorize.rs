@@ -9,6 +9,7 @@ use kernel::{
 use tenancy::{apps::Application, enter::Session, id_tokens};
 
 use super::{
+    clients::Reach,
     codes,
     consents::{Agreed, Consent},
     request::{Reading, Request},
@@ -22,13 +23,16 @@ pub enum Step {
     AskConsent(Box<Request>),
 }
 
-pub async fn next(app: &App, who: Option<&Session>, query: &str) -> Result<Step> {
-    let request = match Request::read(app, query).await? {
+pub async fn next(app: &App, reach: Reach<'_>, who: Option<&Session>, query: &str) -> Result<Step> {
+    let request = match Request::read(app, reach, query).await? {
         Reading::Good(request) => request,
         Reading::Refused(to) => return Ok(Step::Go(to)),
     };
     let Some(session) = good_enough(app, who, &request).await? else {
         if request.prompt.nothing {
+            if request.client.app.is_none() {
+                return Err(UNAUTHENTICATED.into());
+            }
             let to = request.refuse(app, "login_required", "Nobody is signed in, or not recently enough.");
             return Ok(Step::Go(to));
         }
@@ -46,7 +50,7 @@ pub async fn next(app: &App, who: Option<&Session>, query: &str) -> Result<Step>
 
 /// The person agreed, or did not. Everything is looked at again: the page may be old, and the request is what it says.
 pub async fn decide(app: &App, who: Option<&Session>, query: &str, agrees: bool) -> Result<String> {
-    let request = match Request::read(app, query).await? {
+    let request = match Request::read(app, Reach::Known, query).await? {
         Reading::Good(request) => request,
         Reading::Refused(to) => return Ok(to),
     };
@@ -57,7 +61,14 @@ pub async fn decide(app: &App, who: Option<&Session>, query: &str, agrees: bool)
     let code = transact!(app.db, tx, {
         let (client, resource) = (&request.client, request.resource.as_deref());
         let app_id = client.app.as_ref().map(|owned| owned.id);
-        let agreed = Agreed { client: &client.id, app_id, name: &client.name, resource, scopes: &request.scopes };
+        let agreed = Agreed {
+            client: &client.id,
+            app_id,
+            name: &client.name,
+            resource,
+            scopes: &request.scopes,
+            place: &request.place(),
+        };
         agreed.remember(tx, app, &session.by(), session.account().id).await?;
         Ok::<_, Fault>(codes::issue(tx, app, session.id(), &request).await?)
     })?;
@@ -89,9 +100,17 @@ async fn needs_consent(app: &App, session: &Session, request: &Request) -> Resul
     if request.prompt.consent {
         return Ok(true);
     }
-    if request.client.is_of_their_own(&app.db, account).await? {
+    if request.client.is_of_their_own(&app.db, account, request.target.as_ref()).await? {
         return Ok(false);
     }
-    let (client, resource) = (&request.client.id, request.resource.as_deref());
-    Ok(!Consent::covers(&app.db, account, client, resource, &request.scopes).await?)
+    // Any program on the person's machine can listen where a native one does, so a yes to one is none to the next
+    // (RFC 8252, 8.6).
+    if !request.redirect_uri.starts_with("https://") {
+        return Ok(true);
+    }
+    let (client, resource) = (&request.client, request.resource.as_deref());
+    let Some(known) = Consent::find(&app.db, account, &client.id, resource).await? else { return Ok(true) };
+    // A client that is no app can be somebody else tomorrow.
+    let is_where_it_was = client.app.is_some() || known.place == request.place();
+    Ok(!known.scopes.covers(&request.scopes) || !is_where_it_was)
 }

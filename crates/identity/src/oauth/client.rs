@@ -20,7 +20,10 @@ use tenancy::{
     sign_in::Typed,
 };
 
-use super::{INVALID_CLIENT, INVALID_REQUEST, clients::Client};
+use super::{
+    INVALID_CLIENT, INVALID_REQUEST,
+    clients::{Client, Reach},
+};
 
 /// The headers by which a client may say who it is.
 pub struct ClientHeaders(pub HeaderMap);
@@ -93,7 +96,7 @@ async fn named(app: &App, id: Option<&str>) -> Result<Caller> {
     let keyed = match id.parse::<ApplicationId>() {
         Ok(id) => Some(Keyed::public(&app.db, id).await?.map(Arc::new).ok_or_else(unknown)?),
         Err(_) => {
-            Client::find(app, id).await?.ok_or_else(unknown)?;
+            Client::find(app, Reach::Known, id).await?.ok_or_else(unknown)?;
             None
         }
     };

@@ -8,11 +8,13 @@ use kernel::{
     params, row,
 };
 use tenancy::{
+    accounts::AccountId,
     apps::{Application, ApplicationId},
+    enter::Visitor,
     orgs::{Membership, OrgId},
     redirects,
 };
-use url::Url;
+use url::{Position, Url};
 
 use super::documents;
 
@@ -27,6 +29,11 @@ pub struct Client {
     redirect_uris: Vec<String>,
 }
 
+/// A place that tokens can be had for.
+pub struct Target {
+    org_id: OrgId,
+}
+
 /// What an app has that other clients have not.
 pub struct Owned {
     pub id: ApplicationId,
@@ -34,13 +41,22 @@ pub struct Owned {
     allowed_origins: Vec<String>,
 }
 
+/// How far one may go to find out who a client is.
+#[derive(Clone, Copy)]
+pub enum Reach<'a> {
+    /// What is known already, however old: for what goes on after somebody began.
+    Known,
+    /// Its own address is asked, at the cost of who sent somebody here.
+    Asked(&'a Visitor),
+}
+
 impl Client {
-    pub async fn find(app: &App, id: &str) -> Result<Option<Self>> {
+    pub async fn find(app: &App, reach: Reach<'_>, id: &str) -> Result<Option<Self>> {
         if let Ok(id) = id.parse::<ApplicationId>() {
             return Ok(Application::find(&app.db, id).await?.map(Self::from));
         }
         if id.starts_with("https://") {
-            return documents::read(app, id).await;
+            return documents::read(app, reach, id).await;
         }
         let known = Described::find(&app.db, id).await?.filter(|known| known.read_until.is_none());
         Ok(known.map(Described::client))
@@ -57,22 +73,29 @@ impl Client {
         is_front || self.may_send_to(uri)
     }
 
-    /// Whether tokens for this place can be had: one of the client's own origins, or a domain that some app has proven.
-    pub async fn may_target(&self, app: &App, resource: &str) -> db::Result<bool> {
-        let Some(url) = target(resource) else { return Ok(false) };
+    /// Whose place this is that tokens are wanted for: a domain that some app has proven to be its own, or, while
+    /// developing, an origin of the client's own on the person's machine.
+    pub async fn target(&self, app: &App, resource: &str) -> Result<Option<Target>> {
+        let Some(url) = target(resource) else { return Ok(None) };
         let origin = url.origin().ascii_serialization();
-        let is_its_own = |owned: &Owned| owned.allowed_origins.contains(&origin);
-        if self.app.as_ref().is_some_and(is_its_own) {
-            return Ok(true);
+        let is_its_own = |owned: &&Owned| redirects::is_loopback(&url) && owned.allowed_origins.contains(&origin);
+        if let Some(owned) = self.app.as_ref().filter(is_its_own) {
+            return Ok(Some(Target { org_id: owned.org_id }));
         }
-        Ok(Application::of_domain(&app.db, url.host_str().unwrap_or_default()).await?.is_some())
+        let Some(id) = Application::of_domain(&app.db, url.host_str().unwrap_or_default()).await? else {
+            return Ok(None);
+        };
+        Ok(Application::find(&app.db, id).await?.map(|application| Target { org_id: application.org_id }))
     }
 
-    /// Whether the person belongs to the organization behind it, which needs no consent of theirs.
-    pub async fn is_of_their_own(&self, db: &Db, account: tenancy::accounts::AccountId) -> db::Result<bool> {
+    /// Whether the person belongs to the organization behind it, which needs no consent of theirs; unless it wants tokens
+    /// for somebody else's place.
+    pub async fn is_of_their_own(&self, db: &Db, account: AccountId, target: Option<&Target>) -> db::Result<bool> {
         match &self.app {
-            Some(owned) => Ok(Membership::of(db, owned.org_id, account).await?.is_some()),
-            None => Ok(false),
+            Some(owned) if target.is_none_or(|target| target.org_id == owned.org_id) => {
+                Ok(Membership::of(db, owned.org_id, account).await?.is_some())
+            }
+            _ => Ok(false),
         }
     }
 }
@@ -98,6 +121,15 @@ impl From<Application> for Client {
             redirect_uris: application.redirect_uris,
         }
     }
+}
+
+/// What a client calls itself, without what would make it look like something else.
+pub fn shown_name(name: &str) -> String {
+    let is_plain = |c: &char| {
+        !c.is_control()
+            && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+    };
+    name.chars().filter(is_plain).take(200).collect()
 }
 
 /// A client that is no app, as it is kept.
@@ -136,7 +168,7 @@ impl Described {
 
     pub fn client(self) -> Client {
         let address = Url::parse(&self.id).ok().filter(|_| self.read_until.is_some());
-        let host = address.and_then(|url| url.host_str().map(str::to_owned));
+        let host = address.map(|url| url[Position::BeforeHost..Position::AfterPort].to_owned());
         Client { id: self.id, name: self.name, host, app: None, redirect_uris: self.redirect_uris }
     }
 }

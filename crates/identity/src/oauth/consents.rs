@@ -35,31 +35,25 @@ pub struct Consent {
     name: String,
     /// Empty for this service itself.
     resource: String,
-    scopes: Scopes,
+    pub(super) scopes: Scopes,
+    /// The origin or scheme that people were sent on to.
+    pub(super) place: String,
     created_at: Timestamp,
     updated_at: Timestamp,
 }
-row!(Consent { id, client, name, resource, scopes, created_at, updated_at });
+row!(Consent { id, client, name, resource, scopes, place, created_at, updated_at });
 
-const OF_CLIENT: &str = "SELECT id, client, name, resource, scopes, created_at, updated_at FROM consent
+const OF_CLIENT: &str = "SELECT id, client, name, resource, scopes, place, created_at, updated_at FROM consent
                          WHERE account_id = $1 AND client = $2 AND resource = $3";
 
 impl Consent {
-    /// Whether the person let this client do all of this before.
-    pub async fn covers(
-        db: &Db,
-        account: AccountId,
-        client: &str,
-        resource: Option<&str>,
-        scopes: &Scopes,
-    ) -> db::Result<bool> {
-        let found: Option<Self> = db.opt(OF_CLIENT, params![account, client, resource.unwrap_or_default()]).await?;
-        Ok(found.is_some_and(|consent| consent.scopes.covers(scopes)))
+    pub async fn find(db: &Db, account: AccountId, client: &str, resource: Option<&str>) -> db::Result<Option<Self>> {
+        db.opt(OF_CLIENT, params![account, client, resource.unwrap_or_default()]).await
     }
 
     pub async fn page(db: &Db, account: AccountId, below: &Key, most: u32) -> db::Result<Vec<Self>> {
         db.all(
-            "SELECT id, client, name, resource, scopes, created_at, updated_at FROM consent
+            "SELECT id, client, name, resource, scopes, place, created_at, updated_at FROM consent
              WHERE account_id = $1 AND (created_at, id) < ($2, $3) ORDER BY created_at DESC, id DESC LIMIT $4",
             params![account, below.at, &below.id, most],
         )
@@ -74,6 +68,8 @@ pub struct Agreed<'a> {
     pub name: &'a str,
     pub resource: Option<&'a str>,
     pub scopes: &'a Scopes,
+    /// The origin or scheme that people are sent on to.
+    pub place: &'a str,
 }
 
 impl Agreed<'_> {
@@ -83,9 +79,11 @@ impl Agreed<'_> {
         let before: Option<Consent> = tx.opt(OF_CLIENT, params![account, self.client, resource]).await?;
         let all = before.map_or_else(|| self.scopes.clone(), |before| before.scopes.and(self.scopes));
         tx.exec(
-            "INSERT INTO consent (id, account_id, client, app_id, resource, name, scopes, created_at, updated_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)
-             ON CONFLICT (account_id, client, resource) DO UPDATE SET name = $6, scopes = $7, updated_at = $8",
+            "INSERT INTO consent (id, account_id, client, app_id, resource, name, scopes, place, created_at,
+                                  updated_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $9, $8, $8)
+             ON CONFLICT (account_id, client, resource) DO UPDATE SET name = $6, scopes = $7, place = $9,
+               updated_at = $8",
             params![
                 Id::<Consent>::new(&app.entropy, now),
                 account,
@@ -94,7 +92,8 @@ impl Agreed<'_> {
                 resource,
                 self.name,
                 &all,
-                now
+                now,
+                self.place
             ],
         )
         .await?;
@@ -162,11 +161,18 @@ async fn revoke_consent(State(app): State<App>, session: Session, Path(path): Pa
     let (account, now) = (session.account().id, app.clock.now());
     transact!(app.db, tx, {
         let sql = "DELETE FROM consent WHERE id = $1 AND account_id = $2
-                   RETURNING id, client, name, resource, scopes, created_at, updated_at";
+                   RETURNING id, client, name, resource, scopes, place, created_at, updated_at";
         let gone: Vec<Consent> = tx.put(sql, params![path.id, account]).await?;
         let Some(Consent { client, resource, .. }) = gone.into_iter().next() else { return Err(NOT_FOUND.into()) };
         events::record(tx, &app, &session.by(), Some(account), &Event::ConsentRevoked { client: client.clone() })
             .await?;
+        // What is under way is off, too.
+        let sql = "DELETE FROM oauth_code WHERE client = $1 AND used_at IS NULL
+                     AND session_id IN (SELECT id FROM session WHERE account_id = $2)";
+        tx.exec(sql, params![&client, account]).await?;
+        let sql = "UPDATE device_code SET state = 'denied'
+                   WHERE account_id = $1 AND app_id = $2 AND state = 'approved'";
+        tx.exec(sql, params![account, &client]).await?;
         for id in sessions::Session::revoke_granted(tx, account, &client, &resource, now).await? {
             let event = Event::SessionRevoked { session: id, reason: "consent_revoked" };
             events::record(tx, &app, &session.by(), Some(account), &event).await?;

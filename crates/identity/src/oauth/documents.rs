@@ -6,14 +6,16 @@ use axum::http::{HeaderMap, HeaderValue, Method, header};
 use kernel::{
     App,
     clock::Timestamp,
-    fault::{Code, Fault, Result},
+    fault::{Code, Fault, RATE_LIMITED, Result},
     ports::outgoing::{Call, Limits, Reply},
+    transact,
 };
+use moka::sync::Cache;
 use serde::Deserialize;
-use tenancy::redirects;
+use tenancy::{budget, redirects};
 use url::Url;
 
-use super::clients::{Client, Described};
+use super::clients::{Client, Described, Reach, shown_name};
 
 pub const CLIENT_UNREADABLE: Code = Code::new(
     400,
@@ -26,6 +28,8 @@ const LIMITS: Limits = Limits { time: Duration::from_secs(5), bytes: 64 * 1024 }
 const SHORTEST: Duration = Duration::from_mins(5);
 const LONGEST: Duration = Duration::from_hours(24);
 const MOST_REDIRECTS: usize = 50;
+/// How many addresses are asked in an hour because one network sends people here.
+const MOST_AN_HOUR: u32 = 60;
 
 #[derive(Deserialize)]
 struct Document {
@@ -36,19 +40,48 @@ struct Document {
     client_secret: Option<serde_json::Value>,
 }
 
-/// The client at this address, as it was read last or, once that is too old, as it is now.
-pub async fn read(app: &App, id: &str) -> Result<Option<Client>> {
+/// Addresses that had nothing to say a moment ago, on this node.
+pub struct Silent(Cache<String, ()>);
+
+impl Default for Silent {
+    fn default() -> Self {
+        Self(Cache::builder().max_capacity(10_000).time_to_live(Duration::from_mins(1)).build())
+    }
+}
+
+/// The client at this address, as it was read last or, once that is too old and somebody is sent here anew, as it is now.
+pub async fn read(app: &App, reach: Reach<'_>, id: &str) -> Result<Option<Client>> {
     let Some(address) = address(id) else { return Ok(None) };
     if !app.config.client_documents.is_on() {
         return Ok(None);
     }
     let (now, known) = (app.clock.now(), Described::find(&app.db, id).await?);
-    if let Some(known) = known.filter(|known| known.read_until.is_some_and(|until| now < until)) {
-        return Ok(Some(known.client()));
+    let is_enough =
+        |known: &Described| matches!(reach, Reach::Known) || known.read_until.is_some_and(|until| now < until);
+    let visitor = match (known.filter(is_enough), reach) {
+        (None, Reach::Asked(visitor)) => visitor,
+        (known, _) => return Ok(known.map(Described::client)),
+    };
+    if app.own::<Silent>().0.contains_key(id) {
+        return Err(unreadable("Its address had nothing to say a moment ago."));
     }
-    let found = fetch(app, id, address, now).await?;
-    found.keep(&app.db).await?;
-    Ok(Some(found.client()))
+    let network = visitor.client.network().to_string();
+    let is_within = transact!(app.db, tx, {
+        Ok::<_, Fault>(budget::spend(tx, app, "client-document", &network, MOST_AN_HOUR).await?)
+    })?;
+    if !is_within {
+        return Err(Fault::from(RATE_LIMITED).retry_after(budget::HOUR));
+    }
+    match fetch(app, id, address, now).await {
+        Ok(found) => {
+            found.keep(&app.db).await?;
+            Ok(Some(found.client()))
+        }
+        Err(fault) => {
+            app.own::<Silent>().0.insert(id.to_owned(), ());
+            Err(fault)
+        }
+    }
 }
 
 /// One that means one place and nothing else: with a path, without dots in it, a query, a fragment or a name.
@@ -65,34 +98,40 @@ async fn fetch(app: &App, id: &str, url: Url, now: Timestamp) -> Result<Describe
     ];
     let headers = headers.into_iter().collect::<HeaderMap>();
     let call = Call { method: Method::GET, url, headers, body: "".into(), limits: LIMITS };
-    let reply = app.outgoing.send(call).await.map_err(|error| unreadable(format!("Its address {error}.")))?;
-    if !reply.status.is_success() || reply.is_cut {
-        return Err(unreadable("Its address does not answer with a short document.".into()));
+    // Why not is for the log: who asks may want to know what is inside.
+    let reply = app.outgoing.send(call).await.map_err(|error| {
+        tracing::debug!(%error, id, "a client's description cannot be fetched");
+        unreadable("Its address does not answer with a short document.")
+    })?;
+    let kind = reply.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let is_json = kind.split(';').next().is_some_and(|kind| kind.trim().ends_with("json"));
+    if !reply.status.is_success() || reply.is_cut || !is_json {
+        return Err(unreadable("Its address does not answer with a short document."));
     }
     let document: Document = serde_json::from_slice(&reply.body)
-        .map_err(|_| unreadable("It is not JSON with a client_id and redirect_uris.".into()))?;
+        .map_err(|_| unreadable("It is not JSON with a client_id and redirect_uris."))?;
     if document.client_id != id {
-        return Err(unreadable("It names another client_id than the address it stands at.".into()));
+        return Err(unreadable("It names another client_id than the address it stands at."));
     }
     let is_secret = document.token_endpoint_auth_method.as_deref().is_some_and(|method| method != "none");
     if is_secret || document.client_secret.is_some() {
-        return Err(unreadable("It wants to prove itself by a secret, which nobody gave it.".into()));
+        return Err(unreadable("It wants to prove itself by a secret, which nobody gave it."));
     }
     let are_good = document.redirect_uris.iter().all(|uri| redirects::wrong_redirect(uri).is_none());
     if !are_good || document.redirect_uris.is_empty() || document.redirect_uris.len() > MOST_REDIRECTS {
-        return Err(unreadable("Its redirect_uris are missing, too many, or not allowed.".into()));
+        return Err(unreadable("Its redirect_uris are missing, too many, or not allowed."));
     }
     let name = document.client_name.as_deref().map(str::trim).filter(|name| !name.is_empty()).unwrap_or(id);
     Ok(Described {
         id: id.to_owned(),
-        name: name.chars().filter(|c| !c.is_control()).take(200).collect(),
+        name: shown_name(name),
         redirect_uris: document.redirect_uris,
         created_at: now,
         read_until: Some(now.plus(kept(&reply))),
     })
 }
 
-fn unreadable(why: String) -> Fault {
+fn unreadable(why: &str) -> Fault {
     CLIENT_UNREADABLE.because(why)
 }
 

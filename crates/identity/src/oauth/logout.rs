@@ -12,7 +12,7 @@ use tenancy::{
 };
 use url::form_urlencoded::{Serializer, parse};
 
-use super::clients::Client;
+use super::clients::{Client, Reach};
 
 /// What a client asks for.
 pub struct Request {
@@ -34,10 +34,12 @@ impl Request {
         // The two must agree.
         let hint = hint.filter(|hint| said.as_ref().is_none_or(|id| *id == hint.aud));
         let client = match said.or_else(|| hint.as_ref().map(|hint| hint.aud.clone())) {
-            Some(id) => Client::find(app, &id).await.ok().flatten(),
+            Some(id) => Client::find(app, Reach::Known, &id).await?,
             None => None,
         };
         let back = get("post_logout_redirect_uri")
+            // Anybody can be a client that is no app: it must have known somebody.
+            .filter(|_| hint.is_some() || client.as_ref().is_some_and(|client| client.app.is_some()))
             .filter(|uri| client.as_ref().is_some_and(|client| client.may_leave_to(uri)))
             .map(|uri| match get("state") {
                 Some(state) => {

@@ -16,7 +16,7 @@ use kernel::{config::Config, fault::Code, http::Routes};
 
 pub use client::{Credentials, of as client_of};
 pub use consents::{Agreed, Consent, ConsentView};
-pub use documents::CLIENT_UNREADABLE;
+pub use documents::Silent;
 
 pub fn routes(config: &Config) -> Routes {
     token::routes()

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{budget, enter::Visitor, redirects};
 
-use super::clients::Described;
+use super::clients::{Described, shown_name};
 use crate::BODY;
 
 /// Only where it is wanted; otherwise the address leads nowhere.
@@ -87,7 +87,7 @@ async fn register_client(State(app): State<App>, visitor: Visitor, Json(new): Js
     let name = new.client_name.as_deref().map(str::trim).filter(|name| !name.is_empty()).unwrap_or("A program");
     let client = Described {
         id: format!("client_{}", app.entropy.uuid(now).simple()),
-        name: name.chars().filter(|c| !c.is_control()).collect(),
+        name: shown_name(name),
         redirect_uris: new.redirect_uris,
         created_at: now,
         read_until: None,

@@ -11,9 +11,15 @@ use kernel::{
     fault::{Code, Result},
 };
 use tenancy::scopes::Scopes;
-use url::form_urlencoded::{Serializer, parse};
+use url::{
+    Url,
+    form_urlencoded::{Serializer, parse},
+};
 
-use super::{INVALID_REQUEST, clients::Client};
+use super::{
+    INVALID_REQUEST,
+    clients::{Client, Reach, Target},
+};
 
 pub const UNKNOWN_CLIENT: Code =
     Code::new(400, "unknown_client", "The program that sent you here is not known. Go back and tell its makers.");
@@ -34,6 +40,7 @@ pub struct Request {
     pub redirect_uri: String,
     pub scopes: Scopes,
     pub resource: Option<String>,
+    pub(super) target: Option<Target>,
     pub login_hint: Option<String>,
     pub(super) nonce: Option<String>,
     pub(super) challenge: String,
@@ -103,42 +110,49 @@ type Refusal = (&'static str, &'static str);
 
 impl Request {
     /// Refuses by a page of ours, or at the client once it is known to be the client's address.
-    pub async fn read(app: &App, query: &str) -> Result<Reading> {
+    pub async fn read(app: &App, reach: Reach<'_>, query: &str) -> Result<Reading> {
         let asked = Asked::read(query);
         if asked.is_repeated("client_id") || asked.is_repeated("redirect_uri") {
             return Err(INVALID_REQUEST.because("client_id or redirect_uri stands there twice."));
         }
         let id = asked.get("client_id").ok_or_else(|| INVALID_REQUEST.because("client_id is missing."))?;
-        let client = Client::find(app, id).await?.ok_or(UNKNOWN_CLIENT)?;
+        let client = Client::find(app, reach, id).await?.ok_or(UNKNOWN_CLIENT)?;
         let redirect_uri =
             asked.owned("redirect_uri").ok_or_else(|| INVALID_REQUEST.because("redirect_uri is missing."))?;
         if !client.may_send_to(&redirect_uri) {
             return Err(UNREGISTERED_REDIRECT.into());
         }
         let refused = |(error, why): Refusal| {
+            // Anybody can be a client that is no app, so nobody is sent there before they have said yes (RFC 9700, 4.11).
+            if client.app.is_none() {
+                return Err(INVALID_REQUEST.because(why));
+            }
             let pairs = [("error", error), ("error_description", why)];
-            Reading::Refused(answer(app, &redirect_uri, &pairs, asked.get("state")))
+            Ok(Reading::Refused(answer(app, &redirect_uri, &pairs, asked.get("state"))))
         };
         let prompt = match wish(&asked) {
             Ok(prompt) => prompt,
-            Err(refusal) => return Ok(refused(refusal)),
+            Err(refusal) => return refused(refusal),
         };
         let resource = asked.owned("resource");
-        if let Some(resource) = &resource
-            && !client.may_target(app, resource).await?
-        {
-            return Ok(refused(("invalid_target", "There is no such place that tokens can be had for.")));
-        }
+        let target = match &resource {
+            Some(resource) => match client.target(app, resource).await? {
+                Some(target) => Some(target),
+                None => return refused(("invalid_target", "There is no such place that tokens can be had for.")),
+            },
+            None => None,
+        };
         Ok(Reading::Good(Box::new(Self {
             scopes: Scopes::read(asked.get("scope").unwrap_or_default()),
             resource,
+            target,
             login_hint: asked.owned("login_hint"),
             nonce: asked.owned("nonce"),
             challenge: asked.owned("code_challenge").unwrap_or_default(),
             prompt,
             id_token_hint: asked.owned("id_token_hint"),
             max_age: asked.get("max_age").and_then(|text| text.parse().ok()).map(Duration::from_secs),
-            asked_at: asked.get(ASKED).and_then(|mark| read_mark(app, &client.id, mark)),
+            asked_at: asked.get(ASKED).and_then(|mark| read_mark(app, query, mark)),
             state: asked.owned("state"),
             query: query.to_owned(),
             redirect_uri,
@@ -168,12 +182,19 @@ impl Request {
 
     /// Where somebody comes back to who was asked to sign in.
     pub fn again(&self, app: &App) -> String {
-        let mut query = Serializer::new(String::new());
-        for (name, value) in parse(self.query.as_bytes()).filter(|(name, _)| name != ASKED) {
-            query.append_pair(&name, &value);
-        }
-        query.append_pair(ASKED, &mark(app, &self.client.id));
-        format!("/oauth/authorize?{}", query.finish())
+        let query = without_mark(&self.query);
+        let mark = Serializer::new(String::new()).append_pair(ASKED, &mark(app, &query)).finish();
+        format!("/oauth/authorize?{query}&{mark}")
+    }
+
+    /// The origin or scheme that people are sent on to.
+    pub(super) fn place(&self) -> String {
+        let url = Url::parse(&self.redirect_uri).ok();
+        url.map(|url| match url.scheme() {
+            "http" | "https" => url.origin().ascii_serialization(),
+            scheme => scheme.to_owned(),
+        })
+        .unwrap_or_default()
     }
 
     pub fn query(&self) -> &str {
@@ -236,16 +257,21 @@ fn answer(app: &App, redirect_uri: &str, pairs: &[(&str, &str)], state: Option<&
     format!("{redirect_uri}{joint}{}", query.finish())
 }
 
-/// That we asked somebody to sign in just now: nobody can say so for us.
-fn mark(app: &App, client: &str) -> String {
-    let now = app.clock.now().0;
-    format!("{now}.{}", app.vault.mac("authorize-asked", format!("{now}.{client}").as_bytes()))
+/// The request as its client made it.
+fn without_mark(query: &str) -> String {
+    let pairs = parse(query.as_bytes()).filter(|(name, _)| name != ASKED);
+    Serializer::new(String::new()).extend_pairs(pairs).finish()
 }
 
-fn read_mark(app: &App, client: &str, mark: &str) -> Option<Timestamp> {
+/// That we asked somebody to sign in just now, for this very request: nobody can say so for us.
+fn mark(app: &App, query: &str) -> String {
+    let now = app.clock.now().0;
+    format!("{now}.{}", app.vault.mac("authorize-asked", format!("{now}.{query}").as_bytes()))
+}
+
+fn read_mark(app: &App, query: &str, mark: &str) -> Option<Timestamp> {
     let (at, digest) = mark.split_once('.')?;
-    let is_ours =
-        same(digest.as_bytes(), app.vault.mac("authorize-asked", format!("{at}.{client}").as_bytes()).as_bytes());
-    let at = Timestamp(at.parse().ok().filter(|_| is_ours)?);
+    let expected = app.vault.mac("authorize-asked", format!("{at}.{}", without_mark(query)).as_bytes());
+    let at = Timestamp(at.parse().ok().filter(|_| same(digest.as_bytes(), expected.as_bytes()))?);
     (app.clock.now().since(at) <= PATIENCE).then_some(at)
 }

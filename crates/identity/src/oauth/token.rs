@@ -104,8 +104,11 @@ async fn exchange_token(
     ClientHeaders(headers): ClientHeaders,
     FormOrJson(body): FormOrJson<TokenRequest>,
 ) -> Result<Json<Tokens>> {
-    visitor.admit(&app, None).await?;
     let client = client::of(&app, &headers, &visitor, &body.client).await?;
+    // A server that proved who it is solves no riddles.
+    if client.keyed.as_ref().is_none_or(|keyed| keyed.key_id.is_none()) {
+        visitor.admit(&app, None).await?;
+    }
     // Whatever way the app said who it is, what begins now is its own.
     visitor.by.app = client.keyed.as_ref().map(|keyed| keyed.app_id);
     visitor.app.clone_from(&client.keyed);
@@ -161,12 +164,10 @@ async fn redeem(
     code: &Secret,
     found: Code,
 ) -> Result<Option<(Person, Option<String>)>> {
-    let from = Session::find_in(tx, found.session_id).await?.filter(|session| session.is_alive(app.clock.now()));
-    let Some(from) = from else { return Ok(None) };
     let app_id = client.keyed.as_ref().map(|keyed| keyed.app_id);
     let named = Some(client.id.clone()).filter(|_| app_id.is_none());
     let grant = Grant { app_id, client: named, scopes: found.scopes, resource: found.resource };
-    let Some(person) = sign_in::grant(tx, app, visitor, &from, grant).await? else { return Ok(None) };
+    let Some(person) = sign_in::grant(tx, app, visitor, found.session_id, grant).await? else { return Ok(None) };
     Code::note_gift(tx, code, person.session.id).await?;
     Ok(Some((person, found.nonce)))
 }
@@ -219,7 +220,7 @@ async fn by_device_code(app: &App, visitor: &Visitor, code: Option<Typed>) -> Re
         return Err(UNAUTHORIZED_CLIENT.into());
     }
     let hash = crypto::hash(code.0.expose().as_bytes());
-    match transact!(app.db, tx, { Ok::<_, Fault>(device::poll(tx, app, visitor, &hash).await?) })? {
+    match transact!(app.db, tx, { device::poll(tx, app, visitor, &hash).await })? {
         Found::In(entered) => match *entered {
             Entered::In(person) => Tokens::of(app, &person, None),
             // Whoever approved it passed the gate, so nobody waits here.

@@ -142,7 +142,16 @@ async fn p36_p41_a_device_has_proven_what_whoever_let_it_in_had() {
     let body = json!({ "user_code": user_code(&begun), "code": careful.code(&t) });
     assert_eq!(careful.before.asks(t.post("/auth/device/verify").json(&body)).await.status, 200);
     let strong = Person::of(&poll(&t, &begun).await);
-    assert_eq!(strong.asks(t.post("/auth/passkey/register-options")).await.status, 200, "it was proven just now");
+    let asked = strong.asks(t.post("/auth/passkey/register-options")).await;
+    assert_eq!(
+        asked.refusal(),
+        (403, "reauthentication_required"),
+        "it proved nothing itself, however lately they did"
+    );
+    for path in ["/auth/2fa/disable", "/auth/2fa/recovery-codes/regenerate"] {
+        let answer = strong.asks(t.post(path).json(&json!({}))).await;
+        assert!(matches!(answer.status, 400 | 403), "{path}: {}", answer.text);
+    }
     let cyd = signed_in(&t, "cyd@example.com").await;
     let begun = begin(&t).await;
     assert_eq!(decide(&t, &cyd, &user_code(&begun), true).await.status, 200);

@@ -73,6 +73,8 @@ impl From<Error> for Fault {
         let wait = Duration::from_secs(1);
         match error {
             Error::NulInText => fault::INVALID.because("Text must not contain NUL characters."),
+            // What it belongs to was taken away meanwhile.
+            Error::ForeignKey => fault::CONFLICT.caused_by(error),
             Error::Full => fault::STORAGE_FULL.caused_by(error).retry_after(10 * wait),
             Error::Conflict(_) => fault::UNAVAILABLE.caused_by(error).retry_after(wait).marked_conflict(),
             Error::Unavailable(_) | Error::ReadOnly(_) | Error::Timeout | Error::Silent => {

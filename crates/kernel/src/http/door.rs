@@ -206,13 +206,17 @@ impl Inner {
             request = request.map(|body| Body::new(Limited::new(body, known.body_limit)));
         }
         let deadline = started + self.app.config.request_timeout;
-        Ok(match idempotency::key(request.method(), request.headers())?.filter(|_| known.exists) {
-            None => Either::Left(self.call(request, deadline)),
-            Some(key) => {
-                let door = self.clone();
-                Either::Right(Box::pin(async move { door.call_once(&key, client, request, deadline).await }))
-            }
-        })
+        Ok(
+            match idempotency::key(request.method(), request.headers())?
+                .filter(|_| known.exists && !known.speaks_oauth)
+            {
+                None => Either::Left(self.call(request, deadline)),
+                Some(key) => {
+                    let door = self.clone();
+                    Either::Right(Box::pin(async move { door.call_once(&key, client, request, deadline).await }))
+                }
+            },
+        )
     }
 
     async fn call_once(

@@ -54,7 +54,7 @@ fn ours(config: &Config) -> impl Iterator<Item = String> {
 
 /// The origin of the page this request comes from, if it is not a page of the service itself.
 pub fn foreign_origin(app: &App, headers: &HeaderMap) -> Option<String> {
-    let origin = headers.get(header::ORIGIN)?;
+    let origin = headers.get(header::ORIGIN).filter(|_| !is_unsaid(headers))?;
     let is_ours = ours(&app.config).any(|ours| ours.as_bytes() == origin.as_bytes());
     (!is_ours).then(|| String::from_utf8_lossy(origin.as_bytes()).into_owned())
 }
@@ -98,12 +98,20 @@ impl Origins {
             return Ok(());
         }
         let trusted = match (headers.get(header::ORIGIN), headers.get(SEC_FETCH_SITE)) {
+            (Some(_), _) if is_unsaid(headers) => true,
             (Some(origin), _) => self.allows(origin),
             (None, Some(site)) => site == "same-origin",
             (None, None) => false,
         };
         if trusted { Ok(()) } else { Err(CROSS_SITE.into()) }
     }
+}
+
+/// Our own pages send no referrer, and then a browser says `null` for the origin of their forms. That it is ours it says in
+/// another header, which no page can write.
+fn is_unsaid(headers: &HeaderMap) -> bool {
+    let says = |name: &HeaderName, value: &str| headers.get(name).is_some_and(|said| said == value);
+    says(&header::ORIGIN, "null") && says(&SEC_FETCH_SITE, "same-origin")
 }
 
 fn has_identity_cookie(headers: &HeaderMap) -> bool {

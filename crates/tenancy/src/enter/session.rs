@@ -268,8 +268,7 @@ impl Session {
 
     /// Whether a second factor was proven in it.
     pub fn is_strong(&self) -> bool {
-        let strong = ["mfa", "trusted"];
-        self.living.session.methods.iter().any(|method| strong.contains(&method.as_str()))
+        self.living.session.is_strong()
     }
 
     /// Who does what this request does, and from where.
@@ -278,9 +277,12 @@ impl Session {
         By { actor: Some(self.account().id), app, ..super::abuse::from_where(self.client, self.user_agent.as_ref()) }
     }
 
-    /// Whether the person proved who they are not long ago.
+    /// Whether the person proved who they are not long ago. A device that was let in proved nothing itself, and who holds
+    /// it need not be who let it in.
     pub fn is_fresh(&self, app: &App) -> bool {
-        app.clock.now().since(self.living.session.authenticated_at) <= FRESH
+        let session = &self.living.session;
+        let was_let_in = session.methods.iter().any(|method| method == "device");
+        !was_let_in && app.clock.now().since(session.authenticated_at) <= FRESH
     }
 }
 
@@ -407,11 +409,12 @@ impl FromRequestParts<App> for Browser {
         if bearer(&parts.headers).is_some() {
             return Session::from_request_parts(parts, app).await.map(|session| Self(Some(session)));
         }
-        let found = match cookies::read(&parts.headers, cookies::ACCESS) {
+        // By the strict names alone: a neighbouring host must not put somebody else in front of a page.
+        let found = match cookies::read_strictly(app, &parts.headers, cookies::ACCESS) {
             Some(token) => recognise(app, &token).await?.map(|(_, living)| living),
             None => None,
         };
-        let found = match (found, cookies::read(&parts.headers, cookies::REFRESH)) {
+        let found = match (found, cookies::read_strictly(app, &parts.headers, cookies::REFRESH)) {
             (None, Some(token)) => refreshable(app, &token).await?,
             (found, _) => found,
         };

@@ -41,7 +41,7 @@ impl Host {
         .wait();
         assert!(made.expect("openssl").success());
         let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("a port").port();
-        let args = format!("s_server -accept 127.0.0.1:{port} -cert cert.pem -key key.pem -WWW");
+        let args = format!("s_server -accept 127.0.0.1:{port} -cert cert.pem -key key.pem -HTTP");
         let server = openssl(folder.path(), &args);
         while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -54,7 +54,9 @@ impl Host {
     }
 
     fn put(&self, name: &str, document: &Value) -> String {
-        fs::write(self.folder.path().join(name), document.to_string()).expect("a file");
+        // The server sends a file as it is, with its head.
+        let answer = format!("HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{document}");
+        fs::write(self.folder.path().join(name), answer).expect("a file");
         self.address(name)
     }
 
@@ -80,11 +82,11 @@ async fn a_client_that_describes_itself_is_shown_by_its_host() {
     let ada = signed_in(&t, "ada@example.com").await;
     let id = host.describe("client.json");
     let answer = authorize(&t, Some(&ada), &asked(&id, &[])).await;
-    let path = answer.header("location").strip_prefix(&base(&t)).expect("a page of ours").to_owned();
-    let page = ada.asks(t.get(&path)).await;
-    assert!(page.text.contains("Inspector") && page.text.contains("<strong>127.0.0.1</strong>"), "{}", page.text);
-    let fields = query(&[("request", &hidden(&page, "request")), ("decision", "allow")]);
-    let decided = ada.asks(t.post("/consent").header("content-type", FORM).body(fields)).await;
+    let browser = browser(&t, "ada@example.com").await;
+    let page = visit(&t, answer.header("location"), &browser).await;
+    let place = format!("<strong>127.0.0.1:{}</strong>", host.port);
+    assert!(page.text.contains("Inspector") && page.text.contains(&place), "{}", page.text);
+    let decided = decide(&t, &page, "allow", &browser).await;
     let given = redeem(&t, &id, &field(&decided, "code").expect("a code"), &[]).await;
     assert_eq!(given.status, 200, "{}", given.text);
     assert_eq!((&claims(&given.body["id_token"])["aud"], &given.body["token_type"]), (&json!(id), &json!("Bearer")));
@@ -92,7 +94,9 @@ async fn a_client_that_describes_itself_is_shown_by_its_host() {
     // The session is the client's: it turns for it, and for nobody else.
     let refresh = text(&given.body["refresh_token"]);
     let own = client(&t, &ada, "App").await;
-    for other in [own.id.as_str(), &host.describe("other.json")] {
+    let another = host.describe("other.json");
+    assert_eq!(authorize(&t, Some(&ada), &asked(&another, &[])).await.status, 303);
+    for other in [own.id.as_str(), &another] {
         let grant = [("grant_type", "refresh_token"), ("refresh_token", &*refresh), ("client_id", other)];
         assert_eq!(error_of(&form(&t, "/oauth/token", &grant, None).await), (400, "invalid_grant"), "{other}");
     }
@@ -110,7 +114,17 @@ async fn a_client_that_describes_itself_is_shown_by_its_host() {
     assert_eq!(form(&t, "/oauth/revoke", &gone, None).await.status, 200);
     assert_eq!(with_token(&t, "/oauth/userinfo", inspect[0].1).await.status, 401);
 
-    // Read once, believed for a while, and read again.
+    // It wants people sent elsewhere now: they are asked again.
+    let elsewhere = "https://elsewhere.example/cb";
+    host.put(
+        "client.json",
+        &json!({ "client_id": id, "client_name": "Inspector", "redirect_uris": [REDIRECT, elsewhere] }),
+    );
+    t.advance(Duration::from_mins(6));
+    let moved =
+        visit(&t, &format!("/oauth/authorize?{}", asked(&id, &[("redirect_uri", elsewhere)])), &browser).await;
+    assert_eq!(sent(&moved).0, format!("{}/consent", base(&t)));
+    // Read once, believed for a while, and read again; and only where somebody is sent here anew.
     fs::remove_file(host.folder.path().join("client.json")).expect("a file");
     assert!(field(&authorize(&t, Some(&ada), &asked(&id, &[])).await, "code").is_some());
     t.advance(Duration::from_mins(6));
@@ -125,8 +139,7 @@ async fn what_is_no_description_makes_no_client() {
     let host = Host::start().await;
     let t = TestApp::start_with(host.config(), feature).await;
     let ada = signed_in(&t, "ada@example.com").await;
-    let good = json!({ "client_id": host.address("x.json"), "redirect_uris": [REDIRECT] });
-    for (field, value) in [
+    let cases = [
         ("client_id", json!("https://127.0.0.1/x.json")),
         ("client_id", json!(null)),
         ("redirect_uris", json!([])),
@@ -134,10 +147,12 @@ async fn what_is_no_description_makes_no_client() {
         ("redirect_uris", json!("https://app.example")),
         ("token_endpoint_auth_method", json!("client_secret_basic")),
         ("client_secret", json!("secret")),
-    ] {
-        let mut document = good.clone();
+    ];
+    for (number, (field, value)) in cases.into_iter().enumerate() {
+        let name = format!("{number}.json");
+        let mut document = json!({ "client_id": host.address(&name), "redirect_uris": [REDIRECT] });
         document[field] = value;
-        let id = host.put("x.json", &document);
+        let id = host.put(&name, &document);
         let answer = authorize(&t, Some(&ada), &asked(&id, &[])).await;
         assert_eq!((answer.status, answer.header("location")), (400, ""), "{document}");
     }

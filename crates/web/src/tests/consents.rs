@@ -1,19 +1,6 @@
 //! What people say yes to: asked once, remembered, shown, taken back.
 use super::*;
 
-/// Somebody's browser.
-async fn browser(t: &TestApp, email: &str) -> String {
-    let fields = [("email", email), ("password", identity::testing::PASSWORD)];
-    let entered = submit(t, "/sign-in", &fields, "").await;
-    assert_eq!(entered.status, 200, "{}", entered.text);
-    assert!(entered.text.contains("You are signed in"));
-    cookies(&entered)
-}
-
-async fn visit(t: &TestApp, to: &str, cookies: &str) -> Answer {
-    t.get(to.strip_prefix(&base(t)).unwrap_or(to)).header("cookie", cookies).await
-}
-
 #[tokio::test]
 async fn an_app_of_others_asks_once_and_is_remembered_until_it_is_taken_back() {
     let t = start().await;
@@ -35,12 +22,12 @@ async fn an_app_of_others_asks_once_and_is_remembered_until_it_is_taken_back() {
     assert!(page.header("content-security-policy").contains("form-action 'self' https://app.example;"));
     let request = hidden(&page, "request");
     // No.
-    let denied = submit(&t, "/consent", &[("request", &request), ("decision", "deny")], &ada_browser).await;
+    let denied = decide(&t, &page, "deny", &ada_browser).await;
     assert_eq!(
         (field(&denied, "error").as_deref(), field(&denied, "state")),
         (Some("access_denied"), Some("xyz".into()))
     );
-    let odd = submit(&t, "/consent", &[("request", &request)], &ada_browser).await;
+    let odd = decide(&t, &page, "", &ada_browser).await;
     assert_eq!(field(&odd, "error").as_deref(), Some("access_denied"), "nothing said is no");
     // Yes, and never for what was changed in the page.
     t.happened().await;
@@ -50,7 +37,14 @@ async fn an_app_of_others_asks_once_and_is_remembered_until_it_is_taken_back() {
     let nobody = submit(&t, "/consent", &[("request", &request), ("decision", "allow")], "").await;
     assert_eq!(nobody.status, 401);
     t.expects(&[]).await;
-    let allowed = submit(&t, "/consent", &[("request", &request), ("decision", "allow")], &ada_browser).await;
+    // A page that was drawn for one is not answered by another, nor by a program with a token.
+    let eves = browser(&t, "eve@example.com").await;
+    t.happened().await;
+    assert_eq!(decide(&t, &page, "allow", &eves).await.status, 401);
+    let fields = query(&[("request", &request), ("mark", &hidden(&page, "mark")), ("decision", "allow")]);
+    assert_eq!(ada.asks(t.post("/consent").header("content-type", FORM).body(fields)).await.status, 401);
+    t.expects(&[]).await;
+    let allowed = decide(&t, &page, "allow", &ada_browser).await;
     t.expects(&["CONSENT_GRANTED"]).await;
     let given = redeem(&t, &app.id, &field(&allowed, "code").expect("a code"), &[]).await;
     assert_eq!(given.body["scope"], "openid email");
@@ -63,8 +57,7 @@ async fn an_app_of_others_asks_once_and_is_remembered_until_it_is_taken_back() {
     let again = visit(&t, &format!("/oauth/authorize?{again}"), &ada_browser).await;
     assert_eq!(sent(&again).0, format!("{}/consent", base(&t)), "the client wants it asked");
     let page = visit(&t, more.header("location"), &ada_browser).await;
-    let allow = [("request", &*hidden(&page, "request")), ("decision", "allow")];
-    let allowed = submit(&t, "/consent", &allow, &ada_browser).await;
+    let allowed = decide(&t, &page, "allow", &ada_browser).await;
     let given = redeem(&t, &app.id, &field(&allowed, "code").expect("a code"), &[]).await;
 
     // Seen and taken back, by whose it is.
@@ -101,6 +94,10 @@ async fn a_token_for_another_place_counts_there_and_not_here() {
     let place = client(&t, &eve, "Place").await;
     let ada = signed_in(&t, "ada@example.com").await;
     let app = client(&t, &ada, "App").await;
+    let change = json!({ "allowedOrigins": ["https://app.example", "http://localhost:3000"] });
+    let changed = ada.asks(t.ask(axum::http::Method::PATCH, &format!("/apps/{}", app.id)).json(&change)).await;
+    assert_eq!(changed.status, 200, "{}", changed.text);
+    let browser = browser(&t, "ada@example.com").await;
     let sql = "INSERT INTO app_domain (app_id, domain, token, created_at, verified_at) VALUES ($1, $2, 'x', 1, $3)";
     let proven = kernel::params![&place.id, "place.example", 1_i64];
     t.app.db.exec(sql, proven).await.expect("a domain");
@@ -108,6 +105,7 @@ async fn a_token_for_another_place_counts_there_and_not_here() {
     t.app.db.exec(sql, claimed).await.expect("a claim");
     for unknown in [
         "https://claimed.example/mcp",
+        "https://app.example/api",
         "https://example/",
         "https://xplace.example/",
         "https://place.example/#f",
@@ -116,8 +114,17 @@ async fn a_token_for_another_place_counts_there_and_not_here() {
         let answer = authorize(&t, Some(&ada), &asked(&app.id, &[("resource", unknown)])).await;
         assert_eq!(field(&answer, "error").as_deref(), Some("invalid_target"), "{unknown}");
     }
-    for resource in ["https://mcp.place.example/v1", "https://place.example/mcp", "https://app.example/api"] {
-        let answer = authorize(&t, Some(&ada), &asked(&app.id, &[("resource", resource)])).await;
+    for resource in ["https://mcp.place.example/v1", "https://place.example/mcp", "http://localhost:3000/mcp"] {
+        let path = format!("/oauth/authorize?{}", asked(&app.id, &[("resource", resource)]));
+        let mut answer = visit(&t, &path, &browser).await;
+        let theirs = resource.contains("place.example");
+        // Ada needs no consent for her own app, but for one to act at somebody else's place.
+        assert_eq!(answer.header("location").contains("/consent?"), theirs, "{resource}");
+        if theirs {
+            let page = visit(&t, answer.header("location"), &browser).await;
+            assert!(page.text.contains("Act for you at"), "{}", page.text);
+            answer = decide(&t, &page, "allow", &browser).await;
+        }
         let code = field(&answer, "code").unwrap_or_else(|| panic!("{resource}: {:?}", answer.headers));
         let other = redeem(&t, &app.id, &code, &[("resource", "https://place.example/else")]).await;
         assert_eq!(error_of(&other), (400, "invalid_target"));
@@ -130,7 +137,6 @@ async fn a_token_for_another_place_counts_there_and_not_here() {
             assert_eq!(with_token(&t, path, &token).await.status, 401, "{path}");
         }
         // Whoever runs the place may look at it, beside the client.
-        let theirs = resource.contains("place.example");
         for (key, is_seen) in [(&app.secret, true), (&place.secret, theirs)] {
             let seen = form(&t, "/oauth/introspect", &[("token", &token)], Some(("x-service-app-key", key))).await;
             assert_eq!(seen.body["active"], json!(is_seen), "{resource}");
