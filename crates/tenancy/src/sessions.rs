@@ -146,6 +146,28 @@ impl Session {
         Ok(ended)
     }
 
+    /// Ends the sessions of a person that act for an organization or belong to an app of it; answers which.
+    pub async fn revoke_in(
+        tx: &mut Tx,
+        org: OrgId,
+        account_id: AccountId,
+        now: Timestamp,
+    ) -> db::Result<Vec<SessionId>> {
+        let ended: Vec<(SessionId,)> = tx
+            .put(
+                "UPDATE session SET revoked_at = $3
+                 WHERE account_id = $2 AND revoked_at IS NULL AND expires_at > $3 AND ends_at > $3
+                   AND (org_id = $1 OR app_id IN (SELECT id FROM app WHERE org_id = $1))
+                 RETURNING id",
+                params![org, account_id, now],
+            )
+            .await?;
+        for (id,) in &ended {
+            tx.notify(Reach::EveryNode, TOPIC, id.to_string()).await?;
+        }
+        Ok(ended.into_iter().map(|(id,)| id).collect())
+    }
+
     /// Ends all sessions of a person but one; answers which.
     pub async fn revoke_all(
         tx: &mut Tx,

@@ -11,7 +11,7 @@ use kernel::{
     clock::Timestamp,
     crypto::Secret,
     db::{self, Tx},
-    fault::Result,
+    fault::{Code, Result},
     http::Json,
 };
 use schemars::JsonSchema;
@@ -27,11 +27,16 @@ use crate::{
     once::{self, Purpose, Spent},
     orgs::{Membership, OrgView},
     passkeys::Passkey,
+    people,
     sessions::{Session, SessionId, device_name, refresh_token},
     sms::{self, Phone},
     social::ProviderIds,
     tokens,
 };
+
+/// Said only to whoever has just proven who they are.
+pub const ACCOUNT_CLOSED: Code =
+    Code::new(403, "account_closed", "The organization that this account belongs to has switched it off.");
 
 /// The signed-in person as everybody sees them.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -138,6 +143,8 @@ pub enum Entered {
     In(Box<Person>),
     /// Before the second factor.
     Waiting(MfaChallenge),
+    /// The organization in which the account has its home has switched it off.
+    Closed,
 }
 
 /// Somebody with a session.
@@ -163,6 +170,9 @@ struct Pending {
 
 /// The gate: a session, or a ticket for whoever still has to prove a second factor.
 pub async fn enter(tx: &mut Tx, app: &App, visitor: &Visitor, account: Account, way: Way<'_>) -> db::Result<Entered> {
+    if people::is_closed(tx, account.id).await? {
+        return Ok(Entered::Closed);
+    }
     let factors = Factors::of_in(tx, account.id).await?;
     let is_trusted = match &visitor.trusted_device {
         Some(token) if factors.is_on() => factors::is_trusted(tx, app, account.id, token).await?,
@@ -206,6 +216,9 @@ pub async fn pass(
     let Some(pending) = ticket.aside(app).and_then(|aside| serde_json::from_slice::<Pending>(&aside).ok()) else {
         return Ok(None);
     };
+    if people::is_closed(tx, account.id).await? {
+        return Ok(None);
+    }
     let methods = vec![pending.method, factor.method().to_owned(), "mfa".to_owned()];
     let (session, org) = begin(tx, app, visitor, &account, methods, pending.app, None).await?;
     let trusted = if trust_device { Some(factors::trust_device(tx, app, account.id).await?) } else { None };
@@ -267,6 +280,7 @@ impl Entered {
         match self {
             Self::In(person) => person.answer(app),
             Self::Waiting(challenge) => Ok(Json(challenge).into_response()),
+            Self::Closed => Err(ACCOUNT_CLOSED.into()),
         }
     }
 }
