@@ -103,10 +103,17 @@ impl Shape {
 
     /// Whether an attribute will be shown.
     pub fn wants(&self, name: &str) -> bool {
-        let is_it = |asked: &String| asked.rsplit(':').next().is_some_and(|last| {
-            last.split('.').next().is_some_and(|first| first.eq_ignore_ascii_case(name))
-        });
-        if self.only.is_empty() { !self.without.iter().any(|a| a.eq_ignore_ascii_case(name)) } else { self.only.iter().any(is_it) }
+        let is_it = |asked: &String| {
+            asked
+                .rsplit(':')
+                .next()
+                .is_some_and(|last| last.split('.').next().is_some_and(|first| first.eq_ignore_ascii_case(name)))
+        };
+        if self.only.is_empty() {
+            !self.without.iter().any(|a| a.eq_ignore_ascii_case(name))
+        } else {
+            self.only.iter().any(is_it)
+        }
     }
 
     /// Takes away what was not asked for; what it is and its id stay.

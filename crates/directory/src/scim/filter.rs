@@ -123,7 +123,11 @@ impl<'a> Parser<'a> {
 
     fn needs(&mut self, character: u8) -> Result<()> {
         let place = self.at;
-        if self.takes(character) { Ok(()) } else { wrong(format!("{} is missing at {place}.", char::from(character))) }
+        if self.takes(character) {
+            Ok(())
+        } else {
+            wrong(format!("{} is missing at {place}.", char::from(character)))
+        }
     }
 
     fn end(&mut self) -> Result<()> {

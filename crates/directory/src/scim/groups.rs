@@ -67,7 +67,11 @@ pub fn mapping_routes() -> Routes {
         .patch("/org/{id}/scim-groups/{groupId}", map_scim_group, "say which role a pushed group stands for")
 }
 
-async fn list_groups(State(app): State<App>, caller: ScimToken, Query(query): Query<search::Query>) -> Result<Response> {
+async fn list_groups(
+    State(app): State<App>,
+    caller: ScimToken,
+    Query(query): Query<search::Query>,
+) -> Result<Response> {
     listed(&app, caller.org, &query.asked()?).await
 }
 

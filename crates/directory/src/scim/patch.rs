@@ -222,7 +222,10 @@ fn many(home: &mut Map<String, Value>, verb: Verb, named: Named, value: &Value) 
 /// What is there already is not there twice; of two primary ones the new one is.
 fn merged(mut list: Vec<Value>, new: Vec<Value>) -> Vec<Value> {
     for one in new {
-        let same = |there: &Value| there == &one || (one["value"].is_string() && there["value"] == one["value"] && there["type"] == one["type"]);
+        let same = |there: &Value| {
+            there == &one
+                || (one["value"].is_string() && there["value"] == one["value"] && there["type"] == one["type"])
+        };
         match list.iter().position(same) {
             Some(place) => list[place] = one,
             None => list.push(one),

@@ -171,7 +171,8 @@ impl Resource {
     }
 
     pub fn json(&self, base: &str) -> Value {
-        let extensions: Vec<_> = self.extensions.iter().map(|s| json!({ "schema": s.id, "required": false })).collect();
+        let extensions: Vec<_> =
+            self.extensions.iter().map(|s| json!({ "schema": s.id, "required": false })).collect();
         json!({
             "schemas": ["urn:ietf:params:scim:schemas:core:2.0:ResourceType"],
             "id": self.name, "name": self.name, "endpoint": self.path, "description": self.core.says,

@@ -56,7 +56,14 @@ pub struct Asked {
 }
 
 impl Asked {
-    fn new(filter: Option<&str>, start: Option<i64>, count: Option<i64>, by: Option<String>, way: Option<&str>, shape: Shape) -> Result<Self> {
+    fn new(
+        filter: Option<&str>,
+        start: Option<i64>,
+        count: Option<i64>,
+        by: Option<String>,
+        way: Option<&str>,
+        shape: Shape,
+    ) -> Result<Self> {
         let filter = filter.filter(|text| !text.trim().is_empty()).map(Filter::parse).transpose()?;
         Ok(Self {
             filter,

@@ -134,7 +134,13 @@ fn of_one(question: &mut Composed, whole: Named, filter: &Filter) -> Result<()> 
             } else {
                 sibling(question, named);
                 question.sql(" AND ");
-                of_text(question, if named.leaf().is_exact { "part.value" } else { "part.folded" }, named, op, value)?;
+                of_text(
+                    question,
+                    if named.leaf().is_exact { "part.value" } else { "part.folded" },
+                    named,
+                    op,
+                    value,
+                )?;
             }
             question.sql("))");
             Ok(())
@@ -152,7 +158,8 @@ fn sibling(question: &mut Composed, named: Named) {
 
 fn part_of(whole: Named, name: &str) -> Result<Named> {
     let part = whole.attribute.part(name);
-    let part = part.ok_or_else(|| INVALID_FILTER.because(format!("{name} is no part of {}.", whole.attribute.name)))?;
+    let part =
+        part.ok_or_else(|| INVALID_FILTER.because(format!("{name} is no part of {}.", whole.attribute.name)))?;
     Ok(Named { part: Some(part), ..whole })
 }
 

@@ -9,12 +9,7 @@ use axum::http::Method;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::{
-    document::Document,
-    input::dialect,
-    routes::RouteRow,
-    tongue::Tongue,
-};
+use super::{document::Document, input::dialect, routes::RouteRow, tongue::Tongue};
 use crate::{
     config::Config,
     fault::{

@@ -293,12 +293,7 @@ fn known(app: &App, rows: Vec<RouteRow>) -> Result<matchit::Router<ByMethod>, St
     let mut by_path: HashMap<&'static str, ByMethod> = HashMap::new();
     for row in rows {
         let metrics = app.metrics.route(row.method.as_str(), row.path);
-        let known = Known {
-            exists: true,
-            body_limit: row.body_limit,
-            always: row.always,
-            metrics,
-        };
+        let known = Known { exists: true, body_limit: row.body_limit, always: row.always, metrics };
         by_path.entry(row.path).or_default().push((row.method, Arc::new(known)));
     }
     let mut router = matchit::Router::new();

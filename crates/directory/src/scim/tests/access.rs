@@ -69,7 +69,8 @@ async fn p58_a_token_reaches_one_organization_and_nothing_else() {
     }
     let list = with(&theirs, "GET", "/scim/v2/Users").await;
     assert_eq!((&list.body["totalResults"], list.body["Resources"].as_array().unwrap().len()), (&json!(1), 1));
-    let found = with(&theirs, "GET", "/scim/v2/Users?filter=userName%20pr%20or%20userName%20eq%20%22ada@example.com%22");
+    let found =
+        with(&theirs, "GET", "/scim/v2/Users?filter=userName%20pr%20or%20userName%20eq%20%22ada@example.com%22");
     assert_eq!(found.await.body["totalResults"], json!(1), "their own owner alone");
     // A group of theirs can hold nobody of ours.
     let seat = json!({ "displayName": "G", "members": [{ "value": user["id"] }] });
@@ -97,7 +98,10 @@ async fn every_refusal_is_worded_as_scim_has_it() {
         }
     }
     assert_eq!(refused(&o.ask("DELETE", "/Users").await), (405, ""));
-    assert_eq!(refused(&o.ask("POST", "/Users").header("content-type", "application/json").body("{").await), (400, "invalidSyntax"));
+    assert_eq!(
+        refused(&o.ask("POST", "/Users").header("content-type", "application/json").body("{").await),
+        (400, "invalidSyntax")
+    );
     assert_eq!(refused(&o.ask("POST", "/Users").body("{}").await), (415, ""));
     assert_eq!(refused(&o.send("POST", "/Users", &json!([])).await), (400, "invalidSyntax"));
     assert_eq!(refused(&o.send("POST", "/Users", &json!({ "userName": " " })).await), (400, "invalidValue"));
@@ -106,7 +110,10 @@ async fn every_refusal_is_worded_as_scim_has_it() {
     // The same request twice is one user, and the answer is the first one's.
     let twice = || {
         let body = json!({ "userName": "once" }).to_string();
-        o.ask("POST", "/Users").header("idempotency-key", "k").header("content-type", "application/scim+json").body(body)
+        o.ask("POST", "/Users")
+            .header("idempotency-key", "k")
+            .header("content-type", "application/scim+json")
+            .body(body)
     };
     let (first, second) = (twice().await, twice().await);
     assert_eq!((first.status, &first.body), (201, &second.body));

@@ -6,9 +6,11 @@ use crate::scim::filter::{Filter, Target};
 
 async fn people() -> Org {
     let o = Org::start().await;
-    for (name, given, kind, department) in
-        [("ada@example.com", "Ada", "work", "R&D"), ("Bob@example.com", "Bob", "home", "100%_\\"), ("eve", "Éve", "work", "x")]
-    {
+    for (name, given, kind, department) in [
+        ("ada@example.com", "Ada", "work", "R&D"),
+        ("Bob@example.com", "Bob", "home", "100%_\\"),
+        ("eve", "Éve", "work", "x"),
+    ] {
         o.user(&json!({
             "userName": name, "externalId": format!("X-{given}"), "displayName": given, "title": "a'b\"c",
             "name": { "givenName": given }, "active": name != "eve",
@@ -56,7 +58,10 @@ async fn p60_the_whole_grammar_finds_who_it_says() {
         (r#"emails[type eq "work" and not (value co "mail")]"#, &["owner@example.com"]),
         (r#"emails[primary eq true and type eq "home"]"#, &["Bob@example.com"]),
         (r#"emails[display pr]"#, &[]),
-        (r#"emails pr and active eq true and (userName sw "a" or userName sw "o")"#, &["ada@example.com", "owner@example.com"]),
+        (
+            r#"emails pr and active eq true and (userName sw "a" or userName sw "o")"#,
+            &["ada@example.com", "owner@example.com"],
+        ),
         // `and` binds tighter than `or`.
         (r#"userName eq "eve" or userName sw "a" and active eq false"#, &["eve"]),
         (r#"(userName eq "eve" or userName sw "a") and active eq true"#, &["ada@example.com"]),
@@ -132,9 +137,45 @@ async fn p60_what_is_no_filter_is_refused() {
 fn filter_like() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         prop::sample::select(vec![
-            "userName", "emails", "emails.value", "externalId", "active", "roles", "groups", "meta.created", "id", "not",
-            "and", "or", "eq", "ne", "co", "sw", "ew", "pr", "gt", "ge", "lt", "le", "(", ")", "[", "]", "true", "null",
-            "\"x\"", "\"ada@example.com\"", "\"%\"", "\"'\"", "1", "-1.5e3", ".", ":", "$ref", "\\", "\"",
+            "userName",
+            "emails",
+            "emails.value",
+            "externalId",
+            "active",
+            "roles",
+            "groups",
+            "meta.created",
+            "id",
+            "not",
+            "and",
+            "or",
+            "eq",
+            "ne",
+            "co",
+            "sw",
+            "ew",
+            "pr",
+            "gt",
+            "ge",
+            "lt",
+            "le",
+            "(",
+            ")",
+            "[",
+            "]",
+            "true",
+            "null",
+            "\"x\"",
+            "\"ada@example.com\"",
+            "\"%\"",
+            "\"'\"",
+            "1",
+            "-1.5e3",
+            ".",
+            ":",
+            "$ref",
+            "\\",
+            "\"",
             "urn:ietf:params:scim:schemas:core:2.0:User:userName",
         ])
         .prop_map(str::to_owned),
@@ -168,7 +209,8 @@ async fn no_filter_finds_anybody_elsewhere() {
         for text in [text.clone(), format!("not ({text})")] {
             let path = format!("/scim/v2/Users?filter={}", encoded(&text));
             let ask = o.t.get(&path).header("authorization", &format!("Bearer {theirs}"));
-            let answer = tokio::time::timeout(std::time::Duration::from_secs(5), ask.send()).await.expect("in good time");
+            let answer =
+                tokio::time::timeout(std::time::Duration::from_secs(5), ask.send()).await.expect("in good time");
             assert!(matches!(answer.status, 200 | 400), "{text}: {}", answer.text);
             understood += usize::from(answer.status == 200 && !text.trim().is_empty());
             for found in answer.body["Resources"].as_array().into_iter().flatten() {
@@ -176,7 +218,14 @@ async fn no_filter_finds_anybody_elsewhere() {
             }
         }
     }
-    for text in [r#"userName eq "ada@example.com""#, r#"not (userName eq "x")"#, "id pr or userName pr", "emails pr", r#"emails[type eq "work"]"#, "groups pr or userName pr"] {
+    for text in [
+        r#"userName eq "ada@example.com""#,
+        r#"not (userName eq "x")"#,
+        "id pr or userName pr",
+        "emails pr",
+        r#"emails[type eq "work"]"#,
+        "groups pr or userName pr",
+    ] {
         let path = format!("/scim/v2/Users?filter={}", encoded(text));
         let answer = o.t.get(&path).header("authorization", &format!("Bearer {theirs}")).await;
         assert!(answer.body["totalResults"].as_i64().unwrap() <= 1, "{text}: {}", answer.text);

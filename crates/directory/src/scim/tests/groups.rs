@@ -18,7 +18,10 @@ async fn roles_are_groups_that_nobody_writes() {
         assert_eq!(refused(&o.send("PATCH", &path, &seat).await), (400, "mutability"));
         assert_eq!(refused(&o.send("PUT", &path, &json!({ "displayName": "x" })).await), (400, "mutability"));
         assert_eq!(refused(&o.ask("DELETE", &path).await), (400, "mutability"));
-        assert_eq!(refused(&o.send("POST", "/Groups", &json!({ "displayName": role.to_uppercase() })).await), (409, "uniqueness"));
+        assert_eq!(
+            refused(&o.send("POST", "/Groups", &json!({ "displayName": role.to_uppercase() })).await),
+            (409, "uniqueness")
+        );
     }
     assert_eq!(o.get("/Groups/owner?excludedAttributes=members").await.body["members"], Value::Null);
     o.finish().await;
@@ -28,7 +31,13 @@ async fn roles_are_groups_that_nobody_writes() {
 async fn groups_are_pushed_changed_found_and_deleted() {
     let o = Org::start().await;
     let (ada, bob) = (o.named("ada").await, o.named("bob").await);
-    let made = o.send("POST", "/Groups", &json!({ "displayName": "Team", "externalId": "g1", "members": [{ "value": ada["id"] }] })).await;
+    let made = o
+        .send(
+            "POST",
+            "/Groups",
+            &json!({ "displayName": "Team", "externalId": "g1", "members": [{ "value": ada["id"] }] }),
+        )
+        .await;
     assert_eq!((made.status, made.header("etag")), (201, "W/\"1\""), "{}", made.text);
     assert_eq!(made.body["members"][0]["display"], json!("ada"));
     let path = format!("/Groups/{}", id(&made.body));
@@ -51,23 +60,42 @@ async fn groups_are_pushed_changed_found_and_deleted() {
     assert_eq!(o.found("groups.display eq \"team\"").await, ["ada"]);
 
     let patch = |operation: Value| json!({ "Operations": [operation] });
-    let added = o.send("PATCH", &path, &patch(json!({ "op": "Add", "path": "members", "value": [{ "value": bob["id"] }] }))).await;
+    let added = o
+        .send("PATCH", &path, &patch(json!({ "op": "Add", "path": "members", "value": [{ "value": bob["id"] }] })))
+        .await;
     assert_eq!(added.body["members"].as_array().unwrap().len(), 2, "{}", added.text);
     let one = format!("members[value eq \"{}\"]", id(&ada));
     let removed = o.send("PATCH", &path, &patch(json!({ "op": "remove", "path": one }))).await;
     assert_eq!(removed.body["members"][0]["value"], bob["id"], "{}", removed.text);
-    let named = o.send("PATCH", &path, &patch(json!({ "op": "replace", "value": { "id": id(&made.body), "displayName": "Crew" } }))).await;
+    let named = o
+        .send(
+            "PATCH",
+            &path,
+            &patch(json!({ "op": "replace", "value": { "id": id(&made.body), "displayName": "Crew" } })),
+        )
+        .await;
     assert_eq!(named.body["displayName"], json!("Crew"));
-    let nobody = patch(json!({ "op": "add", "path": "members", "value": [{ "value": "019c137e-c107-7f36-aa03-c8508b253019" }] }));
+    let nobody = patch(
+        json!({ "op": "add", "path": "members", "value": [{ "value": "019c137e-c107-7f36-aa03-c8508b253019" }] }),
+    );
     assert_eq!(refused(&o.send("PATCH", &path, &nobody).await), (400, "invalidValue"));
-    assert_eq!(refused(&o.ask("PUT", &path).header("if-match", "W/\"1\"").json(&json!({ "displayName": "x" })).await), (412, ""));
+    assert_eq!(
+        refused(&o.ask("PUT", &path).header("if-match", "W/\"1\"").json(&json!({ "displayName": "x" })).await),
+        (412, "")
+    );
     let replaced = o.send("PUT", &path, &json!({ "displayName": "Crew" })).await;
     assert_eq!((replaced.status, &replaced.body["members"]), (200, &Value::Null));
     assert_eq!(o.ask("DELETE", &path).await.status, 204);
     assert_eq!(refused(&o.get(&path).await), (404, ""));
     o.t.expects(&[
-        "PERSON_PROVISIONED", "PERSON_PROVISIONED", "GROUP_PUSHED", "GROUP_UPDATED", "GROUP_UPDATED", "GROUP_UPDATED",
-        "GROUP_UPDATED", "GROUP_DELETED",
+        "PERSON_PROVISIONED",
+        "PERSON_PROVISIONED",
+        "GROUP_PUSHED",
+        "GROUP_UPDATED",
+        "GROUP_UPDATED",
+        "GROUP_UPDATED",
+        "GROUP_UPDATED",
+        "GROUP_DELETED",
     ])
     .await;
     o.finish().await;
@@ -99,7 +127,8 @@ async fn a_group_can_stand_for_a_role_but_never_for_owner() {
     assert_eq!(role(id(&bob).to_owned()).await, json!("admin"));
     // Out of the group, out of the role; the token of an admin no longer acts as one.
     let one = format!("members[value eq \"{}\"]", ada.id);
-    o.send("PATCH", &format!("/Groups/{}", id(&group)), &json!({ "Operations": [{ "op": "remove", "path": one }] })).await;
+    o.send("PATCH", &format!("/Groups/{}", id(&group)), &json!({ "Operations": [{ "op": "remove", "path": one }] }))
+        .await;
     assert_eq!(role(ada.id.clone()).await, json!("member"));
     assert_eq!(ada.asks(o.t.get(&format!("/org/{}/invites", o.id))).await.status, 403);
     assert_eq!(o.ask("DELETE", &format!("/Groups/{}", id(&group))).await.status, 204);

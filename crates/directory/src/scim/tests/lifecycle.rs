@@ -33,7 +33,11 @@ async fn an_account_that_exists_is_not_taken_over_by_its_address() {
     let orgs = ada.asks(o.t.get("/user/orgs")).await;
     assert!(!orgs.text.contains(&o.id), "{}", orgs.text);
     // Whatever the provider says of them changes nothing of theirs.
-    o.patch(id(&user), &json!([{ "op": "add", "value": { "displayName": "Hacked", "password": "another long password" } }])).await;
+    o.patch(
+        id(&user),
+        &json!([{ "op": "add", "value": { "displayName": "Hacked", "password": "another long password" } }]),
+    )
+    .await;
     let me_now = ada.asks(o.t.get("/auth/me")).await.body;
     assert!(!me_now.to_string().contains("Hacked"));
     assert_eq!(switch(&o, &user, false).await.status, 200);
@@ -72,9 +76,8 @@ async fn p07_off_ends_everything_at_once_and_on_brings_a_member_back() {
         let key = key.body["value"].as_str().unwrap().to_owned();
         let theirs = o.owner.asks(o.t.post(&keys).json(&json!({ "type": "secret", "environment": "live" }))).await;
         let theirs = theirs.body["value"].as_str().unwrap().to_owned();
-        let use_key = |key: &str| {
-            o.t.post("/oauth/introspect").header("x-service-app-key", key).json(&json!({ "token": "x" }))
-        };
+        let use_key =
+            |key: &str| o.t.post("/oauth/introspect").header("x-service-app-key", key).json(&json!({ "token": "x" }));
         assert_eq!(use_key(&key).await.status, 200);
         let second = Person::of(&login(&o.t, "ada@example.com", PASSWORD).await);
         o.t.post("/auth/magic-link/request").json(&json!({ "email": "ada@example.com" })).await;
@@ -91,7 +94,11 @@ async fn p07_off_ends_everything_at_once_and_on_brings_a_member_back() {
         assert_eq!(status, if way == "DELETE" { 204 } else { 200 });
         let happened = o.t.happened().await;
         let count = |kind: &str| happened.iter().filter(|event| *event == kind).count();
-        assert_eq!((count("SESSION_REVOKED"), count("APP_KEY_DELETED"), count("PERSON_DEACTIVATED")), (2, 1, 1), "{happened:?}");
+        assert_eq!(
+            (count("SESSION_REVOKED"), count("APP_KEY_DELETED"), count("PERSON_DEACTIVATED")),
+            (2, 1, 1),
+            "{happened:?}"
+        );
 
         for session in [&person, &second] {
             assert_eq!(me(&o.t, session).await, 401, "{way}: an old access token");
@@ -106,7 +113,11 @@ async fn p07_off_ends_everything_at_once_and_on_brings_a_member_back() {
         o.t.run_jobs().await;
         let link = token_in(&mail_to(&o.t, "ada@example.com").unwrap());
         let by_link = o.t.post("/auth/magic-link/verify").json(&json!({ "token": link })).await;
-        assert!(matches!(by_link.refusal(), (403, "account_closed") | (410, "token_spent")), "{way}: {}", by_link.text);
+        assert!(
+            matches!(by_link.refusal(), (403, "account_closed") | (410, "token_spent")),
+            "{way}: {}",
+            by_link.text
+        );
         // The user is kept.
         let kept = o.get(&path).await;
         assert_eq!((kept.status, &kept.body["active"], &kept.body["roles"]), (200, &json!(false), &Value::Null));
@@ -170,7 +181,8 @@ async fn an_account_that_left_is_its_own_and_a_later_owner_of_the_address_is_ask
 async fn another_address_means_another_invitation() {
     let o = Org::start().await;
     let (user, old) = announced(&o, "typo@example.com").await;
-    o.patch(id(&user), &json!([{ "op": "replace", "path": "emails", "value": [{ "value": "right@example.com" }] }])).await;
+    o.patch(id(&user), &json!([{ "op": "replace", "path": "emails", "value": [{ "value": "right@example.com" }] }]))
+        .await;
     let token = invite_token(&o.t, "right@example.com").await;
     let typo = signed_in(&o.t, "typo@example.com").await;
     assert_eq!(accept(&o.t, &typo, &old).await.refusal(), (410, "token_spent"));
@@ -179,7 +191,8 @@ async fn another_address_means_another_invitation() {
     assert_eq!(role(&o, &user).await, json!("member"));
     // A new address in the directory does not touch the account, nor reach another one.
     let victim = signed_in(&o.t, "victim@example.com").await;
-    o.patch(id(&user), &json!([{ "op": "replace", "path": "emails", "value": [{ "value": "victim@example.com" }] }])).await;
+    o.patch(id(&user), &json!([{ "op": "replace", "path": "emails", "value": [{ "value": "victim@example.com" }] }]))
+        .await;
     assert_eq!(right.asks(o.t.get("/auth/me")).await.body["email"], json!("right@example.com"));
     assert_eq!(switch(&o, &user, false).await.status, 200);
     assert_eq!((me(&o.t, &victim).await, me(&o.t, &right).await), (200, 401));

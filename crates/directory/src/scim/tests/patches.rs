@@ -18,20 +18,56 @@ async fn operations_add_replace_and_remove() {
         (json!({ "op": "add", "path": "nickName", "value": "A" }), "/nickName", json!("A")),
         (json!({ "op": "Replace", "path": "TITLE", "value": "Countess" }), "/title", json!("Countess")),
         (json!({ "op": "remove", "path": "title" }), "/title", Value::Null),
-        (json!({ "op": "replace", "path": "name.givenName", "value": "Augusta" }), "/name", json!({ "givenName": "Augusta", "familyName": "L" })),
+        (
+            json!({ "op": "replace", "path": "name.givenName", "value": "Augusta" }),
+            "/name",
+            json!({ "givenName": "Augusta", "familyName": "L" }),
+        ),
         (json!({ "op": "replace", "path": "name", "value": { "middleName": "K" } }), "/name/familyName", json!("L")),
-        (json!({ "op": "remove", "path": "name.middleName" }), "/name", json!({ "givenName": "Augusta", "familyName": "L" })),
-        (json!({ "op": "replace", "path": "emails[type eq \"work\"].value", "value": "n@example.com" }), "/emails/0/value", json!("n@example.com")),
-        (json!({ "op": "add", "path": "emails", "value": [{ "value": "x@example.com", "type": "other", "primary": true }] }), "/emails/2/value", json!("x@example.com")),
-        (json!({ "op": "add", "path": "emails", "value": [{ "value": "x@example.com", "type": "other", "primary": true }] }), "/emails/3", Value::Null),
-        (json!({ "op": "remove", "path": "emails[value ew \"@example.com\" and type eq \"home\"]" }), "/emails/1/type", json!("other")),
-        (json!({ "op": "replace", "path": "emails[type eq \"home\"].value", "value": "again@example.com" }), "/emails/2", json!({ "type": "home", "value": "again@example.com" })),
+        (
+            json!({ "op": "remove", "path": "name.middleName" }),
+            "/name",
+            json!({ "givenName": "Augusta", "familyName": "L" }),
+        ),
+        (
+            json!({ "op": "replace", "path": "emails[type eq \"work\"].value", "value": "n@example.com" }),
+            "/emails/0/value",
+            json!("n@example.com"),
+        ),
+        (
+            json!({ "op": "add", "path": "emails", "value": [{ "value": "x@example.com", "type": "other", "primary": true }] }),
+            "/emails/2/value",
+            json!("x@example.com"),
+        ),
+        (
+            json!({ "op": "add", "path": "emails", "value": [{ "value": "x@example.com", "type": "other", "primary": true }] }),
+            "/emails/3",
+            Value::Null,
+        ),
+        (
+            json!({ "op": "remove", "path": "emails[value ew \"@example.com\" and type eq \"home\"]" }),
+            "/emails/1/type",
+            json!("other"),
+        ),
+        (
+            json!({ "op": "replace", "path": "emails[type eq \"home\"].value", "value": "again@example.com" }),
+            "/emails/2",
+            json!({ "type": "home", "value": "again@example.com" }),
+        ),
         (json!({ "op": "remove", "path": "emails" }), "/emails", Value::Null),
         (json!({ "op": "add", "path": format!("{ext}:department"), "value": "R&D" }), "/schemas/1", json!(ext)),
         (json!({ "op": "add", "path": format!("{ext}:manager"), "value": "26118915" }), "/displayName", Value::Null),
         (json!({ "op": "remove", "path": ext }), "/schemas/1", Value::Null),
-        (json!({ "op": "add", "value": { "displayName": "Ada K", "nonsense": 1, "id": "mine", "meta": {} } }), "/displayName", json!("Ada K")),
-        (json!({ "op": "replace", "value": { "name.familyName": "King", "active": "True" } }), "/name/familyName", json!("King")),
+        (
+            json!({ "op": "add", "value": { "displayName": "Ada K", "nonsense": 1, "id": "mine", "meta": {} } }),
+            "/displayName",
+            json!("Ada K"),
+        ),
+        (
+            json!({ "op": "replace", "value": { "name.familyName": "King", "active": "True" } }),
+            "/name/familyName",
+            json!("King"),
+        ),
         (json!({ "op": "replace", "path": "userName", "value": "ADA" }), "/userName", json!("ADA")),
         (json!({ "op": "replace", "path": "externalId", "value": "e1" }), "/externalId", json!("e1")),
     ];
@@ -84,7 +120,10 @@ async fn p59_what_is_not_a_providers_to_set() {
         (json!([{ "op": "replace", "path": "emails", "value": [1] }]), "invalidValue"),
         (json!([{ "op": "move", "path": "title", "value": "x" }]), "invalidSyntax"),
         (json!([]), "invalidSyntax"),
-        (json!([{ "op": "add", "path": "title", "value": "kept?" }, { "op": "add", "path": "nonsense", "value": 1 }]), "invalidPath"),
+        (
+            json!([{ "op": "add", "path": "title", "value": "kept?" }, { "op": "add", "path": "nonsense", "value": 1 }]),
+            "invalidPath",
+        ),
     ] {
         assert_eq!(refused(&o.patch(path, &operations).await), (400, wanted), "{operations}");
     }

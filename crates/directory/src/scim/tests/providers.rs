@@ -56,7 +56,10 @@ async fn entra_provisions_updates_and_disables() {
     assert_eq!(now["emails"][0]["value"], json!("updatedEmail@microsoft.com"));
     assert_eq!(now["phoneNumbers"], json!([{ "type": "mobile", "value": "555" }]));
     assert_eq!((&now["displayName"], &now["addresses"][0]["locality"]), (&json!("Lennay B"), &json!("Vienna")));
-    assert_eq!((&now[ENTERPRISE]["employeeNumber"], &now[ENTERPRISE]["department"]), (&json!("701984"), &json!("carol")));
+    assert_eq!(
+        (&now[ENTERPRISE]["employeeNumber"], &now[ENTERPRISE]["department"]),
+        (&json!("701984"), &json!("carol"))
+    );
     // Booleans as text, capitals included.
     let off = o.patch(id(&user), &json!([{ "op": "Replace", "path": "active", "value": "False" }])).await;
     assert_eq!(off.body["active"], json!(false));
@@ -72,7 +75,8 @@ async fn entra_provisions_updates_and_disables() {
     assert_eq!(o.send("PATCH", &path, &add).await.status, 200);
     let asked = o.get("/Groups?excludedAttributes=members&filter=displayName+eq+%22displayName%22").await.body;
     assert_eq!((&asked["totalResults"], &asked["Resources"][0]["members"]), (&json!(1), &Value::Null));
-    let is_in = format!("/Groups?filter=id+eq+%22{}%22+and+members+eq+%22{}%22&attributes=id", id(&group.body), id(&user));
+    let is_in =
+        format!("/Groups?filter=id+eq+%22{}%22+and+members+eq+%22{}%22&attributes=id", id(&group.body), id(&user));
     assert_eq!(o.get(&is_in).await.body["totalResults"], json!(1));
     let out = json!({ "schemas": [PATCH], "Operations": [{ "op": "Remove", "path": "members", "value": [{ "$ref": null, "value": user["id"] }] }] });
     assert_eq!(o.send("PATCH", &path, &out).await.body["members"], Value::Null);

@@ -17,9 +17,16 @@ async fn a_user_is_provisioned_shown_and_replaced() {
     let user = made.body.clone();
     let path = format!("/Users/{}", id(&user));
     let place = format!("http://localhost:8080/scim/v2{path}");
-    assert!(made.header("location").ends_with(&format!("/scim/v2{path}")), "{} is not {place}", made.header("location"));
+    assert!(
+        made.header("location").ends_with(&format!("/scim/v2{path}")),
+        "{} is not {place}",
+        made.header("location")
+    );
     assert_eq!((made.header("etag"), &user["meta"]["version"]), ("W/\"1\"", &json!("W/\"1\"")));
-    assert_eq!((&user["userName"], &user["active"], &user["externalId"]), (&json!("Ada@example.com"), &json!(true), &json!("00u1")));
+    assert_eq!(
+        (&user["userName"], &user["active"], &user["externalId"]),
+        (&json!("Ada@example.com"), &json!(true), &json!("00u1"))
+    );
     assert_eq!(user["meta"]["created"], json!("2026-01-31T10:00:00.000Z"));
     for not_theirs in ["password", "nonsense", "roles", "groups", "emailVerified"] {
         assert!(user[not_theirs].is_null(), "{not_theirs}: {}", made.text);
@@ -29,7 +36,10 @@ async fn a_user_is_provisioned_shown_and_replaced() {
     assert!(stored.iter().all(|(text,)| !text.contains("hunter22")), "a password is kept by nobody");
     o.t.expects(&["PERSON_PROVISIONED"]).await;
 
-    assert_eq!(refused(&o.send("POST", "/Users", &json!({ "userName": "aDA@example.com" })).await), (409, "uniqueness"));
+    assert_eq!(
+        refused(&o.send("POST", "/Users", &json!({ "userName": "aDA@example.com" })).await),
+        (409, "uniqueness")
+    );
     let other = json!({ "userName": "other", "emails": [{ "value": "ADA@example.com" }] });
     assert_eq!(refused(&o.send("POST", "/Users", &other).await), (409, "uniqueness"), "one address, one person");
 
@@ -40,7 +50,10 @@ async fn a_user_is_provisioned_shown_and_replaced() {
     assert_eq!(refused(&stale), (412, ""));
     let replaced = o.ask("PUT", &path).header("if-match", "W/\"1\"").json(&new).await;
     assert_eq!((replaced.status, replaced.header("etag")), (200, "W/\"2\""), "{}", replaced.text);
-    assert_eq!((&replaced.body["title"], &replaced.body["name"], &replaced.body["externalId"]), (&json!("Countess"), &Value::Null, &Value::Null));
+    assert_eq!(
+        (&replaced.body["title"], &replaced.body["name"], &replaced.body["externalId"]),
+        (&json!("Countess"), &Value::Null, &Value::Null)
+    );
     assert_eq!(replaced.body["id"], user["id"]);
     assert_eq!(o.send("PUT", &path, &new).await.header("etag"), "W/\"2\"", "the same again changes nothing");
     o.t.expects(&["PERSON_UPDATED"]).await;
@@ -68,7 +81,10 @@ async fn lists_come_in_pages_with_the_total_kept() {
     };
     let page = o.get("/Users?startIndex=2&count=3").await;
     assert_eq!(names(&page), ["u0", "u1", "u2"]);
-    assert_eq!((&page.body["totalResults"], &page.body["startIndex"], &page.body["itemsPerPage"]), (&json!(8), &json!(2), &json!(3)));
+    assert_eq!(
+        (&page.body["totalResults"], &page.body["startIndex"], &page.body["itemsPerPage"]),
+        (&json!(8), &json!(2), &json!(3))
+    );
     assert_eq!(names(&o.get("/Users?startIndex=8&count=3").await), ["u6"]);
     assert_eq!(names(&o.get("/Users?startIndex=99").await), [""; 0]);
     let none = o.get("/Users?count=0").await;
@@ -80,7 +96,11 @@ async fn lists_come_in_pages_with_the_total_kept() {
     assert_eq!((names(&filtered), &filtered.body["totalResults"]), (vec!["u2".into(), "u3".into()], &json!(7)));
     let sorted = o.get("/Users?sortBy=userName&sortOrder=descending&count=2").await;
     assert_eq!((names(&sorted), &sorted.body["totalResults"]), (vec!["u6".into(), "u5".into()], &json!(8)));
-    assert_eq!(o.get("/Users?sortBy=emails&count=1").await.body["Resources"][0]["userName"], "owner@example.com", "what has none comes last");
+    assert_eq!(
+        o.get("/Users?sortBy=emails&count=1").await.body["Resources"][0]["userName"],
+        "owner@example.com",
+        "what has none comes last"
+    );
     let both = o.send("POST", "/.search", &json!({ "count": 3, "startIndex": 8 })).await;
     assert_eq!(both.body["totalResults"], json!(11), "users and the groups of the three roles");
     assert_eq!(both.body["Resources"][1]["displayName"], "owner");
@@ -101,11 +121,17 @@ async fn members_are_users_and_places_have_no_gaps() {
     assert_eq!(ada.asks(o.t.ask(Method::DELETE, &format!("/org/{}/members/{}", o.id, ada.id))).await.status, 204);
     let all = o.get("/Users").await.body;
     assert_eq!((&all["totalResults"], all["Resources"].as_array().unwrap().len()), (&json!(3), 3));
-    let places: Vec<(i64,)> = o.t.app.db.all("SELECT place FROM person WHERE org_id = $1 ORDER BY place", kernel::params![&o.id]).await.unwrap();
+    let places: Vec<(i64,)> =
+        o.t.app
+            .db
+            .all("SELECT place FROM person WHERE org_id = $1 ORDER BY place", kernel::params![&o.id])
+            .await
+            .unwrap();
     assert_eq!(places, [(1,), (2,), (3,)]);
     assert_eq!(refused(&o.get(&format!("/Users/{}", ada.id)).await), (404, ""));
     // Announcing a member is no invitation: they are in already, and stay who they are.
-    let bob = o.send("POST", "/Users", &json!({ "userName": "b.b", "emails": [{ "value": "Bob@Example.com" }] })).await;
+    let bob =
+        o.send("POST", "/Users", &json!({ "userName": "b.b", "emails": [{ "value": "Bob@Example.com" }] })).await;
     assert_eq!((bob.status, &bob.body["roles"][0]["value"]), (201, &json!("member")), "{}", bob.text);
     o.t.run_jobs().await;
     let mails = o.t.mailbox.mails().len();
@@ -121,7 +147,10 @@ async fn the_server_says_what_it_can_do() {
     let o = Org::start().await;
     let config = o.t.get("/scim/v2/ServiceProviderConfig").await;
     assert_eq!((config.status, config.header("content-type")), (200, "application/scim+json"));
-    assert_eq!((&config.body["patch"]["supported"], &config.body["bulk"]["supported"]), (&json!(true), &json!(false)));
+    assert_eq!(
+        (&config.body["patch"]["supported"], &config.body["bulk"]["supported"]),
+        (&json!(true), &json!(false))
+    );
     let schemas = o.t.get("/scim/v2/Schemas").await.body;
     assert_eq!(schemas["totalResults"], json!(3));
     let one = o.t.get(&format!("/scim/v2/Schemas/{USER}")).await.body;
