@@ -43,7 +43,6 @@ CREATE TABLE person_value (
     PRIMARY KEY (org_id, person_id, path, item),
     FOREIGN KEY (org_id, person_id) REFERENCES person (org_id, id) ON DELETE CASCADE
 );
-CREATE INDEX person_value_found ON person_value (org_id, path, folded);
 
 INSERT INTO person (org_id, id, place, account_id, source, active, is_home, comes_back, user_name, user_name_key, email,
                     email_key, attributes, version, created_at, updated_at)

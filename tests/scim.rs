@@ -11,7 +11,8 @@ use std::process::Command;
 use binary::{Server, mail_with, token_in, wait};
 use serde_json::{Value, json};
 
-/// Runs everything but the deletion of users, which the product keeps, and prints what it found.
+/// Runs everything, and prints what it found. Only that a deleted user is gone is not asked for: it is kept, switched
+/// off. (The tester's own way to leave that out leaves out all that reads, too.)
 const TESTER: &str = r#"
 import sys
 from collections import Counter
@@ -21,9 +22,8 @@ from scim2_tester import Status, check_server
 
 url, token = sys.argv[1:]
 http = Client(base_url=url + "/scim/v2", headers={"Authorization": "Bearer " + token}, timeout=30)
-results = check_server(SyncSCIMClient(http), exclude_tags={"crud:delete"})
-# Groups are deleted for good, and that is looked at.
-results += check_server(SyncSCIMClient(http), include_tags={"crud:delete"}, resource_types=["Group"])
+results = check_server(SyncSCIMClient(http))
+results = [r for r in results if (r.title, r.resource_type) != ("object_deletion", "User")]
 bad = [r for r in results if r.status in (Status.ERROR, Status.CRITICAL)]
 for result in bad:
     print(result.status, result.title, result.resource_type, result.reason)

@@ -420,12 +420,7 @@ pub async fn of(tx: &mut Tx, account: AccountId) -> db::Result<Vec<OrgId>> {
 }
 
 /// The organization a session acts for from now on.
-pub async fn switch(
-    tx: &mut Tx,
-    session: crate::sessions::SessionId,
-    account: AccountId,
-    org: OrgId,
-) -> db::Result<()> {
+pub async fn switch(tx: &mut Tx, session: SessionId, account: AccountId, org: OrgId) -> db::Result<()> {
     let sql = "UPDATE session SET org_id = $2 WHERE id = $1 AND account_id = $3";
     tx.exec(sql, params![session, org, account]).await?;
     tx.exec("UPDATE account SET active_org_id = $2 WHERE id = $1", params![account, org]).await?;

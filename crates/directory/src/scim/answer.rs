@@ -1,10 +1,12 @@
 //! How things are shown: in SCIM's own media type, with a version, and as much of them as was asked for.
 use axum::{
-    Json as Body,
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
-use kernel::fault::{Code, Result};
+use kernel::{
+    fault::{Code, Result},
+    http::Json,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -46,7 +48,7 @@ impl List {
 }
 
 pub fn scim(status: StatusCode, body: &impl Serialize) -> Response {
-    let mut response = (status, Body(body)).into_response();
+    let mut response = (status, Json(body)).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(SCIM));
     response
 }

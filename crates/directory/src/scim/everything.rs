@@ -31,16 +31,16 @@ async fn search_everything(
     let asked = request.asked()?;
     let is_unknown = |fault: &kernel::fault::Fault| fault.code().name == INVALID_FILTER.name;
     // An attribute that only one kind has finds nothing among the other.
-    let (users, found) = match user::page(&app, caller.org, &asked).await {
-        Err(fault) if is_unknown(&fault) => (0, vec![]),
-        found => found?,
+    let (users, found, is_of_users) = match user::page(&app, caller.org, &asked).await {
+        Err(fault) if is_unknown(&fault) => (0, vec![], false),
+        found => found.map(|(total, found)| (total, found, true))?,
     };
     let mut shown: Vec<_> = found.iter().map(|seen| asked.shape.cut(&USERS, seen.show(&app))).collect();
     let taken = i64::try_from(shown.len()).unwrap_or(i64::MAX);
     let start = asked.start;
     let rest = Asked { start: (asked.start - users).max(1), count: asked.count - taken, ..asked };
     let (groups, found) = match group::page(&app.db, caller.org, &rest).await {
-        Err(fault) if is_unknown(&fault) && users > 0 => (0, vec![]),
+        Err(fault) if is_unknown(&fault) && is_of_users => (0, vec![]),
         found => found?,
     };
     for group in found {

@@ -215,7 +215,7 @@ async fn change(
     caller: &ScimToken,
     id: &str,
     headers: &HeaderMap,
-    make: impl Fn(Map<String, Value>) -> Result<Map<String, Value>>,
+    make: impl Fn(Map<String, Value>) -> Result<Map<String, Value>> + Send + Sync,
 ) -> Result<()> {
     let org = caller.org;
     transact!(app.db, tx, {

@@ -19,7 +19,7 @@ pub const MUTABILITY: Code = Code::new(400, "mutability", "This is not for a pro
 
 #[derive(Deserialize, JsonSchema)]
 pub struct Patch {
-    #[serde(alias = "operations", rename = "Operations")]
+    #[serde(rename = "Operations")]
     #[schemars(length(min = 1, max = 1000))]
     pub operations: Vec<Operation>,
 }

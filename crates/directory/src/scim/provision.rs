@@ -113,7 +113,7 @@ pub async fn update(
     caller: &ScimToken,
     id: PersonId,
     headers: &HeaderMap,
-    make: impl Fn(&Person) -> Result<Read>,
+    make: impl Fn(&Person) -> Result<Read> + Send + Sync,
 ) -> Result<()> {
     let (now, org) = (app.clock.now(), caller.org);
     transact!(app.db, tx, {

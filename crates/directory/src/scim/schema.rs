@@ -198,6 +198,8 @@ pub static COMMON: [Attribute; 4] = [
             Attribute::text("resourceType", "User or Group.").exact().read_only(),
             Attribute::of("created", Kind::Moment, "When it was made.").read_only(),
             Attribute::of("lastModified", Kind::Moment, "When it last changed.").read_only(),
+            Attribute::text("location", "Where it is.").exact().read_only(),
+            Attribute::text("version", "Another one with each change.").exact().read_only(),
         ],
     )
     .read_only(),
@@ -334,7 +336,7 @@ static GROUP_SCHEMA: Schema = Schema {
             &[
                 Attribute::text("value", "The user's id.").exact().immutable(),
                 Attribute::reference("$ref", "The user.", &["User"]).immutable(),
-                Attribute::text("type", "Always User.").immutable().words(&["User"]),
+                Attribute::text("type", "Always User.").read_only().words(&["User"]),
                 DISPLAY.read_only(),
             ],
         )

@@ -32,10 +32,10 @@ async fn tokens_are_made_by_admins_named_shown_once_and_gone_at_once() {
     assert_eq!(o.get("/Users").await.status, 200, "the other one has not");
     let owner = Person::of(&login(&o.t, "owner@example.com", identity::testing::PASSWORD).await);
     let first = listed.body["tokens"].as_array().unwrap()[1]["id"].as_str().unwrap().to_owned();
-    let other = id(&make_org(&o.t, &stranger, "Other").await).to_owned();
     assert_eq!(owner.asks(o.t.ask(Method::DELETE, &format!("{path}/{first}x"))).await.status, 404);
-    let elsewhere = format!("/org/{other}/scim-tokens/{first}");
     let stranger = Person::of(&login(&o.t, "stranger@example.com", identity::testing::PASSWORD).await);
+    let other = id(&make_org(&o.t, &stranger, "Other").await).to_owned();
+    let elsewhere = format!("/org/{other}/scim-tokens/{first}");
     assert_eq!(stranger.asks(o.t.ask(Method::DELETE, &elsewhere)).await.status, 404, "of another organization");
     assert_eq!(owner.asks(o.t.ask(Method::DELETE, &format!("{path}/{first}"))).await.status, 204);
     assert_eq!(refused(&o.get("/Users").await), (401, ""), "revoked");

@@ -105,7 +105,6 @@ async fn groups_are_pushed_changed_found_and_deleted() {
 async fn a_group_can_stand_for_a_role_but_never_for_owner() {
     let o = Org::start().await;
     let ada = joined(&o.t, &o.owner, &o.id, "ada@example.com", "member").await;
-    let role = |person: String| async { o.get(&format!("/Users/{person}")).await.body["roles"][0]["value"].clone() };
     let members = json!([{ "value": ada.id }, { "value": o.owner.id }]);
     let group = o.send("POST", "/Groups", &json!({ "displayName": "Admins", "members": members })).await.body;
     let map = format!("/org/{}/scim-groups/{}", o.id, id(&group));
@@ -113,8 +112,8 @@ async fn a_group_can_stand_for_a_role_but_never_for_owner() {
     assert_eq!(say(&ada, json!("admin")).await.refusal(), (403, "forbidden"), "not by a member");
     assert_eq!(say(&o.owner, json!("owner")).await.wrong_fields(), ["role"]);
     assert_eq!(say(&o.owner, json!("admin")).await.status, 200);
-    assert_eq!(role(ada.id.clone()).await, json!("admin"));
-    assert_eq!(role(o.owner.id.clone()).await, json!("owner"), "an owner stays one");
+    assert_eq!(role_of(&o, &ada.id).await, json!("admin"));
+    assert_eq!(role_of(&o, &o.owner.id).await, json!("owner"), "an owner stays one");
     let listed = o.owner.asks(o.t.get(&format!("/org/{}/scim-groups", o.id))).await.body;
     assert_eq!(listed["groups"][0]["role"], json!("admin"));
     // Somebody who was announced into it is an admin when they come.
@@ -124,15 +123,15 @@ async fn a_group_can_stand_for_a_role_but_never_for_owner() {
     let person = signed_in(&o.t, "bob@example.com").await;
     let token = invite_token_of(&o, "bob@example.com").await;
     assert_eq!(accept(&o.t, &person, &token).await.status, 200);
-    assert_eq!(role(id(&bob).to_owned()).await, json!("admin"));
+    assert_eq!(role_of(&o, id(&bob)).await, json!("admin"));
     // Out of the group, out of the role; the token of an admin no longer acts as one.
     let one = format!("members[value eq \"{}\"]", ada.id);
     o.send("PATCH", &format!("/Groups/{}", id(&group)), &json!({ "Operations": [{ "op": "remove", "path": one }] }))
         .await;
-    assert_eq!(role(ada.id.clone()).await, json!("member"));
+    assert_eq!(role_of(&o, &ada.id).await, json!("member"));
     assert_eq!(ada.asks(o.t.get(&format!("/org/{}/invites", o.id))).await.status, 403);
     assert_eq!(o.ask("DELETE", &format!("/Groups/{}", id(&group))).await.status, 204);
-    assert_eq!(role(id(&bob).to_owned()).await, json!("member"));
+    assert_eq!(role_of(&o, id(&bob)).await, json!("member"));
     o.finish().await;
 }
 
@@ -143,4 +142,8 @@ async fn invite_token_of(o: &Org, email: &str) -> String {
     let to = format!("To: {email}");
     let mail = mails.iter().find(|mail| mail.contains(&to) && mail.contains("There is a place for you"));
     identity::testing::token_in(&mail.expect("an invitation").replace("=\r\n", "").replace("=3D", "="))
+}
+
+async fn role_of(o: &Org, person: &str) -> Value {
+    o.get(&format!("/Users/{person}")).await.body["roles"][0]["value"].clone()
 }

@@ -28,7 +28,7 @@ async fn role(o: &Org, user: &Value) -> Value {
 async fn an_account_that_exists_is_not_taken_over_by_its_address() {
     let o = Org::start().await;
     let ada = signed_in(&o.t, "ada@example.com").await;
-    let (user, token) = announced(&o, "Ada@Example.com").await;
+    let (user, token) = announced(&o, "Ada@example.com").await;
     assert_eq!(role(&o, &user).await, Value::Null, "announced is not in");
     let orgs = ada.asks(o.t.get("/user/orgs")).await;
     assert!(!orgs.text.contains(&o.id), "{}", orgs.text);
@@ -47,7 +47,7 @@ async fn an_account_that_exists_is_not_taken_over_by_its_address() {
 
     // Asked in anew, they accept as who they are; somebody else cannot.
     switch(&o, &user, true).await;
-    let token = invite_token(&o.t, "ada@example.com").await;
+    let token = invite_token(&o.t, "Ada@example.com").await;
     let eve = signed_in(&o.t, "eve@example.com").await;
     assert_eq!(accept(&o.t, &eve, &token).await.refusal(), (403, "other_address"));
     assert_eq!(accept(&o.t, &ada, &token).await.status, 200);

@@ -103,7 +103,7 @@ async fn lists_come_in_pages_with_the_total_kept() {
     );
     let both = o.send("POST", "/.search", &json!({ "count": 3, "startIndex": 8 })).await;
     assert_eq!(both.body["totalResults"], json!(11), "users and the groups of the three roles");
-    assert_eq!(both.body["Resources"][1]["displayName"], "owner");
+    assert_eq!(both.body["Resources"][1]["displayName"], "admin");
     o.finish().await;
 }
 
@@ -139,6 +139,28 @@ async fn members_are_users_and_places_have_no_gaps() {
     assert_eq!(refused(&o.send("POST", "/Users", &json!({ "userName": "b.b" })).await), (409, "uniqueness"));
     o.t.run_jobs().await;
     assert_eq!(o.t.mailbox.mails().len(), mails);
+    o.finish().await;
+}
+
+#[tokio::test]
+async fn values_are_as_long_and_as_many_as_they_may_be() {
+    let o = Org::start().await;
+    let long = "ü".repeat(8192);
+    let user = o.user(&json!({ "userName": "u".repeat(254), "title": long, "externalId": "e".repeat(1024) })).await;
+    assert_eq!(user["title"], json!(long));
+    assert_eq!(o.found(&format!("title sw \"{}\"", "Ü".repeat(100))).await.len(), 1);
+    let many: Vec<Value> = (0..51).map(|n| json!({ "value": format!("a{n}@example.com") })).collect();
+    for wrong in [
+        json!({ "userName": "u".repeat(255) }),
+        json!({ "userName": "a", "title": "x".repeat(8193) }),
+        json!({ "userName": "a", "externalId": "e".repeat(1025) }),
+        json!({ "userName": "a", "emails": many }),
+        json!({ "userName": "a", "name": "Ada" }),
+        json!({ "userName": "a", "title": { "a": 1 } }),
+    ] {
+        assert_eq!(refused(&o.send("POST", "/Users", &wrong).await), (400, "invalidValue"));
+    }
+    assert_eq!(refused(&o.send("POST", "/Users", &json!({ "userName": "a\0" })).await), (400, "invalidSyntax"));
     o.finish().await;
 }
 
