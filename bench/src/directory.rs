@@ -18,8 +18,8 @@ use crate::{
 const SERVER: Core = Core::Only(0);
 const GENERATOR: Core = Core::Only(1);
 const WARM_UP: Duration = Duration::from_millis(500);
-const FEW: usize = 1_000;
-const MANY: usize = 100_000;
+const FEW: i64 = 1_000;
+const MANY: i64 = 100_000;
 /// Growth of a fifth at the most.
 const GOAL: Goal = Goal::Ratio(1.0 / 1.2);
 
@@ -56,7 +56,7 @@ fn side<'a>(server: &'a Server, ask: &'a Ask) -> Result<Side<'a>> {
 }
 
 /// A server with an organization of so many users, and a token for it.
-fn grown(folder: &Path, janua: &Janua, users: usize) -> Result<(Server, String)> {
+fn grown(folder: &Path, janua: &Janua, users: i64) -> Result<(Server, String)> {
     let server = janua.serve(folder, SERVER)?;
     identity::register(&server, folder)?;
     let signed_in = identity::post(server.address, "/auth/login", &identity::login())?;
@@ -72,7 +72,7 @@ fn grown(folder: &Path, janua: &Janua, users: usize) -> Result<(Server, String)>
 }
 
 /// Straight into the database, as provisioning each of them would have left it.
-fn fill(folder: &Path, org: &str, users: usize) -> Result<()> {
+fn fill(folder: &Path, org: &str, users: i64) -> Result<()> {
     let file = std::fs::read_dir(folder)?.filter_map(Result::ok).map(|entry| entry.path());
     let mut files = file.filter(|path| path.extension().is_some_and(|end| end == "db"));
     let file = files.next().context("no database")?;

@@ -37,6 +37,7 @@ pub struct List {
     start_index: i64,
     items_per_page: usize,
     #[serde(rename = "Resources")]
+    #[schemars(with = "Vec<Shown>")]
     resources: Vec<Value>,
 }
 

@@ -36,12 +36,6 @@ pub struct Group {
 }
 row!(Group { org_id, id, display_name, external_id, role, version, created_at, updated_at });
 
-pub struct Seat {
-    pub id: PersonId,
-    pub user_name: String,
-}
-row!(Seat { id, user_name });
-
 /// A group that shows more of its members than this is not read by anybody.
 const MOST_SHOWN: i64 = 10_000;
 
@@ -181,11 +175,11 @@ impl Group {
         Ok(())
     }
 
-    async fn seats(&self, db: &Db) -> db::Result<Vec<Seat>> {
+    async fn seats(&self, db: &Db) -> db::Result<Vec<(PersonId,)>> {
         if role_of(&self.id).is_some() {
             return db
                 .all(
-                    "SELECT person.id, person.user_name FROM org_member
+                    "SELECT person.id FROM org_member
                      JOIN person ON person.org_id = org_member.org_id AND person.account_id = org_member.account_id
                      WHERE org_member.org_id = $1 AND org_member.role = $2 ORDER BY person.place LIMIT $3",
                     params![self.org_id, &self.id, MOST_SHOWN],
@@ -193,7 +187,7 @@ impl Group {
                 .await;
         }
         db.all(
-            "SELECT person.id, person.user_name FROM person_group_member AS seat
+            "SELECT person.id FROM person_group_member AS seat
              JOIN person ON person.org_id = seat.org_id AND person.id = seat.person_id
              WHERE seat.org_id = $1 AND seat.group_id = $2 ORDER BY person.place LIMIT $3",
             params![self.org_id, &self.id, MOST_SHOWN],
@@ -214,10 +208,7 @@ impl Group {
             shown["externalId"] = json!(external);
         }
         if shape.wants("members") {
-            let seat = |seat: Seat| {
-                let place = format!("{base}/scim/v2/Users/{}", seat.id);
-                json!({ "value": seat.id, "$ref": place, "display": seat.user_name, "type": "User" })
-            };
+            let seat = |(id,): (PersonId,)| json!({ "value": id, "$ref": format!("{base}/scim/v2/Users/{id}"), "type": "User" });
             let members: Vec<Value> = self.seats(&app.db).await?.into_iter().map(seat).collect();
             if !members.is_empty() {
                 shown["members"] = Value::Array(members);

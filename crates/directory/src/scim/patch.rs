@@ -9,7 +9,7 @@ use super::{
     document::{self, INVALID_VALUE, one_primary, value_of},
     filter::{Filter, Op, Target},
     names::{self, Meaning, Named},
-    schema::{Attribute, Mutability, Resource, Schema},
+    schema::{self, Attribute, Mutability, Resource},
     sql::flag,
 };
 
@@ -131,7 +131,12 @@ fn at(resource: &Resource, document: &mut Map<String, Value>, verb: Verb, path: 
     outcome
 }
 
-fn extension(document: &mut Map<String, Value>, verb: Verb, schema: &'static Schema, value: &Value) -> Result<()> {
+fn extension(
+    document: &mut Map<String, Value>,
+    verb: Verb,
+    schema: &'static schema::Schema,
+    value: &Value,
+) -> Result<()> {
     if verb == Verb::Remove {
         document.remove(schema.id);
         return Ok(());
@@ -315,7 +320,7 @@ fn holds(attribute: &'static Attribute, which: &Filter, one: &Value) -> Result<b
 
 fn compares(part: &Attribute, op: Op, there: &Value, value: &Value) -> bool {
     let text = |value: &Value| match (flag(value), value) {
-        (Some(flag), _) if part.kind == super::schema::Kind::Flag => Some(flag.to_string()),
+        (Some(flag), _) if part.kind == schema::Kind::Flag => Some(flag.to_string()),
         (_, Value::String(text)) if part.is_exact => Some(text.clone()),
         (_, Value::String(text)) => Some(text.to_lowercase()),
         (_, Value::Number(number)) => Some(number.to_string()),

@@ -26,6 +26,7 @@ pub enum Mutability {
 }
 
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "the characteristics the standard gives an attribute")]
 pub struct Attribute {
     pub name: &'static str,
     pub says: &'static str,
@@ -337,7 +338,6 @@ static GROUP_SCHEMA: Schema = Schema {
                 Attribute::text("value", "The user's id.").exact().immutable(),
                 Attribute::reference("$ref", "The user.", &["User"]).immutable(),
                 Attribute::text("type", "Always User.").read_only().words(&["User"]),
-                DISPLAY.read_only(),
             ],
         )
         .many(),

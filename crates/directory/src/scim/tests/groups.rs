@@ -39,7 +39,7 @@ async fn groups_are_pushed_changed_found_and_deleted() {
         )
         .await;
     assert_eq!((made.status, made.header("etag")), (201, "W/\"1\""), "{}", made.text);
-    assert_eq!(made.body["members"][0]["display"], json!("ada"));
+    assert_eq!(made.body["members"][0]["value"], ada["id"]);
     let path = format!("/Groups/{}", id(&made.body));
     assert_eq!(refused(&o.send("POST", "/Groups", &json!({ "displayName": "TEAM" })).await), (409, "uniqueness"));
     assert_eq!(o.get(&format!("/Users/{}", id(&ada))).await.body["groups"][0]["display"], json!("Team"));
