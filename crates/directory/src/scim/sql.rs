@@ -107,6 +107,16 @@ pub fn condition(question: &mut Composed, resource: &Resource, filter: &Filter) 
     }
 }
 
+/// Whether a filter can hold of few only: those with one name or id.
+pub fn names_one(resource: &Resource, filter: &Filter) -> bool {
+    match filter {
+        Filter::And(terms) => terms.iter().any(|term| names_one(resource, term)),
+        Filter::Compare(name, Op::Eq, Json::String(_)) => names::attribute(resource, name)
+            .is_some_and(|named| matches!(named.attribute.name, "userName" | "externalId" | "id")),
+        _ => false,
+    }
+}
+
 /// A condition on the parts of one value, which `one` is a row of.
 fn of_one(question: &mut Composed, whole: Named, filter: &Filter) -> Result<()> {
     match filter {

@@ -94,7 +94,13 @@ async fn some(app: &App, org: OrgId, asked: &Asked) -> Result<(Vec<Seen>, i64)> 
         Some(by) => sql::order(&mut question, &USERS, by, asked.is_descending)?,
         None => _ = question.sql(" ORDER BY "),
     }
-    question.sql("person.place LIMIT ").value(asked.count).sql(" OFFSET ").value(asked.start - 1);
+    // Whoever is named is found by the name, and not by going through all places in order.
+    let is_named = asked.filter.as_ref().is_some_and(|filter| sql::names_one(&USERS, filter));
+    question
+        .sql(if is_named { "person.place + 0 LIMIT " } else { "person.place LIMIT " })
+        .value(asked.count)
+        .sql(" OFFSET ")
+        .value(asked.start - 1);
     let found: Vec<Seen> = app.db.find(question).await?;
     // A first page that is not full says it all.
     let seen = i64::try_from(found.len()).unwrap_or(i64::MAX);
