@@ -21,7 +21,7 @@ const WARM_UP: Duration = Duration::from_millis(500);
 const FEW: i64 = 1_000;
 const MANY: i64 = 100_000;
 /// Growth of a fifth at the most.
-const GOAL: Goal = Goal::Ratio(1.0 / 1.2);
+const GOAL: Goal = Goal::Ratio(0.83);
 
 pub fn measure(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
     let (few, few_token) = grown(&rounds.folder()?, janua, FEW)?;
