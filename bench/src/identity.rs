@@ -78,8 +78,12 @@ fn token_in_outbox(outbox: &Path) -> Option<String> {
 }
 
 pub fn post(address: SocketAddr, path: &str, body: &Value) -> Result<Value> {
+    post_as(address, "", path, body)
+}
+
+pub fn post_as(address: SocketAddr, token: &str, path: &str, body: &Value) -> Result<Value> {
     let mut stream = TcpStream::connect(address)?;
-    stream.write_all(&load::request("POST", path, "", &body.to_string(), "close"))?;
+    stream.write_all(&load::request("POST", path, token, &body.to_string(), "close"))?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     let (head, body) = answer.split_once("\r\n\r\n").context("no answer")?;

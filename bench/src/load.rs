@@ -19,7 +19,7 @@ use tokio::{
 use crate::process::{self, Core};
 
 pub const CONNECTIONS: usize = 32;
-const LONGEST_ANSWER: usize = 16 * 1024;
+const LONGEST_ANSWER: usize = 256 * 1024;
 
 #[derive(clap::Args)]
 pub struct Options {

@@ -9,6 +9,7 @@
 #![expect(clippy::print_stdout, reason = "the figures are for the person at the terminal")]
 
 mod bare;
+mod directory;
 mod entry;
 mod figure;
 mod health;
@@ -64,6 +65,8 @@ enum Scenario {
     Identity,
     /// What five hundred sign-ins at once do to everybody else
     Storm,
+    /// What 100,000 users in a directory cost, beside 1,000
+    Directory,
     /// From the start of the process to the first answer
     Start,
     /// Resident memory of an idle server
@@ -90,6 +93,7 @@ fn main() -> Result<()> {
         Scenario::Health => health::measure(&rounds()?, &janua()?)?,
         Scenario::Identity => identity::measure(&rounds()?, &janua()?)?,
         Scenario::Storm => storm::measure(&rounds()?, &janua()?)?,
+        Scenario::Directory => directory::measure(&rounds()?, &janua()?)?,
         Scenario::Start => start::measure(&rounds()?, &janua()?)?,
         Scenario::Memory => memory::measure(&rounds()?, &janua()?)?,
         Scenario::All => all(&rounds()?, &janua()?)?,
@@ -112,6 +116,7 @@ fn all(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
     figures.extend(health::measure(rounds, janua)?);
     figures.extend(identity::measure(rounds, janua)?);
     figures.extend(storm::measure(rounds, janua)?);
+    figures.extend(directory::measure(rounds, janua)?);
     figures.extend(start::measure(rounds, janua)?);
     figures.extend(memory::measure(rounds, janua)?);
     Ok(figures)

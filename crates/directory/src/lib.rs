@@ -5,6 +5,7 @@ mod logo;
 mod members;
 mod metadata;
 mod orgs;
+mod scim;
 
 use kernel::{app::Feature, config::Config, http::Routes};
 
@@ -15,8 +16,9 @@ pub fn feature(_: &Config) -> Feature {
         .and(members::routes())
         .and(invites::routes())
         .and(metadata::routes())
-        .and(export::routes());
-    Feature::new(routes)
+        .and(export::routes())
+        .and(scim::routes());
+    Feature::new(routes).jobs(scim::jobs())
 }
 
 #[cfg(test)]

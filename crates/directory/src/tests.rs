@@ -21,13 +21,13 @@ async fn start() -> TestApp {
     TestApp::start(feature).await
 }
 
-async fn make_org(t: &TestApp, person: &Person, name: &str) -> Value {
+pub(crate) async fn make_org(t: &TestApp, person: &Person, name: &str) -> Value {
     let made = person.asks(t.post("/org").json(&json!({ "name": name }))).await;
     assert_eq!(made.status, 200, "{}", made.text);
     made.body
 }
 
-fn id(value: &Value) -> &str {
+pub(crate) fn id(value: &Value) -> &str {
     value["id"].as_str().expect("an id")
 }
 
@@ -37,17 +37,17 @@ async fn invite(t: &TestApp, person: &Person, org: &str, email: &str, role: &str
 }
 
 /// The token of the newest invite that came to an address.
-async fn invite_token(t: &TestApp, email: &str) -> String {
+pub(crate) async fn invite_token(t: &TestApp, email: &str) -> String {
     t.run_jobs().await;
     identity::testing::token_in(&identity::testing::mail_to(t, email).expect("a mail"))
 }
 
-async fn accept(t: &TestApp, person: &Person, token: &str) -> Answer {
+pub(crate) async fn accept(t: &TestApp, person: &Person, token: &str) -> Answer {
     person.asks(t.post("/auth/accept-invite").json(&json!({ "token": token }))).await
 }
 
 /// Somebody new who is in an organization in this role.
-async fn joined(t: &TestApp, owner: &Person, org: &str, email: &str, role: &str) -> Person {
+pub(crate) async fn joined(t: &TestApp, owner: &Person, org: &str, email: &str, role: &str) -> Person {
     let person = signed_in(t, email).await;
     assert_eq!(invite(t, owner, org, email, role).await.status, 200);
     let token = invite_token(t, email).await;

@@ -22,6 +22,7 @@ use tenancy::{
     once::{self, Purpose, TOKEN_SPENT},
     orgs::{self, Membership},
     password::{self, Hasher, WEAK_PASSWORD},
+    people,
     sign_in::{self, Entered, MayEnter, Typed, Way},
 };
 
@@ -150,6 +151,7 @@ pub async fn newcomer(tx: &mut Tx, app: &App, visitor: &Visitor, new: Account, t
     events::record(tx, app, &visitor.by, Some(there.id), &Event::EmailVerified).await?;
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, there.id.to_string()).await?;
     let account = Account::find(tx, there.id).await?.ok_or(TOKEN_SPENT)?;
-    Invite::accept(tx, app, &visitor.by, token, &account).await?.ok_or(TOKEN_SPENT)?;
+    let org = Invite::accept(tx, app, &visitor.by, token, &account).await?.ok_or(TOKEN_SPENT)?;
+    people::found_home(tx, org, account.id).await?;
     Ok(account)
 }

@@ -198,12 +198,52 @@ impl Fault {
             (_, 500..) => "server_error",
             (name, _) => name,
         };
-        let fields: Vec<_> = inner.fields.iter().map(|wrong| format!("{} {}", wrong.field, wrong.message)).collect();
-        let more = inner.detail.clone().or_else(|| (!fields.is_empty()).then(|| format!("{}.", fields.join("; "))));
         // The standard allows no quotes and nothing outside ASCII in it.
         let plain = |c: &char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
-        let said = format!("{} {}", inner.code.says, more.unwrap_or_default());
-        OAuthError { error: error.into(), error_description: said.trim().chars().filter(plain).collect() }
+        OAuthError { error: error.into(), error_description: self.whole_sentence().chars().filter(plain).collect() }
+    }
+}
+
+/// How refusals look where SCIM's standard says how (RFC 7644, 3.12).
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScimError {
+    pub schemas: [&'static str; 1],
+    /// The HTTP status again, as text.
+    pub status: String,
+    /// One of the standard's words, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scim_type: Option<String>,
+    pub detail: String,
+}
+
+impl Fault {
+    pub(crate) fn scim_error(&self) -> ScimError {
+        let inner = &*self.0;
+        let scim_type = match inner.code.name {
+            "invalid_filter" => Some("invalidFilter"),
+            "invalid_path" => Some("invalidPath"),
+            "invalid_value" => Some("invalidValue"),
+            "no_target" => Some("noTarget"),
+            "mutability" => Some("mutability"),
+            "uniqueness" => Some("uniqueness"),
+            "invalid" | "malformed" => Some("invalidSyntax"),
+            _ => None,
+        };
+        ScimError {
+            schemas: ["urn:ietf:params:scim:api:messages:2.0:Error"],
+            status: inner.code.status.to_string(),
+            scim_type: scim_type.map(str::to_owned),
+            detail: self.whole_sentence(),
+        }
+    }
+
+    /// What the code says, with what is special about this case.
+    fn whole_sentence(&self) -> String {
+        let inner = &*self.0;
+        let fields: Vec<_> = inner.fields.iter().map(|wrong| format!("{} {}", wrong.field, wrong.message)).collect();
+        let more = inner.detail.clone().or_else(|| (!fields.is_empty()).then(|| format!("{}.", fields.join("; "))));
+        format!("{} {}", inner.code.says, more.unwrap_or_default()).trim().to_owned()
     }
 }
 

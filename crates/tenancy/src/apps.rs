@@ -282,6 +282,7 @@ impl AppKey {
         tx: &mut Tx,
         app: &App,
         application: ApplicationId,
+        created_by: AccountId,
         kind: KeyKind,
         environment: Environment,
         name: Option<String>,
@@ -297,8 +298,8 @@ impl AppKey {
         let id = AppKeyId::new(&app.entropy, now);
         let key = Self { id, kind, environment, name, prefix, created_at: now, last_used_at: None };
         tx.exec(
-            "INSERT INTO app_key (id, app_id, hash, kind, environment, name, prefix, created_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+            "INSERT INTO app_key (id, app_id, hash, kind, environment, name, prefix, created_at, created_by)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
             params![
                 key.id,
                 application,
@@ -307,7 +308,8 @@ impl AppKey {
                 environment,
                 key.name.clone(),
                 &key.prefix,
-                now
+                now,
+                created_by
             ],
         )
         .await?;
@@ -329,6 +331,25 @@ impl AppKey {
         Ok(count)
     }
 
+    /// The keys somebody made for apps of an organization open nothing from now on, nor do those of unknown make of the
+    /// apps they own: whoever has seen a key can use it. The organization is told of as changed by the caller.
+    pub async fn end_those_of(
+        tx: &mut Tx,
+        org: OrgId,
+        account: AccountId,
+    ) -> db::Result<Vec<(ApplicationId, AppKeyId)>> {
+        let ended: Vec<EndedKey> = tx
+            .put(
+                "DELETE FROM app_key
+                 WHERE (created_by = $2 AND app_id IN (SELECT id FROM app WHERE org_id = $1))
+                    OR (created_by IS NULL AND app_id IN (SELECT id FROM app WHERE org_id = $1 AND owner_id = $2))
+                 RETURNING app_id, id",
+                params![org, account],
+            )
+            .await?;
+        Ok(ended.into_iter().map(|key| (key.app_id, key.id)).collect())
+    }
+
     /// It opens nothing from now on. `false` when the app has no such key.
     pub async fn delete(tx: &mut Tx, application: ApplicationId, id: AppKeyId) -> db::Result<bool> {
         let gone = tx.exec("DELETE FROM app_key WHERE id = $2 AND app_id = $1", params![application, id]).await?;
@@ -336,6 +357,12 @@ impl AppKey {
         Ok(gone == 1)
     }
 }
+
+struct EndedKey {
+    app_id: ApplicationId,
+    id: AppKeyId,
+}
+row!(EndedKey { app_id, id });
 
 /// What a presented key stands for.
 #[derive(Debug)]

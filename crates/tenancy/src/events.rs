@@ -12,6 +12,8 @@ use crate::{
     apps::{AppKeyId, Application, ApplicationId, Environment, KeyKind},
     factors::Factor,
     orgs::{OrgId, Role},
+    people::PersonId,
+    scim_tokens::ScimTokenId,
     sessions::SessionId,
 };
 
@@ -56,6 +58,16 @@ pub enum Event {
     InviteAccepted { role: Role },
     MemberRoleChanged { from: Role, to: Role },
     MemberRemoved,
+    ScimTokenCreated { token: ScimTokenId, name: String },
+    ScimTokenDeleted { token: ScimTokenId },
+    PersonProvisioned { person: PersonId },
+    PersonUpdated { person: PersonId },
+    PersonDeactivated { person: PersonId },
+    PersonReactivated { person: PersonId },
+    GroupPushed { group: String },
+    GroupUpdated { group: String },
+    GroupDeleted { group: String },
+    GroupMapped { group: String, role: Option<Role> },
     AppCreated,
     AppUpdated { fields: Vec<&'static str> },
     AppDeleted,
@@ -108,6 +120,16 @@ impl Event {
             Self::InviteAccepted { .. } => "INVITE_ACCEPTED",
             Self::MemberRoleChanged { .. } => "MEMBER_ROLE_CHANGED",
             Self::MemberRemoved => "MEMBER_REMOVED",
+            Self::ScimTokenCreated { .. } => "SCIM_TOKEN_CREATED",
+            Self::ScimTokenDeleted { .. } => "SCIM_TOKEN_DELETED",
+            Self::PersonProvisioned { .. } => "PERSON_PROVISIONED",
+            Self::PersonUpdated { .. } => "PERSON_UPDATED",
+            Self::PersonDeactivated { .. } => "PERSON_DEACTIVATED",
+            Self::PersonReactivated { .. } => "PERSON_REACTIVATED",
+            Self::GroupPushed { .. } => "GROUP_PUSHED",
+            Self::GroupUpdated { .. } => "GROUP_UPDATED",
+            Self::GroupDeleted { .. } => "GROUP_DELETED",
+            Self::GroupMapped { .. } => "GROUP_MAPPED",
             Self::AppCreated => "APP_CREATED",
             Self::AppUpdated { .. } => "APP_UPDATED",
             Self::AppDeleted => "APP_DELETED",
@@ -159,6 +181,16 @@ impl Event {
             Self::InviteResent { email } | Self::InviteCancelled { email } => json!({ "email": email }),
             Self::InviteAccepted { role } => json!({ "role": role }),
             Self::MemberRoleChanged { from, to } => json!({ "from": from, "to": to }),
+            Self::ScimTokenCreated { token, name } => json!({ "tokenId": token, "name": name }),
+            Self::ScimTokenDeleted { token } => json!({ "tokenId": token }),
+            Self::PersonProvisioned { person }
+            | Self::PersonUpdated { person }
+            | Self::PersonDeactivated { person }
+            | Self::PersonReactivated { person } => json!({ "personId": person }),
+            Self::GroupPushed { group } | Self::GroupUpdated { group } | Self::GroupDeleted { group } => {
+                json!({ "groupId": group })
+            }
+            Self::GroupMapped { group, role } => json!({ "groupId": group, "role": role }),
             Self::AppKeyCreated { key, kind, environment } => {
                 json!({ "keyId": key, "type": kind, "environment": environment })
             }

@@ -49,6 +49,30 @@ impl Invite {
         email: &Email,
         role: Role,
     ) -> db::Result<Self> {
+        let (invite, token) = Self::keep(tx, app, org, inviter.id, email, role).await?;
+        let kind = mail::Kind::Invite { inviter: inviter.name.clone(), org: org.name.clone(), token };
+        mail::send(tx, app, email.as_str(), &kind).await?;
+        Ok(invite)
+    }
+
+    /// The organization's provider announced somebody, whom the organization asks in, in the name of its first owner.
+    pub async fn announce(tx: &mut Tx, app: &App, org: &Org, email: &Email) -> db::Result<()> {
+        let sql = "SELECT account_id FROM org_member WHERE org_id = $1 AND role = 'owner'
+                   ORDER BY joined_at, account_id LIMIT 1";
+        let (owner,): (AccountId,) = tx.one(sql, params![org.id]).await?;
+        let (_, token) = Self::keep(tx, app, org, owner, email, Role::Member).await?;
+        let kind = mail::Kind::Announced { org: org.name.clone(), token };
+        mail::send(tx, app, email.as_str(), &kind).await
+    }
+
+    async fn keep(
+        tx: &mut Tx,
+        app: &App,
+        org: &Org,
+        inviter: AccountId,
+        email: &Email,
+        role: Role,
+    ) -> db::Result<(Self, Secret)> {
         let (token, now) = (app.entropy.token(), app.clock.now());
         let sent: Vec<Self> = tx
             .put(
@@ -64,15 +88,14 @@ impl Invite {
                     email.as_str(),
                     role,
                     crypto::hash(token.expose().as_bytes()),
-                    inviter.id,
+                    inviter,
                     now,
                     now.plus(LIFE)
                 ],
             )
             .await?;
-        let kind = mail::Kind::Invite { inviter: inviter.name.clone(), org: org.name.clone(), token };
-        mail::send(tx, app, email.as_str(), &kind).await?;
-        sent.into_iter().next().ok_or_else(|| db::Error::Driver("an invite was not kept".into()))
+        let invite = sent.into_iter().next().ok_or_else(|| db::Error::Driver("an invite was not kept".into()))?;
+        Ok((invite, token))
     }
 
     /// The one of an address, also one that ran out.
@@ -102,12 +125,15 @@ impl Invite {
         Ok(tx.exec(sql, params![org, email.key()]).await? == 1)
     }
 
-    /// What somebody promised beyond what they may still give counts no more.
+    /// What somebody promised beyond what they may still give counts no more. What the provider announces is nobody's
+    /// promise.
     pub async fn withdraw(tx: &mut Tx, org: OrgId, inviter: AccountId, may_give: Option<Role>) -> db::Result<()> {
         let (admins, owners) = (may_give >= Some(Role::Admin), may_give >= Some(Role::Owner));
         tx.exec(
             "DELETE FROM org_invite WHERE org_id = $1 AND invited_by = $2
-               AND NOT ((role = 'owner' AND $4) OR (role <> 'owner' AND $3))",
+               AND NOT ((role = 'owner' AND $4) OR (role <> 'owner' AND $3))
+               AND NOT EXISTS (SELECT 1 FROM person WHERE person.org_id = org_invite.org_id AND person.active
+                                 AND person.email_key = org_invite.email_key AND person.source = 'scim')",
             params![org, inviter, admins, owners],
         )
         .await?;

@@ -54,6 +54,11 @@ pub enum Kind {
         org: String,
         token: Secret,
     },
+    /// From an organization whose directory has the person in it.
+    Announced {
+        org: String,
+        token: Secret,
+    },
 }
 
 /// One mail as people read it: a heading, paragraphs, perhaps a link and a code.
@@ -172,6 +177,7 @@ impl Kind {
                 "If you do not know what this is about, do nothing.",
             )
             .link("Accept the invitation", at("/auth/accept-invite", token)),
+            Self::Announced { org, token } => announced(org).link("Join", at("/auth/accept-invite", token)),
             Self::AccountDeleted { name } => Letter::new(
                 "Your account was deleted",
                 "your account and what belonged to it were deleted, as you asked.",
@@ -180,6 +186,16 @@ impl Kind {
             .to(name),
         }
     }
+}
+
+fn announced(org: &str) -> Letter {
+    let what = format!(
+        "{} has put you into its directory. Follow the link within seven days to join; it is for this address and works \
+         once. If you have no account yet, one is made for you, which the organization can close when you leave it. An \
+         account you have stays your own.",
+        one_line(org)
+    );
+    Letter::new("There is a place for you", what, "If you do not know what this is about, do nothing.")
 }
 
 /// A name is a name, whatever somebody typed into it: no second line, no address that programs turn into a link.

@@ -14,8 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     accounts::AccountId,
-    apps::Application,
+    apps::{AppKey, AppKeyId, Application, ApplicationId},
     events::{self, About, By, Event},
+    people,
+    sessions::{Session, SessionId},
     uploads,
 };
 
@@ -315,6 +317,9 @@ impl Member {
                 params![org, account, role, now],
             )
             .await?;
+        if added == 1 {
+            people::joined(tx, org, account, now).await?;
+        }
         changed(tx, org).await?;
         Ok(added == 1)
     }
@@ -326,6 +331,12 @@ impl Member {
     }
 
     pub async fn remove(tx: &mut Tx, org: OrgId, account: AccountId) -> db::Result<()> {
+        people::left(tx, org, account).await?;
+        Self::take_out(tx, org, account).await
+    }
+
+    /// Ends the membership, and nothing that the directory knows.
+    async fn take_out(tx: &mut Tx, org: OrgId, account: AccountId) -> db::Result<()> {
         tx.exec("DELETE FROM org_member WHERE org_id = $1 AND account_id = $2", params![org, account]).await?;
         let sql = "UPDATE session SET org_id = NULL WHERE org_id = $1 AND account_id = $2";
         tx.exec(sql, params![org, account]).await?;
@@ -334,12 +345,45 @@ impl Member {
         changed(tx, org).await
     }
 
+    /// The provider switched somebody off: the membership and what they could act with here end, in this transaction.
+    /// Answers the sessions and keys that ended. An account that has its home here has no session left anywhere.
+    pub async fn switch_off(
+        tx: &mut Tx,
+        org: OrgId,
+        account: AccountId,
+        is_home: bool,
+        now: Timestamp,
+    ) -> db::Result<Ended> {
+        let sessions = if is_home {
+            // Links and codes that were sent, and devices that were let in and have not come yet, too.
+            tx.exec("UPDATE once SET used_at = $2 WHERE account_id = $1 AND used_at IS NULL", params![account, now])
+                .await?;
+            tx.exec("DELETE FROM device_code WHERE account_id = $1", params![account]).await?;
+            Session::revoke_all(tx, account, None, now).await?
+        } else {
+            let sql = "DELETE FROM device_code
+                       WHERE account_id = $2 AND app_id IN (SELECT id FROM app WHERE org_id = $1)";
+            tx.exec(sql, params![org, account]).await?;
+            Session::revoke_in(tx, org, account, now).await?
+        };
+        let keys = AppKey::end_those_of(tx, org, account).await?;
+        Self::take_out(tx, org, account).await?;
+        Ok(Ended { sessions, keys })
+    }
+
     /// How many owners there are. Ask only while [holding](Org::hold) the organization.
     pub async fn owners(tx: &mut Tx, org: OrgId) -> db::Result<i64> {
         let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM org_member WHERE org_id = $1 AND role = 'owner'";
         let (owners,): (i64,) = tx.one(sql, params![org]).await?;
         Ok(owners)
     }
+}
+
+/// What ended with a membership.
+#[derive(Debug)]
+pub struct Ended {
+    pub sessions: Vec<SessionId>,
+    pub keys: Vec<(ApplicationId, AppKeyId)>,
 }
 
 /// An organization that somebody is the only owner of.
@@ -376,12 +420,7 @@ pub async fn of(tx: &mut Tx, account: AccountId) -> db::Result<Vec<OrgId>> {
 }
 
 /// The organization a session acts for from now on.
-pub async fn switch(
-    tx: &mut Tx,
-    session: crate::sessions::SessionId,
-    account: AccountId,
-    org: OrgId,
-) -> db::Result<()> {
+pub async fn switch(tx: &mut Tx, session: SessionId, account: AccountId, org: OrgId) -> db::Result<()> {
     let sql = "UPDATE session SET org_id = $2 WHERE id = $1 AND account_id = $3";
     tx.exec(sql, params![session, org, account]).await?;
     tx.exec("UPDATE account SET active_org_id = $2 WHERE id = $1", params![account, org]).await?;

@@ -184,6 +184,26 @@ impl Session {
         self.methods.iter().any(|method| strong.contains(&method.as_str()))
     }
 
+    /// Ends the sessions of a person that act for an organization or belong to an app of it; answers which.
+    pub async fn revoke_in(
+        tx: &mut Tx,
+        org: OrgId,
+        account_id: AccountId,
+        now: Timestamp,
+    ) -> db::Result<Vec<SessionId>> {
+        Account::hold(tx, account_id).await?;
+        let ended: Vec<(SessionId,)> = tx
+            .put(
+                "UPDATE session SET revoked_at = $3
+                 WHERE account_id = $2 AND revoked_at IS NULL AND expires_at > $3 AND ends_at > $3
+                   AND (org_id = $1 OR app_id IN (SELECT id FROM app WHERE org_id = $1))
+                 RETURNING id",
+                params![org, account_id, now],
+            )
+            .await?;
+        told(tx, ended).await
+    }
+
     /// Ends all sessions of a person but one; answers which. Whoever begins a session holds the account, too: one that
     /// is being made meanwhile is ended as well, or begins after this with what it then has to prove.
     pub async fn revoke_all(

@@ -11,7 +11,7 @@ use kernel::{
     clock::Timestamp,
     crypto::Secret,
     db::{self, Tx},
-    fault::{Result, UNAUTHENTICATED},
+    fault::{Code, Result, UNAUTHENTICATED},
     http::Json,
 };
 use schemars::JsonSchema;
@@ -27,12 +27,17 @@ use crate::{
     once::{self, Purpose, Spent},
     orgs::{Membership, OrgView},
     passkeys::Passkey,
+    people,
     scopes::{Scope, Scopes},
     sessions::{Session, SessionId, device_name, refresh_token},
     sms::{self, Phone},
     social::ProviderIds,
     tokens,
 };
+
+/// Said only to whoever has just proven who they are.
+pub const ACCOUNT_CLOSED: Code =
+    Code::new(403, "account_closed", "The organization that this account belongs to has switched it off.");
 
 /// The signed-in person as everybody sees them.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -162,6 +167,8 @@ pub enum Entered {
     In(Box<Person>),
     /// Before the second factor.
     Waiting(MfaChallenge),
+    /// The organization in which the account has its home has switched it off.
+    Closed,
 }
 
 /// Somebody with a session.
@@ -189,6 +196,9 @@ struct Pending {
 /// under it: who ends sessions, changes a password or switches a factor on comes before or after.
 pub async fn enter(tx: &mut Tx, app: &App, visitor: &Visitor, account: Account, way: Way<'_>) -> Result<Entered> {
     let account = Account::hold(tx, account.id).await?.ok_or(UNAUTHENTICATED)?;
+    if people::is_closed(tx, account.id).await? {
+        return Ok(Entered::Closed);
+    }
     let factors = Factors::of_in(tx, account.id).await?;
     let is_trusted = match &visitor.trusted_device {
         Some(token) if factors.is_on() => factors::is_trusted(tx, app, account.id, token).await?,
@@ -239,6 +249,9 @@ pub async fn pass(
         return Ok(None);
     };
     let Some(account) = Account::hold(tx, account.id).await? else { return Ok(None) };
+    if people::is_closed(tx, account.id).await? {
+        return Ok(None);
+    }
     let methods = vec![pending.method, factor.method().to_owned(), "mfa".to_owned()];
     let beginning = Beginning { methods, app_id: pending.app, ..Beginning::at(visitor) };
     let (session, org) = begin(tx, app, visitor, &account, beginning).await?;
@@ -271,7 +284,7 @@ pub async fn grant(
     let from = Session::find_in(tx, from).await?.filter(|from| from.is_alive(app.clock.now()));
     let Some(from) = from else { return Ok(None) };
     let factors = Factors::of_in(tx, account.id).await?;
-    if factors.is_on() && !from.is_strong() {
+    if factors.is_on() && !from.is_strong() || people::is_closed(tx, account.id).await? {
         return Ok(None);
     }
     let beginning = Beginning {
@@ -368,6 +381,7 @@ impl Entered {
         match self {
             Self::In(person) => person.answer(app),
             Self::Waiting(challenge) => Ok(Json(challenge).into_response()),
+            Self::Closed => Err(ACCOUNT_CLOSED.into()),
         }
     }
 }

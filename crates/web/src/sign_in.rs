@@ -22,7 +22,7 @@ use tenancy::{
     enter::{Delivery, Visitor},
     factors::Factor,
     once::TOKEN_SPENT,
-    sign_in::{Entered, MfaChallenge, Person},
+    sign_in::{ACCOUNT_CLOSED, Entered, MfaChallenge, Person},
 };
 
 use crate::{
@@ -98,6 +98,7 @@ impl Onward {
     pub fn enter_or_ask(&self, app: &App, entered: Entered) -> Result<Response> {
         match entered {
             Entered::In(person) => self.enter(app, &person),
+            Entered::Closed => Err(ACCOUNT_CLOSED.into()),
             Entered::Waiting(challenge) => {
                 let asked = Asked { hint: &hint(&challenge), ticket: &challenge.mfa_ticket };
                 Ok(self.factor_page(app, StatusCode::OK, asked, None))

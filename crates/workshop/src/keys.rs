@@ -47,13 +47,13 @@ async fn create_key(State(app): State<App>, caller: InApp<Admin>, Json(new): Jso
     if (new.kind, new.environment) == (KeyKind::Secret, Environment::Test) {
         return Err(INVALID.at("environment", "not_allowed", "must be live for a secret key"));
     }
-    let id = caller.application.id;
+    let (id, by) = (caller.application.id, caller.session.account().id);
     let (key, value) = transact!(app.db, tx, {
         caller.hold(tx).await?;
         if AppKey::count(tx, id).await? >= MOST {
             return Err(Fault::from(TOO_MANY_KEYS));
         }
-        let (key, value) = AppKey::make(tx, &app, id, new.kind, new.environment, new.name.clone()).await?;
+        let (key, value) = AppKey::make(tx, &app, id, by, new.kind, new.environment, new.name.clone()).await?;
         let event = Event::AppKeyCreated { key: key.id, kind: key.kind, environment: key.environment };
         events::record(tx, &app, &caller.session.by(), About::app(&caller.application), &event).await?;
         Ok((key, value))

@@ -224,7 +224,7 @@ async fn by_device_code(app: &App, visitor: &Visitor, code: Option<Typed>) -> Re
         Found::In(entered) => match *entered {
             Entered::In(person) => Tokens::of(app, &person, None),
             // Whoever approved it passed the gate, so nobody waits here.
-            Entered::Waiting(_) => Err(INVALID_GRANT.into()),
+            Entered::Waiting(_) | Entered::Closed => Err(INVALID_GRANT.into()),
         },
         Found::Not(code) => Err(code.into()),
     }

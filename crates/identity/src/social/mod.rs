@@ -264,7 +264,7 @@ enum MayEnterSocially {
 
 fn answer(app: &App, entered: Entered, is_new_user: bool) -> Result<Response> {
     let mut response = match entered {
-        Entered::Waiting(_) => entered.answer(app)?,
+        Entered::Waiting(_) | Entered::Closed => entered.answer(app)?,
         Entered::In(person) => {
             let (signed_in, headers) = person.hand_out(app)?;
             let mut response = Json(SociallySignedIn { signed_in, is_new_user }).into_response();

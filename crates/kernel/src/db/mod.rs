@@ -5,14 +5,16 @@
 //!
 //! Reads are `one`, `opt`, `all`; writes are `exec` and `put` (with `RETURNING`). What belongs together goes through
 //! [`transact!`](crate::transact). Any error inside a transaction ends it, on both engines: what may collide says `ON CONFLICT`.
+mod compose;
 pub mod migrate;
 mod notices;
 mod postgres;
 mod sqlite;
 mod value;
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{borrow::Cow, path::Path, sync::Arc, time::Duration};
 
+pub use compose::Composed;
 pub use notices::{Listener, Notice, Reach};
 pub use value::{FromRow, FromValue, Row, Value};
 
@@ -169,6 +171,9 @@ impl From<&'static str> for Sql {
     }
 }
 
+/// A statement on its way to an engine: one of the program's own is kept prepared, a [`Composed`] one is not.
+type Text = Cow<'static, str>;
+
 /// How hard a commit is. Everything but `Full` is for tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
@@ -251,6 +256,16 @@ impl Db {
         every(self.read(sql.into(), params).await?)
     }
 
+    /// What a question answers whose shape was found while the program runs.
+    pub async fn find<T: FromRow>(&self, question: Composed) -> Result<Vec<T>> {
+        let Composed { text, params } = question;
+        refuse_nul(&params)?;
+        every(match &self.engine {
+            Engine::Sqlite(sqlite) => sqlite.read(text.into(), params).await,
+            Engine::Postgres(postgres) => postgres.run(text.into(), params).await,
+        }?)
+    }
+
     /// A single write in a transaction of its own; answers how many rows it changed.
     pub async fn exec(&self, sql: impl Into<Sql>, params: Vec<Value>) -> Result<u64> {
         Ok(self.write(sql.into(), params).await?.changed)
@@ -296,16 +311,16 @@ impl Db {
     async fn read(&self, sql: Sql, params: Vec<Value>) -> Result<Done> {
         refuse_nul(&params)?;
         match &self.engine {
-            Engine::Sqlite(sqlite) => sqlite.read(sql.sqlite, params).await,
-            Engine::Postgres(postgres) => postgres.run(sql.postgres, params).await,
+            Engine::Sqlite(sqlite) => sqlite.read(sql.sqlite.into(), params).await,
+            Engine::Postgres(postgres) => postgres.run(sql.postgres.into(), params).await,
         }
     }
 
     async fn write(&self, sql: Sql, params: Vec<Value>) -> Result<Done> {
         refuse_nul(&params)?;
         match &self.engine {
-            Engine::Sqlite(sqlite) => sqlite.write(sql.sqlite, params).await,
-            Engine::Postgres(postgres) => postgres.run(sql.postgres, params).await,
+            Engine::Sqlite(sqlite) => sqlite.write(sql.sqlite.into(), params).await,
+            Engine::Postgres(postgres) => postgres.run(sql.postgres.into(), params).await,
         }
     }
 }
@@ -355,8 +370,8 @@ impl Tx {
     async fn run(&mut self, sql: Sql, params: Vec<Value>) -> Result<Done> {
         refuse_nul(&params)?;
         match &mut self.engine {
-            EngineTx::Sqlite(tx) => tx.run(sql.sqlite, params).await,
-            EngineTx::Postgres(tx) => tx.run(sql.postgres, params).await,
+            EngineTx::Sqlite(tx) => tx.run(sql.sqlite.into(), params).await,
+            EngineTx::Postgres(tx) => tx.run(sql.postgres.into(), params).await,
         }
     }
 }

@@ -1,5 +1,5 @@
 //! PostgreSQL through tokio-postgres: a pool of connections, statements prepared once for each.
-use std::{error::Error as StdError, sync::Arc, time::Duration};
+use std::{borrow::Cow, error::Error as StdError, sync::Arc, time::Duration};
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, Timeouts};
 use futures_util::{StreamExt as _, stream};
@@ -14,7 +14,7 @@ use tokio_postgres::{
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::{Done, Error, Notice, Result, Row, SILENCE, STATEMENT_TIMEOUT, Value, notices::Notices};
+use super::{Done, Error, Notice, Result, Row, SILENCE, STATEMENT_TIMEOUT, Text, Value, notices::Notices};
 
 /// How long a request waits for a connection, new or from the pool, before it is told to come back.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -47,8 +47,8 @@ impl Postgres {
         Ok(postgres)
     }
 
-    pub(super) async fn run(&self, sql: &'static str, params: Vec<Value>) -> Result<Done> {
-        run(&self.connection().await?, sql, &params).await
+    pub(super) async fn run(&self, sql: Text, params: Vec<Value>) -> Result<Done> {
+        run(&self.connection().await?, &sql, &params).await
     }
 
     pub(super) async fn begin(&self) -> Result<PgTx> {
@@ -83,9 +83,9 @@ pub(super) struct PgTx {
 }
 
 impl PgTx {
-    pub(super) async fn run(&mut self, sql: &'static str, params: Vec<Value>) -> Result<Done> {
+    pub(super) async fn run(&mut self, sql: Text, params: Vec<Value>) -> Result<Done> {
         let connection = self.connection.as_ref().filter(|_| !self.failed).ok_or(Error::Aborted)?;
-        let outcome = run(connection, sql, &params).await;
+        let outcome = run(connection, &sql, &params).await;
         self.failed = outcome.is_err();
         outcome
     }
@@ -97,7 +97,7 @@ impl PgTx {
             return Err(Error::Driver(format!("a notice on {topic} is too long: {} bytes", packed.len())));
         }
         let params = vec![CHANNEL.into(), packed.into()];
-        self.run("SELECT CAST(pg_notify($1, $2) AS TEXT) AS told", params).await.map(|_| ())
+        self.run("SELECT CAST(pg_notify($1, $2) AS TEXT) AS told".into(), params).await.map(|_| ())
     }
 
     pub(super) async fn commit(mut self) -> Result<()> {
@@ -235,8 +235,11 @@ async fn hear(postgres: &Postgres, notices: &Notices) -> Result<()> {
     tokio::select! { outcome = listening => outcome, outcome = hearing => outcome }
 }
 
-async fn run(connection: &Object, sql: &'static str, params: &[Value]) -> Result<Done> {
-    let statement = connection.prepare_cached(sql).await?;
+async fn run(connection: &Object, sql: &Text, params: &[Value]) -> Result<Done> {
+    let statement = match sql {
+        Cow::Borrowed(sql) => connection.prepare_cached(sql).await?,
+        Cow::Owned(sql) => connection.prepare(sql).await?,
+    };
     let bound: Vec<&(dyn ToSql + Sync)> = params.iter().map(|value| value as _).collect();
     if statement.columns().is_empty() {
         return Ok(Done { rows: vec![], changed: connection.execute(&statement, &bound).await? });

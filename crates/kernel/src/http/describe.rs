@@ -9,16 +9,12 @@ use axum::http::Method;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::{
-    document::Document,
-    input::dialect,
-    routes::{RouteRow, speaks_oauth},
-};
+use super::{document::Document, input::dialect, routes::RouteRow, tongue::Tongue};
 use crate::{
     config::Config,
     fault::{
-        COMMON, CROSS_SITE, Code, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_MISMATCH, INTERNAL, INVALID, OAuthError,
-        OVERLOADED, Problem, RATE_LIMITED, STORAGE_FULL, TIMED_OUT, UNAVAILABLE,
+        COMMON, CROSS_SITE, Code, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_MISMATCH, INTERNAL, INVALID, OVERLOADED,
+        RATE_LIMITED, STORAGE_FULL, TIMED_OUT, UNAVAILABLE,
     },
 };
 
@@ -46,6 +42,10 @@ const SCHEMES: &[(&str, &str)] = &[
     (
         "appKey",
         r#"{ "type": "apiKey", "in": "header", "name": "X-Service-App-Key", "description": "A key of an app." }"#,
+    ),
+    (
+        "scimToken",
+        r#"{ "type": "http", "scheme": "bearer", "description": "A SCIM token of an organization; not a JWT." }"#,
     ),
     ("metricsToken", r#"{ "type": "http", "scheme": "bearer", "description": "The token set as metrics_token." }"#),
 ];
@@ -100,7 +100,7 @@ fn describe(config: &Config, version: &str, api: &OpenApi, rows: &[RouteRow]) ->
         "title": "Janua",
         "version": version,
         "summary": "Identity and application platform",
-        "description": "Every refusal is an RFC 9457 problem; branch on its `code`. `x-problems` lists them all.",
+        "description": "Every refusal is an RFC 9457 problem; branch on its `code`. `x-problems` lists them all. Under /oauth and /scim/v2 refusals look as those standards have them.",
         "license": { "name": "Apache 2.0", "identifier": "Apache-2.0" },
     });
     document["servers"] = json!([{ "url": config.base_url() }]);
@@ -108,10 +108,10 @@ fn describe(config: &Config, version: &str, api: &OpenApi, rows: &[RouteRow]) ->
         settings.meta_schema = None;
         settings.inline_subschemas = true;
     };
-    let problem = dialect().with(whole).for_serialize().into_generator().into_root_schema_for::<Problem>();
-    document["components"]["schemas"]["Problem"] = problem.to_value();
-    let oauth = dialect().with(whole).for_serialize().into_generator().into_root_schema_for::<OAuthError>();
-    document["components"]["schemas"]["OAuthError"] = oauth.to_value();
+    for tongue in Tongue::ALL {
+        let generator = dialect().with(whole).for_serialize().into_generator();
+        document["components"]["schemas"][tongue.schema_name()] = tongue.schema(generator).to_value();
+    }
     document["components"]["headers"]["X-Request-Id"] = json!({
         "description": "Names this request in the logs; a well-formed inbound one is kept.",
         "schema": { "type": "string" },
@@ -147,7 +147,7 @@ fn describe(config: &Config, version: &str, api: &OpenApi, rows: &[RouteRow]) ->
         for (status, names) in &codes {
             known.extend(names.iter().map(|(name, says)| (name.clone(), (*status, says.clone()))));
         }
-        spell_out(operation, &codes, speaks_oauth(row.path));
+        spell_out(operation, &codes, Tongue::of(row.path));
     }
     for (name, scheme) in SCHEMES {
         if schemes.contains(*name) {
@@ -185,7 +185,7 @@ fn codes_of(operation: &mut Value, row: &RouteRow) -> BTreeMap<u16, BTreeMap<Str
     codes
 }
 
-fn spell_out(operation: &mut Value, codes: &BTreeMap<u16, BTreeMap<String, String>>, speaks_oauth: bool) {
+fn spell_out(operation: &mut Value, codes: &BTreeMap<u16, BTreeMap<String, String>>, tongue: Tongue) {
     let request_id = json!({ "$ref": "#/components/headers/X-Request-Id" });
     if let Some(answers) = operation["responses"].as_object_mut() {
         for (_, answer) in answers.iter_mut() {
@@ -202,9 +202,7 @@ fn spell_out(operation: &mut Value, codes: &BTreeMap<u16, BTreeMap<String, Strin
         let before = answer["description"].as_str().map(|text| format!("{text}\n\n")).unwrap_or_default();
         answer["description"] = json!(format!("{before}{}", lines.join("\n")));
         answer["headers"]["X-Request-Id"] = request_id.clone();
-        let (kind, schema) =
-            if speaks_oauth { ("application/json", "OAuthError") } else { ("application/problem+json", "Problem") };
-        let schema = json!({ "$ref": format!("#/components/schemas/{schema}") });
-        answer["content"][kind] = json!({ "schema": schema });
+        let schema = json!({ "$ref": format!("#/components/schemas/{}", tongue.schema_name()) });
+        answer["content"][tongue.content_type()] = json!({ "schema": schema });
     }
 }

@@ -35,7 +35,8 @@ use super::{
     input,
     limit::Limit,
     origins::Origins,
-    routes::{self, RouteRow},
+    routes::RouteRow,
+    tongue::Tongue,
 };
 use crate::{
     App,
@@ -45,8 +46,6 @@ use crate::{
 
 /// In bytes; what is shorter is not worth it.
 const LEAST_COMPRESSED: u64 = 1024;
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 #[derive(Clone)]
 pub struct Door(Arc<Inner>);
@@ -72,8 +71,6 @@ struct Known {
     exists: bool,
     body_limit: usize,
     always: bool,
-    /// Whether its refusals look as OAuth has them.
-    speaks_oauth: bool,
     metrics: RouteMetrics,
 }
 
@@ -90,7 +87,6 @@ impl Door {
                 exists: false,
                 body_limit: 0,
                 always: false,
-                speaks_oauth: false,
                 metrics: app.metrics.route("any", "unknown"),
             }),
             defaults: Defaults::new(app.config.is_https()),
@@ -115,6 +111,7 @@ impl Door {
         let found = door.rows.at(request.uri().path()).ok();
         let known = found.and_then(|found| of_method(found.value, request.method())).unwrap_or(&door.unknown).clone();
         let client = Client::of(peer, request.headers(), &door.app.config.trusted_proxies);
+        let tongue = Tongue::of(request.uri().path());
         let origin = request.headers().get(header::ORIGIN).cloned();
         let encodings = request.headers().get(header::ACCEPT_ENCODING).cloned();
         request.extensions_mut().insert(client);
@@ -133,7 +130,7 @@ impl Door {
             };
             let mut response = answer.unwrap_or_else(Fault::into_response);
             if let Some(Carried(fault)) = response.extensions_mut().remove() {
-                response = render(response, &fault, &id, known.speaks_oauth);
+                response = render(response, &fault, &id, tongue);
             }
             if is_public(&response) {
                 response = compressed(response, encodings).await;
@@ -206,17 +203,15 @@ impl Inner {
             request = request.map(|body| Body::new(Limited::new(body, known.body_limit)));
         }
         let deadline = started + self.app.config.request_timeout;
-        Ok(
-            match idempotency::key(request.method(), request.headers())?
-                .filter(|_| known.exists && !known.speaks_oauth)
-            {
-                None => Either::Left(self.call(request, deadline)),
-                Some(key) => {
-                    let door = self.clone();
-                    Either::Right(Box::pin(async move { door.call_once(&key, client, request, deadline).await }))
-                }
-            },
-        )
+        // A token endpoint's answer is not for who sends the same request again.
+        let is_kept = known.exists && Tongue::of(request.uri().path()) != Tongue::OAuth;
+        Ok(match idempotency::key(request.method(), request.headers())?.filter(|_| is_kept) {
+            None => Either::Left(self.call(request, deadline)),
+            Some(key) => {
+                let door = self.clone();
+                Either::Right(Box::pin(async move { door.call_once(&key, client, request, deadline).await }))
+            }
+        })
     }
 
     async fn call_once(
@@ -231,13 +226,13 @@ impl Inner {
         match Turn::of(&self.app, key, client, &parts, &body).await? {
             Turn::Again(answer) => Ok(answer),
             Turn::First(slot) => {
-                let speaks_oauth = routes::speaks_oauth(parts.uri.path());
+                let tongue = Tongue::of(parts.uri.path());
                 let response = self.call(Request::from_parts(parts, Body::from(body)), deadline).await;
                 let mut response = response.unwrap_or_else(Fault::into_response);
                 // Rendered here, so that the kept answer is whole; the id in it is the first request's.
                 if let Some(Carried(fault)) = response.extensions_mut().remove() {
                     let id = ABOUT.try_with(Clone::clone).unwrap_or_default();
-                    response = render(response, &fault, &id, speaks_oauth);
+                    response = render(response, &fault, &id, tongue);
                 }
                 Ok(slot.settle(&self.app, response).await)
             }
@@ -300,13 +295,7 @@ fn known(app: &App, rows: Vec<RouteRow>) -> Result<matchit::Router<ByMethod>, St
     let mut by_path: HashMap<&'static str, ByMethod> = HashMap::new();
     for row in rows {
         let metrics = app.metrics.route(row.method.as_str(), row.path);
-        let known = Known {
-            exists: true,
-            body_limit: row.body_limit,
-            always: row.always,
-            speaks_oauth: routes::speaks_oauth(row.path),
-            metrics,
-        };
+        let known = Known { exists: true, body_limit: row.body_limit, always: row.always, metrics };
         by_path.entry(row.path).or_default().push((row.method, Arc::new(known)));
     }
     let mut router = matchit::Router::new();
@@ -323,7 +312,7 @@ fn of_method<'a>(known: &'a [(Method, Arc<Known>)], method: &Method) -> Option<&
 }
 
 /// Makes the body of a refusal, and writes its cause to the log.
-fn render(response: Response, fault: &Fault, id: &str, speaks_oauth: bool) -> Response {
+fn render(response: Response, fault: &Fault, id: &str, tongue: Tongue) -> Response {
     if let Some((cause, born)) = fault.cause() {
         let code = fault.code();
         if code.status >= 500 {
@@ -332,14 +321,9 @@ fn render(response: Response, fault: &Fault, id: &str, speaks_oauth: bool) -> Re
             tracing::debug!(code = code.name, cause, place = %born, request = id, "a request was refused");
         }
     }
-    let (body, kind) = if speaks_oauth {
-        (serde_json::to_vec(&fault.oauth_error()), JSON)
-    } else {
-        (serde_json::to_vec(&fault.problem(id)), PROBLEM)
-    };
-    let body = body.unwrap_or_default();
+    let body = tongue.say(fault, id);
     let (mut parts, _) = response.into_parts();
     parts.headers.remove(header::CONTENT_LENGTH);
-    parts.headers.insert(header::CONTENT_TYPE, kind);
+    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(tongue.content_type()));
     Response::from_parts(parts, Body::from(body))
 }

@@ -12,6 +12,7 @@ mod paging;
 mod patience;
 mod routes;
 mod serve;
+mod tongue;
 
 pub use aide::{OperationInput, OperationOutput, generate::GenContext, openapi::Operation};
 pub use client::Client;

@@ -38,11 +38,6 @@ pub(super) struct RouteRow {
     pub(super) answers: Vec<Described>,
 }
 
-/// Where the standards of OAuth say how a refusal looks.
-pub(super) fn speaks_oauth(path: &str) -> bool {
-    path.starts_with("/oauth/")
-}
-
 /// An answer the handler's return type does not show.
 #[derive(Debug, Clone)]
 pub(super) struct Described {

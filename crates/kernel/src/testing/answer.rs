@@ -9,6 +9,8 @@ use serde_json::Value;
 
 use crate::App;
 
+const SCIM_ERROR: &str = "urn:ietf:params:scim:api:messages:2.0:Error";
+
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -32,9 +34,10 @@ impl Answer {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// The status and code of a refusal.
+    /// The status and code of a refusal; OAuth has it under another name.
     pub fn refusal(&self) -> (u16, &str) {
-        (self.status, self.body["code"].as_str().unwrap_or_default())
+        let code = self.body["code"].as_str().or_else(|| self.body["error"].as_str());
+        (self.status, code.unwrap_or_default())
     }
 
     /// The fields a refusal names.
@@ -54,6 +57,8 @@ impl Answer {
         let from_the_pipeline = ["not_found", "method_not_allowed", "cross_site", "rate_limited", "overloaded"];
         let (status, code) = self.refusal();
         let code_is_ours = from_the_pipeline.contains(&code) || code.starts_with("idempotency_");
+        // SCIM has no place for our codes.
+        let code_is_ours = code_is_ours || (self.body["schemas"][0] == SCIM_ERROR && matches!(status, 404 | 405));
         let Some(operation) = operation else {
             assert!(code_is_ours || status == 204, "{method} {path} is not described, but answered {status} {code}");
             return;

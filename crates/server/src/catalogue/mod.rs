@@ -11,12 +11,26 @@ use crate::start::features;
 const ROUTES: &str = include_str!("routes.txt");
 const TO_COME: &str = include_str!("to-come.txt");
 /// Lower this with every route that is built; raising it is not allowed.
-const STILL_TO_COME: usize = 121;
+const STILL_TO_COME: usize = 110;
 /// Routes beyond the catalogue, with their guards.
 const BEYOND: &[(&str, &str, &str)] = &[
     ("POST", "/auth/verify", "public"),
     ("PATCH", "/auth/passkey/{credentialId}", "session"),
     ("GET", "/org/{id}/invites", "org-admin"),
+    ("POST", "/org/{id}/scim-tokens", "org-admin"),
+    ("GET", "/org/{id}/scim-tokens", "org-admin"),
+    ("DELETE", "/org/{id}/scim-tokens/{tokenId}", "org-admin"),
+    ("GET", "/org/{id}/scim-groups", "org-admin"),
+    ("PATCH", "/org/{id}/scim-groups/{groupId}", "org-admin"),
+    ("GET", "/scim/v2/Schemas/{id}", "public"),
+    ("GET", "/scim/v2/ResourceTypes/{id}", "public"),
+    ("POST", "/scim/v2/.search", "scim"),
+    ("POST", "/scim/v2/Users/.search", "scim"),
+    ("POST", "/scim/v2/Groups", "scim"),
+    ("POST", "/scim/v2/Groups/.search", "scim"),
+    ("PUT", "/scim/v2/Groups/{id}", "scim"),
+    ("PATCH", "/scim/v2/Groups/{id}", "scim"),
+    ("DELETE", "/scim/v2/Groups/{id}", "scim"),
     ("GET", "/oauth/userinfo", "session"),
     ("POST", "/oauth/userinfo", "session"),
     ("GET", "/files/pictures/{name}", "public"),
@@ -84,6 +98,7 @@ fn security(guard: &str) -> Option<Value> {
         "session-optional" => Some(json!([{}, { "bearer": [] }, { "cookie": [] }])),
         "app-key" => Some(json!([{ "appKey": [] }, { "clientBasic": [] }, {}])),
         "refresh" => Some(json!([{ "refreshCookie": [] }])),
+        "scim" => Some(json!([{ "scimToken": [] }])),
         "this-machine" => Some(json!([{}, { "metricsToken": [] }])),
         _ => None,
     }

@@ -28,7 +28,7 @@ use super::{
     captcha::{CAPTCHA_REQUIRED, Captcha, PASS},
     cookies,
 };
-use crate::{accounts::AccountId, apps::Keyed, email::Email, events::By};
+use crate::{accounts::AccountId, apps::Keyed, email::Email, events::By, sign_in::ACCOUNT_CLOSED};
 
 /// Failures older than this do not count.
 const WINDOW: Duration = Duration::from_mins(15);
@@ -73,7 +73,7 @@ impl FromRequestParts<App> for Visitor {
 
 impl OperationInput for Visitor {
     fn operation_input(_: &mut GenContext, operation: &mut Operation) {
-        may_answer(operation, &[CAPTCHA_REQUIRED, RATE_LIMITED, INVALID_APP_KEY]);
+        may_answer(operation, &[CAPTCHA_REQUIRED, RATE_LIMITED, INVALID_APP_KEY, ACCOUNT_CLOSED]);
     }
 }
 

@@ -4,6 +4,7 @@ mod app;
 mod captcha;
 pub mod cookies;
 mod org;
+mod scim;
 mod session;
 
 pub use abuse::{AbuseReport, Attempt, Standing, Visitor, abuse_reports};
@@ -11,6 +12,7 @@ pub use app::{AppKey, INVALID_APP_KEY, InApp};
 pub use captcha::{CAPTCHA_REQUIRED, Captcha, NOT_SOLVED};
 pub use cookies::Delivery;
 pub use org::{Admin, AdminOrSelf, InOrg, Least, Member, Owner};
+pub use scim::ScimToken;
 pub use session::{
     ACCOUNT_TOPIC, Browser, Granted, INSUFFICIENT_SCOPE, Live, Living, MaybeSession, PlatformOwner,
     REAUTHENTICATION_REQUIRED, RefreshToken, Session, is_still_good, may_use_cookie, read_origins, recognise, watch,

@@ -33,6 +33,7 @@ use crate::{
     events::By,
     factors::{Factors, Whole},
     orgs::{self, Membership, OrgId},
+    scim_tokens::{self, ScimToken},
     scopes::Scopes,
     sessions::{self, SessionId},
     tokens::{self, Claims},
@@ -216,6 +217,10 @@ pub async fn read_origins(app: &App) -> db::Result<()> {
 pub async fn is_still_good(app: &App, headers: &HeaderMap) -> Result<()> {
     app_key(app, headers).await?;
     let Some((token, delivery)) = presented(headers) else { return Ok(()) };
+    if token.expose().starts_with(scim_tokens::START) {
+        let found = ScimToken::recognise(&app.db, &token, app.clock.now()).await?;
+        return found.map(drop).ok_or_else(|| UNAUTHENTICATED.into());
+    }
     let (_, living) = recognise(app, &token).await?.ok_or(UNAUTHENTICATED)?;
     match delivery {
         Delivery::Cookie => may_use_cookie(app, headers, &living.session).await,

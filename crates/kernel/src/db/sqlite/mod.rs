@@ -20,12 +20,12 @@ use self::{
     statements::{Statements, Timed},
     writer::Writer,
 };
-use super::{Done, Durability, Error, Result, Value};
+use super::{Done, Durability, Error, Result, Text, Value};
 
 type Reply<T> = oneshot::Sender<Result<T>>;
 
 struct Call {
-    sql: &'static str,
+    sql: Text,
     params: Vec<Value>,
     reply: Reply<Done>,
 }
@@ -61,7 +61,7 @@ impl Sqlite {
                 for call in calls {
                     // Somebody who has gone away needs no answer.
                     if !call.reply.is_closed() {
-                        let _ = call.reply.send(statements.run(call.sql, &call.params));
+                        let _ = call.reply.send(statements.run(&call.sql, &call.params));
                     }
                 }
             })?;
@@ -73,11 +73,11 @@ impl Sqlite {
         &self.path
     }
 
-    pub(super) async fn read(&self, sql: &'static str, params: Vec<Value>) -> Result<Done> {
+    pub(super) async fn read(&self, sql: Text, params: Vec<Value>) -> Result<Done> {
         answer(|reply| self.reads.send(Call { sql, params, reply }).is_ok()).await
     }
 
-    pub(super) async fn write(&self, sql: &'static str, params: Vec<Value>) -> Result<Done> {
+    pub(super) async fn write(&self, sql: Text, params: Vec<Value>) -> Result<Done> {
         answer(|reply| self.writes.send(Work::One(Call { sql, params, reply })).is_ok()).await
     }
 
@@ -94,7 +94,7 @@ pub(super) struct SqliteTx {
 }
 
 impl SqliteTx {
-    pub(super) async fn run(&self, sql: &'static str, params: Vec<Value>) -> Result<Done> {
+    pub(super) async fn run(&self, sql: Text, params: Vec<Value>) -> Result<Done> {
         let sent = answer(|reply| self.steps.send(Step::Run(Call { sql, params, reply })).is_ok());
         sent.await.map_err(silent_when_hung_up)
     }

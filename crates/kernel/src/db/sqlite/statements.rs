@@ -1,5 +1,6 @@
 //! One connection and the statements prepared on it, which stay prepared for as long as its thread runs.
 use std::{
+    borrow::Cow,
     collections::{HashMap, hash_map::Entry},
     path::Path,
     sync::{
@@ -11,7 +12,7 @@ use std::{
 
 use rusqlite::{Connection, Statement, types::ValueRef};
 
-use super::super::{Done, Durability, Error, Result, Row, STATEMENT_TIMEOUT, Value};
+use super::super::{Done, Durability, Error, Result, Row, STATEMENT_TIMEOUT, Text, Value};
 
 /// How many virtual machine steps SQLite takes between two looks at the clock.
 const STEPS_BETWEEN_CHECKS: i32 = 10_000;
@@ -75,10 +76,13 @@ impl<'c> Statements<'c> {
         Self { connection, count: NO_DEADLINE, prepared: HashMap::new() }
     }
 
-    pub(super) fn run(&mut self, sql: &'static str, params: &[Value]) -> Result<Done> {
+    pub(super) fn run(&mut self, sql: &Text, params: &[Value]) -> Result<Done> {
         self.count += 1;
         self.connection.running.store(self.count, Relaxed);
-        self.prepared(sql)?.run(params)
+        match sql {
+            Cow::Borrowed(sql) => self.prepared(sql)?.run(params),
+            Cow::Owned(sql) => Prepared::new(&self.connection.sqlite, sql)?.run(params),
+        }
     }
 
     /// A statement that begins or ends something; it takes as long as it takes.
@@ -96,7 +100,7 @@ impl<'c> Statements<'c> {
 }
 
 impl<'c> Prepared<'c> {
-    fn new(connection: &'c Connection, sql: &'static str) -> rusqlite::Result<Self> {
+    fn new(connection: &'c Connection, sql: &str) -> rusqlite::Result<Self> {
         let statement = connection.prepare(sql)?;
         let number = |place| statement.parameter_name(place).and_then(|name| name[1..].parse().ok()).unwrap_or(place);
         let numbers = (1..=statement.parameter_count()).map(number).collect();

@@ -112,7 +112,7 @@ impl<'c> Writer<'c> {
         let mut next = Some(first);
         while let Some(unit) = next {
             match unit {
-                Work::One(call) => match self.statements.run(call.sql, &call.params) {
+                Work::One(call) => match self.statements.run(&call.sql, &call.params) {
                     Ok(done) => waiting.push(Waiting::One(call.reply, done)),
                     // SQLite has undone the one statement; its neighbours stand.
                     Err(error) => drop(call.reply.send(Err(error))),
@@ -188,7 +188,7 @@ impl<'c> Writer<'c> {
                         failed = !opened;
                     }
                     let outcome =
-                        if failed { Err(Error::Aborted) } else { self.statements.run(call.sql, &call.params) };
+                        if failed { Err(Error::Aborted) } else { self.statements.run(&call.sql, &call.params) };
                     failed |= outcome.is_err();
                     let _ = call.reply.send(outcome);
                 }

@@ -1,0 +1,375 @@
+//! `/scim/v2/Groups`, and what groups do to roles: whoever is in one that stands for a role has it. Which group stands
+//! for which role is said by the organization's admins, never by its provider, and owner is none of them.
+use std::collections::BTreeSet;
+
+use axum::{
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse as _, NoContent, Response},
+};
+use kernel::{
+    App,
+    db::Tx,
+    fault::{Fault, INVALID, NOT_FOUND, Result},
+    http::{Json, Path, Query, Routes},
+    transact,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tenancy::{
+    enter::{Admin, InOrg, ScimToken},
+    events::{self, About, By, Event},
+    invites::Invite,
+    orgs::{Member, Org, OrgId, Role},
+    people::{self, Person, PersonId},
+};
+
+use super::{
+    answer::{self, List, PRECONDITION_FAILED, SCIM, Shape, Shown, is_known, must_match},
+    document::{self, INVALID_VALUE},
+    filter::INVALID_FILTER,
+    group::{self, Group, role_of},
+    patch::{self, INVALID_PATH, MUTABILITY, NO_TARGET, Patch},
+    provision::UNIQUENESS,
+    schema::GROUPS,
+    search::{self, Asked},
+    users::{Sent, Wanted, Which},
+};
+
+pub fn routes() -> Routes {
+    Routes::new("scim")
+        .get("/scim/v2/Groups", list_groups, "list groups")
+        .answers::<List>(200, SCIM)
+        .fails(&[INVALID_FILTER])
+        .post("/scim/v2/Groups", create_group, "push a group")
+        .answers::<Shown>(201, SCIM)
+        .fails(&[INVALID_VALUE, UNIQUENESS, NOT_FOUND])
+        .post("/scim/v2/Groups/.search", search_groups, "list groups, asked for in the body")
+        .answers::<List>(200, SCIM)
+        .fails(&[INVALID_FILTER])
+        .get("/scim/v2/Groups/{id}", get_group, "get a group")
+        .answers::<Shown>(200, SCIM)
+        .answers_nothing(304)
+        .patch("/scim/v2/Groups/{id}", patch_group, "change a pushed group")
+        .answers::<Shown>(200, SCIM)
+        .fails(&[INVALID_VALUE, INVALID_PATH, NO_TARGET, MUTABILITY, UNIQUENESS, PRECONDITION_FAILED])
+        .put("/scim/v2/Groups/{id}", replace_group, "replace a pushed group")
+        .answers::<Shown>(200, SCIM)
+        .fails(&[INVALID_VALUE, MUTABILITY, UNIQUENESS, PRECONDITION_FAILED])
+        .delete("/scim/v2/Groups/{id}", delete_group, "delete a pushed group")
+        .fails(&[MUTABILITY, PRECONDITION_FAILED])
+}
+
+pub fn mapping_routes() -> Routes {
+    Routes::new("org")
+        .get("/org/{id}/scim-groups", list_scim_groups, "groups pushed by SCIM, and the roles they stand for")
+        .patch("/org/{id}/scim-groups/{groupId}", map_scim_group, "say which role a pushed group stands for")
+}
+
+async fn list_groups(
+    State(app): State<App>,
+    caller: ScimToken,
+    Query(query): Query<search::Query>,
+) -> Result<Response> {
+    listed(&app, caller.org, &query.asked()?).await
+}
+
+async fn search_groups(
+    State(app): State<App>,
+    caller: ScimToken,
+    Json(request): Json<search::Request>,
+) -> Result<Response> {
+    listed(&app, caller.org, &request.asked()?).await
+}
+
+async fn listed(app: &App, org: OrgId, asked: &Asked) -> Result<Response> {
+    let (total, found) = group::page(&app.db, org, asked).await?;
+    let mut shown = vec![];
+    for group in found {
+        shown.push(asked.shape.cut(&GROUPS, group.show(app, &asked.shape).await?));
+    }
+    Ok(answer::scim(StatusCode::OK, &List::new(total, asked.start, shown)))
+}
+
+async fn show(app: &App, org: OrgId, id: &str, status: StatusCode, shape: &Shape) -> Result<Response> {
+    let group = group::one(&app.db, org, id).await?.ok_or(NOT_FOUND)?;
+    let whole = group.show(app, shape).await?;
+    let (parts, _) = answer::resource(status, &whole).into_parts();
+    let mut response = Response::from_parts(parts, answer::scim(status, &shape.cut(&GROUPS, whole)).into_body());
+    response.headers_mut().remove(axum::http::header::CONTENT_LENGTH);
+    Ok(response)
+}
+
+async fn get_group(
+    State(app): State<App>,
+    caller: ScimToken,
+    Path(Which { id }): Path<Which<String>>,
+    Query(wanted): Query<Wanted>,
+    headers: HeaderMap,
+) -> Result<Response> {
+    let group = group::one(&app.db, caller.org, &id).await?.ok_or(NOT_FOUND)?;
+    // The groups of roles have no version: their members come and go by other doors.
+    if role_of(&id).is_none() && is_known(&headers, group.version) {
+        return Ok(StatusCode::NOT_MODIFIED.into_response());
+    }
+    show(&app, caller.org, &id, StatusCode::OK, &wanted.shape()).await
+}
+
+/// What a document says.
+struct Read {
+    display_name: String,
+    external_id: Option<String>,
+    members: BTreeSet<PersonId>,
+}
+
+impl Read {
+    fn of(document: &Map<String, Value>) -> Result<Self> {
+        let text = |name: &str| document.get(name).and_then(Value::as_str).map(|text| text.trim().to_owned());
+        let display_name = text("displayName").filter(|name| (1..=256).contains(&name.chars().count()));
+        let display_name =
+            display_name.ok_or_else(|| INVALID_VALUE.because("displayName must have 1 to 256 characters."))?;
+        let external_id = text("externalId").filter(|id| !id.is_empty() && id.len() <= 1024);
+        let members = document.get("members").and_then(Value::as_array).into_iter().flatten();
+        let member = |one: &Value| one["value"].as_str().and_then(|id| id.parse().ok()).ok_or_else(nobody);
+        Ok(Self { display_name, external_id, members: members.map(member).collect::<Result<_>>()? })
+    }
+}
+
+fn nobody() -> Fault {
+    INVALID_VALUE.because("A member is no user of this organization.")
+}
+
+async fn create_group(
+    State(app): State<App>,
+    caller: ScimToken,
+    Query(wanted): Query<Wanted>,
+    Json(Sent(sent)): Json<Sent>,
+) -> Result<Response> {
+    let (now, org) = (app.clock.now(), caller.org);
+    let read = Read::of(&document::read(&GROUPS, &sent)?)?;
+    let group = Group {
+        org_id: org,
+        id: app.entropy.uuid(now).to_string(),
+        display_name: read.display_name.clone(),
+        external_id: read.external_id.clone(),
+        role: None,
+        version: 1,
+        created_at: now,
+        updated_at: now,
+    };
+    transact!(app.db, tx, {
+        if !Org::hold(tx, org).await? {
+            return Err(Fault::from(NOT_FOUND));
+        }
+        if role_of(&Group::key(&group.display_name)).is_some() || !group.insert(tx).await? {
+            return Err(UNIQUENESS.because("displayName is taken."));
+        }
+        let event = Event::GroupPushed { group: group.id.clone() };
+        events::record(tx, &app, &caller.by, About::in_org(org), &event).await?;
+        seat(tx, &app, &caller.by, &group, &BTreeSet::new(), &read.members).await
+    })?;
+    show(&app, org, &group.id, StatusCode::CREATED, &wanted.shape()).await
+}
+
+async fn patch_group(
+    State(app): State<App>,
+    caller: ScimToken,
+    Path(Which { id }): Path<Which<String>>,
+    Query(wanted): Query<Wanted>,
+    headers: HeaderMap,
+    Json(patch): Json<Patch>,
+) -> Result<Response> {
+    change(&app, &caller, &id, &headers, |mut document| {
+        patch::apply(&GROUPS, &mut document, &patch)?;
+        Ok(document)
+    })
+    .await?;
+    show(&app, caller.org, &id, StatusCode::OK, &wanted.shape()).await
+}
+
+async fn replace_group(
+    State(app): State<App>,
+    caller: ScimToken,
+    Path(Which { id }): Path<Which<String>>,
+    Query(wanted): Query<Wanted>,
+    headers: HeaderMap,
+    Json(Sent(sent)): Json<Sent>,
+) -> Result<Response> {
+    let document = document::read(&GROUPS, &sent)?;
+    change(&app, &caller, &id, &headers, |_| Ok(document.clone())).await?;
+    show(&app, caller.org, &id, StatusCode::OK, &wanted.shape()).await
+}
+
+/// A pushed group to act upon, while nobody else can.
+async fn held(tx: &mut Tx, org: OrgId, id: &str) -> Result<Group> {
+    if role_of(id).is_some() {
+        return Err(MUTABILITY.because("The groups of roles are read-only."));
+    }
+    Org::hold(tx, org).await?;
+    Ok(Group::find(tx, org, id).await?.ok_or(NOT_FOUND)?)
+}
+
+async fn change(
+    app: &App,
+    caller: &ScimToken,
+    id: &str,
+    headers: &HeaderMap,
+    make: impl Fn(Map<String, Value>) -> Result<Map<String, Value>> + Send + Sync,
+) -> Result<()> {
+    let org = caller.org;
+    transact!(app.db, tx, {
+        let group = held(tx, org, id).await?;
+        must_match(headers, group.version)?;
+        let before = group.members(tx).await?;
+        let read = Read::of(&make(group.document(&before))?)?;
+        let is_same = (&read.display_name, &read.external_id) == (&group.display_name, &group.external_id);
+        if is_same && read.members == before {
+            return Ok(());
+        }
+        let new = Group {
+            display_name: read.display_name,
+            external_id: read.external_id,
+            updated_at: app.clock.now(),
+            ..group
+        };
+        if role_of(&Group::key(&new.display_name)).is_some() || !new.save(tx).await? {
+            return Err(UNIQUENESS.because("displayName is taken."));
+        }
+        let event = Event::GroupUpdated { group: new.id.clone() };
+        events::record(tx, app, &caller.by, About::in_org(org), &event).await?;
+        seat(tx, app, &caller.by, &new, &before, &read.members).await
+    })
+}
+
+async fn seat(
+    tx: &mut Tx,
+    app: &App,
+    by: &By,
+    group: &Group,
+    before: &BTreeSet<PersonId>,
+    after: &BTreeSet<PersonId>,
+) -> Result<()> {
+    for person in after.difference(before) {
+        if !group.seat(tx, *person).await? {
+            return Err(nobody());
+        }
+    }
+    for person in before.difference(after) {
+        group.unseat(tx, *person).await?;
+    }
+    if group.role.is_some() {
+        for person in before.symmetric_difference(after) {
+            give_role(tx, app, by, group.org_id, *person).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn delete_group(
+    State(app): State<App>,
+    caller: ScimToken,
+    Path(Which { id }): Path<Which<String>>,
+    headers: HeaderMap,
+) -> Result<NoContent> {
+    transact!(app.db, tx, {
+        let group = held(tx, caller.org, &id).await?;
+        must_match(&headers, group.version)?;
+        let members = group.members(tx).await?;
+        group.delete(tx).await?;
+        if group.role.is_some() {
+            for person in members {
+                give_role(tx, &app, &caller.by, caller.org, person).await?;
+            }
+        }
+        let event = Event::GroupDeleted { group: id.clone() };
+        Ok::<_, Fault>(events::record(tx, &app, &caller.by, About::in_org(caller.org), &event).await?)
+    })?;
+    Ok(NoContent)
+}
+
+/// Gives somebody the role their groups stand for, or makes them a member again. Owners are left alone.
+async fn give_role(tx: &mut Tx, app: &App, by: &By, org: OrgId, person: PersonId) -> Result<()> {
+    let Some(account) = Person::find(tx, org, person).await?.and_then(|person| person.account_id) else {
+        return Ok(());
+    };
+    let Some(member) = Member::find(tx, org, account).await?.filter(|member| member.role != Role::Owner) else {
+        return Ok(());
+    };
+    let role = people::role_by_groups(tx, org, person).await?.unwrap_or(Role::Member);
+    if role != member.role {
+        Member::set_role(tx, org, account, role).await?;
+        Invite::withdraw(tx, org, account, Some(role)).await?;
+        let event = Event::MemberRoleChanged { from: member.role, to: role };
+        events::record(tx, app, by, About::in_org(org).person(account), &event).await?;
+    }
+    Ok(())
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct PushedGroup {
+    id: String,
+    display_name: String,
+    external_id: Option<String>,
+    /// What its members are in the organization; nothing in particular when null.
+    role: Option<Role>,
+}
+
+impl From<Group> for PushedGroup {
+    fn from(group: Group) -> Self {
+        let Group { id, display_name, external_id, role, .. } = group;
+        Self { id, display_name, external_id, role }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+struct PushedGroups {
+    groups: Vec<PushedGroup>,
+}
+
+async fn list_scim_groups(State(app): State<App>, caller: InOrg<Admin>) -> Result<Json<PushedGroups>> {
+    let groups = Group::pushed(&app.db, caller.org().id).await?.into_iter().map(Into::into).collect();
+    Ok(Json(PushedGroups { groups }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct WhichGroup {
+    group_id: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Mapping {
+    /// `admin`, `member`, or `null` for no role.
+    role: Option<Role>,
+}
+
+async fn map_scim_group(
+    State(app): State<App>,
+    caller: InOrg<Admin>,
+    Path(WhichGroup { group_id }): Path<WhichGroup>,
+    Json(Mapping { role }): Json<Mapping>,
+) -> Result<Json<PushedGroup>> {
+    if role == Some(Role::Owner) {
+        return Err(INVALID.at("role", "not_allowed", "must not be owner"));
+    }
+    // It makes admins, so it is not for an app its people use.
+    if caller.session.living.session.app_id.is_some() {
+        return Err(kernel::fault::FORBIDDEN.into());
+    }
+    let (org, by) = (caller.org().id, caller.session.by());
+    let group = transact!(app.db, tx, {
+        caller.hold(tx).await?;
+        let group = Group::find(tx, org, &group_id).await?.ok_or(NOT_FOUND)?;
+        let new = Group { role, updated_at: app.clock.now(), ..group };
+        new.save(tx).await?;
+        let event = Event::GroupMapped { group: new.id.clone(), role };
+        events::record(tx, &app, &by, About::in_org(org), &event).await?;
+        for person in new.members(tx).await? {
+            give_role(tx, &app, &by, org, person).await?;
+        }
+        Ok::<_, Fault>(new)
+    })?;
+    Ok(Json(group.into()))
+}

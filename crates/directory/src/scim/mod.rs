@@ -1,0 +1,39 @@
+//! SCIM 2.0 (RFC 7643, 7644): an organization's identity provider says who is in it, and who no longer is.
+//!
+//! Users are the people of the organization: its members, and those the provider announced ([`provision`] says what that
+//! means for somebody who has an account). Groups are what the provider pushes, and one for each role.
+mod answer;
+mod discovery;
+mod document;
+mod everything;
+mod filter;
+mod group;
+mod groups;
+mod names;
+mod patch;
+mod provision;
+mod schema;
+mod search;
+mod sql;
+mod tokens;
+mod user;
+mod users;
+
+use kernel::{http::Routes, jobs::Jobs};
+
+pub fn routes() -> Routes {
+    Routes::new("scim")
+        .and(discovery::routes())
+        .and(users::routes())
+        .and(groups::routes())
+        .and(everything::routes())
+        .and(tokens::routes())
+        .and(groups::mapping_routes())
+}
+
+pub fn jobs() -> Jobs {
+    Jobs::new().on::<provision::AskIn>()
+}
+
+#[cfg(test)]
+mod tests;

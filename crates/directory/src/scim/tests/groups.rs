@@ -1,0 +1,149 @@
+//! Groups: one for each role, those the provider pushes, and the roles these can stand for.
+use super::*;
+
+#[tokio::test]
+async fn roles_are_groups_that_nobody_writes() {
+    let o = Org::start().await;
+    let ada = joined(&o.t, &o.owner, &o.id, "ada@example.com", "admin").await;
+    let all = o.get("/Groups").await.body;
+    assert_eq!(all["totalResults"], json!(3));
+    let admins = o.get("/Groups/admin").await.body;
+    assert_eq!(admins["members"][0]["value"], json!(ada.id));
+    assert_eq!((&admins["displayName"], admins["members"].as_array().unwrap().len()), (&json!("admin"), 1));
+    assert_eq!(o.found("groups eq \"admin\"").await, [""; 0], "that is what roles are for");
+    assert_eq!(o.found("roles eq \"admin\"").await, ["ada@example.com"]);
+    let seat = json!({ "Operations": [{ "op": "add", "path": "members", "value": [{ "value": ada.id }] }] });
+    for role in ["owner", "admin", "member"] {
+        let path = format!("/Groups/{role}");
+        assert_eq!(refused(&o.send("PATCH", &path, &seat).await), (400, "mutability"));
+        assert_eq!(refused(&o.send("PUT", &path, &json!({ "displayName": "x" })).await), (400, "mutability"));
+        assert_eq!(refused(&o.ask("DELETE", &path).await), (400, "mutability"));
+        assert_eq!(
+            refused(&o.send("POST", "/Groups", &json!({ "displayName": role.to_uppercase() })).await),
+            (409, "uniqueness")
+        );
+    }
+    assert_eq!(o.get("/Groups/owner?excludedAttributes=members").await.body["members"], Value::Null);
+    o.finish().await;
+}
+
+#[tokio::test]
+async fn groups_are_pushed_changed_found_and_deleted() {
+    let o = Org::start().await;
+    let (ada, bob) = (o.named("ada").await, o.named("bob").await);
+    let made = o
+        .send(
+            "POST",
+            "/Groups",
+            &json!({ "displayName": "Team", "externalId": "g1", "members": [{ "value": ada["id"] }] }),
+        )
+        .await;
+    assert_eq!((made.status, made.header("etag")), (201, "W/\"1\""), "{}", made.text);
+    assert_eq!(made.body["members"][0]["value"], ada["id"]);
+    let path = format!("/Groups/{}", id(&made.body));
+    assert_eq!(refused(&o.send("POST", "/Groups", &json!({ "displayName": "TEAM" })).await), (409, "uniqueness"));
+    assert_eq!(o.get(&format!("/Users/{}", id(&ada))).await.body["groups"][0]["display"], json!("Team"));
+    let found = |filter: &str| o.ask("GET", &format!("/Groups?filter={}", encoded(filter)));
+    let both = format!("id eq \"{}\" and members eq \"{}\"", id(&made.body), id(&ada));
+    for (filter, total) in [
+        ("displayName eq \"team\"", 1),
+        ("displayName co \"m\"", 3),
+        ("externalId eq \"g1\"", 1),
+        (&both, 1),
+        ("members[value eq \"x\"]", 0),
+        ("meta.resourceType eq \"User\"", 0),
+    ] {
+        let answer = found(filter).await;
+        assert_eq!(answer.body["totalResults"], json!(total), "{filter}: {}", answer.text);
+    }
+    assert_eq!(refused(&found("nonsense eq 1").await), (400, "invalidFilter"));
+    assert_eq!(o.found("groups.display eq \"team\"").await, ["ada"]);
+
+    let patch = |operation: Value| json!({ "Operations": [operation] });
+    let added = o
+        .send("PATCH", &path, &patch(json!({ "op": "Add", "path": "members", "value": [{ "value": bob["id"] }] })))
+        .await;
+    assert_eq!(added.body["members"].as_array().unwrap().len(), 2, "{}", added.text);
+    let one = format!("members[value eq \"{}\"]", id(&ada));
+    let removed = o.send("PATCH", &path, &patch(json!({ "op": "remove", "path": one }))).await;
+    assert_eq!(removed.body["members"][0]["value"], bob["id"], "{}", removed.text);
+    let named = o
+        .send(
+            "PATCH",
+            &path,
+            &patch(json!({ "op": "replace", "value": { "id": id(&made.body), "displayName": "Crew" } })),
+        )
+        .await;
+    assert_eq!(named.body["displayName"], json!("Crew"));
+    let nobody = patch(
+        json!({ "op": "add", "path": "members", "value": [{ "value": "019c137e-c107-7f36-aa03-c8508b253019" }] }),
+    );
+    assert_eq!(refused(&o.send("PATCH", &path, &nobody).await), (400, "invalidValue"));
+    assert_eq!(
+        refused(&o.ask("PUT", &path).header("if-match", "W/\"1\"").json(&json!({ "displayName": "x" })).await),
+        (412, "")
+    );
+    let replaced = o.send("PUT", &path, &json!({ "displayName": "Crew" })).await;
+    assert_eq!((replaced.status, &replaced.body["members"]), (200, &Value::Null));
+    assert_eq!(o.ask("DELETE", &path).await.status, 204);
+    assert_eq!(refused(&o.get(&path).await), (404, ""));
+    o.t.expects(&[
+        "PERSON_PROVISIONED",
+        "PERSON_PROVISIONED",
+        "GROUP_PUSHED",
+        "GROUP_UPDATED",
+        "GROUP_UPDATED",
+        "GROUP_UPDATED",
+        "GROUP_UPDATED",
+        "GROUP_DELETED",
+    ])
+    .await;
+    o.finish().await;
+}
+
+#[tokio::test]
+async fn a_group_can_stand_for_a_role_but_never_for_owner() {
+    let o = Org::start().await;
+    let ada = joined(&o.t, &o.owner, &o.id, "ada@example.com", "member").await;
+    let members = json!([{ "value": ada.id }, { "value": o.owner.id }]);
+    let group = o.send("POST", "/Groups", &json!({ "displayName": "Admins", "members": members })).await.body;
+    let map = format!("/org/{}/scim-groups/{}", o.id, id(&group));
+    let say = |person: &Person, role: Value| person.asks(o.t.ask(Method::PATCH, &map).json(&json!({ "role": role })));
+    assert_eq!(say(&ada, json!("admin")).await.refusal(), (403, "forbidden"), "not by a member");
+    assert_eq!(say(&o.owner, json!("owner")).await.wrong_fields(), ["role"]);
+    assert_eq!(say(&o.owner, json!("admin")).await.status, 200);
+    assert_eq!(role_of(&o, &ada.id).await, json!("admin"));
+    assert_eq!(role_of(&o, &o.owner.id).await, json!("owner"), "an owner stays one");
+    let listed = o.owner.asks(o.t.get(&format!("/org/{}/scim-groups", o.id))).await.body;
+    assert_eq!(listed["groups"][0]["role"], json!("admin"));
+    // Somebody who was announced into it is an admin when they come.
+    let bob = o.named("bob@example.com").await;
+    let seat = json!({ "Operations": [{ "op": "add", "path": "members", "value": [{ "value": bob["id"] }] }] });
+    o.send("PATCH", &format!("/Groups/{}", id(&group)), &seat).await;
+    let person = signed_in(&o.t, "bob@example.com").await;
+    let token = invite_token_of(&o, "bob@example.com").await;
+    assert_eq!(accept(&o.t, &person, &token).await.status, 200);
+    assert_eq!(role_of(&o, id(&bob)).await, json!("admin"));
+    // Out of the group, out of the role; the token of an admin no longer acts as one.
+    let one = format!("members[value eq \"{}\"]", ada.id);
+    o.send("PATCH", &format!("/Groups/{}", id(&group)), &json!({ "Operations": [{ "op": "remove", "path": one }] }))
+        .await;
+    assert_eq!(role_of(&o, &ada.id).await, json!("member"));
+    assert_eq!(ada.asks(o.t.get(&format!("/org/{}/invites", o.id))).await.status, 403);
+    assert_eq!(o.ask("DELETE", &format!("/Groups/{}", id(&group))).await.status, 204);
+    assert_eq!(role_of(&o, id(&bob)).await, json!("member"));
+    o.finish().await;
+}
+
+/// The invitation is older than the mails of signing up.
+async fn invite_token_of(o: &Org, email: &str) -> String {
+    o.t.run_jobs().await;
+    let mails = o.t.mailbox.mails();
+    let to = format!("To: {email}");
+    let mail = mails.iter().find(|mail| mail.contains(&to) && mail.contains("There is a place for you"));
+    identity::testing::token_in(&mail.expect("an invitation").replace("=\r\n", "").replace("=3D", "="))
+}
+
+async fn role_of(o: &Org, person: &str) -> Value {
+    o.get(&format!("/Users/{person}")).await.body["roles"][0]["value"].clone()
+}

@@ -1,0 +1,111 @@
+//! The tokens an organization gives its provider: several, named, shown once, gone at once.
+use axum::{extract::State, response::NoContent};
+use kernel::{
+    App,
+    clock::Timestamp,
+    fault::{Code, Fault, INVALID, NOT_FOUND, Result},
+    http::{Json, Key, Page, Path, Routes},
+    transact,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tenancy::{
+    enter::{Admin, InOrg},
+    events::{self, About, Event},
+    scim_tokens::{ScimToken, ScimTokenId},
+};
+
+pub fn routes() -> Routes {
+    Routes::new("org")
+        .post("/org/{id}/scim-tokens", create_scim_token, "create a SCIM token")
+        .fails(&[TOO_MANY_TOKENS])
+        .get("/org/{id}/scim-tokens", list_scim_tokens, "list SCIM tokens")
+        .delete("/org/{id}/scim-tokens/{tokenId}", delete_scim_token, "delete a SCIM token")
+}
+
+const MOST: i64 = 20;
+const TOO_MANY_TOKENS: Code =
+    Code::new(409, "too_many_scim_tokens", "The organization has twenty SCIM tokens. Delete one first.");
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct NewToken {
+    /// For people to know it by.
+    #[schemars(length(max = 100), regex(pattern = "\\S"))]
+    name: String,
+    /// Left out: it does not run out.
+    expires_at: Option<Timestamp>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct MadeToken {
+    #[serde(flatten)]
+    token: ScimToken,
+    /// The token itself. This is the only time it is shown.
+    value: String,
+}
+
+async fn create_scim_token(
+    State(app): State<App>,
+    caller: InOrg<Admin>,
+    Json(new): Json<NewToken>,
+) -> Result<Json<MadeToken>> {
+    if new.expires_at.is_some_and(|at| at <= app.clock.now()) {
+        return Err(INVALID.at("expiresAt", "too_small", "must be in the future"));
+    }
+    let (org, by) = (caller.org().id, caller.session.account().id);
+    // It changes who is in the organization, so it is not for an app its people use.
+    if caller.session.living.session.app_id.is_some() {
+        return Err(kernel::fault::FORBIDDEN.into());
+    }
+    let (token, value) = transact!(app.db, tx, {
+        caller.hold(tx).await?;
+        if ScimToken::count(tx, org).await? >= MOST {
+            return Err(Fault::from(TOO_MANY_TOKENS));
+        }
+        let (token, value) = ScimToken::make(tx, &app, org, by, new.name.trim(), new.expires_at).await?;
+        let event = Event::ScimTokenCreated { token: token.id, name: token.name.clone() };
+        events::record(tx, &app, &caller.session.by(), About::in_org(org), &event).await?;
+        Ok((token, value))
+    })?;
+    Ok(Json(MadeToken { token, value: value.expose().to_owned() }))
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Tokens {
+    tokens: Vec<ScimToken>,
+    next_cursor: Option<String>,
+}
+
+async fn list_scim_tokens(State(app): State<App>, caller: InOrg<Admin>, page: Page) -> Result<Json<Tokens>> {
+    let list = format!("scim-tokens:{}", caller.org().id);
+    let below = page.below(&app, &list)?;
+    let mut tokens = ScimToken::page(&app.db, caller.org().id, &below, page.fetch()).await?;
+    let key = |token: &ScimToken| Key { at: token.created_at, id: token.id.to_string() };
+    let next_cursor = page.cut(&app, &list, &mut tokens, key);
+    Ok(Json(Tokens { tokens, next_cursor }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Which {
+    token_id: ScimTokenId,
+}
+
+async fn delete_scim_token(
+    State(app): State<App>,
+    caller: InOrg<Admin>,
+    Path(Which { token_id }): Path<Which>,
+) -> Result<NoContent> {
+    let org = caller.org().id;
+    transact!(app.db, tx, {
+        caller.hold(tx).await?;
+        if !ScimToken::delete(tx, org, token_id).await? {
+            return Err(Fault::from(NOT_FOUND));
+        }
+        let event = Event::ScimTokenDeleted { token: token_id };
+        Ok(events::record(tx, &app, &caller.session.by(), About::in_org(org), &event).await?)
+    })?;
+    Ok(NoContent)
+}

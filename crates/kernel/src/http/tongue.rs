@@ -1,0 +1,78 @@
+//! How a refusal is worded. Problems (RFC 9457) are the rule; where a standard that clients are written against has its
+//! own form, everything under its address speaks that, unknown paths and wrong methods too.
+use schemars::{Schema, SchemaGenerator};
+
+use crate::fault::{Fault, OAuthError, Problem, ScimError};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tongue {
+    Problem,
+    OAuth,
+    Scim,
+}
+
+impl Tongue {
+    pub(super) const ALL: [Self; 3] = [Self::Problem, Self::OAuth, Self::Scim];
+
+    pub(super) fn of(path: &str) -> Self {
+        let under = |root: &str| path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        match path {
+            _ if under("/oauth") => Self::OAuth,
+            _ if under("/scim/v2") => Self::Scim,
+            _ => Self::Problem,
+        }
+    }
+
+    pub(super) fn content_type(self) -> &'static str {
+        match self {
+            Self::Problem => "application/problem+json",
+            Self::OAuth => "application/json",
+            Self::Scim => "application/scim+json",
+        }
+    }
+
+    pub(super) fn schema_name(self) -> &'static str {
+        match self {
+            Self::Problem => "Problem",
+            Self::OAuth => "OAuthError",
+            Self::Scim => "ScimError",
+        }
+    }
+
+    pub(super) fn schema(self, generator: SchemaGenerator) -> Schema {
+        match self {
+            Self::Problem => generator.into_root_schema_for::<Problem>(),
+            Self::OAuth => generator.into_root_schema_for::<OAuthError>(),
+            Self::Scim => generator.into_root_schema_for::<ScimError>(),
+        }
+    }
+
+    /// The body of a refusal.
+    pub(super) fn say(self, fault: &Fault, request_id: &str) -> Vec<u8> {
+        let said = match self {
+            Self::Problem => serde_json::to_vec(&fault.problem(request_id)),
+            Self::OAuth => serde_json::to_vec(&fault.oauth_error()),
+            Self::Scim => serde_json::to_vec(&fault.scim_error()),
+        };
+        said.unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_decides_how_it_is_refused() {
+        for (path, tongue) in [
+            ("/oauth/token", Tongue::OAuth),
+            ("/oauthx", Tongue::Problem),
+            ("/scim/v2", Tongue::Scim),
+            ("/scim/v2/Users/1", Tongue::Scim),
+            ("/scim/v20", Tongue::Problem),
+            ("/auth/oauth/google", Tongue::Problem),
+        ] {
+            assert_eq!(Tongue::of(path), tongue, "{path}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! A directory's provider at the door: by a token of one organization, in the header and nowhere else.
+use axum::{
+    extract::FromRequestParts,
+    http::{header, request::Parts},
+};
+use kernel::{
+    App,
+    crypto::Secret,
+    fault::{Fault, Result, UNAUTHENTICATED},
+    http::{Client, GenContext, Operation, OperationInput, bearer, may_answer, requires},
+};
+
+use crate::{events::By, orgs::OrgId, scim_tokens};
+
+/// The provider of an organization. All it can reach is that organization.
+pub struct ScimToken {
+    pub org: OrgId,
+    /// Nobody in particular, from where it came.
+    pub by: By,
+}
+
+impl FromRequestParts<App> for ScimToken {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let client = Client::from_request_parts(parts, app).await?;
+        let value = Secret::from(bearer(&parts.headers).ok_or(UNAUTHENTICATED)?.to_owned());
+        let found = scim_tokens::ScimToken::recognise(&app.db, &value, app.clock.now()).await?;
+        let by = super::abuse::from_where(client, parts.headers.get(header::USER_AGENT));
+        Ok(Self { org: found.ok_or(UNAUTHENTICATED)?.org_id, by })
+    }
+}
+
+impl OperationInput for ScimToken {
+    fn operation_input(_: &mut GenContext, operation: &mut Operation) {
+        requires(operation, &["scimToken"]);
+        may_answer(operation, &[UNAUTHENTICATED]);
+    }
+}
