@@ -49,6 +49,12 @@ pub enum Kind {
         name: String,
         provider: &'static str,
     },
+    /// To those who look after an app whose webhook nobody answers.
+    WebhookDisabled {
+        name: String,
+        app: String,
+        url: String,
+    },
     Invite {
         inviter: String,
         org: String,
@@ -160,6 +166,18 @@ impl Kind {
                 ),
                 "If this was not you, somebody else can read your mail or has your account there: secure both, then \
                  change your password here.",
+            )
+            .to(name),
+            Self::WebhookDisabled { name, app, url } => Letter::new(
+                "A webhook was switched off",
+                format!(
+                    "five deliveries in a row to {} failed, so the webhook of {} was switched off. Nothing is sent to it \
+                     any more.",
+                    one_line(url),
+                    one_line(app)
+                ),
+                "Once the receiver answers again, switch the webhook on and recover what it missed; what happened is \
+                 kept for thirty days.",
             )
             .to(name),
             Self::Invite { inviter, org, token } => Letter::new(

@@ -128,6 +128,8 @@ settings! {
     webhook_allow_nets: Vec<IpNet> = "";
     /// `on` lets webhooks go to http:// addresses; for development. `WEBHOOK_ALLOW_HTTP=1` says the same.
     webhook_allow_http: Switch = "off";
+    /// How many webhooks a node delivers to at once.
+    webhook_lanes: usize = "256";
     /// The id this installation is registered under at Google; left empty, nobody signs in with it.
     google_client_id: String = "";
     /// The secret that belongs to it.
@@ -318,6 +320,7 @@ impl Config {
             ("max_connections", self.max_connections),
             ("max_in_flight", self.max_in_flight),
             ("workers", self.workers),
+            ("webhook_lanes", self.webhook_lanes),
             ("rate_limit_per_minute", self.rate_limit_per_minute as usize),
         ] {
             if number == 0 {

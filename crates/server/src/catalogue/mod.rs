@@ -11,7 +11,7 @@ use crate::start::features;
 const ROUTES: &str = include_str!("routes.txt");
 const TO_COME: &str = include_str!("to-come.txt");
 /// Lower this with every route that is built; raising it is not allowed.
-const STILL_TO_COME: usize = 122;
+const STILL_TO_COME: usize = 113;
 /// Routes beyond the catalogue, with their guards.
 const BEYOND: &[(&str, &str, &str)] = &[
     ("POST", "/auth/verify", "public"),
@@ -21,6 +21,9 @@ const BEYOND: &[(&str, &str, &str)] = &[
     ("POST", "/oauth/userinfo", "session"),
     ("GET", "/files/pictures/{name}", "public"),
     ("PUT", "/files/incoming/{name}", "public"),
+    ("POST", "/webhooks/{id}/test", "session+app-key-admin"),
+    ("POST", "/webhooks/{id}/deliveries/{deliveryId}/redeliver", "session+app-key-admin"),
+    ("POST", "/webhooks/{id}/recover", "session+app-key-admin"),
 ];
 
 /// Method and path to guard.
@@ -53,6 +56,9 @@ fn security(guard: &str) -> Option<Value> {
             Some(json!([{ "bearer": [] }, { "cookie": [] }]))
         }
         "app-key" => Some(json!([{ "appKey": [] }, { "clientBasic": [] }, {}])),
+        "session+app-key-member" | "session+app-key-admin" => {
+            Some(json!([{ "appKey": [], "bearer": [] }, { "appKey": [], "cookie": [] }]))
+        }
         "refresh" => Some(json!([{ "refreshCookie": [] }])),
         "this-machine" => Some(json!([{}, { "metricsToken": [] }])),
         _ => None,
@@ -92,7 +98,7 @@ async fn every_route_is_in_the_catalogue_with_its_guard_and_every_row_is_built_o
             security(guard).unwrap_or_else(|| panic!("{row:?}: say what {guard} means in the description"));
         let said = operation.get("security").cloned().unwrap_or_default();
         assert_eq!(said, expected, "{row:?} is not guarded as {guard}");
-        if let Some(role) = guard.strip_prefix("org-") {
+        if let Some(role) = guard.strip_prefix("org-").or_else(|| guard.strip_prefix("session+app-key-")) {
             assert_eq!(operation["x-role"], role, "{row:?}");
         }
         assert!(operation["summary"].as_str().is_some_and(|text| !text.is_empty()), "{row:?} has no description");

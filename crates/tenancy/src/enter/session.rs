@@ -280,10 +280,9 @@ impl Session {
     }
 }
 
-impl FromRequestParts<App> for Session {
-    type Rejection = Fault;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+impl Session {
+    /// Whose session it is, whatever key of an app came with it.
+    pub(super) async fn beside_key(parts: &mut Parts, app: &App) -> Result<Self> {
         let client = Client::from_request_parts(parts, app).await?;
         let (token, delivery) = presented(&parts.headers).ok_or(UNAUTHENTICATED)?;
         let claims = verified(app, &token).ok_or(UNAUTHENTICATED)?;
@@ -291,13 +290,22 @@ impl FromRequestParts<App> for Session {
         if delivery == Delivery::Cookie {
             may_use_cookie(app, &parts.headers, &living.session).await?;
         }
+        Ok(Self { living, delivery, client, user_agent: parts.headers.get(header::USER_AGENT).cloned() })
+    }
+}
+
+impl FromRequestParts<App> for Session {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let session = Self::beside_key(parts, app).await?;
         // Whoever also says which app they are must be the one the session belongs to.
         if let Some(keyed) = app_key(app, &parts.headers).await?
-            && living.session.app_id != Some(keyed.app_id)
+            && session.living.session.app_id != Some(keyed.app_id)
         {
             return Err(UNAUTHENTICATED.into());
         }
-        Ok(Self { living, delivery, client, user_agent: parts.headers.get(header::USER_AGENT).cloned() })
+        Ok(session)
     }
 }
 
