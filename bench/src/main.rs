@@ -21,6 +21,7 @@ mod rounds;
 mod servers;
 mod start;
 mod storm;
+mod webhooks;
 mod writes;
 
 use std::{path::PathBuf, time::Duration};
@@ -68,6 +69,8 @@ enum Scenario {
     Start,
     /// Resident memory of an idle server
     Memory,
+    /// Events on their way to those who listen
+    Webhooks,
     /// All of them, one after the other
     All,
     /// The bare server that Janua is measured against
@@ -92,6 +95,7 @@ fn main() -> Result<()> {
         Scenario::Storm => storm::measure(&rounds()?, &janua()?)?,
         Scenario::Start => start::measure(&rounds()?, &janua()?)?,
         Scenario::Memory => memory::measure(&rounds()?, &janua()?)?,
+        Scenario::Webhooks => webhooks::measure(&rounds()?, &janua()?)?,
         Scenario::All => all(&rounds()?, &janua()?)?,
     };
     println!("{}", figure::table(&figures));
@@ -112,6 +116,7 @@ fn all(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
     figures.extend(health::measure(rounds, janua)?);
     figures.extend(identity::measure(rounds, janua)?);
     figures.extend(storm::measure(rounds, janua)?);
+    figures.extend(webhooks::measure(rounds, janua)?);
     figures.extend(start::measure(rounds, janua)?);
     figures.extend(memory::measure(rounds, janua)?);
     Ok(figures)
