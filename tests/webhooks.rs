@@ -116,7 +116,9 @@ fn what_was_acknowledged_arrives_though_the_server_is_killed_again_and_again() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let ledger = Ledger::default();
     let url = receiver(ledger.clone());
-    let mut server = Server::start(folder.path(), &SETTINGS);
+    // Each run listens on another port; the tokens are to be good for all of them.
+    let settings = [&SETTINGS[..], &[("JANUA_BASE_URL", "http://localhost")]].concat();
+    let mut server = Server::start(folder.path(), &settings);
     let owner = settle(&server, folder.path());
     assert!(owner.key.starts_with("pk_live_"));
     let hooks = format!("/apps/{}/webhooks", owner.app);
@@ -141,7 +143,7 @@ fn what_was_acknowledged_arrives_though_the_server_is_killed_again_and_again() {
         }
         server.child.kill().unwrap();
         server.child.wait().unwrap();
-        server = Server::start(folder.path(), &SETTINGS);
+        server = Server::start(folder.path(), &settings);
     }
     let arrived = || {
         let all = ledger.0.lock().unwrap();
