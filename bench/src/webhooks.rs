@@ -46,7 +46,12 @@ pub fn measure(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
     let alone = p95(&one, &one.receiver)?;
     let heard = Receiver::start()?;
     many.listen(&heard.url(), "audit.*")?;
-    figures.push(wait("start of a delivery, p95, with many webhooks; with one", p95(&many, &heard)?, alone, Goal::RatioAtMost(1.2)));
+    figures.push(wait(
+        "start of a delivery, p95, with many webhooks; with one",
+        p95(&many, &heard)?,
+        alone,
+        Goal::RatioAtMost(1.2),
+    ));
     let hanging = TcpListener::bind("127.0.0.1:0")?;
     for _ in 0..HANGING {
         one.listen(&format!("http://{}/", hanging.local_addr()?), "audit.*")?;

@@ -211,7 +211,7 @@ impl JsonSchema for Rotation {
         "Rotation".into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "enum": [true, "finalize"] })
+        json_schema!({ "anyOf": [{ "type": "boolean", "const": true }, { "type": "string", "const": "finalize" }] })
     }
     fn inline_schema() -> bool {
         true

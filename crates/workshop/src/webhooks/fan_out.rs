@@ -21,8 +21,17 @@ struct Share {
     event: AppEvent,
     value: &'static str,
     listeners: Vec<WebhookId>,
-    /// How far this gets the event; nothing when everybody was given it.
-    reached: Option<String>,
+    then: Then,
+}
+
+/// How far a share gets its event.
+enum Then {
+    /// Another share of this round goes on.
+    Next,
+    /// There is more to do: the place among its values, and the last webhook.
+    Reached(String),
+    /// Everybody was given it.
+    Done,
 }
 
 /// Hands out what waits; answers whether there was anything.
@@ -37,7 +46,7 @@ pub async fn round(app: &App) -> db::Result<bool> {
     }
     transact!(app.db, tx, {
         for share in &shares {
-            let Share { event, value, listeners, reached } = share;
+            let Share { event, value, listeners, then } = share;
             for webhook in listeners {
                 for name in heard_as(value, event.webhook.as_deref(), &event.kind) {
                     Delivery::insert(tx, app, *webhook, event.id, &name, now).await?;
@@ -47,9 +56,10 @@ pub async fn round(app: &App) -> db::Result<bool> {
                 let (before, last) = (just_before(&first.to_string()), last.to_string());
                 Listener::wake(tx, event.app_id, value, (&before, &last), now).await?;
             }
-            match reached {
-                Some(reached) => outbox::reached(tx, event.id, reached).await?,
-                None => outbox::handed_out(tx, event.id).await?,
+            match then {
+                Then::Next => {}
+                Then::Reached(place) => outbox::reached(tx, event.id, place).await?,
+                Then::Done => outbox::handed_out(tx, event.id).await?,
             }
         }
         Ok::<_, db::Error>(())
@@ -79,12 +89,14 @@ async fn shares_of(app: &App, event: AppEvent) -> db::Result<Vec<Share>> {
         let found = Listener::page(&app.db, event.app_id, value, &after, event.at, room).await?;
         let listeners: Vec<WebhookId> = found.into_iter().map(|listener| listener.webhook_id).collect();
         let count = u32::try_from(listeners.len()).unwrap_or(u32::MAX);
-        let is_full = count == room;
-        let reached = is_full.then(|| format!("{place} {}", listeners[listeners.len() - 1]));
+        let then = match listeners.last() {
+            Some(last) if count == room => Then::Reached(format!("{place} {last}")),
+            _ if place + 1 == values.len() => Then::Done,
+            _ => Then::Next,
+        };
+        let is_full = matches!(then, Then::Reached(_));
         room -= count;
-        if !listeners.is_empty() || place + 1 == values.len() {
-            shares.push(Share { event: event.clone(), value, listeners, reached });
-        }
+        shares.push(Share { event: event.clone(), value, listeners, then });
         if is_full {
             break;
         }
