@@ -6,7 +6,7 @@ use ipnet::IpNet;
 /// Everything in IANA's registries of special addresses, and multicast. Some of these can be reached from anywhere, but
 /// nobody serves web pages there.
 const SPECIAL_V4: [(Ipv4Addr, u8); 18] = [
-    (Ipv4Addr::new(0, 0, 0, 0), 8),
+    (Ipv4Addr::UNSPECIFIED, 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
     (Ipv4Addr::new(100, 64, 0, 0), 10),
     (Ipv4Addr::new(127, 0, 0, 0), 8),
