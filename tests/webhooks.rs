@@ -30,9 +30,11 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// What came: the signature and the body of each request.
+/// What came: the signature and the body of a request, and when.
+type Came = (String, Vec<u8>, u64);
+
 #[derive(Clone, Default)]
-struct Ledger(Arc<Mutex<Vec<(String, Vec<u8>, u64)>>>);
+struct Ledger(Arc<Mutex<Vec<Came>>>);
 
 /// A receiver that takes its time now and then.
 fn receiver(ledger: Ledger) -> String {
@@ -156,7 +158,7 @@ fn what_was_acknowledged_arrives_though_the_server_is_killed_again_and_again() {
     let started = Instant::now();
     while !acknowledged.iter().all(|(event, id)| arrived().contains(&((*event).to_owned(), id.clone()))) {
         let missing = acknowledged.len() - arrived().len().min(acknowledged.len());
-        assert!(started.elapsed() < Duration::from_secs(60), "{missing} of {} never came", acknowledged.len());
+        assert!(started.elapsed() < Duration::from_mins(1), "{missing} of {} never came", acknowledged.len());
         std::thread::sleep(Duration::from_millis(50));
     }
     // What was in hand when it was killed may come twice, and nothing more than that.

@@ -154,11 +154,11 @@ fn cost(one: &Place, many: &Place) -> Result<Figure> {
         let (before, cpu) = (one.receiver.count.load(Relaxed), cpu_time(one.server.pid())?);
         let sent = load::with(one.server.address, Duration::from_secs(1), GENERATOR, &Ask::again(one.act()))?;
         one.until(before + sent)?;
-        samples.limit.push(millis_each(cpu_time(one.server.pid())? - cpu, sent));
+        samples.limit.push(millis_each(cpu_time(one.server.pid())?.saturating_sub(cpu), sent));
         let (before, cpu) = (many.receiver.count.load(Relaxed), cpu_time(many.server.pid())?);
         ask(many.server.address, "POST", "/auth/login", "", &many.key, &login())?;
         many.until(before + MANY as u64)?;
-        samples.ours.push(millis_each(cpu_time(many.server.pid())? - cpu, MANY as u64));
+        samples.ours.push(millis_each(cpu_time(many.server.pid())?.saturating_sub(cpu), MANY as u64));
     }
     let what = "processor time of a delivery, one event to many; to one";
     Ok(Figure { scenario: "webhooks", what, unit: Unit::Milliseconds, samples, goal: Some(Goal::RatioAtMost(1.15)) })

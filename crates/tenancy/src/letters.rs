@@ -168,18 +168,7 @@ impl Kind {
                  change your password here.",
             )
             .to(name),
-            Self::WebhookDisabled { name, app, url } => Letter::new(
-                "A webhook was switched off",
-                format!(
-                    "five deliveries in a row to {} failed, so the webhook of {} was switched off. Nothing is sent to it \
-                     any more.",
-                    one_line(url),
-                    one_line(app)
-                ),
-                "Once the receiver answers again, switch the webhook on and recover what it missed; what happened is \
-                 kept for thirty days.",
-            )
-            .to(name),
+            Self::WebhookDisabled { name, app, url } => webhook_disabled(app, url).to(name),
             Self::Invite { inviter, org, token } => Letter::new(
                 "You are invited",
                 format!(
@@ -198,6 +187,20 @@ impl Kind {
             .to(name),
         }
     }
+}
+
+fn webhook_disabled(app: &str, url: &str) -> Letter {
+    let what = format!(
+        "five deliveries in a row to {} failed, so the webhook of {} was switched off. Nothing is sent to it any more.",
+        one_line(url),
+        one_line(app)
+    );
+    Letter::new(
+        "A webhook was switched off",
+        what,
+        "Once the receiver answers again, switch the webhook on and recover what it missed; what happened is kept for \
+         thirty days.",
+    )
 }
 
 /// A name is a name, whatever somebody typed into it: no second line, no address that programs turn into a link.

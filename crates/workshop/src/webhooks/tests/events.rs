@@ -1,4 +1,6 @@
 //! All ten values: what is told to whom, and that it is told exactly when it happened.
+use tenancy::events::{By, Event, record};
+
 use super::*;
 
 /// The schema of an event in the description, with what it refers to.
@@ -45,7 +47,8 @@ async fn each_event_goes_to_those_who_listen_to_it() {
     shop.register(&t, &audit.url, &["audit.*"]).await;
     shop.register(&t, &all.url, &["*"]).await;
     told(&t, &all).await;
-    (named.heard(), audit.heard());
+    named.heard();
+    audit.heard();
 
     // An account is made in the app, its address proven, somebody signs in and out.
     let body = identity::testing::sign_up_body("bob@example.com");
@@ -76,7 +79,6 @@ async fn factors_and_passkeys_are_told_too() {
     told(&t, &receiver).await;
     // Done on the service's own pages: they go to the app she has signed in to.
     let account = shop.owner.id.parse().unwrap();
-    use tenancy::events::{By, Event, record};
     let by = By { ip: Some("203.0.113.9".into()), user_agent: Some("elsewhere".into()), ..By::default() };
     for (event, name) in [
         (Event::MfaEnabled { factor: tenancy::factors::Factor::Totp }, "user.mfa_enabled"),
@@ -102,7 +104,6 @@ async fn an_event_is_there_exactly_when_what_it_tells_of_is() {
     shop.register(&t, &receiver.url, &["user.mfa_enabled"]).await;
     login_with(&t, "ada@example.com", &shop.key).await;
     deliver(&t).await;
-    use tenancy::events::{By, Event, record};
     let (account, event) =
         (shop.owner.id.parse().unwrap(), Event::MfaEnabled { factor: tenancy::factors::Factor::Totp });
     let mut tx = t.app.db.begin().await.unwrap();
@@ -191,7 +192,8 @@ async fn f15_two_nodes_share_the_work_and_nothing_is_sent_twice() {
         login_with(&t, "ada@example.com", &shop.key).await;
     }
     let both = tokio::join!(deliver_due(&t.app), deliver_due(&other.app));
-    (both.0.unwrap(), both.1.unwrap());
+    both.0.unwrap();
+    both.1.unwrap();
     deliver(&t).await;
     let heard = receiver.heard();
     let ids: std::collections::HashSet<_> = heard.iter().map(|one| one.header("webhook-id").to_owned()).collect();
