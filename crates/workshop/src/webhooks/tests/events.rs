@@ -161,6 +161,7 @@ async fn one_event_reaches_hundreds_of_webhooks_once_each() {
             shop.asks(t.post("/webhooks").json(&json!({ "url": receiver.url, "events": ["session.revoked"] })));
         assert_eq!(made.await.status, 200);
     }
+    deliver(&t).await;
     // They listen to everything, but were not told of each other.
     let sql = "UPDATE webhook_subscription SET event = '*' WHERE event = 'session.revoked'";
     assert_eq!(t.app.db.exec(sql, vec![]).await.unwrap(), 600);
