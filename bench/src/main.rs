@@ -22,6 +22,7 @@ mod rounds;
 mod servers;
 mod start;
 mod storm;
+mod webhooks;
 mod writes;
 
 use std::{path::PathBuf, time::Duration};
@@ -71,6 +72,8 @@ enum Scenario {
     Start,
     /// Resident memory of an idle server
     Memory,
+    /// Events on their way to those who listen
+    Webhooks,
     /// All of them, one after the other
     All,
     /// The bare server that Janua is measured against
@@ -96,6 +99,7 @@ fn main() -> Result<()> {
         Scenario::Directory => directory::measure(&rounds()?, &janua()?)?,
         Scenario::Start => start::measure(&rounds()?, &janua()?)?,
         Scenario::Memory => memory::measure(&rounds()?, &janua()?)?,
+        Scenario::Webhooks => webhooks::measure(&rounds()?, &janua()?)?,
         Scenario::All => all(&rounds()?, &janua()?)?,
     };
     println!("{}", figure::table(&figures));
@@ -117,6 +121,7 @@ fn all(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
     figures.extend(identity::measure(rounds, janua)?);
     figures.extend(storm::measure(rounds, janua)?);
     figures.extend(directory::measure(rounds, janua)?);
+    figures.extend(webhooks::measure(rounds, janua)?);
     figures.extend(start::measure(rounds, janua)?);
     figures.extend(memory::measure(rounds, janua)?);
     Ok(figures)

@@ -172,8 +172,18 @@ async fn whoever_is_slow_is_left_after_the_whole_time() {
     assert!(matches!(spoken, NoReply::Broken(_)), "{spoken:?}: it does not speak TLS");
 }
 
+/// Ends with the test, also with one that fails.
+struct Running(std::process::Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A real TLS server with a certificate of its own making; answers the certificate and the port.
-fn tls_server(folder: &std::path::Path) -> (std::process::Child, Vec<u8>, u16) {
+fn tls_server(folder: &std::path::Path) -> (Running, Vec<u8>, u16) {
     let run = |args: &str| {
         let mut command = Command::new("openssl");
         command.current_dir(folder).args(args.split(' ')).stdin(Stdio::null()).stdout(Stdio::null());
@@ -184,14 +194,14 @@ fn tls_server(folder: &std::path::Path) -> (std::process::Child, Vec<u8>, u16) {
     .wait();
     assert!(made.unwrap().success());
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let server = run(&format!("s_server -accept 127.0.0.1:{port} -cert cert.pem -key key.pem -www"));
+    let server = Running(run(&format!("s_server -accept 127.0.0.1:{port} -cert cert.pem -key key.pem -www")));
     (server, std::fs::read(folder.join("cert.pem")).unwrap(), port)
 }
 
 #[tokio::test]
 async fn a_certificate_must_be_of_an_authority_that_is_trusted() {
     let folder = tempfile::tempdir().unwrap();
-    let (mut server, pem, port) = tls_server(folder.path());
+    let (_server, pem, port) = tls_server(folder.path());
     while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -204,8 +214,6 @@ async fn a_certificate_must_be_of_an_authority_that_is_trusted() {
     let way = Outgoing::new(Resolver::new(&[]), Allowed { authorities, ..allowed });
     let reply = get(&way, &url).await.unwrap();
     assert_eq!(reply.status.as_u16(), 200);
-    server.kill().unwrap();
-    server.wait().unwrap();
 }
 
 #[test]

@@ -53,6 +53,7 @@ impl Node {
         if alone {
             jobs::release_all(&node.app.db, node.app.clock.now()).await?;
             tenancy::mail::release_all(&node.app.db).await?;
+            workshop::webhooks::release_all(&node.app.db).await?;
         }
         Ok(node)
     }

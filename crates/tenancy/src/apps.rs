@@ -129,6 +129,12 @@ impl Application {
         tx.notify(Reach::EveryNode, crate::sessions::TOPIC, "").await
     }
 
+    /// Whether anybody is to be told what happens in it.
+    pub async fn set_listening(tx: &mut Tx, id: ApplicationId, has_webhooks: bool) -> db::Result<()> {
+        tx.exec("UPDATE app SET has_webhooks = $2 WHERE id = $1", params![id, has_webhooks]).await?;
+        Ok(())
+    }
+
     pub async fn all_of(tx: &mut Tx, org: OrgId) -> db::Result<Vec<Self>> {
         tx.all("SELECT * FROM app WHERE org_id = $1 ORDER BY created_at, id", params![org]).await
     }

@@ -1,6 +1,7 @@
 //! What happened, written down in the transaction that made it happen. There is no other way to tell anybody.
 use kernel::{
     App,
+    clock::Timestamp,
     db::{self, Tx},
     id::Id,
     params,
@@ -12,6 +13,7 @@ use crate::{
     apps::{AppKeyId, Application, ApplicationId, Environment, KeyKind},
     factors::Factor,
     orgs::{OrgId, Role},
+    outbox,
     people::PersonId,
     scim_tokens::ScimTokenId,
     sessions::SessionId,
@@ -76,6 +78,12 @@ pub enum Event {
     DomainAdded { domain: String },
     DomainVerified { domain: String },
     DomainRemoved { domain: String },
+    WebhookCreated { webhook: String },
+    WebhookUpdated { webhook: String, fields: Vec<&'static str> },
+    WebhookDeleted { webhook: String },
+    WebhookSecretRotated { webhook: String },
+    WebhookSecretFinalized { webhook: String },
+    WebhookAutoDisabled { webhook: String },
 }
 
 impl Event {
@@ -138,6 +146,12 @@ impl Event {
             Self::DomainAdded { .. } => "DOMAIN_ADDED",
             Self::DomainVerified { .. } => "DOMAIN_VERIFIED",
             Self::DomainRemoved { .. } => "DOMAIN_REMOVED",
+            Self::WebhookCreated { .. } => "WEBHOOK_CREATED",
+            Self::WebhookUpdated { .. } => "WEBHOOK_UPDATED",
+            Self::WebhookDeleted { .. } => "WEBHOOK_DELETED",
+            Self::WebhookSecretRotated { .. } => "WEBHOOK_SECRET_ROTATED",
+            Self::WebhookSecretFinalized { .. } => "WEBHOOK_SECRET_FINALIZED",
+            Self::WebhookAutoDisabled { .. } => "WEBHOOK_AUTO_DISABLED",
         }
     }
 
@@ -198,6 +212,12 @@ impl Event {
             Self::DomainAdded { domain } | Self::DomainVerified { domain } | Self::DomainRemoved { domain } => {
                 json!({ "domain": domain })
             }
+            Self::WebhookUpdated { webhook, fields } => json!({ "webhookId": webhook, "fields": fields }),
+            Self::WebhookCreated { webhook }
+            | Self::WebhookDeleted { webhook }
+            | Self::WebhookSecretRotated { webhook }
+            | Self::WebhookSecretFinalized { webhook }
+            | Self::WebhookAutoDisabled { webhook } => json!({ "webhookId": webhook }),
             Self::IncidentReported { incident, state } => json!({ "incidentId": incident, "state": state }),
             _ => json!({}),
         }
@@ -218,9 +238,9 @@ pub struct By {
 /// What it happened to; the platform itself when nothing is named.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct About {
-    person: Option<AccountId>,
-    org: Option<OrgId>,
-    app: Option<ApplicationId>,
+    pub(crate) person: Option<AccountId>,
+    pub(crate) org: Option<OrgId>,
+    pub(crate) app: Option<ApplicationId>,
 }
 
 impl About {
@@ -228,8 +248,12 @@ impl About {
         Self { org: Some(org), ..Self::default() }
     }
 
+    pub fn application(app: ApplicationId, org: OrgId) -> Self {
+        Self { org: Some(org), app: Some(app), person: None }
+    }
+
     pub fn app(application: &Application) -> Self {
-        Self { org: Some(application.org_id), app: Some(application.id), person: None }
+        Self::application(application.id, application.org_id)
     }
 
     #[must_use]
@@ -263,27 +287,40 @@ pub async fn record(
     event: &Event,
 ) -> db::Result<()> {
     let (now, about) = (app.clock.now(), about.into());
+    let (id, target, details) = (Id::<Event>::new(&app.entropy, now), about.target(), event.details());
     tx.exec(
         "INSERT INTO audit_event (id, type, webhook, account_id, actor, target, org_id, app_id, ip, user_agent, at,
                                   details)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
         params![
-            Id::<Event>::new(&app.entropy, now),
+            id,
             event.audit_type(),
             event.webhook(),
             about.person.or(by.actor.filter(|_| about.org.is_some())),
             by.actor,
-            about.target(),
+            target.clone(),
             about.org,
             about.app.or(by.app),
             by.ip.clone(),
             by.user_agent.clone(),
             now,
-            &event.details()
+            &details
         ],
     )
     .await?;
-    Ok(())
+    let happened = Happened { id, name: event.webhook(), kind: event.audit_type(), target, details, at: now };
+    outbox::put(tx, app, by, about, &happened).await
+}
+
+/// What the outbox is told.
+pub(crate) struct Happened {
+    pub id: Id<Event>,
+    /// As webhooks know it, beside being an audit event.
+    pub name: Option<&'static str>,
+    pub kind: &'static str,
+    pub target: Option<String>,
+    pub details: Value,
+    pub at: Timestamp,
 }
 
 /// After a person is gone their past stays, without anything that leads back to them.
@@ -295,5 +332,5 @@ pub async fn forget_person(tx: &mut Tx, account_id: AccountId) -> db::Result<()>
     tx.exec(sql, params![account_id]).await?;
     let sql = "UPDATE audit_event SET ip = NULL, user_agent = NULL WHERE actor = $1 AND actor <> account_id";
     tx.exec(sql, params![account_id]).await?;
-    Ok(())
+    outbox::forget_person(tx, account_id).await
 }

@@ -49,6 +49,12 @@ pub enum Kind {
         name: String,
         provider: &'static str,
     },
+    /// To those who look after an app whose webhook nobody answers.
+    WebhookDisabled {
+        name: String,
+        app: String,
+        url: String,
+    },
     Invite {
         inviter: String,
         org: String,
@@ -167,6 +173,7 @@ impl Kind {
                  change your password here.",
             )
             .to(name),
+            Self::WebhookDisabled { name, app, url } => webhook_disabled(app, url).to(name),
             Self::Invite { inviter, org, token } => Letter::new(
                 "You are invited",
                 format!(
@@ -196,6 +203,20 @@ fn announced(org: &str) -> Letter {
         one_line(org)
     );
     Letter::new("There is a place for you", what, "If you do not know what this is about, do nothing.")
+}
+
+fn webhook_disabled(app: &str, url: &str) -> Letter {
+    let what = format!(
+        "five deliveries in a row to {} failed, so the webhook of {} was switched off. Nothing is sent to it any more.",
+        one_line(url),
+        one_line(app)
+    );
+    Letter::new(
+        "A webhook was switched off",
+        what,
+        "Once the receiver answers again, switch the webhook on and recover what it missed; what happened is kept for \
+         thirty days.",
+    )
 }
 
 /// A name is a name, whatever somebody typed into it: no second line, no address that programs turn into a link.

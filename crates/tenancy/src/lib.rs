@@ -13,6 +13,7 @@ mod letters;
 pub mod mail;
 pub mod once;
 pub mod orgs;
+pub mod outbox;
 pub mod passkeys;
 pub mod password;
 pub mod people;

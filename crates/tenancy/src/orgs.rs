@@ -165,6 +165,25 @@ pub async fn end(tx: &mut Tx, app: &App, by: &By, id: OrgId) -> db::Result<()> {
     tx.notify(Reach::EveryNode, crate::sessions::TOPIC, "").await
 }
 
+/// Somebody who is written to.
+pub struct Reader {
+    pub email: String,
+    pub name: String,
+}
+row!(Reader { email, name });
+
+/// Those who look after an organization, as far as their addresses are proven.
+pub async fn caretakers(tx: &mut Tx, org: OrgId) -> db::Result<Vec<Reader>> {
+    tx.all(
+        "SELECT account.email, account.name FROM org_member JOIN account ON account.id = org_member.account_id
+         WHERE org_member.org_id = $1 AND org_member.role IN ('admin', 'owner') AND account.email_verified = $2
+           AND account.email IS NOT NULL
+         ORDER BY org_member.joined_at, account.id LIMIT 100",
+        params![org, true],
+    )
+    .await
+}
+
 /// Tells every node that what it remembers of an organization may be wrong.
 pub async fn changed(tx: &mut Tx, id: OrgId) -> db::Result<()> {
     tx.notify(Reach::EveryNode, TOPIC, id.to_string()).await

@@ -1,15 +1,16 @@
-//! What an organization builds with: apps, their keys, people and domains.
+//! What an organization builds with: apps, their keys, people, domains and webhooks.
 mod apps;
 mod domain;
 mod keys;
 mod users;
+pub mod webhooks;
 
 use kernel::{app::Feature, config::Config, http::Routes, ports::dns::Resolver};
 
 pub fn feature(config: &Config) -> Feature {
     let routes =
         Routes::new("apps").and(apps::routes()).and(keys::routes()).and(users::routes()).and(domain::routes());
-    Feature::new(routes).own(Resolver::new(&config.dns_servers))
+    Feature::new(routes).own(Resolver::new(&config.dns_servers)).and(webhooks::feature())
 }
 
 #[cfg(test)]

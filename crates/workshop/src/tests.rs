@@ -1,6 +1,6 @@
 //! Apps through their front door.
 mod apps;
-mod domains;
+pub mod domains;
 mod keys;
 mod matrix;
 mod oauth;
@@ -14,7 +14,7 @@ use kernel::{
 };
 use serde_json::{Value, json};
 
-fn feature(config: &Config) -> Feature {
+pub fn feature(config: &Config) -> Feature {
     identity::testing::feature(config).and(directory::feature(config)).and(crate::feature(config))
 }
 
@@ -22,32 +22,32 @@ async fn start() -> TestApp {
     TestApp::start(feature).await
 }
 
-async fn make_app(t: &TestApp, person: &Person, name: &str) -> Value {
+pub async fn make_app(t: &TestApp, person: &Person, name: &str) -> Value {
     let made = person.asks(t.post("/apps").json(&json!({ "name": name }))).await;
     assert_eq!(made.status, 200, "{}", made.text);
     made.body
 }
 
-async fn make_key(t: &TestApp, person: &Person, app: &str, kind: &str, environment: &str) -> Value {
+pub async fn make_key(t: &TestApp, person: &Person, app: &str, kind: &str, environment: &str) -> Value {
     let body = json!({ "type": kind, "environment": environment });
     let made = person.asks(t.post(&format!("/apps/{app}/keys")).json(&body)).await;
     assert_eq!(made.status, 200, "{}", made.text);
     made.body
 }
 
-fn id(value: &Value) -> &str {
+pub fn id(value: &Value) -> &str {
     value["id"].as_str().expect("an id")
 }
 
 /// Puts somebody into the organization of an app.
-async fn put(t: &TestApp, app: &Value, person: &Person, role: &str) {
+pub async fn put(t: &TestApp, app: &Value, person: &Person, role: &str) {
     let sql = "INSERT INTO org_member (org_id, account_id, role, joined_at) VALUES ($1, $2, $3, 0)";
     let org = app["orgId"].as_str().expect("an organization");
     t.app.db.exec(sql, kernel::params![org, &person.id, role]).await.expect("a member");
 }
 
 /// Signs in through an app.
-async fn login_with(t: &TestApp, email: &str, key: &str) -> Answer {
+pub async fn login_with(t: &TestApp, email: &str, key: &str) -> Answer {
     let body = json!({ "email": email, "password": identity::testing::PASSWORD,
         "options": { "tokenDelivery": "body" } });
     t.post("/auth/login").json(&body).header("x-service-app-key", key).await

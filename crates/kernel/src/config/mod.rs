@@ -135,6 +135,8 @@ settings! {
     /// A file with certificates (PEM) of authorities that are trusted beside the system's when the server calls addresses
     /// that others chose: webhooks, and what OAuth clients say about themselves.
     outgoing_ca: Option<PathBuf> = "";
+    /// How many webhooks a node delivers to at once.
+    webhook_lanes: usize = "256";
     /// The id this installation is registered under at Google; left empty, nobody signs in with it.
     google_client_id: String = "";
     /// The secret that belongs to it.
@@ -325,6 +327,7 @@ impl Config {
             ("max_connections", self.max_connections),
             ("max_in_flight", self.max_in_flight),
             ("workers", self.workers),
+            ("webhook_lanes", self.webhook_lanes),
             ("rate_limit_per_minute", self.rate_limit_per_minute as usize),
         ] {
             if number == 0 {

@@ -5,7 +5,7 @@ mod vault;
 
 use std::fmt;
 
-use aws_lc_rs::{constant_time, digest};
+use aws_lc_rs::{constant_time, digest, hmac};
 use data_encoding::{BASE64, HEXLOWER};
 use zeroize::Zeroizing;
 
@@ -54,6 +54,13 @@ pub fn hash(token: &[u8]) -> String {
 pub fn digest(bytes: &[u8]) -> [u8; digest::SHA256_OUTPUT_LEN] {
     let mut out = [0; digest::SHA256_OUTPUT_LEN];
     out.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());
+    out
+}
+
+/// HMAC-SHA256.
+pub fn hmac_sha256(key: &[u8], message: &[u8]) -> [u8; digest::SHA256_OUTPUT_LEN] {
+    let mut out = [0; digest::SHA256_OUTPUT_LEN];
+    out.copy_from_slice(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), message).as_ref());
     out
 }
 

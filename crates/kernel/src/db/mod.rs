@@ -160,7 +160,8 @@ pub struct Sql {
     postgres: &'static str,
 }
 impl Sql {
-    pub(crate) const fn two(sqlite: &'static str, postgres: &'static str) -> Self {
+    /// For claims, which skip what others hold on PostgreSQL, and for nothing else.
+    pub const fn two(sqlite: &'static str, postgres: &'static str) -> Self {
         Self { sqlite, postgres }
     }
 }

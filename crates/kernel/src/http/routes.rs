@@ -24,6 +24,13 @@ pub struct Routes {
     body_limit: usize,
     router: ApiRouter<App>,
     rows: Vec<RouteRow>,
+    told: Vec<Told>,
+}
+
+/// What the service tells others, by requests of its own.
+struct Told {
+    name: &'static str,
+    item: Value,
 }
 
 /// What the pipeline knows of a route before its handler runs.
@@ -76,7 +83,7 @@ impl Routes {
                 ctx.schema = SchemaGenerator::new(dialect().with(place));
             }
         });
-        Self { tag, body_limit: MIB, router: ApiRouter::new(), rows: vec![] }
+        Self { tag, body_limit: MIB, router: ApiRouter::new(), rows: vec![], told: vec![] }
     }
 
     verbs! {
@@ -128,9 +135,25 @@ impl Routes {
         self
     }
 
+    /// A request the service itself makes: a webhook with the body `T`, and an example of it.
+    #[must_use]
+    pub fn tells<T: JsonSchema>(mut self, name: &'static str, summary: &'static str, example: &Value) -> Self {
+        let schema = in_context(|ctx| ctx.schema.subschema_for::<T>().to_value());
+        let item = serde_json::json!({ "post": {
+            "operationId": format!("told.{name}"), "tags": [self.tag], "summary": summary,
+            "requestBody": { "required": true, "content": { "application/json": {
+                "schema": schema, "example": example,
+            } } },
+            "responses": { "2XX": { "description": "Any of these says that it arrived." } },
+        } });
+        self.told.push(Told { name, item });
+        self
+    }
+
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.rows.extend(other.rows);
+        self.told.extend(other.told);
         Self { router: self.router.merge(other.router), ..self }
     }
 
@@ -141,6 +164,11 @@ impl Routes {
             .finish_api(&mut api)
             .fallback(|| async { Fault::from(NOT_FOUND) })
             .method_not_allowed_fallback(|| async { Fault::from(METHOD_NOT_ALLOWED) });
+        for Told { name, item } in self.told {
+            if let Ok(item) = serde_json::from_value(item) {
+                api.webhooks.insert(name.to_owned(), item);
+            }
+        }
         (router, self.rows, api)
     }
 }

@@ -11,7 +11,7 @@ use crate::start::features;
 const ROUTES: &str = include_str!("routes.txt");
 const TO_COME: &str = include_str!("to-come.txt");
 /// Lower this with every route that is built; raising it is not allowed.
-const STILL_TO_COME: usize = 110;
+const STILL_TO_COME: usize = 101;
 /// Routes beyond the catalogue, with their guards.
 const BEYOND: &[(&str, &str, &str)] = &[
     ("POST", "/auth/verify", "public"),
@@ -64,6 +64,9 @@ const BEYOND: &[(&str, &str, &str)] = &[
     ("GET", "/device", "session-optional"),
     ("POST", "/device", "session-optional"),
     ("POST", "/device/decide", "session-optional"),
+    ("POST", "/webhooks/{id}/test", "session+app-key-admin"),
+    ("POST", "/webhooks/{id}/deliveries/{deliveryId}/redeliver", "session+app-key-admin"),
+    ("POST", "/webhooks/{id}/recover", "session+app-key-admin"),
 ];
 
 /// Method and path to guard.
@@ -97,6 +100,9 @@ fn security(guard: &str) -> Option<Value> {
         }
         "session-optional" => Some(json!([{}, { "bearer": [] }, { "cookie": [] }])),
         "app-key" => Some(json!([{ "appKey": [] }, { "clientBasic": [] }, {}])),
+        "session+app-key-member" | "session+app-key-admin" => {
+            Some(json!([{ "appKey": [], "bearer": [] }, { "appKey": [], "cookie": [] }]))
+        }
         "refresh" => Some(json!([{ "refreshCookie": [] }])),
         "scim" => Some(json!([{ "scimToken": [] }])),
         "this-machine" => Some(json!([{}, { "metricsToken": [] }])),
@@ -137,7 +143,7 @@ async fn every_route_is_in_the_catalogue_with_its_guard_and_every_row_is_built_o
             security(guard).unwrap_or_else(|| panic!("{row:?}: say what {guard} means in the description"));
         let said = operation.get("security").cloned().unwrap_or_default();
         assert_eq!(said, expected, "{row:?} is not guarded as {guard}");
-        if let Some(role) = guard.strip_prefix("org-") {
+        if let Some(role) = guard.strip_prefix("org-").or_else(|| guard.strip_prefix("session+app-key-")) {
             assert_eq!(operation["x-role"], role, "{row:?}");
         }
         assert!(operation["summary"].as_str().is_some_and(|text| !text.is_empty()), "{row:?} has no description");

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Live, Session,
+    INSUFFICIENT_SCOPE, Live, Session,
     org::{Least, describe_role},
 };
 use crate::{
@@ -63,7 +63,13 @@ impl<R: Least> FromRequestParts<App> for InApp<R> {
         if session.living.session.app_id.is_some() {
             return Err(FORBIDDEN.into());
         }
-        let reached = Application::reach(&app.db, app_id, session.account().id).await?;
+        Self::reach(app, session, app_id).await
+    }
+}
+
+impl<R: Least> InApp<R> {
+    async fn reach(app: &App, session: Session, id: ApplicationId) -> Result<Self> {
+        let reached = Application::reach(&app.db, id, session.account().id).await?;
         let Reached { application, role } = reached.ok_or(NOT_FOUND)?;
         if role < R::ROLE {
             return Err(FORBIDDEN.into());
@@ -96,6 +102,35 @@ impl OperationInput for AppKey {
     fn operation_input(_: &mut GenContext, operation: &mut Operation) {
         requires(operation, &["appKey"]);
         may_answer(operation, &[UNAUTHENTICATED, INVALID_APP_KEY]);
+    }
+}
+
+/// The app of the request's key, and somebody who has at least the role `R` in the organization it belongs to. The
+/// session is one of the service itself or of that very app: no other app acts for its people here.
+pub struct AppCaller<R>(pub InApp<R>);
+
+impl<R: Least> FromRequestParts<App> for AppCaller<R> {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let session = Session::beside_key(parts, app).await?;
+        let AppKey(keyed) = AppKey::from_request_parts(parts, app).await?;
+        if session.living.session.app_id.is_some_and(|own| own != keyed.app_id) {
+            return Err(UNAUTHENTICATED.into());
+        }
+        InApp::reach(app, session, keyed.app_id).await.map(Self)
+    }
+}
+
+impl<R: Least> OperationInput for AppCaller<R> {
+    fn operation_input(_: &mut GenContext, operation: &mut Operation) {
+        requires(operation, &["appKey", "bearer"]);
+        requires(operation, &["appKey", "cookie"]);
+        may_answer(
+            operation,
+            &[UNAUTHENTICATED, INVALID_APP_KEY, INSUFFICIENT_SCOPE, CROSS_SITE, FORBIDDEN, NOT_FOUND],
+        );
+        describe_role(operation, R::ROLE);
     }
 }
 

@@ -8,7 +8,7 @@ mod scim;
 mod session;
 
 pub use abuse::{AbuseReport, Attempt, Standing, Visitor, abuse_reports};
-pub use app::{AppKey, INVALID_APP_KEY, InApp};
+pub use app::{AppCaller, AppKey, INVALID_APP_KEY, InApp};
 pub use captcha::{CAPTCHA_REQUIRED, Captcha, NOT_SOLVED};
 pub use cookies::Delivery;
 pub use org::{Admin, AdminOrSelf, InOrg, Least, Member, Owner};

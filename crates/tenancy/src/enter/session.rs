@@ -291,22 +291,9 @@ impl Session {
     }
 }
 
-impl FromRequestParts<App> for Session {
-    type Rejection = Fault;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        let session = Self::let_in(parts, app).await?;
-        if session.living.session.scopes.is_some() {
-            let says = HeaderValue::from_static("Bearer error=\"insufficient_scope\"");
-            return Err(Fault::from(INSUFFICIENT_SCOPE).with_header(header::WWW_AUTHENTICATE, says));
-        }
-        Ok(session)
-    }
-}
-
 impl Session {
-    /// Somebody, or a client that acts for them.
-    async fn let_in(parts: &mut Parts, app: &App) -> Result<Self> {
+    /// Somebody, or a client that acts for them, whatever key of an app came along.
+    async fn recognised(parts: &mut Parts, app: &App) -> Result<Self> {
         let (token, delivery) = presented(&parts.headers).ok_or(UNAUTHENTICATED)?;
         let (_, living) = recognise(app, &token).await?.ok_or(UNAUTHENTICATED)?;
         Self::of(parts, app, living, delivery).await
@@ -317,13 +304,35 @@ impl Session {
         if delivery == Delivery::Cookie {
             may_use_cookie(app, &parts.headers, &living.session).await?;
         }
-        // Whoever also says which app they are must be the one the session belongs to.
-        if let Some(keyed) = app_key(app, &parts.headers).await?
-            && living.session.app_id != Some(keyed.app_id)
-        {
-            return Err(UNAUTHENTICATED.into());
-        }
         Ok(Self { living, delivery, client, user_agent: parts.headers.get(header::USER_AGENT).cloned() })
+    }
+}
+
+impl Session {
+    /// The person's own, whatever key of an app came along: not that of a client within its scopes.
+    pub(super) async fn beside_key(parts: &mut Parts, app: &App) -> Result<Self> {
+        let session = Self::recognised(parts, app).await?;
+        if session.living.session.scopes.is_some() {
+            let says = HeaderValue::from_static("Bearer error=\"insufficient_scope\"");
+            return Err(Fault::from(INSUFFICIENT_SCOPE).with_header(header::WWW_AUTHENTICATE, says));
+        }
+        Ok(session)
+    }
+
+    /// Whoever also says which app they are must be the one the session belongs to.
+    async fn with_its_key(self, parts: &Parts, app: &App) -> Result<Self> {
+        match app_key(app, &parts.headers).await? {
+            Some(keyed) if self.living.session.app_id != Some(keyed.app_id) => Err(UNAUTHENTICATED.into()),
+            _ => Ok(self),
+        }
+    }
+}
+
+impl FromRequestParts<App> for Session {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        Self::beside_key(parts, app).await?.with_its_key(parts, app).await
     }
 }
 
@@ -389,7 +398,7 @@ impl FromRequestParts<App> for Granted {
     type Rejection = Fault;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        let session = Session::let_in(parts, app).await?;
+        let session = Session::recognised(parts, app).await?.with_its_key(parts, app).await?;
         if session.living.session.resource.is_some() { Err(UNAUTHENTICATED.into()) } else { Ok(Self(session)) }
     }
 }

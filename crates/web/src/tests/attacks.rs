@@ -128,6 +128,8 @@ async fn an_app_learns_of_its_people_what_they_let_it_know() {
         member(&t, "ada@example.com").await;
         browser(&t, "ada@example.com").await
     };
+    let sql = "UPDATE app SET has_webhooks = $2 WHERE id = $1";
+    t.app.db.exec(sql, kernel::params![&app.id, true]).await.expect("a listener");
     let people = |search: &'static str| {
         let (t, eve, path) = (&t, &eve, format!("/apps/{}/users{search}", app.id));
         async move { eve.asks(t.get(&path)).await.body["users"].clone() }
@@ -146,6 +148,10 @@ async fn an_app_learns_of_its_people_what_they_let_it_know() {
         assert_eq!((&seen[0]["email"], &seen[0]["name"]), (&email, &name), "{scope}: {seen}");
         let found = people("?search=ada").await;
         assert_eq!(found.as_array().map(Vec::len), Some(usize::from(!email.is_null())), "nor by searching for it");
+        // Nor by what it is told of.
+        let sql = "SELECT facts FROM app_event WHERE webhook = 'user.signed_in' ORDER BY id DESC LIMIT 1";
+        let (facts,): (Value,) = t.app.db.one(sql, vec![]).await.expect("an event");
+        assert_eq!(facts["user"].get("email").cloned().unwrap_or_default(), email, "{facts}");
     }
     t.run_jobs().await;
     t.finish().await;

@@ -6,16 +6,23 @@ use tokio::process::{Child, Command};
 use super::*;
 
 /// A name server for `example.test` that says these texts at these names.
-struct NameServer {
+pub struct NameServer {
     process: Child,
     port: u16,
     folder: tempfile::TempDir,
+    serial: u32,
 }
 
 impl NameServer {
-    async fn start() -> Self {
+    pub async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        // Free for both, as far as one can know: name servers speak TCP as well.
+        let port = loop {
+            let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+                break port;
+            }
+        };
         let home = folder.path().display().to_string();
         let config = format!(
             "server:\n  rundir: {home}\n  listen: 127.0.0.1@{port}\ndatabase:\n  storage: {home}\nlog:\n  \
@@ -25,9 +32,24 @@ impl NameServer {
         std::fs::write(folder.path().join("knot.conf"), config).unwrap();
         write_zone(folder.path(), 1, &[]);
         let process = run(folder.path());
-        let server = Self { process, port, folder };
+        let server = Self { process, port, folder, serial: 100 };
         server.answers().await;
         server
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// A name that leads to these addresses, and to no others, from now on.
+    pub async fn leads(&mut self, name: &str, addresses: &[&str]) {
+        self.serial += 1;
+        let start = format!("@ 1 IN SOA ns hostmaster {} 1 1 1 1\n@ 1 IN NS ns\nns 1 IN A 127.0.0.1\n", self.serial);
+        let records: Vec<_> = addresses.iter().map(|address| format!("{name} 1 IN A {address}\n")).collect();
+        std::fs::write(self.folder.path().join("example.test.zone"), start + &records.concat()).unwrap();
+        self.process.kill().await.unwrap();
+        self.process = run(self.folder.path());
+        self.answers().await;
     }
 
     /// The zone with these texts in it, from now on.

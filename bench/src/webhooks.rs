@@ -1,0 +1,250 @@
+//! Webhooks: events accepted and delivered against a bare client that posts the same bodies; what one delivery costs,
+//! and how soon it begins, with one webhook and with thousands; and what receivers that hang do to a healthy one.
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::{
+    figure::{Figure, Goal, Unit},
+    identity::{login, register},
+    load::{self, Ask},
+    process::{Core, Server, cpu_time},
+    rounds::{self, ROUNDS, Rounds, Sides},
+    servers::Janua,
+};
+
+const SERVER: Core = Core::Only(0);
+const GENERATOR: Core = Core::Only(1);
+const SETTINGS: [(&str, &str); 3] =
+    [("JANUA_RATE_LIMITS", "off"), ("JANUA_WEBHOOK_ALLOW_NETS", "127.0.0.0/8"), ("WEBHOOK_ALLOW_HTTP", "1")];
+/// How many webhooks are many. A build that is not optimised is here to be tried, not measured.
+const MANY: usize = if cfg!(debug_assertions) { 300 } else { 10_000 };
+const HANGING: usize = 60;
+/// How many single deliveries are timed.
+const TIMED: usize = 100;
+const PATIENCE: Duration = Duration::from_mins(5);
+
+pub fn measure(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
+    let one = Place::settle(rounds, janua)?;
+    one.listen(&one.receiver.url(), "audit.*")?;
+    let mut figures = vec![rate(rounds, &one)?];
+    let many = Place::settle(rounds, janua)?;
+    for _ in 0..MANY {
+        many.listen(&many.receiver.url(), "user.signed_in")?;
+    }
+    figures.push(cost(&one, &many)?);
+    let alone = p95(&one, &one.receiver)?;
+    let heard = Receiver::start()?;
+    many.listen(&heard.url(), "audit.*")?;
+    figures.push(wait(
+        "start of a delivery, p95, with many webhooks; with one",
+        p95(&many, &heard)?,
+        alone,
+        Goal::RatioAtMost(1.2),
+    ));
+    let hanging = TcpListener::bind("127.0.0.1:0")?;
+    for _ in 0..HANGING {
+        one.listen(&format!("http://{}/", hanging.local_addr()?), "audit.*")?;
+    }
+    let beside = p95(&one, &one.receiver)?;
+    figures.push(wait("the same beside 60 that hang; alone", beside, alone, Goal::Below(2000.0)));
+    Ok(figures)
+}
+
+fn wait(what: &'static str, ours: f64, limit: f64, goal: Goal) -> Figure {
+    let samples = Sides { limit: vec![limit], ours: vec![ours] };
+    Figure { scenario: "webhooks", what, unit: Unit::Milliseconds, samples, goal: Some(goal) }
+}
+
+/// A server with somebody in an app of theirs, and a receiver.
+struct Place {
+    server: Server,
+    receiver: Receiver,
+    app: String,
+    key: String,
+    token: String,
+    in_app: String,
+}
+
+impl Place {
+    fn settle(rounds: &Rounds, janua: &Janua) -> Result<Self> {
+        let folder = rounds.folder()?;
+        let server = janua.serve_with(&folder, SERVER, &SETTINGS)?;
+        register(&server, &folder)?;
+        let text = |value: &Value| value.as_str().map(str::to_owned).context("an answer of another form");
+        let token = text(&ask(server.address, "POST", "/auth/login", "", "", &login())?["accessToken"])?;
+        let app = text(&ask(server.address, "POST", "/apps", &token, "", &json!({ "name": "Bench" }))?["id"])?;
+        let wanted = json!({ "type": "publishable", "environment": "live" });
+        let key = text(&ask(server.address, "POST", &format!("/apps/{app}/keys"), &token, "", &wanted)?["value"])?;
+        let in_app = text(&ask(server.address, "POST", "/auth/login", "", &key, &login())?["accessToken"])?;
+        Ok(Self { server, receiver: Receiver::start()?, app, key, token, in_app })
+    }
+
+    fn listen(&self, url: &str, event: &str) -> Result<()> {
+        let path = format!("/apps/{}/webhooks", self.app);
+        let body = json!({ "url": url, "events": [event] });
+        ask(self.server.address, "POST", &path, &self.token, "", &body).map(drop)
+    }
+
+    /// What is done again and again: each time it is one event for the audit log of the app.
+    fn act(&self) -> Vec<u8> {
+        load::request("PATCH", "/auth/me", &self.in_app, r#"{"name":"Bench"}"#, "keep-alive")
+    }
+
+    /// Waits until this many deliveries have come.
+    fn until(&self, count: u64) -> Result<()> {
+        let started = Instant::now();
+        while self.receiver.count.load(Relaxed) < count {
+            ensure!(started.elapsed() < PATIENCE, "deliveries do not come");
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+}
+
+fn ask(address: SocketAddr, method: &str, path: &str, token: &str, key: &str, body: &Value) -> Result<Value> {
+    let request = load::request(method, path, token, &body.to_string(), "close");
+    let request = String::from_utf8(request)?;
+    let key = if key.is_empty() { String::new() } else { format!("x-service-app-key: {key}\r\n") };
+    let mut stream = TcpStream::connect(address)?;
+    stream.write_all(request.replacen("\r\n\r\n", &format!("\r\n{key}\r\n"), 1).as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("no answer")?;
+    ensure!(head.starts_with("HTTP/1.1 200 "), "{path}: {answer}");
+    Ok(serde_json::from_str(body)?)
+}
+
+/// Events accepted and delivered in a second, from the first request to the last delivery.
+fn rate(rounds: &Rounds, place: &Place) -> Result<Figure> {
+    ask(place.server.address, "PATCH", "/auth/me", &place.in_app, "", &json!({ "name": "Bench" }))?;
+    place.until(1)?;
+    let same = place.receiver.last.lock().map_err(|_| anyhow::anyhow!("the receiver failed"))?.clone();
+    let ours = || {
+        let before = place.receiver.count.load(Relaxed);
+        let started = Instant::now();
+        let accepted = load::with(place.server.address, rounds.turn, GENERATOR, &Ask::again(place.act()))?;
+        place.until(before + accepted)?;
+        Ok(per_second(accepted, started.elapsed()))
+    };
+    let bare = || {
+        let started = Instant::now();
+        let sent = load::with(place.receiver.address, rounds.turn, SERVER, &Ask::again(same.clone()))?;
+        Ok(per_second(sent, started.elapsed()))
+    };
+    let samples = rounds::alternate("webhooks", ROUNDS, bare, ours)?;
+    let what = "events accepted and delivered; a bare client posts the same";
+    Ok(Figure { scenario: "webhooks", what, unit: Unit::PerSecond, samples, goal: Some(Goal::Ratio(0.3)) })
+}
+
+/// Processor time of one delivery: of many events to one webhook, and of one event to many.
+fn cost(one: &Place, many: &Place) -> Result<Figure> {
+    let mut samples = Sides { limit: vec![], ours: vec![] };
+    for _ in 0..ROUNDS {
+        let (before, cpu) = (one.receiver.count.load(Relaxed), cpu_time(one.server.pid())?);
+        let sent = load::with(one.server.address, Duration::from_secs(1), GENERATOR, &Ask::again(one.act()))?;
+        one.until(before + sent)?;
+        samples.limit.push(millis_each(cpu_time(one.server.pid())?.saturating_sub(cpu), sent));
+        let (before, cpu) = (many.receiver.count.load(Relaxed), cpu_time(many.server.pid())?);
+        ask(many.server.address, "POST", "/auth/login", "", &many.key, &login())?;
+        many.until(before + MANY as u64)?;
+        samples.ours.push(millis_each(cpu_time(many.server.pid())?.saturating_sub(cpu), MANY as u64));
+    }
+    let what = "processor time of a delivery, one event to many; to one";
+    Ok(Figure { scenario: "webhooks", what, unit: Unit::Milliseconds, samples, goal: Some(Goal::RatioAtMost(1.15)) })
+}
+
+/// How long it takes from asking for something to hearing of it, one after the other.
+fn p95(place: &Place, receiver: &Receiver) -> Result<f64> {
+    let mut waits = vec![];
+    for _ in 0..TIMED {
+        let (before, started) = (receiver.count.load(Relaxed), Instant::now());
+        ask(place.server.address, "PATCH", "/auth/me", &place.in_app, "", &json!({ "name": "Bench" }))?;
+        while receiver.count.load(Relaxed) == before {
+            ensure!(started.elapsed() < PATIENCE, "a delivery does not come");
+            thread::yield_now();
+        }
+        waits.push(started.elapsed());
+    }
+    waits.sort();
+    Ok(waits[TIMED * 95 / 100].as_secs_f64() * 1000.0)
+}
+
+fn per_second(count: u64, took: Duration) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "no bench counts to 2^53")]
+    let count = count as f64;
+    count / took.as_secs_f64()
+}
+
+fn millis_each(cpu: Duration, count: u64) -> f64 {
+    1000.0 / per_second(count, cpu)
+}
+
+/// Counts what comes and says that it is well; threads, since it knows only few senders.
+struct Receiver {
+    address: SocketAddr,
+    count: Arc<AtomicU64>,
+    /// The last request as it came over the wire.
+    last: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Receiver {
+    fn start() -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let (count, last) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::default()));
+        let receiver = Self { address: listener.local_addr()?, count: count.clone(), last: last.clone() };
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (count, last) = (count.clone(), last.clone());
+                thread::spawn(move || serve(stream, &count, &last));
+            }
+        });
+        Ok(receiver)
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+}
+
+fn serve(stream: TcpStream, count: &AtomicU64, last: &Mutex<Vec<u8>>) {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let (mut request, mut length) = (vec![], 0);
+        loop {
+            let start = request.len();
+            if reader.read_until(b'\n', &mut request).unwrap_or(0) == 0 {
+                return;
+            }
+            let line = String::from_utf8_lossy(&request[start..]).to_lowercase();
+            if let Some(said) = line.strip_prefix("content-length:") {
+                length = said.trim().parse().unwrap_or(0);
+            }
+            if line == "\r\n" {
+                break;
+            }
+        }
+        let head = request.len();
+        request.resize(head + length, 0);
+        if reader.read_exact(&mut request[head..]).is_err() {
+            return;
+        }
+        if let Ok(mut last) = last.try_lock() {
+            *last = request;
+        }
+        count.fetch_add(1, Relaxed);
+        if reader.get_mut().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! What happened, laid out for the apps that listen. It is there exactly when what it tells of is: both are written by
+//! one transaction.
+//!
+//! What happens to a person goes to the app it happened in, and otherwise to the apps the person has signed in to. What
+//! happens to an app goes to that app, and what happens in an organization to the apps it owns.
+use std::time::Duration;
+
+use kernel::{
+    App,
+    clock::Timestamp,
+    db::{self, Db, Reach, Sql, Tx},
+    id::Id,
+    params, row,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    accounts::AccountId,
+    apps::ApplicationId,
+    events::{About, By, Happened},
+    scopes::{Scope, Scopes},
+};
+
+/// The topic on which a commit says that something waits to be told.
+pub const TOPIC: &str = "outbox";
+
+pub type AppEventId = Id<AppEvent>;
+
+/// Something that happened, as one app may know it.
+#[derive(Debug, Clone)]
+pub struct AppEvent {
+    pub id: AppEventId,
+    pub app_id: ApplicationId,
+    /// The value of the event list it is; many events are for the audit log alone.
+    pub webhook: Option<String>,
+    /// The type in the audit log.
+    pub kind: String,
+    pub at: Timestamp,
+    /// The last listener that was given it, while it is being handed out.
+    pub reached: String,
+}
+row!(AppEvent { id, app_id, webhook, kind, at, reached });
+
+struct Person {
+    id: AccountId,
+    email: Option<String>,
+    name: String,
+    email_verified: bool,
+}
+row!(Person { id, email, name, email_verified });
+
+impl Person {
+    /// What they let this app know, where it is one they gave their consent to.
+    async fn as_known_to(&self, tx: &mut Tx, app_id: ApplicationId) -> db::Result<Value> {
+        let sql = "SELECT scopes FROM app_user WHERE app_id = $1 AND account_id = $2";
+        let known: Option<(Option<Scopes>,)> = tx.opt(sql, params![app_id, self.id]).await?;
+        let scopes = known.and_then(|(scopes,)| scopes).unwrap_or_else(Scopes::all);
+        let mut user = json!({ "id": self.id });
+        if scopes.has(Scope::Email) {
+            user["email"] = json!(self.email);
+            user["emailVerified"] = json!(self.email_verified);
+        }
+        if scopes.has(Scope::Profile) {
+            user["name"] = json!(self.name);
+        }
+        Ok(user)
+    }
+}
+
+pub(crate) async fn put(tx: &mut Tx, app: &App, by: &By, about: About, happened: &Happened) -> db::Result<()> {
+    let listening = listeners(tx, by, about).await?;
+    if listening.is_empty() {
+        return Ok(());
+    }
+    let person = match about.person {
+        Some(id) => {
+            tx.opt::<Person>("SELECT id, email, name, email_verified FROM account WHERE id = $1", params![id]).await?
+        }
+        None => None,
+    };
+    for app_id in listening {
+        let user = match (about.person, &person) {
+            (Some(_), Some(person)) => Some(person.as_known_to(tx, app_id).await?),
+            (gone, _) => gone.map(|id| json!({ "id": id })),
+        };
+        let is_here = by.app == Some(app_id) || about.org.is_some();
+        let facts = json!({
+            "id": happened.id, "type": happened.kind, "actor": by.actor, "target": happened.target,
+            "orgId": about.org, "appId": about.app.or(by.app),
+            // Where somebody is when they act elsewhere is not this app's business.
+            "ip": by.ip.as_ref().filter(|_| is_here), "userAgent": by.user_agent.as_ref().filter(|_| is_here),
+            "at": happened.at, "details": happened.details, "user": user,
+        });
+        tx.exec(
+            "INSERT INTO app_event (id, app_id, account_id, webhook, type, facts, at, waits_since, held_until, reached)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $7, 0, '')",
+            params![
+                AppEventId::new(&app.entropy, happened.at),
+                app_id,
+                about.person,
+                happened.name,
+                happened.kind,
+                &facts,
+                happened.at
+            ],
+        )
+        .await?;
+    }
+    tx.notify(Reach::ThisNode, TOPIC, "").await
+}
+
+/// The apps that are to know of it and have somebody who listens.
+async fn listeners(tx: &mut Tx, by: &By, about: About) -> db::Result<Vec<ApplicationId>> {
+    let found: Vec<(ApplicationId,)> = match (about, by.app) {
+        (About { app: Some(app), .. }, _) | (About { org: None, person: Some(_), .. }, Some(app)) => {
+            tx.all("SELECT id FROM app WHERE id = $1 AND has_webhooks = $2", params![app, true]).await?
+        }
+        (About { org: Some(org), .. }, _) => {
+            tx.all("SELECT id FROM app WHERE org_id = $1 AND has_webhooks = $2", params![org, true]).await?
+        }
+        (About { person: Some(person), .. }, None) => {
+            let sql = "SELECT app.id FROM app_user JOIN app ON app.id = app_user.app_id
+                       WHERE app_user.account_id = $1 AND app.has_webhooks = $2";
+            tx.all(sql, params![person, true]).await?
+        }
+        (About { person: None, .. }, _) => vec![],
+    };
+    Ok(found.into_iter().map(|(id,)| id).collect())
+}
+
+/// What is kept of a person who is gone is that they were somebody.
+pub(crate) async fn forget_person(tx: &mut Tx, account: AccountId) -> db::Result<()> {
+    let sql = "UPDATE app_event SET facts = '{\"user\":{\"id\":\"' || account_id || '\"}}' WHERE account_id = $1";
+    tx.exec(sql, params![account]).await?;
+    Ok(())
+}
+
+/// Something that did not happen, to try a listener with: it waits for nobody.
+pub async fn rehearse(tx: &mut Tx, app: &App, app_id: ApplicationId, facts: &Value) -> db::Result<AppEventId> {
+    let (id, now) = (AppEventId::new(&app.entropy, app.clock.now()), app.clock.now());
+    tx.exec(
+        "INSERT INTO app_event (id, app_id, type, facts, at, held_until, reached) VALUES ($1, $2, '', $3, $4, 0, '')",
+        params![id, app_id, facts, now],
+    )
+    .await?;
+    Ok(id)
+}
+
+/// When the oldest event came that nobody was told of yet.
+pub async fn is_waiting(db: &Db, now: Timestamp) -> db::Result<bool> {
+    let sql = "SELECT id FROM app_event WHERE waits_since IS NOT NULL AND held_until <= $1 ORDER BY waits_since, id LIMIT 1";
+    Ok(db.opt::<(String,)>(sql, params![now]).await?.is_some())
+}
+
+/// Takes the oldest events that wait; nobody else gets them until the time is up.
+pub async fn claim(db: &Db, now: Timestamp, hold: Duration, most: u32) -> db::Result<Vec<AppEvent>> {
+    const CLAIM: Sql = Sql::two(
+        "UPDATE app_event SET held_until = $2 WHERE id IN
+             (SELECT id FROM app_event WHERE waits_since IS NOT NULL AND held_until <= $1
+              ORDER BY waits_since, id LIMIT $3)
+         RETURNING id, app_id, webhook, type AS kind, at, reached",
+        "WITH due AS MATERIALIZED
+             (SELECT id FROM app_event WHERE waits_since IS NOT NULL AND held_until <= $1
+              ORDER BY waits_since, id LIMIT $3 FOR UPDATE SKIP LOCKED)
+         UPDATE app_event SET held_until = $2 FROM due WHERE app_event.id = due.id
+         RETURNING app_event.id, app_event.app_id, app_event.webhook, app_event.type AS kind, app_event.at,
+                   app_event.reached",
+    );
+    let mut claimed: Vec<AppEvent> = db.put(CLAIM, params![now, now.plus(hold), most]).await?;
+    claimed.sort_by_key(|event| event.id);
+    Ok(claimed)
+}
+
+/// Notes how far an event got. Whoever was given it is not given it again.
+pub async fn reached(tx: &mut Tx, id: AppEventId, webhook: &str) -> db::Result<()> {
+    let sql = "UPDATE app_event SET reached = $2, held_until = 0 WHERE id = $1";
+    tx.exec(sql, params![id, webhook]).await?;
+    Ok(())
+}
+
+/// Everybody was given it.
+pub async fn handed_out(tx: &mut Tx, id: AppEventId) -> db::Result<()> {
+    tx.exec("UPDATE app_event SET waits_since = NULL WHERE id = $1", params![id]).await?;
+    Ok(())
+}
+
+/// What happened in an app since a moment, oldest first, after the one given.
+pub async fn since(
+    db: &Db,
+    app: ApplicationId,
+    since: Timestamp,
+    after: (Timestamp, &str),
+    most: u32,
+) -> db::Result<Vec<AppEvent>> {
+    db.all(
+        "SELECT id, app_id, webhook, type AS kind, at, reached FROM app_event
+         WHERE app_id = $1 AND at >= $2 AND (at, id) > ($3, $4) AND waits_since IS NULL AND type <> ''
+         ORDER BY at, id LIMIT $5",
+        params![app, since, after.0, after.1, most],
+    )
+    .await
+}
+
+/// Frees what a dead process had in hand. Only for whoever knows that no other process is at work.
+pub async fn release_all(db: &Db) -> db::Result<u64> {
+    db.exec("UPDATE app_event SET held_until = 0 WHERE held_until > 0 AND waits_since IS NOT NULL", vec![]).await
+}
+
+/// Throws away what is older and was handed out, a bit at a time; answers how much it was.
+pub async fn sweep(db: &Db, before: Timestamp, most: u32) -> db::Result<u64> {
+    db.exec(
+        "DELETE FROM app_event WHERE id IN
+             (SELECT id FROM app_event WHERE at < $1 AND waits_since IS NULL AND NOT EXISTS
+                  (SELECT 1 FROM webhook_delivery WHERE webhook_delivery.event_id = app_event.id)
+              ORDER BY at LIMIT $2)",
+        params![before, most],
+    )
+    .await
+}

@@ -1,0 +1,219 @@
+//! What was delivered, and delivering it again: one delivery, everything since a moment, or a rehearsal.
+use axum::extract::State;
+use kernel::{
+    App,
+    clock::Timestamp,
+    db::Reach,
+    fault::{Code, Fault, INVALID, NOT_FOUND, Result},
+    http::{Json, MaybeJson, Path, Routes},
+    jobs as queue, transact,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use tenancy::{
+    enter::{Admin, AppCaller, Member},
+    outbox,
+};
+
+use super::{
+    api::Which,
+    deliveries::{Delivery, DeliveryId, State as DeliveryState},
+    jobs::{KEPT, Recover},
+    model::{Webhook, WebhookId},
+    names, payload,
+    rules::UNKNOWN_EVENT_TYPES,
+};
+
+pub fn routes() -> Routes {
+    Routes::new("webhooks")
+        .get("/webhooks/{id}/deliveries", list_deliveries, "up to 50 latest delivery records, newest first")
+        .post("/webhooks/{id}/test", test_webhook, "send an example of an event")
+        .fails(&[UNKNOWN_EVENT_TYPES, INACTIVE])
+        .post("/webhooks/{id}/deliveries/{deliveryId}/redeliver", redeliver, "deliver once more")
+        .fails(&[INACTIVE, STILL_PENDING])
+        .post("/webhooks/{id}/recover", recover, "deliver everything since a moment that did not arrive")
+        .fails(&[INACTIVE])
+}
+
+const INACTIVE: Code = Code::new(409, "webhook_inactive", "The webhook is switched off. Switch it on first.");
+const STILL_PENDING: Code = Code::new(409, "delivery_pending", "This delivery is still being tried.");
+/// How many records are shown.
+const SHOWN: u32 = 50;
+
+/// A delivery as it is shown.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct DeliveryView {
+    webhook_id: WebhookId,
+    delivery_id: DeliveryId,
+    event: String,
+    payload: Map<String, Value>,
+    /// Of the last attempt; 0 when there was no answer.
+    status_code: u16,
+    /// How the receiver's answer begins, or why there was none; only when the last attempt failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response: Option<String>,
+    attempt_count: u32,
+    /// The moment of the last attempt.
+    delivered_at: Option<Timestamp>,
+    /// When the record goes, in seconds since 1970.
+    ttl: Option<i64>,
+    status: DeliveryState,
+    /// When it is tried next.
+    next_attempt_at: Option<Timestamp>,
+    /// Every attempt (`at`, `statusCode`, `latencyMs`, `error`), oldest first.
+    attempts: Value,
+}
+
+impl From<Delivery> for DeliveryView {
+    fn from(delivery: Delivery) -> Self {
+        let mut payload = payload::payload(&delivery.event, &delivery.facts);
+        payload.insert("event".into(), json!(delivery.event));
+        payload.insert("deliveryId".into(), json!(delivery.id));
+        Self {
+            webhook_id: delivery.webhook_id,
+            delivery_id: delivery.id,
+            event: delivery.event,
+            payload,
+            status_code: delivery.status_code,
+            response: delivery.response,
+            attempt_count: delivery.attempt_count,
+            delivered_at: delivery.delivered_at,
+            ttl: delivery.delivered_at.map(|at| at.plus(KEPT).0.div_euclid(1000)),
+            status: delivery.state,
+            next_attempt_at: delivery.ready_at,
+            attempts: delivery.attempts,
+        }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Deliveries {
+    deliveries: Vec<DeliveryView>,
+    /// Always null: older ones are not shown.
+    next_cursor: Option<String>,
+}
+
+async fn list_deliveries(
+    State(app): State<App>,
+    AppCaller(caller): AppCaller<Member>,
+    Path(Which { id }): Path<Which>,
+) -> Result<Json<Deliveries>> {
+    Webhook::find(&app.db, caller.application.id, id).await?.ok_or(NOT_FOUND)?;
+    let deliveries = Delivery::newest(&app.db, id, SHOWN).await?.into_iter().map(DeliveryView::from).collect();
+    Ok(Json(Deliveries { deliveries, next_cursor: None }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Rehearsal {
+    /// The event to send an example of; by default the first the webhook listens to.
+    #[schemars(length(min = 1, max = 100))]
+    event: Option<String>,
+}
+
+/// A delivery that is on its way.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct UnderWay {
+    delivery_id: DeliveryId,
+    event: String,
+}
+
+async fn test_webhook(
+    State(app): State<App>,
+    AppCaller(caller): AppCaller<Admin>,
+    Path(Which { id }): Path<Which>,
+    MaybeJson(wanted): MaybeJson<Rehearsal>,
+) -> Result<Json<UnderWay>> {
+    let app_id = caller.application.id;
+    let wanted = wanted.and_then(|wanted| wanted.event);
+    let now = app.clock.now();
+    let under_way = transact!(app.db, tx, {
+        caller.hold(tx).await?;
+        let webhook = Webhook::hold(tx, app_id, id).await?.ok_or(NOT_FOUND)?;
+        if !webhook.is_active {
+            return Err(Fault::from(INACTIVE));
+        }
+        let listens = || webhook.events.iter().find(|value| names::NAMED.contains(&value.as_str())).cloned();
+        let event = wanted.clone().or_else(listens).unwrap_or_else(|| "user.signed_in".into());
+        if !names::NAMED.contains(&event.as_str()) {
+            return Err(UNKNOWN_EVENT_TYPES.at("event", "unknown", format!("unknown: {event}")));
+        }
+        let mut facts = payload::example_facts(&event);
+        (facts["test"], facts["at"], facts["appId"]) = (json!(true), json!(now), json!(app_id));
+        let about = outbox::rehearse(tx, &app, app_id, &facts).await?;
+        let delivery_id = Delivery::insert(tx, &app, id, about, &event, now).await?;
+        Webhook::wake(tx, id, now).await?;
+        tx.notify(Reach::ThisNode, outbox::TOPIC, "").await?;
+        Ok(UnderWay { delivery_id, event })
+    })?;
+    Ok(Json(under_way))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct WhichDelivery {
+    id: WebhookId,
+    delivery_id: DeliveryId,
+}
+
+async fn redeliver(
+    State(app): State<App>,
+    AppCaller(caller): AppCaller<Admin>,
+    Path(WhichDelivery { id, delivery_id }): Path<WhichDelivery>,
+) -> Result<Json<UnderWay>> {
+    let app_id = caller.application.id;
+    Webhook::find(&app.db, app_id, id).await?.ok_or(NOT_FOUND)?;
+    let delivery = Delivery::find(&app.db, id, delivery_id).await?.ok_or(NOT_FOUND)?;
+    let now = app.clock.now();
+    transact!(app.db, tx, {
+        caller.hold(tx).await?;
+        let webhook = Webhook::hold(tx, app_id, id).await?.ok_or(NOT_FOUND)?;
+        if !webhook.is_active {
+            return Err(Fault::from(INACTIVE));
+        }
+        if !Delivery::again(tx, delivery_id, now).await? {
+            return Err(STILL_PENDING.into());
+        }
+        Webhook::wake(tx, id, now).await?;
+        Ok(tx.notify(Reach::ThisNode, outbox::TOPIC, "").await?)
+    })?;
+    Ok(Json(UnderWay { delivery_id, event: delivery.event }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Missed {
+    /// Not longer ago than thirty days.
+    since: Timestamp,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Recovering {
+    /// From this moment on.
+    since: Timestamp,
+}
+
+async fn recover(
+    State(app): State<App>,
+    AppCaller(caller): AppCaller<Admin>,
+    Path(Which { id }): Path<Which>,
+    Json(Missed { since }): Json<Missed>,
+) -> Result<Json<Recovering>> {
+    let (app_id, now) = (caller.application.id, app.clock.now());
+    Webhook::find(&app.db, app_id, id).await?.ok_or(NOT_FOUND)?;
+    if since > now || now.since(since) > KEPT {
+        return Err(INVALID.at("since", "range", "must be within the last thirty days"));
+    }
+    transact!(app.db, tx, {
+        caller.hold(tx).await?;
+        let webhook = Webhook::hold(tx, app_id, id).await?.ok_or(NOT_FOUND)?;
+        if !webhook.is_active {
+            return Err(Fault::from(INACTIVE));
+        }
+        let job = Recover { app: app_id, webhook: id, since, after: (since, String::new()) };
+        Ok(queue::enqueue(tx, &app, now, &job).await?)
+    })?;
+    Ok(Json(Recovering { since }))
+}

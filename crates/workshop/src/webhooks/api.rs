@@ -1,0 +1,343 @@
+//! Webhooks for the people of an app: registering, looking, changing, removing.
+use std::time::Duration;
+
+use axum::{extract::State, response::NoContent};
+use kernel::{
+    App,
+    clock::Timestamp,
+    crypto::Secret,
+    fault::{Code, Fault, INVALID, NOT_FOUND, Result},
+    http::{Json, Key, Page, Path, Routes},
+    jobs, transact,
+};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde_json::Value;
+use tenancy::{
+    apps::Application,
+    enter::{Admin, AppCaller, InApp, Member},
+    events::{self, About, Event},
+};
+
+use super::{
+    jobs::Clear,
+    model::{Webhook, WebhookId, seal},
+    rules::{self, DNS_UNAVAILABLE, UNKNOWN_EVENT_TYPES},
+    sign,
+};
+
+pub fn routes() -> Routes {
+    let for_apps = Routes::new("apps")
+        .get("/apps/{appId}/webhooks", list_app_webhooks, "list webhooks (dashboard)")
+        .post("/apps/{appId}/webhooks", create_app_webhook, "create a webhook (dashboard)")
+        .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE, TOO_MANY])
+        .delete("/apps/{appId}/webhooks/{webhookId}", delete_app_webhook, "delete a webhook (dashboard)");
+    Routes::new("webhooks")
+        .post("/webhooks", create_webhook, "register a webhook")
+        .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE, TOO_MANY])
+        .get("/webhooks", list_webhooks, "list webhooks (secrets omitted)")
+        .get("/webhooks/{id}", get_webhook, "get one webhook (secret omitted)")
+        .patch("/webhooks/{id}", update_webhook, "update url, events, isActive; rotate or finalize the secret")
+        .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE])
+        .delete("/webhooks/{id}", delete_webhook, "delete permanently; stops all deliveries")
+        .and(for_apps)
+}
+
+const MOST: i64 = 10_000;
+const TOO_MANY: Code = Code::new(409, "too_many_webhooks", "The app has ten thousand webhooks. Delete one first.");
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct NewWebhook {
+    /// An https:// address on the public internet.
+    #[schemars(length(min = 1, max = 2048))]
+    url: String,
+    /// What it listens to: names of events, `audit.*`, or `*` for everything.
+    #[schemars(length(min = 1, max = 50))]
+    events: Vec<String>,
+    /// Whether deliveries carry `svix-id`, `svix-timestamp` and `svix-signature`, too.
+    #[serde(default)]
+    standard_headers: bool,
+}
+
+/// A webhook as it is shown.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct WebhookView {
+    id: WebhookId,
+    url: String,
+    events: Vec<String>,
+    is_active: bool,
+    created_at: Timestamp,
+    standard_headers: bool,
+    /// Until when deliveries are signed with the secret before as well.
+    rotation_ends_at: Option<Timestamp>,
+    /// 64 hexadecimal characters. Shown on creation and on rotation, and never again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret: Option<String>,
+    /// The same secret as libraries for the standard headers want it; shown with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    standard_secret: Option<String>,
+}
+
+impl WebhookView {
+    fn public(webhook: Webhook, now: Timestamp) -> Self {
+        Self {
+            id: webhook.id,
+            url: webhook.url,
+            events: webhook.events,
+            is_active: webhook.is_active,
+            created_at: webhook.created_at,
+            standard_headers: webhook.standard_headers,
+            rotation_ends_at: webhook.retiring_until.filter(|until| now < *until),
+            secret: None,
+            standard_secret: None,
+        }
+    }
+
+    fn with_secret(webhook: Webhook, secret: Option<&Secret>, now: Timestamp) -> Self {
+        let standard = secret.filter(|_| webhook.standard_headers).map(sign::standard_secret);
+        let secret = secret.map(|secret| secret.expose().to_owned());
+        Self { secret, standard_secret: standard, ..Self::public(webhook, now) }
+    }
+}
+
+async fn create_webhook(
+    State(app): State<App>,
+    AppCaller(caller): AppCaller<Admin>,
+    Json(new): Json<NewWebhook>,
+) -> Result<Json<WebhookView>> {
+    register(&app, &caller, new).await
+}
+
+async fn create_app_webhook(
+    State(app): State<App>,
+    caller: InApp<Admin>,
+    Json(new): Json<NewWebhook>,
+) -> Result<Json<WebhookView>> {
+    register(&app, &caller, new).await
+}
+
+async fn register(app: &App, caller: &InApp<Admin>, new: NewWebhook) -> Result<Json<WebhookView>> {
+    let events = rules::check_events(new.events)?;
+    let url = rules::check_url(app, &new.url).await?;
+    let (now, secret) = (app.clock.now(), app.entropy.secret());
+    let id = WebhookId::new(&app.entropy, now);
+    let webhook = Webhook {
+        id,
+        app_id: caller.application.id,
+        url,
+        events,
+        is_active: true,
+        standard_headers: new.standard_headers,
+        secret: seal(app, id, &secret),
+        retiring_secret: None,
+        retiring_until: None,
+        failures: 0,
+        created_at: now,
+    };
+    transact!(app.db, tx, {
+        caller.hold(tx).await?;
+        if Webhook::count(tx, webhook.app_id).await? >= MOST {
+            return Err(Fault::from(TOO_MANY));
+        }
+        let (about, event) = (About::app(&caller.application), Event::WebhookCreated { webhook: id.to_string() });
+        events::record(tx, app, &caller.session.by(), about, &event).await?;
+        webhook.insert(tx).await?;
+        Ok(Application::set_listening(tx, webhook.app_id, true).await?)
+    })?;
+    Ok(Json(WebhookView::with_secret(webhook, Some(&secret), now)))
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Webhooks {
+    webhooks: Vec<WebhookView>,
+    next_cursor: Option<String>,
+}
+
+async fn list_webhooks(
+    State(app): State<App>,
+    AppCaller(caller): AppCaller<Member>,
+    page: Page,
+) -> Result<Json<Webhooks>> {
+    list(&app, &caller.application, &page).await
+}
+
+async fn list_app_webhooks(State(app): State<App>, caller: InApp<Member>, page: Page) -> Result<Json<Webhooks>> {
+    list(&app, &caller.application, &page).await
+}
+
+async fn list(app: &App, application: &Application, page: &Page) -> Result<Json<Webhooks>> {
+    let list = format!("webhooks:{}", application.id);
+    let mut found = Webhook::page(&app.db, application.id, &page.below(app, &list)?, page.fetch()).await?;
+    let next_cursor = page.cut(app, &list, &mut found, |one| Key { at: one.created_at, id: one.id.to_string() });
+    let now = app.clock.now();
+    Ok(Json(Webhooks { webhooks: found.into_iter().map(|one| WebhookView::public(one, now)).collect(), next_cursor }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub struct Which {
+    pub id: WebhookId,
+}
+
+async fn get_webhook(
+    State(app): State<App>,
+    AppCaller(caller): AppCaller<Member>,
+    Path(Which { id }): Path<Which>,
+) -> Result<Json<WebhookView>> {
+    let found = Webhook::find(&app.db, caller.application.id, id).await?.ok_or(NOT_FOUND)?;
+    Ok(Json(WebhookView::public(found, app.clock.now())))
+}
+
+/// `true` brings in a new secret, `"finalize"` lets the old one go.
+enum Rotation {
+    Start,
+    Finish,
+}
+
+impl<'de> Deserialize<'de> for Rotation {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        match Value::deserialize(from)? {
+            Value::Bool(true) => Ok(Self::Start),
+            Value::String(word) if word == "finalize" => Ok(Self::Finish),
+            _ => Err(D::Error::custom("must be true or \"finalize\"")),
+        }
+    }
+}
+
+impl JsonSchema for Rotation {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Rotation".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "type": "boolean", "const": true }, { "type": "string", "const": "finalize" }] })
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Change {
+    #[schemars(length(min = 1, max = 2048))]
+    url: Option<String>,
+    #[schemars(length(min = 1, max = 50))]
+    events: Option<Vec<String>>,
+    is_active: Option<bool>,
+    standard_headers: Option<bool>,
+    /// `true` makes a new secret, and the one before stays good for a while; `finalize` lets that one go at once.
+    rotate_secret: Option<Rotation>,
+    /// How long the secret before stays good, with `rotateSecret: true`. Seven days unless said.
+    #[schemars(range(min = 60_000, max = 2_592_000_000_u64), extend("default" = 604_800_000))]
+    rotation_grace_ms: Option<u64>,
+}
+
+impl Change {
+    fn fields(&self) -> Vec<&'static str> {
+        let given = [
+            ("url", self.url.is_some()),
+            ("events", self.events.is_some()),
+            ("isActive", self.is_active.is_some()),
+            ("standardHeaders", self.standard_headers.is_some()),
+        ];
+        given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect()
+    }
+}
+
+async fn update_webhook(
+    State(app): State<App>,
+    AppCaller(caller): AppCaller<Admin>,
+    Path(Which { id }): Path<Which>,
+    Json(mut change): Json<Change>,
+) -> Result<Json<WebhookView>> {
+    let app_id = caller.application.id;
+    // Before anything is looked up elsewhere: a stranger's webhook is nobody's.
+    Webhook::find(&app.db, app_id, id).await?.ok_or(NOT_FOUND)?;
+    if change.rotation_grace_ms.is_some() && !matches!(change.rotate_secret, Some(Rotation::Start)) {
+        return Err(INVALID.at("rotationGraceMs", "not_allowed", "goes with rotateSecret: true alone"));
+    }
+    change.events = change.events.take().map(rules::check_events).transpose()?;
+    if let Some(url) = &change.url {
+        change.url = Some(rules::check_url(&app, url).await?);
+    }
+    let grace = change.rotation_grace_ms.map_or(rules::GRACE, Duration::from_millis);
+    let (now, fields, by) = (app.clock.now(), change.fields(), caller.session.by());
+    let (webhook, secret) = transact!(app.db, tx, {
+        caller.hold(tx).await?;
+        let mut webhook = Webhook::hold(tx, app_id, id).await?.ok_or(NOT_FOUND)?;
+        let was_active = webhook.is_active;
+        webhook.url = change.url.clone().unwrap_or(webhook.url);
+        webhook.events = change.events.clone().unwrap_or(webhook.events);
+        webhook.is_active = change.is_active.unwrap_or(webhook.is_active);
+        webhook.standard_headers = change.standard_headers.unwrap_or(webhook.standard_headers);
+        let about = About::app(&caller.application);
+        let name = id.to_string();
+        if !fields.is_empty() {
+            let event = Event::WebhookUpdated { webhook: name.clone(), fields: fields.clone() };
+            events::record(tx, &app, &by, about, &event).await?;
+        }
+        let secret = match change.rotate_secret {
+            Some(Rotation::Start) => {
+                events::record(tx, &app, &by, about, &Event::WebhookSecretRotated { webhook: name }).await?;
+                Some(rules::rotate(&app, &mut webhook, grace, now))
+            }
+            Some(Rotation::Finish) => {
+                events::record(tx, &app, &by, about, &Event::WebhookSecretFinalized { webhook: name }).await?;
+                rules::finalize(&mut webhook);
+                None
+            }
+            None => None,
+        };
+        if was_active && !webhook.is_active {
+            rules::stop(tx, &app, id).await?;
+        }
+        // Whoever switches it on begins to count anew.
+        if !was_active && webhook.is_active {
+            webhook.failures = 0;
+        }
+        webhook.save(tx).await?;
+        Ok::<_, Fault>((webhook, secret))
+    })?;
+    Ok(Json(WebhookView::with_secret(webhook, secret.as_ref(), now)))
+}
+
+async fn delete_webhook(
+    State(app): State<App>,
+    AppCaller(caller): AppCaller<Admin>,
+    Path(Which { id }): Path<Which>,
+) -> Result<NoContent> {
+    remove(&app, &caller, id).await
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct WhichOfApp {
+    webhook_id: WebhookId,
+}
+
+async fn delete_app_webhook(
+    State(app): State<App>,
+    caller: InApp<Admin>,
+    Path(WhichOfApp { webhook_id }): Path<WhichOfApp>,
+) -> Result<NoContent> {
+    remove(&app, &caller, webhook_id).await
+}
+
+async fn remove(app: &App, caller: &InApp<Admin>, id: WebhookId) -> Result<NoContent> {
+    let app_id = caller.application.id;
+    transact!(app.db, tx, {
+        caller.hold(tx).await?;
+        if !Webhook::delete(tx, app_id, id).await? {
+            return Err(Fault::from(NOT_FOUND));
+        }
+        if Webhook::count(tx, app_id).await? == 0 {
+            Application::set_listening(tx, app_id, false).await?;
+        }
+        jobs::enqueue(tx, app, app.clock.now(), &Clear { webhook: id }).await?;
+        let (about, event) = (About::app(&caller.application), Event::WebhookDeleted { webhook: id.to_string() });
+        Ok(events::record(tx, app, &caller.session.by(), about, &event).await?)
+    })?;
+    Ok(NoContent)
+}

@@ -1,0 +1,248 @@
+//! Deliveries as stored, and every statement on them.
+use kernel::{
+    App,
+    clock::Timestamp,
+    db::{self, Db, FromValue, Tx, Value},
+    id::Id,
+    params, row,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tenancy::outbox::AppEventId;
+
+use super::model::{Held, WebhookId};
+
+pub type DeliveryId = Id<Delivery>;
+
+/// Where a delivery is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Will be tried, for the first time or again.
+    Pending,
+    Delivered,
+    Failed,
+    /// The webhook was switched off before.
+    Cancelled,
+    /// Its payload is larger than a delivery may be.
+    Dropped,
+}
+
+const STATES: [(State, &str); 5] = [
+    (State::Pending, "pending"),
+    (State::Delivered, "delivered"),
+    (State::Failed, "failed"),
+    (State::Cancelled, "cancelled"),
+    (State::Dropped, "dropped"),
+];
+
+impl From<State> for Value {
+    fn from(state: State) -> Self {
+        STATES.iter().find(|(known, _)| *known == state).map_or("pending", |(_, word)| word).into()
+    }
+}
+impl FromValue for State {
+    fn from_value(value: Value) -> Option<Self> {
+        let word = String::from_value(value)?;
+        STATES.iter().find(|(_, known)| *known == word).map(|(state, _)| *state)
+    }
+}
+
+/// One attempt, for people who look for the reason.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Attempt {
+    pub at: Timestamp,
+    /// 0 when there was no answer.
+    pub status_code: u16,
+    pub latency_ms: u64,
+    /// Why there was no answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    pub id: DeliveryId,
+    pub webhook_id: WebhookId,
+    /// The name it goes under.
+    pub event: String,
+    pub state: State,
+    pub ready_at: Option<Timestamp>,
+    /// Tries since it was last asked for.
+    pub tries: u32,
+    /// Tries altogether.
+    pub attempt_count: u32,
+    pub status_code: u16,
+    pub response: Option<String>,
+    /// A list of [`Attempt`].
+    pub attempts: serde_json::Value,
+    pub delivered_at: Option<Timestamp>,
+    /// What happened, as the outbox has it.
+    pub facts: serde_json::Value,
+}
+row!(Delivery {
+    id,
+    webhook_id,
+    event,
+    state,
+    ready_at,
+    tries,
+    attempt_count,
+    status_code,
+    response,
+    attempts,
+    delivered_at,
+    facts
+});
+
+impl Delivery {
+    /// A new one; nothing when the webhook was given this already.
+    pub async fn insert(
+        tx: &mut Tx,
+        app: &App,
+        webhook: WebhookId,
+        event_id: AppEventId,
+        event: &str,
+        now: Timestamp,
+    ) -> db::Result<DeliveryId> {
+        let id = DeliveryId::new(&app.entropy, now);
+        tx.exec(
+            "INSERT INTO webhook_delivery (id, webhook_id, event_id, event, state, ready_at, tries, attempt_count,
+                                           status_code, attempts, created_at)
+             VALUES ($1, $2, $3, $4, $5, $6, 0, 0, 0, '[]', $6)
+             ON CONFLICT (event_id, webhook_id, event) DO NOTHING",
+            params![id, webhook, event_id, event, State::Pending, now],
+        )
+        .await?;
+        Ok(id)
+    }
+
+    /// Like a new one, or the old one again if it did not arrive.
+    pub async fn recover(
+        tx: &mut Tx,
+        app: &App,
+        webhook: WebhookId,
+        event_id: AppEventId,
+        event: &str,
+        now: Timestamp,
+    ) -> db::Result<()> {
+        tx.exec(
+            "INSERT INTO webhook_delivery (id, webhook_id, event_id, event, state, ready_at, tries, attempt_count,
+                                           status_code, attempts, created_at)
+             VALUES ($1, $2, $3, $4, $5, $6, 0, 0, 0, '[]', $6)
+             ON CONFLICT (event_id, webhook_id, event) DO UPDATE SET state = $5, ready_at = $6, tries = 0
+             WHERE webhook_delivery.state IN ('failed', 'cancelled')",
+            params![DeliveryId::new(&app.entropy, now), webhook, event_id, event, State::Pending, now],
+        )
+        .await?;
+        Ok(())
+    }
+
+    pub async fn find(db: &Db, webhook: WebhookId, id: DeliveryId) -> db::Result<Option<Self>> {
+        db.opt(
+            "SELECT webhook_delivery.*, app_event.facts FROM webhook_delivery
+             JOIN app_event ON app_event.id = webhook_delivery.event_id
+             WHERE webhook_delivery.webhook_id = $1 AND webhook_delivery.id = $2",
+            params![webhook, id],
+        )
+        .await
+    }
+
+    /// The newest that were tried.
+    pub async fn newest(db: &Db, webhook: WebhookId, most: u32) -> db::Result<Vec<Self>> {
+        db.all(
+            "SELECT webhook_delivery.*, app_event.facts FROM webhook_delivery
+             JOIN app_event ON app_event.id = webhook_delivery.event_id
+             WHERE webhook_delivery.webhook_id = $1 AND webhook_delivery.delivered_at IS NOT NULL
+             ORDER BY webhook_delivery.delivered_at DESC, webhook_delivery.id DESC LIMIT $2",
+            params![webhook, most],
+        )
+        .await
+    }
+
+    /// What is to be tried now.
+    pub async fn due(db: &Db, webhook: WebhookId, now: Timestamp, most: u32) -> db::Result<Vec<Self>> {
+        db.all(
+            "SELECT webhook_delivery.*, app_event.facts FROM webhook_delivery
+             JOIN app_event ON app_event.id = webhook_delivery.event_id
+             WHERE webhook_delivery.webhook_id = $1 AND webhook_delivery.ready_at <= $2
+             ORDER BY webhook_delivery.ready_at, webhook_delivery.id LIMIT $3",
+            params![webhook, now, most],
+        )
+        .await
+    }
+
+    /// Writes down how an attempt ended. `false` when it does not count any more: the webhook is gone or another node
+    /// has it.
+    pub async fn note(&self, tx: &mut Tx, held: Held) -> db::Result<bool> {
+        let changed = tx
+            .exec(
+                "UPDATE webhook_delivery SET state = $3, ready_at = $4, tries = $5, attempt_count = $6, status_code = $7,
+                                             response = $8, attempts = $9, delivered_at = $10
+                 WHERE id = $1 AND ready_at IS NOT NULL
+                   AND EXISTS (SELECT 1 FROM webhook WHERE webhook.id = webhook_delivery.webhook_id AND fence = $2)",
+                params![
+                    self.id,
+                    held.fence,
+                    self.state,
+                    self.ready_at,
+                    self.tries,
+                    self.attempt_count,
+                    u32::from(self.status_code),
+                    self.response.clone(),
+                    &self.attempts,
+                    self.delivered_at
+                ],
+            )
+            .await?;
+        Ok(changed == 1)
+    }
+
+    /// Puts it into the queue once more. `false` when it is there already.
+    pub async fn again(tx: &mut Tx, id: DeliveryId, now: Timestamp) -> db::Result<bool> {
+        let sql =
+            "UPDATE webhook_delivery SET state = $2, ready_at = $3, tries = 0 WHERE id = $1 AND ready_at IS NULL";
+        Ok(tx.exec(sql, params![id, State::Pending, now]).await? == 1)
+    }
+
+    /// Takes what waits for a webhook that was switched off out of the queue, a bit at a time; answers how much it was.
+    pub async fn cancel(db: &Db, webhook: WebhookId, until: Timestamp, most: u32) -> db::Result<u64> {
+        db.exec(
+            "UPDATE webhook_delivery SET state = $4, ready_at = NULL WHERE id IN
+                 (SELECT id FROM webhook_delivery WHERE webhook_id = $1 AND ready_at IS NOT NULL AND created_at <= $2
+                  LIMIT $3)",
+            params![webhook, until, most, State::Cancelled],
+        )
+        .await
+    }
+
+    /// Removes what is left of a webhook, a bit at a time.
+    pub async fn sweep_of(db: &Db, webhook: WebhookId, most: u32) -> db::Result<u64> {
+        db.exec(
+            "DELETE FROM webhook_delivery WHERE id IN
+                 (SELECT id FROM webhook_delivery WHERE webhook_id = $1 LIMIT $2)",
+            params![webhook, most],
+        )
+        .await
+    }
+
+    /// Removes records that were kept long enough, and what waits for nobody, a bit at a time.
+    pub async fn sweep(db: &Db, before: Timestamp, most: u32) -> db::Result<u64> {
+        let old = db
+            .exec(
+                "DELETE FROM webhook_delivery WHERE id IN
+                     (SELECT id FROM webhook_delivery WHERE delivered_at < $1 AND ready_at IS NULL LIMIT $2)",
+                params![before, most],
+            )
+            .await?;
+        let left = db
+            .exec(
+                "DELETE FROM webhook_delivery WHERE id IN
+                     (SELECT id FROM webhook_delivery WHERE created_at < $1 AND delivered_at IS NULL LIMIT $2)",
+                params![before, most],
+            )
+            .await?;
+        Ok(old.max(left))
+    }
+}

@@ -1,0 +1,83 @@
+//! A node's part in delivering: hands out what happened and keeps a lane for each webhook that has something to deliver,
+//! as many as the settings allow.
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::join_all;
+use kernel::{
+    App,
+    db::{self, Notice},
+};
+use tenancy::outbox;
+use tokio::{sync::Semaphore, task::JoinSet, time};
+
+use super::{fan_out, lane, model::Held};
+
+/// How long a node waits at most before it looks again: what other nodes wrote is not announced here.
+const LOOK: Duration = Duration::from_secs(1);
+const AT_ONCE: u32 = 64;
+
+/// Goes on for as long as the node runs.
+pub async fn run(app: App) {
+    let lanes = Arc::new(Semaphore::new(app.config.webhook_lanes));
+    let mut running = JoinSet::new();
+    let mut notices = app.db.listen();
+    loop {
+        let idle = round(&app, &lanes, &mut running).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot look for webhooks to deliver; trying again");
+            LOOK
+        });
+        tokio::select! {
+            () = time::sleep(idle) => {}
+            heard = announced(&mut notices) => if heard.is_none() { return },
+            Some(_) = running.join_next(), if !running.is_empty() => {}
+        }
+    }
+}
+
+async fn announced(notices: &mut db::Listener) -> Option<()> {
+    loop {
+        match notices.next().await? {
+            Notice::News { topic, .. } if topic != outbox::TOPIC => {}
+            _ => return Some(()),
+        }
+    }
+}
+
+/// Does what can be done now; answers how long nothing more is to be expected.
+async fn round(app: &App, lanes: &Arc<Semaphore>, running: &mut JoinSet<()>) -> db::Result<Duration> {
+    let more = fan_out::round(app).await?;
+    let free = u32::try_from(lanes.available_permits()).unwrap_or(u32::MAX).min(AT_ONCE);
+    if free == 0 {
+        return Ok(LOOK);
+    }
+    let now = app.clock.now();
+    let next = Held::next(&app.db, now).await?;
+    let Some(due) = next.filter(|at| *at <= now) else {
+        let wait = next.map_or(LOOK, |at| at.since(now).clamp(Duration::from_millis(1), LOOK));
+        return Ok(if more { Duration::ZERO } else { wait });
+    };
+    tracing::trace!(%due, "webhooks have something to deliver");
+    for held in Held::claim(&app.db, now, free).await? {
+        let Ok(place) = lanes.clone().try_acquire_owned() else { break };
+        let app = app.clone();
+        running.spawn(async move {
+            lane::run(&app, held).await;
+            drop(place);
+        });
+    }
+    Ok(Duration::ZERO)
+}
+
+/// Delivers everything that is due now, and what that makes due; answers how many webhooks had something. For tests.
+pub async fn deliver_due(app: &App) -> db::Result<usize> {
+    let mut served = 0;
+    loop {
+        let more = fan_out::round(app).await?;
+        let held = Held::claim(&app.db, app.clock.now(), AT_ONCE).await?;
+        if held.is_empty() && !more {
+            return Ok(served);
+        }
+        served += held.len();
+        join_all(held.into_iter().map(|held| lane::run(app, held))).await;
+    }
+}

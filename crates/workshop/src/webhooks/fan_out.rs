@@ -1,0 +1,106 @@
+//! Giving what happened to everybody who listens, a bounded bit at a time.
+use std::time::Duration;
+
+use kernel::{App, db, transact};
+use tenancy::outbox::{self, AppEvent};
+
+use super::{
+    deliveries::Delivery,
+    model::{Listener, WebhookId},
+    names::{ALL, AUDIT, heard_as},
+};
+
+/// How many events are taken at once, and how many webhooks are given one at once.
+const EVENTS: u32 = 64;
+const LISTENERS: u32 = 256;
+/// Longer than one round takes.
+const LEASE: Duration = Duration::from_secs(15);
+
+/// One event's next bit of work: who is to be given it, by the value they listen to.
+struct Share {
+    event: AppEvent,
+    value: &'static str,
+    listeners: Vec<WebhookId>,
+    then: Then,
+}
+
+/// How far a share gets its event.
+enum Then {
+    /// Another share of this round goes on.
+    Next,
+    /// There is more to do: the place among its values, and the last webhook.
+    Reached(String),
+    /// Everybody was given it.
+    Done,
+}
+
+/// Hands out what waits; answers whether there was anything.
+pub async fn round(app: &App) -> db::Result<bool> {
+    let now = app.clock.now();
+    if !outbox::is_waiting(&app.db, now).await? {
+        return Ok(false);
+    }
+    let mut shares = vec![];
+    for event in outbox::claim(&app.db, now, LEASE, EVENTS).await? {
+        shares.extend(shares_of(app, event).await?);
+    }
+    transact!(app.db, tx, {
+        for share in &shares {
+            let Share { event, value, listeners, then } = share;
+            for webhook in listeners {
+                for name in heard_as(value, event.webhook.as_deref(), &event.kind) {
+                    Delivery::insert(tx, app, *webhook, event.id, &name, now).await?;
+                }
+            }
+            if let (Some(first), Some(last)) = (listeners.first(), listeners.last()) {
+                let (before, last) = (just_before(&first.to_string()), last.to_string());
+                Listener::wake(tx, event.app_id, value, (&before, &last), now).await?;
+            }
+            match then {
+                Then::Next => {}
+                Then::Reached(place) => outbox::reached(tx, event.id, place).await?,
+                Then::Done => outbox::handed_out(tx, event.id).await?,
+            }
+        }
+        Ok::<_, db::Error>(())
+    })?;
+    Ok(!shares.is_empty())
+}
+
+/// Ids are compared as text, so that the one before an id is all of it but the end.
+fn just_before(id: &str) -> String {
+    id[..id.len() - 1].to_owned()
+}
+
+/// The values one event answers to, in a fixed order; `reached` is the place in it and the last webhook.
+fn values(event: &AppEvent) -> Vec<&'static str> {
+    let named = super::names::NAMED.into_iter().find(|name| event.webhook.as_deref() == Some(name));
+    named.into_iter().chain([AUDIT, ALL]).collect()
+}
+
+async fn shares_of(app: &App, event: AppEvent) -> db::Result<Vec<Share>> {
+    let values = values(&event);
+    let (mut place, mut after) = match event.reached.split_once(' ') {
+        Some((place, after)) => (place.parse().unwrap_or(0), after.to_owned()),
+        None => (0, String::new()),
+    };
+    let (mut shares, mut room) = (vec![], LISTENERS);
+    while let Some(&value) = values.get(place) {
+        let found = Listener::page(&app.db, event.app_id, value, &after, event.at, room).await?;
+        let listeners: Vec<WebhookId> = found.into_iter().map(|listener| listener.webhook_id).collect();
+        let count = u32::try_from(listeners.len()).unwrap_or(u32::MAX);
+        let then = match listeners.last() {
+            Some(last) if count == room => Then::Reached(format!("{place} {last}")),
+            _ if place + 1 == values.len() => Then::Done,
+            _ => Then::Next,
+        };
+        let is_full = matches!(then, Then::Reached(_));
+        room -= count;
+        shares.push(Share { event: event.clone(), value, listeners, then });
+        if is_full {
+            break;
+        }
+        (place, after) = (place + 1, String::new());
+    }
+    Ok(shares)
+}

@@ -1,0 +1,48 @@
+//! Webhooks: what happens in an app is told to the addresses its people registered, signed, and tried again when
+//! nobody answers.
+//!
+//! An event is written by the transaction that made it happen (`tenancy::outbox`). `fan_out` gives it to every webhook
+//! that listens; `dispatch` takes the webhooks that have something to deliver, each under a lease, and runs a `lane` for
+//! each, so that whoever is slow delays nobody else. A lane makes attempts and writes down how they ended.
+mod again;
+mod api;
+mod deliveries;
+mod dispatch;
+mod fan_out;
+mod jobs;
+mod lane;
+mod model;
+mod names;
+mod payload;
+mod retry;
+mod rules;
+mod sign;
+
+use std::time::Duration;
+
+use kernel::{app::Feature, db, http::Routes};
+use tenancy::outbox;
+
+pub use dispatch::deliver_due;
+
+pub fn feature() -> Feature {
+    let routes = Routes::new("webhooks").and(api::routes()).and(again::routes());
+    Feature::new(payload::describe(routes))
+        .own(Pace { attempt: Duration::from_secs(10) })
+        .jobs(jobs::jobs())
+        .task(|app| Box::pin(dispatch::run(app)))
+}
+
+/// How long one attempt may take; tests have less patience.
+pub struct Pace {
+    pub attempt: Duration,
+}
+
+/// Frees what a dead process had in hand. Only for whoever knows that no other process is at work.
+pub async fn release_all(db: &db::Db) -> db::Result<()> {
+    outbox::release_all(db).await?;
+    model::release_all(db).await
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,290 @@
+//! Webhooks as stored, and every statement on them.
+use std::time::Duration;
+
+use kernel::{
+    App,
+    clock::Timestamp,
+    crypto::Secret,
+    db::{self, Db, Sql, Tx},
+    fault::{Fault, INTERNAL, Result},
+    http::Key,
+    id::Id,
+    params, row,
+};
+use tenancy::apps::ApplicationId;
+
+pub type WebhookId = Id<Webhook>;
+
+#[derive(Debug, Clone)]
+pub struct Webhook {
+    pub id: WebhookId,
+    pub app_id: ApplicationId,
+    pub url: String,
+    pub events: Vec<String>,
+    pub is_active: bool,
+    /// Whether deliveries carry Svix's headers, too.
+    pub standard_headers: bool,
+    /// Sealed, like the one below.
+    pub secret: Vec<u8>,
+    /// The one before, while receivers change over.
+    pub retiring_secret: Option<Vec<u8>>,
+    pub retiring_until: Option<Timestamp>,
+    /// How many deliveries in a row have failed.
+    pub failures: u32,
+    pub created_at: Timestamp,
+}
+row!(Webhook {
+    id,
+    app_id,
+    url,
+    events,
+    is_active,
+    standard_headers,
+    secret,
+    retiring_secret,
+    retiring_until,
+    failures,
+    created_at
+});
+
+/// What a secret is sealed for.
+const PURPOSE: &str = "webhook";
+
+pub fn seal(app: &App, id: WebhookId, secret: &Secret) -> Vec<u8> {
+    app.vault.seal(PURPOSE, &format!("webhook:secret:{id}"), secret.expose().as_bytes())
+}
+
+impl Webhook {
+    /// Every secret a delivery is signed with right now, the present one first.
+    pub fn signing_secrets(&self, app: &App, now: Timestamp) -> Result<Vec<Secret>> {
+        let old = self.retiring_secret.as_ref().filter(|_| self.retiring_until.is_some_and(|until| now < until));
+        std::iter::once(&self.secret).chain(old).map(|sealed| self.open(app, sealed)).collect()
+    }
+
+    fn open(&self, app: &App, sealed: &[u8]) -> Result<Secret> {
+        let opened = app.vault.open(PURPOSE, &format!("webhook:secret:{}", self.id), sealed);
+        let plain = opened.map_err(|error| INTERNAL.caused_by(error))?;
+        let text = std::str::from_utf8(&plain).map_err(|error| INTERNAL.caused_by(error))?;
+        Ok::<_, Fault>(text.to_owned().into())
+    }
+
+    pub async fn insert(&self, tx: &mut Tx) -> db::Result<()> {
+        tx.exec(
+            "INSERT INTO webhook (id, app_id, url, events, is_active, standard_headers, secret, failures, created_at,
+                                  held_until, fence)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8, 0, 0)",
+            params![
+                self.id,
+                self.app_id,
+                &self.url,
+                &self.events,
+                self.is_active,
+                self.standard_headers,
+                self.secret.clone(),
+                self.created_at
+            ],
+        )
+        .await?;
+        self.subscribe(tx).await
+    }
+
+    pub async fn save(&self, tx: &mut Tx) -> db::Result<()> {
+        tx.exec(
+            "UPDATE webhook SET url = $2, events = $3, is_active = $4, standard_headers = $5, secret = $6,
+                                retiring_secret = $7, retiring_until = $8, failures = $9 WHERE id = $1",
+            params![
+                self.id,
+                &self.url,
+                &self.events,
+                self.is_active,
+                self.standard_headers,
+                self.secret.clone(),
+                self.retiring_secret.clone(),
+                self.retiring_until,
+                self.failures
+            ],
+        )
+        .await?;
+        tx.exec("DELETE FROM webhook_subscription WHERE webhook_id = $1", params![self.id]).await?;
+        self.subscribe(tx).await
+    }
+
+    async fn subscribe(&self, tx: &mut Tx) -> db::Result<()> {
+        for event in &self.events {
+            let sql = "INSERT INTO webhook_subscription (app_id, event, webhook_id) VALUES ($1, $2, $3)";
+            tx.exec(sql, params![self.app_id, event, self.id]).await?;
+        }
+        Ok(())
+    }
+
+    /// Only ever within one app: another app's webhook does not exist for the caller.
+    pub async fn find(db: &Db, app: ApplicationId, id: WebhookId) -> db::Result<Option<Self>> {
+        db.opt("SELECT * FROM webhook WHERE app_id = $1 AND id = $2", params![app, id]).await
+    }
+
+    /// Lets nobody else change it until the transaction is over, and answers what it is now.
+    pub async fn hold(tx: &mut Tx, app: ApplicationId, id: WebhookId) -> db::Result<Option<Self>> {
+        let sql = "UPDATE webhook SET url = url WHERE app_id = $1 AND id = $2 RETURNING *";
+        let held: Vec<Self> = tx.put(sql, params![app, id]).await?;
+        Ok(held.into_iter().next())
+    }
+
+    pub async fn page(db: &Db, app: ApplicationId, below: &Key, most: u32) -> db::Result<Vec<Self>> {
+        db.all(
+            "SELECT * FROM webhook WHERE app_id = $1 AND (created_at, id) < ($2, $3)
+             ORDER BY created_at DESC, id DESC LIMIT $4",
+            params![app, below.at, &below.id, most],
+        )
+        .await
+    }
+
+    pub async fn count(tx: &mut Tx, app: ApplicationId) -> db::Result<i64> {
+        let sql = "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM webhook WHERE app_id = $1";
+        let (count,): (i64,) = tx.one(sql, params![app]).await?;
+        Ok(count)
+    }
+
+    /// `false` when the app has no such webhook.
+    pub async fn delete(tx: &mut Tx, app: ApplicationId, id: WebhookId) -> db::Result<bool> {
+        Ok(tx.exec("DELETE FROM webhook WHERE app_id = $1 AND id = $2", params![app, id]).await? == 1)
+    }
+
+    /// Says that there is something to deliver from this moment on.
+    pub async fn wake(tx: &mut Tx, id: WebhookId, at: Timestamp) -> db::Result<()> {
+        let sql = "UPDATE webhook SET next_at = $2 WHERE id = $1 AND (next_at IS NULL OR next_at > $2)";
+        tx.exec(sql, params![id, at]).await?;
+        Ok(())
+    }
+
+    /// A delivery succeeded.
+    pub async fn succeeded(tx: &mut Tx, id: WebhookId) -> db::Result<()> {
+        tx.exec("UPDATE webhook SET failures = 0 WHERE id = $1 AND failures > 0", params![id]).await?;
+        Ok(())
+    }
+
+    /// A delivery failed; answers the webhook if it still is active.
+    pub async fn failed(tx: &mut Tx, id: WebhookId) -> db::Result<Option<Self>> {
+        let sql = "UPDATE webhook SET failures = failures + 1 WHERE id = $1 AND is_active = $2 RETURNING *";
+        let failed: Vec<Self> = tx.put(sql, params![id, true]).await?;
+        Ok(failed.into_iter().next())
+    }
+
+    /// `false` when somebody else did, or it is gone.
+    pub async fn switch_off(tx: &mut Tx, id: WebhookId) -> db::Result<bool> {
+        let sql = "UPDATE webhook SET is_active = $2 WHERE id = $1 AND is_active = $3";
+        Ok(tx.exec(sql, params![id, false, true]).await? == 1)
+    }
+
+    /// Drops secrets whose time is over.
+    pub async fn retire_secrets(db: &Db, now: Timestamp) -> db::Result<u64> {
+        let sql = "UPDATE webhook SET retiring_secret = NULL, retiring_until = NULL WHERE retiring_until <= $1";
+        db.exec(sql, params![now]).await
+    }
+}
+
+/// A webhook this node delivers for.
+#[derive(Debug, Clone, Copy)]
+pub struct Held {
+    pub id: WebhookId,
+    pub fence: i64,
+}
+row!(Held { id, fence });
+
+/// Longer than a lane works.
+const LEASE: Duration = Duration::from_mins(1);
+
+impl Held {
+    /// Takes up to `most` webhooks that have something to deliver; nobody else delivers for them until the lease ends.
+    pub async fn claim(db: &Db, now: Timestamp, most: u32) -> db::Result<Vec<Self>> {
+        const CLAIM: Sql = Sql::two(
+            "UPDATE webhook SET held_until = $2, fence = fence + 1 WHERE id IN
+                 (SELECT id FROM webhook WHERE next_at <= $1 AND held_until <= $1 AND is_active = $4
+                  ORDER BY next_at, id LIMIT $3)
+             RETURNING id, fence",
+            "WITH due AS MATERIALIZED
+                 (SELECT id FROM webhook WHERE next_at <= $1 AND held_until <= $1 AND is_active = $4
+                  ORDER BY next_at, id LIMIT $3 FOR UPDATE SKIP LOCKED)
+             UPDATE webhook SET held_until = $2, fence = fence + 1 FROM due WHERE webhook.id = due.id
+             RETURNING webhook.id, webhook.fence",
+        );
+        db.put(CLAIM, params![now, now.plus(LEASE), most, true]).await
+    }
+
+    /// When there is something to deliver next, if ever.
+    pub async fn next(db: &Db, now: Timestamp) -> db::Result<Option<Timestamp>> {
+        let sql = "SELECT next_at FROM webhook WHERE next_at IS NOT NULL AND held_until <= $1 AND is_active = $2
+                   ORDER BY next_at, id LIMIT 1";
+        Ok(db.opt::<(Timestamp,)>(sql, params![now, true]).await?.map(|(at,)| at))
+    }
+
+    /// What it is now; nothing when it is gone, or another node has it.
+    pub async fn look(&self, db: &Db) -> db::Result<Option<Webhook>> {
+        db.opt("SELECT * FROM webhook WHERE id = $1 AND fence = $2", params![self.id, self.fence]).await
+    }
+
+    /// Lets go of it until its next delivery is due.
+    pub async fn release(&self, tx: &mut Tx) -> db::Result<()> {
+        // Two statements: the first waits for whoever is just adding a delivery, so that the second sees it.
+        let sql = "UPDATE webhook SET held_until = 0 WHERE id = $1 AND fence = $2";
+        if tx.exec(sql, params![self.id, self.fence]).await? == 1 {
+            tx.exec(
+                "UPDATE webhook SET next_at = (SELECT MIN(ready_at) FROM webhook_delivery
+                                               WHERE webhook_id = $1 AND ready_at IS NOT NULL) WHERE id = $1",
+                params![self.id],
+            )
+            .await?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) async fn release_all(db: &Db) -> db::Result<()> {
+    db.exec("UPDATE webhook SET held_until = 0 WHERE held_until > 0", vec![]).await?;
+    Ok(())
+}
+
+/// Those of an app that listen to a value, in the order of their ids.
+pub struct Listener {
+    pub webhook_id: WebhookId,
+}
+row!(Listener { webhook_id });
+
+impl Listener {
+    pub async fn page(
+        db: &Db,
+        app: ApplicationId,
+        value: &str,
+        after: &str,
+        at: Timestamp,
+        most: u32,
+    ) -> db::Result<Vec<Self>> {
+        db.all(
+            "SELECT webhook_subscription.webhook_id FROM webhook_subscription
+             JOIN webhook ON webhook.id = webhook_subscription.webhook_id
+             WHERE webhook_subscription.app_id = $1 AND webhook_subscription.event = $2
+               AND webhook_subscription.webhook_id > $3 AND webhook.is_active = $4 AND webhook.created_at <= $5
+             ORDER BY webhook_subscription.webhook_id LIMIT $6",
+            params![app, value, after, true, at, most],
+        )
+        .await
+    }
+
+    /// Says to all between the two that there is something to deliver.
+    pub async fn wake(
+        tx: &mut Tx,
+        app: ApplicationId,
+        value: &str,
+        range: (&str, &str),
+        now: Timestamp,
+    ) -> db::Result<()> {
+        tx.exec(
+            "UPDATE webhook SET next_at = $5 WHERE id IN
+                 (SELECT webhook_id FROM webhook_subscription
+                  WHERE app_id = $1 AND event = $2 AND webhook_id > $3 AND webhook_id <= $4)
+               AND is_active = $6 AND (next_at IS NULL OR next_at > $5)",
+            params![app, value, range.0, range.1, now, true],
+        )
+        .await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,190 @@
+//! What a delivery says: its body, and the description of it. No token, secret or hash is among the facts it is made of.
+use kernel::{clock::Timestamp, http::Routes};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::deliveries::Delivery;
+
+/// No body is larger.
+pub const MOST: usize = 256 * 1024;
+
+/// What is sent. It is made of what is stored alone, so that every attempt says the same, byte for byte.
+pub fn body(delivery: &Delivery) -> Vec<u8> {
+    let mut said = payload(&delivery.event, &delivery.facts);
+    said.insert("event".into(), json!(delivery.event));
+    said.insert("deliveryId".into(), json!(delivery.id));
+    serde_json::to_vec(&said).unwrap_or_default()
+}
+
+/// The part that depends on what happened.
+pub fn payload(event: &str, facts: &Value) -> Map<String, Value> {
+    let mut facts = facts.as_object().cloned().unwrap_or_default();
+    if event.starts_with("audit.") {
+        facts.remove("user");
+        return facts;
+    }
+    let mut said = Map::new();
+    for (from, to) in
+        [("id", "eventId"), ("at", "occurredAt"), ("appId", "appId"), ("user", "user"), ("test", "test")]
+    {
+        if let Some(value) = facts.remove(from) {
+            said.insert(to.into(), value);
+        }
+    }
+    for name in ["ip", "userAgent"] {
+        if let Some(value) = facts.remove(name).filter(|value| !value.is_null()) {
+            said.insert(name.into(), value);
+        }
+    }
+    if let Some(Value::Object(details)) = facts.remove("details") {
+        said.extend(details);
+    }
+    said
+}
+
+/// Who it is about. After somebody deleted their account nothing but the id is said any more.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct About {
+    id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    email: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    email_verified: Option<bool>,
+}
+
+macro_rules! told { ($(#[doc = $about:literal] $type:ident { $($(#[doc = $doc:literal])* $field:ident: $kind:ty,)* })+) => { $(
+    #[doc = $about]
+    #[derive(Serialize, JsonSchema)]
+    #[serde(rename_all = "camelCase")]
+    struct $type {
+        /// The event's name.
+        event: String,
+        /// Names this delivery; the same on every attempt.
+        delivery_id: String,
+        /// Names what happened; the same in every delivery that tells of it.
+        event_id: Option<String>,
+        occurred_at: Option<Timestamp>,
+        /// The app it happened in; null when it happened on the service's own pages.
+        app_id: Option<String>,
+        user: About,
+        /// Only when it happened in this app.
+        ip: Option<String>,
+        /// Only when it happened in this app.
+        user_agent: Option<String>,
+        /// Whether it is only a rehearsal.
+        test: Option<bool>,
+        $($(#[doc = $doc])* $field: Option<$kind>,)*
+    }
+)+ } }
+
+told! {
+    /// Somebody signed in to the app.
+    UserSignedIn {
+        session_id: String,
+        /// How they proved who they are, such as `pwd` and `mfa`.
+        methods: Vec<String>,
+        device: String,
+    }
+    /// Somebody made an account.
+    UserCreated {}
+    /// Somebody switched a second factor on.
+    UserMfaEnabled { factor: String, }
+    /// Somebody switched a second factor off.
+    UserMfaDisabled { factor: String, }
+    /// Somebody added a passkey.
+    UserPasskeyAdded { credential_id: String, device_name: String, }
+    /// Somebody removed a passkey.
+    UserPasskeyRemoved { credential_id: String, }
+    /// Somebody proved that an address is theirs.
+    UserEmailVerified {}
+    /// A session ended before its time.
+    SessionRevoked {
+        session_id: String,
+        /// Such as `logout` or `password_changed`.
+        reason: String,
+    }
+}
+
+/// Anything in the audit log.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct AuditEvent {
+    /// `audit.` and the type.
+    event: String,
+    /// Names this delivery; the same on every attempt.
+    delivery_id: String,
+    id: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    /// Who did it.
+    actor: Option<String>,
+    /// What it happened to.
+    target: Option<String>,
+    org_id: Option<String>,
+    app_id: Option<String>,
+    ip: Option<String>,
+    user_agent: Option<String>,
+    at: Option<Timestamp>,
+    /// What is special about this type.
+    details: Option<Map<String, Value>>,
+    /// Whether it is only a rehearsal.
+    test: Option<bool>,
+}
+
+/// The facts of an example, by the event's name.
+pub fn example_facts(event: &str) -> Value {
+    let session = "019c137e-c107-7b52-8d0c-6f1d7f0c9a11";
+    let (kind, details) = match event {
+        "user.signed_in" => {
+            ("SIGNED_IN", json!({ "sessionId": session, "methods": ["pwd"], "device": "Firefox on Linux" }))
+        }
+        "user.created" => ("ACCOUNT_CREATED", json!({})),
+        "user.mfa_enabled" => ("MFA_ENABLED", json!({ "factor": "totp" })),
+        "user.mfa_disabled" => ("MFA_DISABLED", json!({ "factor": "totp" })),
+        "user.passkey_added" => ("PASSKEY_ADDED", json!({ "credentialId": "pX4Gt1uJ", "deviceName": "Laptop" })),
+        "user.passkey_removed" => ("PASSKEY_REMOVED", json!({ "credentialId": "pX4Gt1uJ" })),
+        "user.email_verified" => ("EMAIL_VERIFIED", json!({})),
+        "session.revoked" => ("SESSION_REVOKED", json!({ "sessionId": session, "reason": "logout" })),
+        _ => ("PROFILE_UPDATED", json!({ "fields": ["name"] })),
+    };
+    let person = "019c137e-c107-7f36-aa03-c8508b253019";
+    json!({
+        "id": "019c137e-c107-7c1a-b0a5-2f1c6d3e4f50", "type": kind, "actor": person, "target": person, "orgId": null,
+        "appId": "019c137e-c107-7e01-9a44-5b6c7d8e9f01", "ip": "203.0.113.7", "userAgent": "Mozilla/5.0",
+        "at": "2026-01-31T10:00:00.000Z", "details": details,
+        "user": { "id": person, "email": "ada@example.com", "name": "Ada", "emailVerified": true },
+    })
+}
+
+fn example(event: &str) -> Value {
+    let mut said = payload(event, &example_facts(event));
+    said.insert("event".into(), json!(event));
+    said.insert("deliveryId".into(), json!("019c137e-c2d0-7d11-8f00-3a4b5c6d7e8f"));
+    said.into()
+}
+
+/// Adds what is told to the description of the interface.
+pub fn describe(routes: Routes) -> Routes {
+    routes
+        .tells::<UserSignedIn>("user.signed_in", "a user completed sign-in to the app", &example("user.signed_in"))
+        .tells::<UserCreated>("user.created", "a new user account was created", &example("user.created"))
+        .tells::<UserMfaEnabled>("user.mfa_enabled", "a user enabled MFA", &example("user.mfa_enabled"))
+        .tells::<UserMfaDisabled>("user.mfa_disabled", "a user disabled MFA", &example("user.mfa_disabled"))
+        .tells::<UserPasskeyAdded>("user.passkey_added", "a passkey was registered", &example("user.passkey_added"))
+        .tells::<UserPasskeyRemoved>(
+            "user.passkey_removed",
+            "a passkey was removed",
+            &example("user.passkey_removed"),
+        )
+        .tells::<UserEmailVerified>(
+            "user.email_verified",
+            "a user's email address was verified",
+            &example("user.email_verified"),
+        )
+        .tells::<SessionRevoked>("session.revoked", "a session was revoked", &example("session.revoked"))
+        .tells::<AuditEvent>("audit.*", "every audit-log event, as audit.<TYPE>", &example("audit.PROFILE_UPDATED"))
+}

@@ -1,0 +1,103 @@
+//! Decisions about webhooks: which addresses, which events, when a secret changes, when enough has failed.
+use std::time::Duration;
+
+use kernel::{
+    App,
+    clock::Timestamp,
+    db::Tx,
+    fault::{Code, Fault, INVALID, Result},
+    jobs,
+    ports::outgoing::NoReply,
+};
+use tenancy::{
+    apps::Application,
+    events::{self, About, By, Event},
+    mail, orgs,
+};
+use url::Url;
+
+use super::{
+    jobs::Cancel,
+    model::{Webhook, WebhookId, seal},
+    names,
+};
+
+pub const UNKNOWN_EVENT_TYPES: Code = Code::new(400, "unknown_event_types", "Some event types do not exist.");
+pub const DNS_UNAVAILABLE: Code =
+    Code::new(502, "dns_unavailable", "No name server answered for this domain. Try again shortly.");
+
+/// How many deliveries in a row may fail; with the last of them the webhook is switched off.
+const MOST_FAILURES: u32 = 5;
+/// How long an old secret stays good, unless something else is said.
+pub const GRACE: Duration = Duration::from_hours(7 * 24);
+
+/// The address as it is kept, if a delivery could go there right now.
+pub async fn check_url(app: &App, text: &str) -> Result<String> {
+    let url = Url::parse(text.trim()).map_err(|_| INVALID.at("url", "format", "must be a URL"))?;
+    let refused = match app.outgoing.check(&url).await {
+        Ok(()) => return Ok(url.into()),
+        Err(refused) => refused,
+    };
+    let code = match &refused {
+        NoReply::NotHttps => "not_https",
+        NoReply::Credentials => "credentials",
+        NoReply::NoSuchHost => "no_such_host",
+        NoReply::Inside(_) => "private_address",
+        NoReply::NoNameServer | NoReply::TooSlow | NoReply::Broken(_) => return Err(DNS_UNAVAILABLE.into()),
+    };
+    Err(INVALID.at("url", code, refused.to_string()))
+}
+
+/// The events as they are kept: each once, in the order given.
+pub fn check_events(given: Vec<String>) -> Result<Vec<String>> {
+    let unknown: Vec<&str> = given.iter().map(String::as_str).filter(|value| !names::is_known(value)).collect();
+    if !unknown.is_empty() {
+        let message = format!("unknown: {}", unknown.join(", "));
+        return Err(UNKNOWN_EVENT_TYPES.at("events", "unknown", message).with_extra("unknown", &unknown));
+    }
+    let mut kept: Vec<String> = vec![];
+    for value in given {
+        if !kept.contains(&value) {
+            kept.push(value);
+        }
+    }
+    Ok(kept)
+}
+
+/// Brings in a new secret and answers it; the one before stays good for a while.
+pub fn rotate(app: &App, webhook: &mut Webhook, grace: Duration, now: Timestamp) -> kernel::crypto::Secret {
+    let secret = app.entropy.secret();
+    let old = std::mem::replace(&mut webhook.secret, seal(app, webhook.id, &secret));
+    (webhook.retiring_secret, webhook.retiring_until) = (Some(old), Some(now.plus(grace)));
+    secret
+}
+
+/// Lets the old secret go.
+pub fn finalize(webhook: &mut Webhook) {
+    (webhook.retiring_secret, webhook.retiring_until) = (None, None);
+}
+
+/// Counts a delivery that failed for good, and switches the webhook off when it was one too many. `false` when nothing
+/// more is to be sent.
+pub async fn count_failure(tx: &mut Tx, app: &App, id: WebhookId) -> Result<bool> {
+    let Some(webhook) = Webhook::failed(tx, id).await? else { return Ok(false) };
+    if webhook.failures < MOST_FAILURES || !Webhook::switch_off(tx, id).await? {
+        return Ok(true);
+    }
+    let Some(application) = Application::hold(tx, webhook.app_id).await? else { return Ok(false) };
+    let event = Event::WebhookAutoDisabled { webhook: id.to_string() };
+    events::record(tx, app, &By::default(), About::app(&application), &event).await?;
+    for reader in orgs::caretakers(tx, application.org_id).await? {
+        let (name, app_name) = (reader.name, application.name.clone());
+        let kind = mail::Kind::WebhookDisabled { name, app: app_name, url: webhook.url.clone() };
+        mail::send(tx, app, &reader.email, &kind).await?;
+    }
+    stop(tx, app, id).await?;
+    Ok(false)
+}
+
+/// What waits for a webhook that was switched off is not sent any more.
+pub async fn stop(tx: &mut Tx, app: &App, webhook: WebhookId) -> Result<()> {
+    let now = app.clock.now();
+    Ok::<_, Fault>(jobs::enqueue(tx, app, now, &Cancel { webhook, until: now }).await?)
+}

@@ -1,0 +1,212 @@
+//! Webhooks of the running binary: what it acknowledged arrives, however often it is killed on the way.
+//!
+//! `FAULT_CYCLES=200` kills it more often than the default. Every delivery is verified with the library for receivers.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a test fails when it must, and measures real time"
+)]
+mod binary;
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    path::Path,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use binary::{Server, mail_with, token_in, wait};
+use janua_client::{Verifier, verify_webhook};
+use serde_json::{Value, json};
+
+const PASSWORD: &str = "correct horse battery staple";
+const SETTINGS: [(&str, &str); 3] =
+    [("JANUA_WEBHOOK_ALLOW_NETS", "127.0.0.0/8"), ("WEBHOOK_ALLOW_HTTP", "1"), ("JANUA_RATE_LIMITS", "off")];
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+/// What came: the signature and the body of a request, and when.
+type Came = (String, Vec<u8>, u64);
+
+#[derive(Clone, Default)]
+struct Ledger(Arc<Mutex<Vec<Came>>>);
+
+/// A receiver that takes its time now and then.
+fn receiver(ledger: Ledger) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let ledger = ledger.clone();
+            std::thread::spawn(move || serve(stream.unwrap(), &ledger));
+        }
+    });
+    url
+}
+
+fn serve(stream: TcpStream, ledger: &Ledger) {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let (mut length, mut signature) = (0, String::new());
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+            let line = line.trim_end();
+            match line.split_once(": ").map(|(name, value)| (name.to_lowercase(), value)) {
+                Some((name, value)) if name == "content-length" => length = value.parse().unwrap(),
+                Some((name, value)) if name == "webhook-signature" => value.clone_into(&mut signature),
+                _ => {}
+            }
+            if line.is_empty() {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        if reader.read_exact(&mut body).is_err() {
+            return;
+        }
+        let count = {
+            let mut all = ledger.0.lock().unwrap();
+            all.push((signature, body, now()));
+            all.len()
+        };
+        std::thread::sleep(Duration::from_millis(if count % 5 == 0 { 30 } else { 0 }));
+        if reader.get_mut().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").is_err() {
+            return;
+        }
+    }
+}
+
+struct Owner {
+    token: String,
+    app: String,
+    key: String,
+}
+
+fn ask(server: &Server, method: &str, path: &str, token: &str, body: &Value) -> Value {
+    let text = if body.is_null() { String::new() } else { body.to_string() };
+    let (status, said) = server.visit().ask(method, path, token, &text);
+    assert!((200..300).contains(&status), "{method} {path}: {status} {said}");
+    serde_json::from_str(&said).unwrap_or_default()
+}
+
+fn settle(server: &Server, folder: &Path) -> Owner {
+    let person = json!({ "email": "ada@example.com", "password": PASSWORD, "name": "Ada" });
+    ask(server, "POST", "/auth/register", "", &person);
+    let outbox = folder.join("data/outbox");
+    let mail = wait("the mail", || mail_with(&outbox, "ada@example.com").filter(|mail| mail.contains("?token=")));
+    ask(server, "POST", "/auth/verify-email", "", &json!({ "token": token_in(&mail) }));
+    let login = json!({ "email": "ada@example.com", "password": PASSWORD, "options": { "tokenDelivery": "body" } });
+    let token = ask(server, "POST", "/auth/login", "", &login)["accessToken"].as_str().unwrap().to_owned();
+    let app = ask(server, "POST", "/apps", &token, &json!({ "name": "Shop" }))["id"].as_str().unwrap().to_owned();
+    let wanted = json!({ "type": "publishable", "environment": "live" });
+    let key =
+        ask(server, "POST", &format!("/apps/{app}/keys"), &token, &wanted)["value"].as_str().unwrap().to_owned();
+    Owner { token, app, key }
+}
+
+#[test]
+fn what_was_acknowledged_arrives_though_the_server_is_killed_again_and_again() {
+    let cycles: u64 = std::env::var("FAULT_CYCLES").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let ledger = Ledger::default();
+    let url = receiver(ledger.clone());
+    // Each run listens on another port; the tokens are to be good for all of them.
+    let settings = [&SETTINGS[..], &[("JANUA_BASE_URL", "http://localhost")]].concat();
+    let mut server = Server::start(folder.path(), &settings);
+    let owner = settle(&server, folder.path());
+    assert!(owner.key.starts_with("pk_live_"));
+    let hooks = format!("/apps/{}/webhooks", owner.app);
+    let webhook = ask(&server, "POST", &hooks, &owner.token, &json!({ "url": url, "events": ["audit.*"] }));
+    let secret = webhook["secret"].as_str().unwrap().to_owned();
+
+    // Keys are made and removed; each answer names the key, and so does each event.
+    let mut acknowledged: BTreeSet<(&str, String)> = BTreeSet::new();
+    let keys = format!("/apps/{}/keys", owner.app);
+    for cycle in 0..cycles {
+        let ends = Instant::now() + Duration::from_millis(60 + cycle * 97 % 500);
+        let mut visit = server.visit();
+        while Instant::now() < ends {
+            let wanted = r#"{"type":"publishable","environment":"live"}"#;
+            let (status, said) = visit.ask("POST", &keys, &owner.token, wanted);
+            assert_eq!(status, 200, "{said}");
+            let id = serde_json::from_str::<Value>(&said).unwrap()["id"].as_str().unwrap().to_owned();
+            acknowledged.insert(("audit.APP_KEY_CREATED", id.clone()));
+            let (status, said) = visit.ask("DELETE", &format!("{keys}/{id}"), &owner.token, "");
+            assert_eq!(status, 204, "{said}");
+            acknowledged.insert(("audit.APP_KEY_DELETED", id));
+        }
+        server.child.kill().unwrap();
+        server.child.wait().unwrap();
+        server = Server::start(folder.path(), &settings);
+    }
+    let arrived = || {
+        let all = ledger.0.lock().unwrap();
+        let parsed = all.iter().map(|(_, body, _)| serde_json::from_slice::<Value>(body).unwrap());
+        let names = parsed.filter_map(|body| {
+            Some((body["event"].as_str()?.to_owned(), body["details"]["keyId"].as_str()?.to_owned()))
+        });
+        names.collect::<HashSet<_>>()
+    };
+    let started = Instant::now();
+    loop {
+        let there = arrived();
+        let missing = acknowledged.iter().filter(|(event, id)| !there.contains(&((*event).to_owned(), id.clone())));
+        let missing = missing.count();
+        if missing == 0 {
+            break;
+        }
+        assert!(started.elapsed() < Duration::from_mins(2), "{missing} of {} never came", acknowledged.len());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    // What was in hand when it was killed may come twice, and nothing more than that.
+    std::thread::sleep(Duration::from_secs(2));
+    let all = ledger.0.lock().unwrap();
+    let mut times: HashMap<String, u64> = HashMap::new();
+    for (signature, body, at) in all.iter() {
+        assert_eq!(verify_webhook(signature, body, &secret, *at), Ok(()), "every one is genuine");
+        let body: Value = serde_json::from_slice(body).unwrap();
+        *times.entry(body["deliveryId"].as_str().unwrap().to_owned()).or_default() += 1;
+    }
+    assert!(times.values().all(|count| *count <= 3 + cycles), "each at most once more a kill");
+    let twice = all.len() - times.len();
+    assert!(twice as u64 <= 16 * cycles, "{twice} of {} came again", times.len());
+    println!("{} acknowledged, {} arrived, {twice} of them again", acknowledged.len(), times.len());
+}
+
+#[test]
+fn the_librarys_verifier_knows_a_real_token_and_no_other() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let server = Server::start(folder.path(), &SETTINGS);
+    let owner = settle(&server, folder.path());
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let base = format!("http://localhost:{}", server.address.port());
+    runtime.block_on(async {
+        use janua_client::TokenError;
+        let verifier = Verifier::new(&base).unwrap();
+        let claims = verifier.verify(&owner.token).await.unwrap();
+        assert_eq!((claims.iss.as_str(), claims.email.as_deref()), (base.as_str(), Some("ada@example.com")));
+        let bearer = format!("Bearer {}", owner.token);
+        assert_eq!(verifier.verify_request(None, Some(&bearer)).await, Ok(claims.clone()));
+        let (signed, signature) = owner.token.rsplit_once('.').unwrap();
+        let flipped = if signature.starts_with('A') { "B" } else { "A" };
+        let forged = format!("{signed}.{flipped}{}", &signature[1..]);
+        assert_eq!(verifier.verify(&forged).await, Err(TokenError::Signature));
+        let for_app = Verifier::new(&base).unwrap().for_app(&owner.app);
+        assert_eq!(for_app.verify(&owner.token).await, Err(TokenError::Audience));
+        let late = Verifier::new(&base).unwrap().with_clock(move || claims.exp);
+        assert_eq!(late.verify(&owner.token).await, Err(TokenError::Expired));
+        // The keys are kept: the service may be away for a while.
+        drop(server);
+        assert!(verifier.verify(&owner.token).await.is_ok());
+        let later = Verifier::new(&base).unwrap();
+        assert!(matches!(later.verify(&owner.token).await, Err(TokenError::KeysUnavailable(_))));
+    });
+}
