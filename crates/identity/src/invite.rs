@@ -109,7 +109,7 @@ pub async fn accept(
         let new = Account { password_hash: Some(hash.clone()), ..Account::new(id, Some(&email), name.trim(), now) };
         let account = newcomer(tx, app, visitor, new, &body.token.0).await?;
         let way = Way::by("pwd", delivery);
-        Ok::<_, Fault>(sign_in::enter(tx, app, visitor, account, way).await?)
+        sign_in::enter(tx, app, visitor, account, way).await
     })?;
     Ok(Accepted::Entered(Box::new(entered)))
 }

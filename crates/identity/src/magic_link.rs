@@ -3,7 +3,7 @@ use axum::{extract::State, response::Response};
 use kernel::{
     App,
     db::{Reach, Tx},
-    fault::{Fault, Result},
+    fault::Result,
     http::{Json, Routes},
     transact,
 };
@@ -69,7 +69,7 @@ pub async fn follow(app: &App, visitor: &Visitor, token: &Typed, delivery: Deliv
         if !account.email_verified {
             account = confirmed(tx, app, visitor, account).await?;
         }
-        Ok::<_, Fault>(sign_in::enter(tx, app, visitor, account, Way::by("mail", delivery)).await?)
+        sign_in::enter(tx, app, visitor, account, Way::by("mail", delivery)).await
     })
 }
 

@@ -103,7 +103,7 @@ pub async fn sign_in(
             return Err(Fault::from(INVALID_CREDENTIALS));
         }
         attempt.forgive(tx).await?;
-        Ok::<_, Fault>(sign_in::enter(tx, app, visitor, account.clone(), Way::by("pwd", delivery)).await?)
+        sign_in::enter(tx, app, visitor, account.clone(), Way::by("pwd", delivery)).await
     })
 }
 

@@ -136,6 +136,7 @@ async fn sign_in(State(app): State<App>, _: OwnPage, mut visitor: Visitor, form:
 }
 
 /// What the page of the second factor says and keeps.
+#[derive(Clone, Copy)]
 struct Asked<'a> {
     hint: &'a str,
     ticket: &'a str,
