@@ -193,6 +193,8 @@ async fn revoke_session(State(app): State<App>, session: Session, Path(path): Pa
 async fn revoke_sessions(State(app): State<App>, session: Session) -> Result<Response> {
     let account = session.account().id;
     transact!(app.db, tx, {
+        // Before anything else: what is let in meanwhile is let in before, or after all sessions are over.
+        Account::hold(tx, account).await?;
         once::void(tx, Purpose::MfaTicket, account, app.clock.now()).await?;
         device::withdraw(tx, account).await?;
         for id in sessions::Session::revoke_all(tx, account, None, app.clock.now()).await? {

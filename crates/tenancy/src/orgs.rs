@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    accounts::AccountId,
+    accounts::{Account, AccountId},
     apps::{AppKey, AppKeyId, Application, ApplicationId},
     events::{self, About, By, Event},
     people,
@@ -373,6 +373,8 @@ impl Member {
         is_home: bool,
         now: Timestamp,
     ) -> db::Result<Ended> {
+        // Before anything else, as whoever begins a session does.
+        Account::hold(tx, account).await?;
         let sessions = if is_home {
             // Links and codes that were sent, and devices that were let in and have not come yet, too.
             tx.exec("UPDATE once SET used_at = $2 WHERE account_id = $1 AND used_at IS NULL", params![account, now])

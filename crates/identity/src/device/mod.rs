@@ -200,6 +200,10 @@ pub async fn poll(tx: &mut Tx, app: &App, visitor: &Visitor, hash: &str) -> Resu
     if waiting.expires_at <= now {
         return Ok(Found::Not(EXPIRED));
     }
+    // Whoever ends sessions holds the account first, and then what would become one.
+    if let ("approved", Some(id)) = (waiting.state.as_str(), waiting.account_id) {
+        Account::hold(tx, id).await?;
+    }
     let pause = Duration::from_secs(u64::try_from(waiting.interval_s).unwrap_or(0));
     let is_too_fast = now < waiting.polled_at.plus(pause) && waiting.state == "pending";
     let slower = if is_too_fast { SLOWER_S } else { 0 };

@@ -12,7 +12,7 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    accounts::AccountId,
+    accounts::{Account, AccountId},
     apps::ApplicationId,
     enter::Session,
     events::{self, By, Event},
@@ -160,6 +160,7 @@ struct OneConsent {
 async fn revoke_consent(State(app): State<App>, session: Session, Path(path): Path<OneConsent>) -> Result<NoContent> {
     let (account, now) = (session.account().id, app.clock.now());
     transact!(app.db, tx, {
+        Account::hold(tx, account).await?;
         let sql = "DELETE FROM consent WHERE id = $1 AND account_id = $2
                    RETURNING id, client, name, resource, scopes, place, created_at, updated_at";
         let gone: Vec<Consent> = tx.put(sql, params![path.id, account]).await?;

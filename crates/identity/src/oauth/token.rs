@@ -11,6 +11,7 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
+    accounts::Account,
     apps::{KeyKind, Keyed},
     enter::{Delivery, Visitor},
     events::{self, Event},
@@ -139,6 +140,10 @@ async fn by_code(app: &App, visitor: &Visitor, client: &Caller, body: TokenReque
             }
             if body.resource.is_some() && body.resource != found.resource {
                 return Err(Fault::from(INVALID_TARGET));
+            }
+            // Held before the code is: whoever takes a consent back does it in this order, too.
+            if let Some(from) = Session::find_in(tx, found.session_id).await? {
+                Account::hold(tx, from.account_id).await?;
             }
             if Code::use_up(tx, &code, now).await? {
                 return redeem(tx, app, visitor, client, &code, found).await;
