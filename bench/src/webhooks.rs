@@ -98,7 +98,7 @@ impl Place {
 
     /// What is done again and again: each time it is one event for the audit log of the app.
     fn act(&self) -> Vec<u8> {
-        load::request("PATCH", "/auth/me", &self.in_app, r#"{"name":"Bench"}"#, "keep-alive")
+        load::request("PATCH", "/user/profile", &self.in_app, r#"{"name":"Bench"}"#, "keep-alive")
     }
 
     /// Waits until this many deliveries have come.
@@ -127,7 +127,7 @@ fn ask(address: SocketAddr, method: &str, path: &str, token: &str, key: &str, bo
 
 /// Events accepted and delivered in a second, from the first request to the last delivery.
 fn rate(rounds: &Rounds, place: &Place) -> Result<Figure> {
-    ask(place.server.address, "PATCH", "/auth/me", &place.in_app, "", &json!({ "name": "Bench" }))?;
+    ask(place.server.address, "PATCH", "/user/profile", &place.in_app, "", &json!({ "name": "Bench" }))?;
     place.until(1)?;
     let same = place.receiver.last.lock().map_err(|_| anyhow::anyhow!("the receiver failed"))?.clone();
     let ours = || {
@@ -169,7 +169,7 @@ fn p95(place: &Place, receiver: &Receiver) -> Result<f64> {
     let mut waits = vec![];
     for _ in 0..TIMED {
         let (before, started) = (receiver.count.load(Relaxed), Instant::now());
-        ask(place.server.address, "PATCH", "/auth/me", &place.in_app, "", &json!({ "name": "Bench" }))?;
+        ask(place.server.address, "PATCH", "/user/profile", &place.in_app, "", &json!({ "name": "Bench" }))?;
         while receiver.count.load(Relaxed) == before {
             ensure!(started.elapsed() < PATIENCE, "a delivery does not come");
             thread::yield_now();
