@@ -20,6 +20,7 @@ use tenancy::enter::{Browser, Delivery, Session, Visitor};
 use url::Url;
 
 use crate::{
+    captcha,
     form::{Fields, OwnPage},
     page::{address, drawn, go, page_onward, parameter, shown, wishes},
 };
@@ -48,7 +49,7 @@ async fn authorize(
 }
 
 async fn answer(app: &App, visitor: &Visitor, who: Option<&Session>, query: &str) -> Result<Response> {
-    visitor.admit(app, None).await?;
+    captcha::weigh(app, visitor).await?;
     Ok(match next(app, Reach::Asked(visitor), who, query).await? {
         Step::Go(to) => go(&to),
         Step::SignIn(request) => go(&address(app, "/sign-in", "continue", &request.again(app))),

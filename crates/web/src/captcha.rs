@@ -18,6 +18,15 @@ pub async fn solved(app: &App, visitor: &mut Visitor, form: &Fields) -> Result<(
     Ok(())
 }
 
+/// Weighs a visitor where there is nothing to guess: who comes too often is sent away, but nobody solves anything, since a
+/// link has no form to bring a solution in.
+pub async fn weigh(app: &App, visitor: &Visitor) -> Result<()> {
+    match visitor.admit(app, None).await {
+        Err(fault) if fault.code() == CAPTCHA_REQUIRED => Ok(()),
+        weighed => weighed,
+    }
+}
+
 /// The challenge of a refusal that has one.
 pub fn challenge(fault: &Fault) -> Option<String> {
     let is_one = fault.code() == CAPTCHA_REQUIRED;

@@ -78,7 +78,7 @@ async fn enter(
     provider: &str,
     query: Option<&str>,
 ) -> Result<Response> {
-    visitor.admit(app, None).await?;
+    captcha::weigh(app, visitor).await?;
     let (code, state, user) = (parameter(query, "code"), parameter(query, "state"), parameter(query, "user"));
     if code.is_empty() {
         return Err(TURNED_BACK.into());

@@ -434,7 +434,8 @@ impl FromRequestParts<App> for Browser {
         };
         match found.filter(|living| living.session.scopes.is_none()) {
             Some(living) => {
-                Session::of(parts, app, living, Delivery::Cookie).await.map(|session| Self(Some(session)))
+                let session = Session::of(parts, app, living, Delivery::Cookie).await?;
+                session.with_its_key(parts, app).await.map(|session| Self(Some(session)))
             }
             None => Ok(Self(None)),
         }

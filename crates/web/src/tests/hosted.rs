@@ -131,6 +131,14 @@ async fn whoever_tries_too_often_solves_a_challenge_on_the_page() {
     let solution = altcha::solve_challenge(altcha::SolveChallengeOptions::new(&challenge)).unwrap().expect("solved");
     let token =
         data_encoding::BASE64.encode(json!({ "challenge": challenge, "solution": solution }).to_string().as_bytes());
+    // Where there is nothing to guess, nobody solves anything: a link has no form.
+    for _ in 0..20 {
+        let fields = query(&[("email", "bob@example.com"), ("password", "wrong password")]);
+        let ask = t.post("/sign-in").header("content-type", FORM).header("user-agent", FIREFOX);
+        ask.header("origin", &base(&t)).body(fields).await;
+    }
+    let link = t.get("/oauth/authorize?client_id=x").header("user-agent", FIREFOX).await;
+    assert_eq!(link.status, 400, "the client is unknown, and that is all: {}", link.text);
     let good = [("email", "ada@example.com"), ("password", PASSWORD), ("captcha", &*token)];
     let entered = submit(&t, "/sign-in", &good, "").await;
     assert!(cookies(&entered).contains("service_access="), "{}", entered.text);
