@@ -220,10 +220,7 @@ async fn delete_account(
             events::record(tx, &app, &session.by(), about, &Event::MemberRemoved).await?;
             orgs::Member::remove(tx, org, account.id).await?;
         }
-        for id in sessions::Session::revoke_all(tx, account.id, None, app.clock.now()).await? {
-            let event = Event::SessionRevoked { session: id, reason: "account_deleted" };
-            events::record(tx, &app, &session.by(), Some(account.id), &event).await?;
-        }
+        sessions::end_all(tx, &app, &session.by(), account.id, None, "account_deleted").await?;
         events::record(tx, &app, &session.by(), Some(account.id), &Event::AccountDeleted).await?;
         events::forget_person(tx, account.id).await?;
         if let Some(email) = &account.email {

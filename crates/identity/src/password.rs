@@ -170,10 +170,7 @@ async fn end_sessions(
     }
     factors::distrust_devices(tx, account.id).await?;
     device::withdraw(tx, account.id).await?;
-    for session in sessions::Session::revoke_all(tx, account.id, except, now).await? {
-        let event = Event::SessionRevoked { session, reason: "password_changed" };
-        events::record(tx, app, by, Some(account.id), &event).await?;
-    }
+    sessions::end_all(tx, app, by, account.id, except, "password_changed").await?;
     if let Some(email) = &account.email {
         mail::send(tx, app, email, &mail::Kind::PasswordChanged { name: account.name.clone() }).await?;
     }

@@ -117,14 +117,7 @@ async fn logout(State(app): State<App>, Granted(session): Granted) -> Result<Res
 }
 
 async fn end(app: &App, by: &By, account: &Account, id: SessionId, reason: &'static str) -> Result<bool> {
-    transact!(app.db, tx, {
-        let ended = sessions::Session::revoke(tx, account.id, id, app.clock.now()).await?;
-        if ended {
-            let event = Event::SessionRevoked { session: id, reason };
-            events::record(tx, app, by, Some(account.id), &event).await?;
-        }
-        Ok::<_, Fault>(ended)
-    })
+    transact!(app.db, tx, { Ok::<_, Fault>(sessions::end(tx, app, by, account.id, id, reason).await?) })
 }
 
 /// Nothing to say, and the cookies go.
@@ -197,11 +190,7 @@ async fn revoke_sessions(State(app): State<App>, session: Session) -> Result<Res
         Account::hold(tx, account).await?;
         once::void(tx, Purpose::MfaTicket, account, app.clock.now()).await?;
         device::withdraw(tx, account).await?;
-        for id in sessions::Session::revoke_all(tx, account, None, app.clock.now()).await? {
-            let event = Event::SessionRevoked { session: id, reason: "revoked" };
-            events::record(tx, &app, &session.by(), Some(account), &event).await?;
-        }
-        Ok::<_, Fault>(())
+        Ok::<_, Fault>(sessions::end_all(tx, &app, &session.by(), account, None, "revoked").await?)
     })?;
     Ok(gone(&app))
 }

@@ -16,6 +16,7 @@ use kernel::{
 use crate::{
     accounts::{Account, AccountId},
     apps::ApplicationId,
+    events::{self, By, Event},
     orgs::OrgId,
     scopes::{Scope, Scopes},
 };
@@ -245,6 +246,38 @@ impl Session {
             .await?;
         told(tx, ended).await
     }
+}
+
+/// Ends one session of a person and writes down why; `false` when there was none to end.
+pub async fn end(
+    tx: &mut Tx,
+    app: &App,
+    by: &By,
+    account_id: AccountId,
+    id: SessionId,
+    reason: &'static str,
+) -> db::Result<bool> {
+    let ended = Session::revoke(tx, account_id, id, app.clock.now()).await?;
+    if ended {
+        let event = Event::SessionRevoked { session: id, reason };
+        events::record(tx, app, by, Some(account_id), &event).await?;
+    }
+    Ok(ended)
+}
+
+/// Ends all sessions of a person but one, and writes down why.
+pub async fn end_all(
+    tx: &mut Tx,
+    app: &App,
+    by: &By,
+    account_id: AccountId,
+    except: Option<SessionId>,
+    reason: &'static str,
+) -> db::Result<()> {
+    for session in Session::revoke_all(tx, account_id, except, app.clock.now()).await? {
+        events::record(tx, app, by, Some(account_id), &Event::SessionRevoked { session, reason }).await?;
+    }
+    Ok(())
 }
 
 /// Every node hears which sessions ended.

@@ -1,16 +1,12 @@
 //! How pages are drawn: templates, one stylesheet and the little script there is, all inside the binary. While developing
 //! they are read from the source each time, so that a change shows without a rebuild.
-use axum::{
-    http::{HeaderMap, HeaderValue, StatusCode, header},
-    response::{IntoResponse as _, Response},
-};
-use data_encoding::HEXLOWER;
+use axum::{http::HeaderMap, response::Response};
 use kernel::{
     fault::{NOT_FOUND, Result},
-    http::{Path, Routes},
+    http::{Document, Path, Routes},
 };
 use minijinja::{AutoEscape, Environment, HtmlEscape, UndefinedBehavior, Value};
-use rust_embed::{EmbeddedFile, RustEmbed};
+use rust_embed::RustEmbed;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -84,26 +80,10 @@ struct OneAsset {
 
 async fn asset(Path(path): Path<OneAsset>, headers: HeaderMap) -> Result<Response> {
     let file = Assets::get(&path.name).ok_or(NOT_FOUND)?;
-    let tag = format!("\"{}\"", &HEXLOWER.encode(&file.metadata.sha256_hash())[..32]);
-    let mut response = match headers.get(header::IF_NONE_MATCH) {
-        Some(known) if known.as_bytes() == tag.as_bytes() => StatusCode::NOT_MODIFIED.into_response(),
-        _ => sent(&path.name, file),
-    };
-    let out = response.headers_mut();
-    out.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
-    if let Ok(tag) = HeaderValue::try_from(tag) {
-        out.insert(header::ETAG, tag);
-    }
-    Ok(response)
-}
-
-fn sent(name: &str, file: EmbeddedFile) -> Response {
-    let kind = match name.rsplit_once('.').map(|(_, ending)| ending) {
+    let kind = match path.name.rsplit_once('.').map(|(_, ending)| ending) {
         Some("css") => "text/css",
         Some("js") => "text/javascript",
         _ => "image/svg+xml",
     };
-    let mut response = file.data.into_owned().into_response();
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    response
+    Ok(Document::new(kind, file.data.into_owned()).answer(&headers))
 }

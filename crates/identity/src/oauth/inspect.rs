@@ -12,8 +12,7 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     apps::{Application, ApplicationId},
     enter::{self, Visitor},
-    events::{self, Event},
-    sessions::{Session, read_refresh_token},
+    sessions::{self, Session, read_refresh_token},
     sign_in::Typed,
     tokens,
 };
@@ -180,10 +179,7 @@ async fn revoke_token(
     };
     let Some(session) = session else { return Ok(()) };
     transact!(app.db, tx, {
-        if Session::revoke(tx, session.account_id, session.id, app.clock.now()).await? {
-            let event = Event::SessionRevoked { session: session.id, reason: "revoked_by_app" };
-            events::record(tx, &app, &visitor.by, Some(session.account_id), &event).await?;
-        }
+        sessions::end(tx, &app, &visitor.by, session.account_id, session.id, "revoked_by_app").await?;
         Ok::<_, Fault>(())
     })
 }

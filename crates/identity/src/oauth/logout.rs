@@ -6,9 +6,8 @@ use kernel::{
 };
 use tenancy::{
     enter,
-    events::{self, Event},
     id_tokens::{self, IdClaims},
-    sessions::{Session, SessionId},
+    sessions,
 };
 use url::form_urlencoded::{Serializer, parse};
 
@@ -72,24 +71,10 @@ impl Request {
         let by = who.map(enter::Session::by).unwrap_or_default();
         transact!(app.db, tx, {
             for (account, id) in browser.into_iter().chain(given) {
-                end(tx, app, &by, account, id).await?;
+                sessions::end(tx, app, &by, account, id, "signed_out").await?;
             }
             Ok::<_, Fault>(())
         })?;
         Ok(self.back)
     }
-}
-
-async fn end(
-    tx: &mut kernel::db::Tx,
-    app: &App,
-    by: &events::By,
-    account: tenancy::accounts::AccountId,
-    id: SessionId,
-) -> Result<()> {
-    if Session::revoke(tx, account, id, app.clock.now()).await? {
-        let event = Event::SessionRevoked { session: id, reason: "signed_out" };
-        events::record(tx, app, by, Some(account), &event).await?;
-    }
-    Ok(())
 }

@@ -14,7 +14,6 @@ use tenancy::{
     accounts::Account,
     apps::{KeyKind, Keyed},
     enter::{Delivery, Visitor},
-    events::{self, Event},
     id_tokens,
     scopes::Scopes,
     sessions::{self, Session, SessionId, Turned, read_refresh_token},
@@ -178,10 +177,8 @@ async fn redeem(
 }
 
 async fn end_given(tx: &mut Tx, app: &App, visitor: &Visitor, id: SessionId) -> Result<()> {
-    let Some(session) = Session::find_in(tx, id).await? else { return Ok(()) };
-    if Session::revoke(tx, session.account_id, id, app.clock.now()).await? {
-        let event = Event::SessionRevoked { session: id, reason: "code_reused" };
-        events::record(tx, app, &visitor.by, Some(session.account_id), &event).await?;
+    if let Some(session) = Session::find_in(tx, id).await? {
+        sessions::end(tx, app, &visitor.by, session.account_id, id, "code_reused").await?;
     }
     Ok(())
 }

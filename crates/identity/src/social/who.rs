@@ -101,10 +101,7 @@ async fn link_to(
 /// Whoever signed up with somebody else's address and never proved it gets nothing of what its owner does later:
 /// the account goes with its password, its sessions and everything they opened.
 async fn remove_unproven(tx: &mut Tx, app: &App, visitor: &Visitor, account: &Account) -> Result<()> {
-    for session in sessions::Session::revoke_all(tx, account.id, None, app.clock.now()).await? {
-        let event = Event::SessionRevoked { session, reason: "account_replaced" };
-        events::record(tx, app, &visitor.by, Some(account.id), &event).await?;
-    }
+    sessions::end_all(tx, app, &visitor.by, account.id, None, "account_replaced").await?;
     events::record(tx, app, &visitor.by, Some(account.id), &Event::AccountDeleted).await?;
     events::forget_person(tx, account.id).await?;
     if !Account::delete_unverified(tx, account.id).await? {
