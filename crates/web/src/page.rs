@@ -35,7 +35,7 @@ pub fn page_onward<'a>(
     };
     let onward = onward.into_iter().filter_map(source_of).collect::<Vec<_>>().join(" ");
     let policy = format!(
-        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; \
+        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; frame-src 'self'; \
          form-action 'self' {onward}; base-uri 'none'; frame-ancestors 'none'"
     );
     let mut response = (status, html).into_response();
