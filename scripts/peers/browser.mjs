@@ -22,24 +22,32 @@ const browser = await chromium.launch({
 
 const seen = new Set()
 
-// No serious finding on any page, light and dark; and a picture of each, wide and narrow.
+// No serious finding on any page, light and wide or dark and narrow; and a picture of each, in all four ways.
 async function look(page, name) {
   if (seen.has(name)) return
   seen.add(name)
-  for (const colorScheme of ['light', 'dark']) {
+  const before = page.viewportSize()
+  for (const [colorScheme, size, width] of [['light', 'wide', 1200], ['dark', 'narrow', 390], ['light', 'narrow', 390],
+    ['dark', 'wide', 1200]]) {
+    const isExamined = (colorScheme === 'light') === (size === 'wide')
+    if (!isExamined && !pictures) continue
     await page.emulateMedia({ colorScheme })
-    await page.evaluate(axe)
-    const { violations } = await page.evaluate(() => window.axe.run())
-    const bad = violations.filter((found) => ['serious', 'critical'].includes(found.impact))
-    assert.deepEqual(bad.map((found) => [found.id, found.nodes[0].html]), [], `${name}, ${colorScheme}`)
-    if (!pictures) continue
-    mkdirSync(pictures, { recursive: true })
-    for (const [size, width] of [['wide', 1200], ['narrow', 390]]) {
-      await page.setViewportSize({ width, height: 800 })
+    await page.setViewportSize({ width, height: 800 })
+    if (isExamined) {
+      await page.evaluate(axe)
+      const { violations } = await page.evaluate(() => window.axe.run())
+      const bad = violations.filter((found) => ['serious', 'critical'].includes(found.impact))
+      assert.deepEqual(bad.map((found) => [found.id, found.nodes[0].html]), [], `${name}, ${colorScheme}, ${size}`)
+      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)
+      assert.ok(overflow <= 0, `${name} is ${overflow} pixels too wide for ${width}`)
+    }
+    if (pictures) {
+      mkdirSync(pictures, { recursive: true })
       await page.screenshot({ path: `${pictures}/${name}-${colorScheme}-${size}.png` })
     }
   }
   await page.emulateMedia({ colorScheme: 'light' })
+  await page.setViewportSize(before)
 }
 
 // The token in the newest mail to somebody that has one.
@@ -208,6 +216,9 @@ await root.getByRole('link', { name: /invite|join/i }).first().click()
 const letter = root.frameLocator('iframe.mail')
 await letter.getByRole('link').first().waitFor()
 await look(root, 'outbox-mail')
+const opened = root.context().waitForEvent('page')
+await letter.getByRole('link').first().click()
+await (await opened).getByRole('heading', { name: /organization/ }).waitFor()
 step('the platform and its outbox')
 
 // Sign-up to verified to signed in.
@@ -240,6 +251,11 @@ await wire.send('WebAuthn.addVirtualAuthenticator', {
     isUserVerified: true, automaticPresenceSimulation: true },
 })
 await look(ada, 'account')
+// The smallest picture there is.
+const dot = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=='
+await ada.getByLabel('Choose a picture').setInputFiles({ name: 'me.png', mimeType: 'image/png', buffer: Buffer.from(dot, 'base64') })
+await ada.getByRole('img', { name: 'Your picture' }).waitFor()
+step('a picture of oneself')
 await ada.getByLabel('About you').fill('Enchantress of numbers')
 await ada.getByRole('button', { name: 'Save' }).click()
 await ada.getByRole('link', { name: 'Security' }).click()
@@ -251,6 +267,15 @@ for (const name of ['Sessions', 'Apps', 'Activity', 'Your data']) {
   await ada.getByRole('navigation', { name: 'Account' }).getByRole('link', { name }).click()
   await look(ada, `account-${name.split(' ').pop().toLowerCase()}`)
 }
+// A long list goes on where it is.
+for (let i = 0; i < 60; i++) assert.equal((await call(ada, 'PATCH', '/user/profile', { name: `Ada ${i}` })).status, 200)
+await ada.goto(`${base}/account/activity`)
+await ada.evaluate(() => (window.isSame = true))
+assert.equal(await ada.locator('#rows tr').count(), 50)
+await ada.getByRole('link', { name: 'Show older' }).click()
+await ada.getByText('Account created').waitFor()
+assert.ok((await ada.locator('#rows tr').count()) > 60 && (await ada.evaluate(() => window.isSame)))
+step('a long list goes on where it is')
 assert.equal((await call(ada, 'POST', '/auth/logout')).status, 204)
 await ada.goto(`${base}/sign-in?continue=%2Fdevice`)
 await ada.waitForURL(`${base}/device`)
@@ -360,6 +385,22 @@ assert.equal((await call(other, 'GET', '/auth/me')).status, 401)
 await other.goto(`${base}/account`)
 await other.getByRole('heading', { name: 'Sign in' }).waitFor()
 step('a session ended in one browser is over in another')
+
+// Without a script.
+const plain = await newPage({ javaScriptEnabled: false })
+await plain.goto(`${base}/account`)
+await signIn(plain, 'ada@example.com')
+await plain.getByLabel('About you').fill('No script at all')
+await plain.getByRole('button', { name: 'Save' }).click()
+assert.equal(await plain.getByLabel('About you').inputValue(), 'No script at all')
+await plain.goto(`${base}/console`)
+await plain.getByLabel('A new app').fill('Plain')
+await plain.getByRole('button', { name: 'Make the app' }).click()
+await plain.getByText('Delete this app…').click()
+await plain.getByRole('button', { name: 'Delete Plain' }).click()
+await plain.waitForURL(`${base}/console`)
+assert.equal(await plain.getByRole('link', { name: 'Plain' }).count(), 0)
+step('the account and the console without a script')
 
 // What else can be seen.
 for (const [path, name] of [['/forgot-password', 'forgot-password'], ['/auth/reset-password?token=x', 'reset-password'],

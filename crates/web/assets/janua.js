@@ -137,6 +137,7 @@ document.addEventListener('click', async (event) => {
   if (more) link.href = more.href
   else link.parentElement.remove()
   tellTimes(rows)
+  nameCells(rows.closest('table'))
   if (first) rows.lastElementChild.scrollIntoView({ block: 'nearest' })
 })
 
@@ -148,3 +149,12 @@ function tellTimes(place) {
   }
 }
 tellTimes(document)
+
+// On a phone a row is a card, and each cell says what it is.
+function nameCells(table) {
+  const names = Array.from(table.querySelectorAll('thead th'), (head) => head.querySelector('.unseen') ? '' : head.textContent)
+  for (const row of table.querySelectorAll('tbody tr')) {
+    Array.from(row.cells, (cell, index) => index > 0 && names[index] && (cell.dataset.name = names[index]))
+  }
+}
+for (const table of document.querySelectorAll('table')) nameCells(table)

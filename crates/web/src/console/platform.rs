@@ -51,14 +51,15 @@ async fn mail_page(me: Me, Path(place): Path<OfMail>) -> Response {
     me.show("console/mail.html", &place, &[("mail", "/admin/outbox/{id}")]).await
 }
 
-/// What a mail may do in its frame: be read. Its links open elsewhere.
-const MAIL_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; \
-                           form-action 'none'; frame-ancestors 'self'; sandbox allow-popups";
+/// What a mail may do in its frame: be read. Its links open in windows of their own.
+const MAIL_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; \
+                           frame-ancestors 'self'; sandbox allow-popups allow-popups-to-escape-sandbox";
 
 async fn mail_body(me: Me, Path(place): Path<OfMail>) -> Response {
     match me.ask(Method::GET, &me.fill("/admin/outbox/{id}", &serde_json::json!(place)), None).await {
         Ok(said) => {
-            let body = said.body["html"].as_str().unwrap_or_default().to_owned();
+            let html = said.body["html"].as_str().unwrap_or_default();
+            let body = format!("<!doctype html><base target=\"_blank\">{html}");
             let mut response = (StatusCode::OK, body).into_response();
             let headers = response.headers_mut();
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(HTML));
