@@ -22,9 +22,9 @@ use crate::register::SignUp;
 const SETTING: &str = "first_owner";
 pub const PATH: &str = "/first-owner";
 
-const ACCOUNT_EXISTS: Code = Code::new(
+const ADDRESS_TAKEN: Code = Code::new(
     409,
-    "account_exists",
+    "address_taken",
     "This address has an account already. Take another one, or name the address in platform_owners.",
 );
 
@@ -71,7 +71,7 @@ pub async fn make(app: &App, visitor: &Visitor, given: &Typed, new: &SignUp) -> 
         }
         let (account, is_new) = Account::ensure(tx, &owner).await?;
         if !is_new {
-            return Err(ACCOUNT_EXISTS.into());
+            return Err(ADDRESS_TAKEN.into());
         }
         Account::entrust_platform(tx, account.id).await?;
         events::record(tx, app, &visitor.by, Some(account.id), &Event::AccountCreated).await?;
