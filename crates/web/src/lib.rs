@@ -1,18 +1,23 @@
-//! The pages people see: signing in, saying yes to a client or a device, leaving. They call what the API calls, and draw
-//! what it says. Everything works without a script.
+//! The pages people see: signing in, saying yes to a client or a device, leaving; the status and the reference. They call
+//! what the API calls, and draw what it says. Everything works without a script.
 mod authorize;
+mod brand;
 mod captcha;
+mod color;
 mod device;
 mod elsewhere;
 mod form;
 mod look;
 mod page;
 mod recover;
+mod reference;
 mod sign_in;
 mod sign_out;
 mod sign_up;
+mod status;
 
 use kernel::{app::Feature, config::Config, http::Routes};
+use site::status::StatusPage;
 
 pub fn feature(_: &Config) -> Feature {
     Feature::new(
@@ -24,9 +29,13 @@ pub fn feature(_: &Config) -> Feature {
             .and(authorize::routes())
             .and(sign_out::routes())
             .and(device::routes())
+            .and(brand::routes())
+            .and(reference::routes())
             .and(look::routes()),
     )
     .own(look::Look::default())
+    .own(reference::Kept::default())
+    .own(StatusPage(status::status_page))
 }
 
 #[cfg(test)]

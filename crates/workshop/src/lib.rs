@@ -2,14 +2,19 @@
 mod apps;
 mod domain;
 mod keys;
+mod logo;
 mod users;
 pub mod webhooks;
 
 use kernel::{app::Feature, config::Config, http::Routes, ports::dns::Resolver};
 
 pub fn feature(config: &Config) -> Feature {
-    let routes =
-        Routes::new("apps").and(apps::routes()).and(keys::routes()).and(users::routes()).and(domain::routes());
+    let routes = Routes::new("apps")
+        .and(apps::routes())
+        .and(logo::routes())
+        .and(keys::routes())
+        .and(users::routes())
+        .and(domain::routes());
     Feature::new(routes).own(Resolver::new(&config.dns_servers)).and(webhooks::feature())
 }
 
