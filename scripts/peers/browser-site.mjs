@@ -21,6 +21,9 @@ function png(side, [red, green, blue]) {
   return Buffer.concat([Buffer.from('89504e470d0a1a0a', 'hex'), part('IHDR', head), part('IDAT', pixels), part('IEND', Buffer.alloc(0))])
 }
 
+// The form of an operation says how it was answered.
+const answered = (operation, status) => operation.getByRole('status').getByText(new RegExp(`^${status} `)).waitFor()
+
 export async function site({ base, newPage, look, call, signIn, step, authorize, app, owner, email }) {
   // How everything does. The first look at the components comes soon after the start.
   const reader = await newPage()
@@ -42,7 +45,7 @@ export async function site({ base, newPage, look, call, signIn, step, authorize,
   // The reference: found by typing, tried without and with a session.
   await reader.goto(`${base}/reference`)
   await look(reader, 'reference')
-  await reader.getByLabel('Find an operation').fill('auth/me')
+  await reader.getByLabel('Find an operation').fill('get auth/me authenticated')
   await reader.getByText(/^1 of \d+$/).waitFor()
   await reader.getByRole('link', { name: 'GET /auth/me' }).click()
   const me = reader.locator('article', { has: reader.getByRole('heading', { name: 'GET /auth/me' }) })
@@ -50,13 +53,13 @@ export async function site({ base, newPage, look, call, signIn, step, authorize,
   await tryIt.focus()
   await reader.keyboard.press('Enter')
   await reader.keyboard.press('Enter')
-  await me.getByText(/^401/).waitFor()
+  await answered(me, 401)
   await me.getByRole('link', { name: 'Sign in' }).click()
   await signIn(reader, email)
   await reader.waitForURL(`${base}/reference/auth`)
   await tryIt.click()
   await me.getByRole('button', { name: 'Send GET' }).click()
-  await me.getByText(/^200/).waitFor()
+  await answered(me, 200)
   assert.equal(JSON.parse(await me.locator('pre.answer').textContent()).email, email)
   await me.scrollIntoViewIfNeeded()
   await look(reader, 'reference-try')
@@ -64,7 +67,7 @@ export async function site({ base, newPage, look, call, signIn, step, authorize,
   const isAccess = ({ name }) => name.endsWith('service_access')
   await reader.context().clearCookies({ name: (await reader.context().cookies()).find(isAccess).name })
   await me.getByRole('button', { name: 'Send GET' }).click()
-  await me.getByText(/^200/).waitFor()
+  await answered(me, 200)
   await me.locator('pre.answer').waitFor()
   assert.ok((await reader.context().cookies()).some(isAccess), 'the access cookie is renewed')
   // Deleting asks once.
@@ -75,14 +78,13 @@ export async function site({ base, newPage, look, call, signIn, step, authorize,
   await remove.getByText('This deletes for real').waitFor()
   assert.equal(await remove.locator('pre.answer').count(), 0, 'nothing was sent')
   await remove.getByRole('button', { name: 'Yes, delete it for good' }).click()
-  await remove.getByText(/^404/).waitFor()
-  // Every page of it stands before axe.
-  const groups = await reader.locator('nav.groups a').evaluateAll((links) => links.map((link) => link.getAttribute('href')))
-  for (const path of groups.filter((path) => path !== '/reference/auth')) {
-    await reader.goto(base + path)
-    await look(reader, path.slice(1).replace('/', '-'))
+  await answered(remove, 404)
+  // Its pages are drawn by one template: axe looks at those that have the most kinds of things on them.
+  for (const group of ['apps', 'oauth', 'webhooks']) {
+    await reader.goto(`${base}/reference/${group}`)
+    await look(reader, `reference-${group}`)
   }
-  step(`the reference of ${groups.length} pages, and a request through it`)
+  step('the reference, and a request through it')
   // Without a script it reads all the same.
   const plain = await newPage({ javaScriptEnabled: false })
   await plain.goto(`${base}/reference/apps`)

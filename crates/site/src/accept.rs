@@ -41,7 +41,9 @@ mod tests {
         ] {
             assert!(wants(page), "{page}");
         }
-        for json in ["*/*", "", "application/json", "application/json, text/html;q=0.9", "text/html;q=0, */*", "text/*"] {
+        for json in
+            ["*/*", "", "application/json", "application/json, text/html;q=0.9", "text/html;q=0, */*", "text/*"]
+        {
             assert!(!wants(json), "{json}");
         }
         assert!(!wants_page(&HeaderMap::new()));

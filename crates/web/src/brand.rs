@@ -27,8 +27,10 @@ pub fn routes() -> Routes {
 #[derive(Serialize)]
 pub struct Brand {
     name: String,
+    /// The name of a picture of ours.
     logo: Option<String>,
-    stylesheet: Option<String>,
+    /// Six digits, which name a stylesheet.
+    color: Option<String>,
     /// Where this page really is.
     host: String,
 }
@@ -47,14 +49,14 @@ impl Brand {
     }
 
     fn new(app: &App, name: &str, logo_url: Option<&str>, color: Option<&str>) -> Option<Self> {
-        let logo = logo_url.and_then(from_here);
-        let stylesheet = color.and_then(Color::parse).map(|color| format!("/assets/brand/{}.css", color.digits()));
-        if logo.is_none() && stylesheet.is_none() {
+        let logo = logo_url.and_then(picture);
+        let color = color.and_then(Color::parse).map(Color::digits);
+        if logo.is_none() && color.is_none() {
             return None;
         }
         let base = Url::parse(&app.config.base_url()).ok()?;
         let host = base[Position::BeforeHost..Position::AfterPort].to_owned();
-        Some(Self { name: shown_name(name), logo, stylesheet, host })
+        Some(Self { name: shown_name(name), logo, color, host })
     }
 }
 
@@ -65,10 +67,10 @@ impl From<&Brand> for Value {
 }
 
 /// Pictures come by this server, wherever they lie: pages load nothing from anywhere else.
-fn from_here(url: &str) -> Option<String> {
+fn picture(url: &str) -> Option<String> {
     let (_, name) = url.rsplit_once('/')?;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
-    (!name.is_empty() && name.chars().all(is_plain)).then(|| format!("/files/pictures/{name}"))
+    (!name.is_empty() && name.chars().all(is_plain)).then(|| name.to_owned())
 }
 
 #[derive(Deserialize, JsonSchema)]

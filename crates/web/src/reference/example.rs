@@ -31,7 +31,8 @@ impl<'a> Schemas<'a> {
 
     fn example_at(&self, schema: &'a Value, name: &str, depth: usize) -> Value {
         let (schema, _) = self.resolve(schema);
-        let given = [&schema["example"], &schema["examples"][0], &schema["const"], &schema["enum"][0], &schema["default"]];
+        let given =
+            [&schema["example"], &schema["examples"][0], &schema["const"], &schema["enum"][0], &schema["default"]];
         if let Some(given) = given.into_iter().find(|value| !value.is_null()) {
             return given.clone();
         }

@@ -115,7 +115,9 @@ impl<'a> Reader<'a> {
 
     pub fn operations(&self, group: &str) -> Vec<Operation> {
         let everywhere = self.everywhere();
-        self.of_group(group).map(|(method, path, operation)| self.operation(method, path, operation, &everywhere)).collect()
+        self.of_group(group)
+            .map(|(method, path, operation)| self.operation(method, path, operation, &everywhere))
+            .collect()
     }
 
     /// What the service itself sends, of a group.
@@ -206,7 +208,12 @@ impl<'a> Reader<'a> {
             let is_good = status.starts_with(['1', '2', '3']);
             let said = text(answer, "description").split("\n\n").next().unwrap_or_default();
             let about = if said.starts_with("- `") || said == "As it says." { "" } else { said };
-            let put = |kind: &str, rows| Answer { status: status.clone(), kind: kind.to_owned(), about: about.to_owned(), rows };
+            let put = |kind: &str, rows| Answer {
+                status: status.clone(),
+                kind: kind.to_owned(),
+                about: about.to_owned(),
+                rows,
+            };
             if contents.is_empty() && is_good {
                 answers.push(put("nothing", vec![]));
             }

@@ -71,7 +71,8 @@ async fn an_example_is_what_its_schema_allows() {
         let page = t.get(&format!("/reference/{group}")).await;
         for part in page.text.split("data-try=\"").skip(1) {
             let raw = part.split('"').next().unwrap();
-            let marks = [("&quot;", "\""), ("&#x27;", "'"), ("&#x2f;", "/"), ("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")];
+            let marks =
+                [("&quot;", "\""), ("&#x27;", "'"), ("&#x2f;", "/"), ("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")];
             let raw = marks.iter().fold(raw.to_owned(), |text, (mark, plain)| text.replace(mark, plain));
             let wish: Value = serde_json::from_str(&raw).expect("JSON for the script");
             if wish["body"]["type"] != "application/json" {
