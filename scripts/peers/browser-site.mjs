@@ -24,7 +24,7 @@ function png(side, [red, green, blue]) {
 // The form of an operation says how it was answered.
 const answered = (operation, status) => operation.getByRole('status').getByText(new RegExp(`^${status} `)).waitFor()
 
-export async function site({ base, newPage, look, call, signIn, step, authorize, app, owner, email }) {
+export async function site({ base, newPage, look, call, signIn, step, authorize, app, owner, root, email }) {
   // How everything does. The first look at the components comes soon after the start.
   const reader = await newPage()
   for (let i = 0; i < 100; i++) {
@@ -39,6 +39,17 @@ export async function site({ base, newPage, look, call, signIn, step, authorize,
   await reader.getByRole('columnheader', { name: 'Failed' }).first().waitFor()
   const time = await reader.locator('time').first().textContent()
   assert.ok(!time.includes('UTC'), `in the reader's own zone: ${time}`)
+  // Something went wrong, and something still does.
+  const report = async (body) => {
+    const told = await call(root, 'POST', '/admin/status/incidents', body)
+    assert.equal(told.status, 200)
+    return told.body.id
+  }
+  const over = await report({ title: 'Mails came late', impact: 'minor', components: ['mail'], message: 'The relay was full.' })
+  await report({ id: over, state: 'resolved', message: 'It has room again.' })
+  await report({ title: 'A page is slow', impact: 'minor', components: ['api'], message: 'We are looking for the cause.' })
+  await reader.reload()
+  await reader.getByRole('heading', { name: 'Not everything works as it should' }).waitFor()
   await look(reader, 'status')
   step('the status, day by day')
 
@@ -101,7 +112,7 @@ export async function site({ base, newPage, look, call, signIn, step, authorize,
   assert.equal(put.status, 204)
   const visitor = await newPage()
   await visitor.goto(authorize)
-  const logo = visitor.locator('.brand img')
+  const logo = visitor.locator('.look img')
   await logo.waitFor()
   assert.equal(await logo.evaluate((image) => image.naturalWidth), 96, 'the logo is loaded')
   const button = visitor.getByRole('button', { name: 'Sign in', exact: true })

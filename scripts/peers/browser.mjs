@@ -11,7 +11,7 @@ const require = createRequire(process.env.TEST_NODE + '/package.json')
 const { chromium } = require('playwright-core')
 const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8')
 
-const [base, outbox, pictures] = process.argv.slice(2)
+const [base, outbox, firstOwner, pictures] = process.argv.slice(2)
 const password = 'correct horse battery staple'
 const step = (name) => console.log(`ok ${name}`)
 
@@ -23,24 +23,32 @@ const browser = await chromium.launch({
 
 const seen = new Set()
 
-// No serious finding on any page, light and dark; and a picture of each, wide and narrow.
+// No serious finding on any page, light and wide or dark and narrow; and a picture of each, in all four ways.
 async function look(page, name) {
   if (seen.has(name)) return
   seen.add(name)
-  for (const colorScheme of ['light', 'dark']) {
+  const before = page.viewportSize()
+  for (const [colorScheme, size, width] of [['light', 'wide', 1200], ['dark', 'narrow', 390], ['light', 'narrow', 390],
+    ['dark', 'wide', 1200]]) {
+    const isExamined = (colorScheme === 'light') === (size === 'wide')
+    if (!isExamined && !pictures) continue
     await page.emulateMedia({ colorScheme })
-    await page.evaluate(axe)
-    const { violations } = await page.evaluate(() => window.axe.run())
-    const bad = violations.filter((found) => ['serious', 'critical'].includes(found.impact))
-    assert.deepEqual(bad.map((found) => [found.id, found.nodes[0].html]), [], `${name}, ${colorScheme}`)
-    if (!pictures) continue
-    mkdirSync(pictures, { recursive: true })
-    for (const [size, width] of [['wide', 1200], ['narrow', 390]]) {
-      await page.setViewportSize({ width, height: 800 })
+    await page.setViewportSize({ width, height: 800 })
+    if (isExamined) {
+      await page.evaluate(axe)
+      const { violations } = await page.evaluate(() => window.axe.run())
+      const bad = violations.filter((found) => ['serious', 'critical'].includes(found.impact))
+      assert.deepEqual(bad.map((found) => [found.id, found.nodes[0].html]), [], `${name}, ${colorScheme}, ${size}`)
+      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)
+      assert.ok(overflow <= 0, `${name} is ${overflow} pixels too wide for ${width}`)
+    }
+    if (pictures) {
+      mkdirSync(pictures, { recursive: true })
       await page.screenshot({ path: `${pictures}/${name}-${colorScheme}-${size}.png` })
     }
   }
   await page.emulateMedia({ colorScheme: 'light' })
+  await page.setViewportSize(before)
 }
 
 // The token in the newest mail to somebody that has one.
@@ -90,11 +98,129 @@ const call = (page, method, path, body) =>
     return { status: answer.status, body: text ? JSON.parse(text) : null }
   }, [method, path, body])
 
-// A client's page, to come back to.
+// A client's page, to come back to; and a receiver of webhooks.
+const received = []
 const elsewhere = await new Promise((resolve) => {
-  const server = createServer((_, answer) => answer.end('<!doctype html><title>Back</title>You are back.'))
+  const server = createServer((request, answer) => {
+    if (request.method === 'POST') received.push(request.headers)
+    answer.end('<!doctype html><title>Back</title>You are back.')
+  })
   server.listen(0, '127.0.0.1', () => resolve({ server, origin: `http://127.0.0.1:${server.address().port}` }))
 })
+
+const until = async (what, isSo) => {
+  for (let i = 0; i < 200; i++) {
+    if (await isSo()) return
+    await new Promise((resolve) => setTimeout(resolve, 50))
+  }
+  throw new Error(`${what} did not happen`)
+}
+
+// The owner of a new installation: the account, the first app, a key, a webhook, a delivery and the same once more.
+const root = await newPage()
+await root.goto(`${base}/first-owner?token=${firstOwner}`)
+await look(root, 'first-owner')
+await root.getByLabel('Your name').fill('Grace')
+await root.getByLabel('Email address').fill('grace@example.com')
+await root.getByLabel('Password').fill(password)
+await root.getByRole('button', { name: 'Make the owner' }).click()
+await root.waitForURL(`${base}/console`)
+await root.getByRole('heading', { name: 'Your first five minutes' }).waitFor()
+await look(root, 'console-new')
+await root.getByLabel('A new app').fill('Hopper’s Harbour')
+await root.getByRole('button', { name: 'Make the app' }).click()
+await root.getByRole('heading', { name: 'Hopper’s Harbour' }).waitFor()
+await root.getByLabel('Redirect URIs').fill(`${elsewhere.origin}/callback`)
+await root.getByRole('button', { name: 'Save' }).click()
+await look(root, 'console-app')
+await root.getByRole('link', { name: 'Keys' }).click()
+await root.getByText('There are none yet').waitFor()
+await root.getByRole('button', { name: 'Make the key' }).click()
+const publishable = await root.getByLabel('The new key, shown only now').inputValue()
+assert.match(publishable, /^pk_live_/)
+await look(root, 'console-keys')
+await root.getByRole('link', { name: 'Webhooks' }).click()
+await root.getByLabel('Address', { exact: true }).fill(`${elsewhere.origin}/hook`)
+await root.getByRole('button', { name: 'Make the webhook' }).click()
+assert.equal((await root.getByLabel('The secret of the new webhook').inputValue()).length, 64)
+await look(root, 'console-webhook-new')
+await root.getByRole('link', { name: 'send it a test' }).click()
+await root.getByRole('button', { name: 'Send a test' }).click()
+await until('a delivery', () => received.length === 1)
+await until('the record of it', async () => {
+  await root.reload()
+  return root.getByText('delivered', { exact: true }).isVisible()
+})
+await root.locator('details.delivery summary').first().click()
+await look(root, 'console-webhook')
+await root.getByRole('button', { name: 'Deliver again' }).click()
+await until('the same delivery again', () => received.length === 2)
+step('an app, a key and a webhook made, a delivery received and delivered again')
+await root.goto(`${base}/console`)
+await root.getByText('See somebody sign in').waitFor()
+const entered = await fetch(`${base}/auth/login`, {
+  method: 'POST',
+  headers: { 'content-type': 'application/json', 'x-service-app-key': publishable },
+  body: JSON.stringify({ email: 'grace@example.com', password }),
+})
+assert.equal(entered.status, 200)
+await root.goto(`${base}/console`)
+await root.getByRole('heading', { name: 'Apps' }).waitFor()
+assert.equal(await root.getByRole('heading', { name: 'Your first five minutes' }).count(), 0)
+await look(root, 'console')
+await root.getByRole('link', { name: 'Hopper’s Harbour' }).click()
+await root.getByRole('link', { name: 'People' }).click()
+await root.getByText('grace@example.com').last().waitFor()
+await look(root, 'console-people')
+await root.getByRole('link', { name: 'Domain' }).click()
+await root.getByLabel('Domain').fill('harbour.example')
+await root.getByRole('button', { name: 'Add it' }).click()
+await root.getByLabel('Value').waitFor()
+await look(root, 'console-domain')
+await root.getByRole('link', { name: 'Organization' }).click()
+await look(root, 'console-org')
+await root.getByRole('link', { name: 'Members' }).click()
+await root.getByLabel('Ask somebody in').fill('lin@example.com')
+await root.getByRole('button', { name: 'Send an invitation' }).click()
+await root.getByText('lin@example.com').waitFor()
+await look(root, 'console-members')
+await root.getByRole('link', { name: 'SCIM' }).click()
+await root.getByLabel('What is it for?').fill('Okta')
+await root.getByRole('button', { name: 'Make a token' }).click()
+await root.getByLabel('The new token').waitFor()
+await look(root, 'console-scim')
+await root.getByRole('navigation', { name: 'Organization' }).getByRole('link', { name: 'Activity' }).click()
+await root.getByText('Member invited').waitFor()
+await look(root, 'console-activity')
+step('an organization, its members, its identity provider')
+
+// Those who run the platform.
+await root.getByRole('link', { name: 'Platform' }).click()
+await root.getByRole('heading', { name: 'Signing keys' }).waitFor()
+await look(root, 'platform')
+await root.getByRole('link', { name: 'Incidents' }).click()
+await root.getByLabel('Title').fill('Mail is slow')
+await root.getByLabel('What is known').fill('The provider looks into it.')
+await root.getByRole('button', { name: 'Tell everybody' }).click()
+await root.getByRole('heading', { name: 'Mail is slow' }).waitFor()
+await look(root, 'platform-incidents')
+await root.getByLabel('What is new').fill('It is well again.')
+await root.getByLabel('It is now').selectOption('resolved')
+await root.getByRole('button', { name: 'Tell everybody' }).first().click()
+await root.getByText('resolved').first().waitFor()
+await root.getByRole('link', { name: 'Abuse' }).click()
+await look(root, 'platform-abuse')
+await mailed('lin@example.com', '/auth/accept-invite')
+await root.getByRole('link', { name: 'Outbox' }).click()
+await look(root, 'outbox')
+await root.getByRole('link', { name: /invite|join/i }).first().click()
+const letter = root.frameLocator('iframe.mail')
+await letter.getByRole('link').first().waitFor()
+await look(root, 'outbox-mail')
+const opened = root.context().waitForEvent('page')
+await letter.getByRole('link').first().click()
+await (await opened).getByRole('heading', { name: /organization/ }).waitFor()
+step('the platform and its outbox')
 
 // Sign-up to verified to signed in.
 const ada = await newPage()
@@ -115,7 +241,7 @@ await signIn(ada, 'ada@example.com', 'a wrong password')
 await ada.getByRole('alert').first().waitFor()
 await look(ada, 'sign-in-wrong')
 await signIn(ada, 'ada@example.com')
-await ada.getByText('You are signed in').waitFor()
+await ada.waitForURL(`${base}/account`)
 step('sign-up to verified to signed in')
 
 // A passkey, with an authenticator that is none.
@@ -125,17 +251,32 @@ await wire.send('WebAuthn.addVirtualAuthenticator', {
   options: { protocol: 'ctap2', transport: 'internal', hasResidentKey: true, hasUserVerification: true,
     isUserVerified: true, automaticPresenceSimulation: true },
 })
-const registered = await ada.evaluate(async () => {
-  const post = (path, body) => fetch(path, {
-    method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body),
-  })
-  const { publicKey } = await (await post('/auth/passkey/register-options', {})).json()
-  const credential = await navigator.credentials.create({
-    publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(publicKey),
-  })
-  return (await post('/auth/passkey/register-verify', { credential: credential.toJSON() })).status
-})
-assert.equal(registered, 200)
+await look(ada, 'account')
+// The smallest picture there is.
+const dot = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=='
+await ada.getByLabel('Choose a picture').setInputFiles({ name: 'me.png', mimeType: 'image/png', buffer: Buffer.from(dot, 'base64') })
+await ada.getByRole('img', { name: 'Your picture' }).waitFor()
+step('a picture of oneself')
+await ada.getByLabel('About you').fill('Enchantress of numbers')
+await ada.getByRole('button', { name: 'Save' }).click()
+await ada.getByRole('link', { name: 'Security' }).click()
+await ada.getByLabel('A name for a new one').fill('My laptop')
+await ada.getByRole('button', { name: 'Make a passkey' }).click()
+await ada.getByRole('cell', { name: 'My laptop' }).waitFor()
+await look(ada, 'account-security')
+for (const name of ['Sessions', 'Apps', 'Activity', 'Your data']) {
+  await ada.getByRole('navigation', { name: 'Account' }).getByRole('link', { name }).click()
+  await look(ada, `account-${name.split(' ').pop().toLowerCase()}`)
+}
+// A long list goes on where it is.
+for (let i = 0; i < 60; i++) assert.equal((await call(ada, 'PATCH', '/user/profile', { name: `Ada ${i}` })).status, 200)
+await ada.goto(`${base}/account/activity`)
+await ada.evaluate(() => (window.isSame = true))
+assert.equal(await ada.locator('#rows tr').count(), 50)
+await ada.getByRole('link', { name: 'Show older' }).click()
+await ada.getByText('Account created').waitFor()
+assert.ok((await ada.locator('#rows tr').count()) > 60 && (await ada.evaluate(() => window.isSame)))
+step('a long list goes on where it is')
 assert.equal((await call(ada, 'POST', '/auth/logout')).status, 204)
 await ada.goto(`${base}/sign-in?continue=%2Fdevice`)
 await ada.waitForURL(`${base}/device`)
@@ -153,7 +294,7 @@ await eve.goto(await mailed('eve@example.com', '/auth/verify'))
 await eve.getByRole('button').click()
 await eve.goto(`${base}/sign-in`)
 await signIn(eve, 'eve@example.com')
-await eve.getByText('You are signed in').waitFor()
+await eve.waitForURL(`${base}/account`)
 const redirect = `${elsewhere.origin}/callback`
 const app = await call(eve, 'POST', '/apps', { name: 'Eve’s Emporium', redirectUris: [redirect] })
 assert.equal(app.status, 200)
@@ -210,14 +351,21 @@ function totp(uri, skip = 0) {
   const number = digest.readUInt32BE(digest[19] & 15) & 0x7fffffff
   return String(number % 1000000).padStart(6, '0')
 }
-const setUp = await call(eve, 'POST', '/auth/2fa/setup')
-assert.equal((await call(eve, 'POST', '/auth/2fa/enable', { code: totp(setUp.body.otpauthUri) })).status, 200)
+await eve.goto(`${base}/account/security`)
+await eve.getByRole('button', { name: 'Set up an authenticator app' }).click()
+await eve.getByRole('img', { name: 'The secret as a QR code' }).waitFor()
+await look(eve, 'account-authenticator')
+const otpauthUri = `otpauth://totp/x?secret=${await eve.getByLabel('The secret', { exact: true }).inputValue()}`
+await eve.getByLabel('The code the app shows').fill(totp(otpauthUri))
+await eve.getByRole('button', { name: 'Switch it on' }).click()
+await eve.getByRole('heading', { name: 'Your recovery codes' }).waitFor()
+await look(eve, 'account-recovery-codes')
 await call(eve, 'POST', '/auth/logout')
 await eve.goto(`${base}/sign-in?continue=%2Fdevice`)
 await signIn(eve, 'eve@example.com')
 await eve.getByRole('heading', { name: 'One more step' }).waitFor()
 await look(eve, 'second-factor')
-await eve.getByLabel('Code').fill(totp(setUp.body.otpauthUri, 1))
+await eve.getByLabel('Code').fill(totp(otpauthUri, 1))
 await eve.getByRole('button', { name: 'Go on' }).click()
 await eve.waitForURL(`${base}/device`)
 step('an authenticator app at sign-in')
@@ -226,10 +374,34 @@ step('an authenticator app at sign-in')
 const other = await newPage()
 await other.goto(`${base}/sign-in`)
 await signIn(other, 'ada@example.com')
-await other.getByText('You are signed in').waitFor()
-assert.equal((await call(bob, 'DELETE', '/auth/sessions')).status, 204)
+await other.waitForURL(`${base}/account`)
+await bob.goto(`${base}/account/sessions`)
+await until('the other session to end', async () => {
+  const button = bob.getByRole('button', { name: /^End it/ }).first()
+  if (!(await button.isVisible())) return true
+  await button.click()
+  return false
+})
 assert.equal((await call(other, 'GET', '/auth/me')).status, 401)
+await other.goto(`${base}/account`)
+await other.getByRole('heading', { name: 'Sign in' }).waitFor()
 step('a session ended in one browser is over in another')
+
+// Without a script.
+const plain = await newPage({ javaScriptEnabled: false })
+await plain.goto(`${base}/account`)
+await signIn(plain, 'ada@example.com')
+await plain.getByLabel('About you').fill('No script at all')
+await plain.getByRole('button', { name: 'Save' }).click()
+assert.equal(await plain.getByLabel('About you').inputValue(), 'No script at all')
+await plain.goto(`${base}/console`)
+await plain.getByLabel('A new app').fill('Plain')
+await plain.getByRole('button', { name: 'Make the app' }).click()
+await plain.getByText('Delete this app…').click()
+await plain.getByRole('button', { name: 'Delete Plain' }).click()
+await plain.waitForURL(`${base}/console`)
+assert.equal(await plain.getByRole('link', { name: 'Plain' }).count(), 0)
+step('the account and the console without a script')
 
 // What else can be seen.
 for (const [path, name] of [['/forgot-password', 'forgot-password'], ['/auth/reset-password?token=x', 'reset-password'],
@@ -249,7 +421,7 @@ await framing.evaluate((src) => {
 await refused
 step(`${seen.size} pages without a serious finding of axe, in light and dark; none can be framed`)
 
-await site({ base, newPage, look, call, signIn, step, authorize, app: app.body.id, owner: eve, email: 'ada@example.com' })
+await site({ base, newPage, look, call, signIn, step, authorize, app: app.body.id, owner: eve, root, email: 'ada@example.com' })
 
 await browser.close()
 elsewhere.server.close()

@@ -36,6 +36,8 @@ pub fn run(mut command: Command) -> (bool, String) {
 pub struct Server {
     pub child: Child,
     pub address: SocketAddr,
+    /// What it said when it started.
+    pub greeting: String,
 }
 
 impl Server {
@@ -51,10 +53,12 @@ impl Server {
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("the binary starts");
         let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("its output")).read_line(&mut line).expect("a line");
+        let mut output = BufReader::new(child.stdout.take().expect("its output"));
+        output.read_line(&mut line).expect("a line");
+        let greeting = format!("{line}{}", String::from_utf8_lossy(output.buffer()));
         let address = line.split("http://").nth(1).and_then(|rest| rest.split_whitespace().next());
         let address = address.and_then(|text| text.parse().ok());
-        Self { address: address.unwrap_or_else(|| panic!("it says where it listens: {line:?}")), child }
+        Self { address: address.unwrap_or_else(|| panic!("it says where it listens: {line:?}")), child, greeting }
     }
 
     pub fn connect(&self) -> TcpStream {

@@ -1,4 +1,5 @@
 //! Organizations: who is in them, who is asked in, what is known about them.
+mod audit;
 mod export;
 mod invites;
 mod logo;
@@ -17,6 +18,7 @@ pub fn feature(_: &Config) -> Feature {
         .and(invites::routes())
         .and(metadata::routes())
         .and(export::routes())
+        .and(audit::routes())
         .and(scim::routes());
     Feature::new(routes).jobs(scim::jobs())
 }

@@ -5,6 +5,7 @@ mod captcha;
 pub mod device;
 mod discovery;
 pub mod factors;
+pub mod first_owner;
 pub mod invite;
 pub mod magic_link;
 pub mod oauth;

@@ -1,19 +1,33 @@
-//! For the people who run the platform.
+//! For the people who run the platform: who misbehaves, which keys sign, and what the outbox holds.
 use axum::extract::State;
 use kernel::{
     App,
-    fault::Result,
-    http::{Json, Key, Page, Routes},
+    clock::Timestamp,
+    fault::{INTERNAL, NOT_FOUND, Result},
+    http::{Json, Key, Page, Path, Routes},
+    id::Id,
 };
+use mail_parser::{Address, Message, MessageParser};
 use schemars::JsonSchema;
-use serde::Serialize;
-use tenancy::enter::{AbuseReport, PlatformOwner, abuse_reports};
+use serde::{Deserialize, Serialize};
+use tenancy::{
+    enter::{AbuseReport, PlatformOwner, abuse_reports},
+    keys::{Ring, SigningKey},
+};
+use tokio::fs;
 
 pub fn routes() -> Routes {
-    Routes::new("platform").get("/admin/abuse-reports", list_abuse_reports, "abuse reports, newest first")
+    Routes::new("platform")
+        .get("/admin/abuse-reports", list_abuse_reports, "abuse reports, newest first")
+        .get("/admin/signing-keys", list_signing_keys, "the keys that sign, signed or will sign access tokens")
+        .get("/admin/outbox", list_outbox, "mails in the outbox folder, newest first")
+        .fails(&[NOT_FOUND])
+        .get("/admin/outbox/{id}", get_outbox_mail, "one mail of the outbox folder")
+        .fails(&[NOT_FOUND])
 }
 
-const LIST: &str = "abuse-reports";
+const REPORTS: &str = "abuse-reports";
+const OUTBOX: &str = "outbox";
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -23,9 +37,96 @@ struct Reports {
 }
 
 async fn list_abuse_reports(State(app): State<App>, _owner: PlatformOwner, page: Page) -> Result<Json<Reports>> {
-    let below = page.below(&app, LIST)?;
+    let below = page.below(&app, REPORTS)?;
     let mut reports = abuse_reports(&app.db, &below, page.fetch()).await?;
     let next_cursor =
-        page.cut(&app, LIST, &mut reports, |report| Key { at: report.last_at, id: report.id.to_string() });
+        page.cut(&app, REPORTS, &mut reports, |report| Key { at: report.last_at, id: report.id.to_string() });
     Ok(Json(Reports { reports, next_cursor }))
+}
+
+#[derive(Serialize, JsonSchema)]
+struct SigningKeys {
+    keys: Vec<SigningKey>,
+}
+
+async fn list_signing_keys(State(app): State<App>, _owner: PlatformOwner) -> Json<SigningKeys> {
+    Json(SigningKeys { keys: app.own::<Ring>().list(app.clock.now()) })
+}
+
+/// The name of its file, which is the name under which it was sent.
+type MailId = Id<MailView>;
+
+/// A mail, by its head.
+#[derive(Serialize, JsonSchema)]
+struct MailView {
+    id: MailId,
+    to: String,
+    subject: String,
+    at: Timestamp,
+}
+
+impl MailView {
+    fn of(id: MailId, mail: &Message<'_>) -> Self {
+        let to = mail.to().and_then(Address::first).and_then(|to| to.address()).unwrap_or_default();
+        let subject = mail.subject().unwrap_or_default();
+        Self { id, to: to.to_owned(), subject: subject.to_owned(), at: id.moment() }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Mails {
+    mails: Vec<MailView>,
+    next_cursor: Option<String>,
+}
+
+async fn list_outbox(State(app): State<App>, _owner: PlatformOwner, page: Page) -> Result<Json<Mails>> {
+    let folder = app.mail.folder().ok_or(NOT_FOUND)?;
+    let below = page.below(&app, OUTBOX)?;
+    let mut ids = vec![];
+    // A folder that is not there yet is an empty one.
+    if let Ok(mut entries) = fs::read_dir(folder).await {
+        while let Some(entry) = entries.next_entry().await.map_err(|error| INTERNAL.caused_by(error))? {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            ids.extend(name.strip_suffix(".eml").and_then(|id| id.parse::<MailId>().ok()));
+        }
+    }
+    ids.retain(|id| id.to_string() < below.id);
+    ids.sort_unstable_by(|a, b| b.cmp(a));
+    ids.truncate(usize::try_from(page.fetch()).unwrap_or_default());
+    let next_cursor = page.cut(&app, OUTBOX, &mut ids, |id| Key { at: id.moment(), id: id.to_string() });
+    let mut mails = vec![];
+    for id in ids {
+        // One that was cleared away meanwhile is not shown.
+        let Ok(bytes) = fs::read(folder.join(format!("{id}.eml"))).await else { continue };
+        mails.extend(MessageParser::new().parse(&bytes).map(|mail| MailView::of(id, &mail)));
+    }
+    Ok(Json(Mails { mails, next_cursor }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Which {
+    id: MailId,
+}
+
+/// A mail as a person sees it.
+#[derive(Serialize, JsonSchema)]
+struct WholeMail {
+    #[serde(flatten)]
+    head: MailView,
+    text: String,
+    html: Option<String>,
+}
+
+async fn get_outbox_mail(
+    State(app): State<App>,
+    _owner: PlatformOwner,
+    Path(Which { id }): Path<Which>,
+) -> Result<Json<WholeMail>> {
+    let folder = app.mail.folder().ok_or(NOT_FOUND)?;
+    let bytes = fs::read(folder.join(format!("{id}.eml"))).await.map_err(|_| NOT_FOUND)?;
+    let mail = MessageParser::new().parse(&bytes).ok_or(NOT_FOUND)?;
+    let text = mail.body_text(0).unwrap_or_default().into_owned();
+    let html = mail.body_html(0).map(std::borrow::Cow::into_owned);
+    Ok(Json(WholeMail { head: MailView::of(id, &mail), text, html }))
 }

@@ -13,7 +13,7 @@ use crate::{
     crypto::Vault,
     db::Db,
     entropy::Entropy,
-    http::{Description, Routes},
+    http::{Description, Inside, Routes},
     jobs::Jobs,
     ports::{mail::Mail, objects::Objects, outgoing::Outgoing, sms::Sms},
     telemetry::Metrics,
@@ -37,6 +37,8 @@ pub struct Parts {
     pub metrics: Metrics,
     /// The OpenAPI description, known once all routes are put together.
     pub description: Description,
+    /// The interface itself, for pages to ask.
+    pub inside: Inside,
     pub own: Own,
 }
 

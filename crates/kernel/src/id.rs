@@ -21,6 +21,12 @@ impl<Kind> Id<Kind> {
         Self(entropy.uuid(now), PhantomData)
     }
 
+    /// When it was made, which is how it begins.
+    pub fn moment(self) -> Timestamp {
+        let (seconds, nanos) = self.0.get_timestamp().map_or((0, 0), |at| at.to_unix());
+        Timestamp(i64::try_from(seconds).unwrap_or_default() * 1000 + i64::from(nanos / 1_000_000))
+    }
+
     /// For standards that want the bytes.
     pub fn uuid(self) -> Uuid {
         self.0

@@ -13,7 +13,7 @@ use kernel::{
     crypto::{MasterKey, Vault},
     db::Error,
     entropy::Entropy,
-    http::{Description, Routes},
+    http::{Description, Inside, Routes},
     jobs::{self, Job, Jobs, Later, Worker},
     params,
     ports::{objects, outgoing::Outgoing},
@@ -135,6 +135,7 @@ async fn node(test: &TestDb, workers: usize) -> App {
         sms: Arc::new(Phones::default()),
         metrics: Metrics::new("test"),
         description: Description::default(),
+        inside: Inside::default(),
         own: own(),
     })
 }

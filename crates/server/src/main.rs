@@ -7,7 +7,11 @@ mod keys;
 mod serve;
 mod start;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    io::{self, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
@@ -83,7 +87,7 @@ impl Settings {
             }
             None => match std::fs::read_to_string("janua.toml") {
                 Ok(text) => Some(text),
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 Err(error) => return Err(error).context("janua.toml"),
             },
         };
@@ -155,14 +159,11 @@ enum Out {
     Error,
 }
 
-#[expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "the one place that talks to the person at the terminal"
-)]
 fn say(line: &str, out: Out) {
-    match out {
-        Out::Plain => println!("{line}"),
-        Out::Error => eprintln!("{line}"),
-    }
+    let text = format!("{line}\n");
+    // In one piece; and that nobody reads it any more is no reason to stop.
+    let _ = match out {
+        Out::Plain => io::stdout().write_all(text.as_bytes()),
+        Out::Error => io::stderr().write_all(text.as_bytes()),
+    };
 }

@@ -32,7 +32,15 @@ pub async fn run(config: Config) -> Result<ExitCode> {
         tasks.spawn(task(node.app.clone()));
     }
     let worker = tokio::spawn(Worker::new(node.app.clone(), node.jobs.clone()).run(told(stopping.clone())));
-    say(&format!("Janua {VERSION} listens on http://{address} and is reached at {base_url}"), Out::Plain);
+    let mut greeting = vec![
+        format!("Janua {VERSION} listens on http://{address} and is reached at {base_url}"),
+        format!("The console is at {base_url}/console"),
+    ];
+    if let Some(link) = identity::first_owner::link(&node.app).await? {
+        greeting.push(format!("Nobody runs this installation yet. Become its owner at {link}"));
+    }
+    // All at once: whoever reads the first line can read the rest.
+    say(&greeting.join("\n"), Out::Plain);
 
     let serving = tokio::spawn(serve(listener, node.door.clone(), told(stopping)));
     wait_for_signal().await?;

@@ -15,7 +15,7 @@ use kernel::{
     crypto::{MasterKey, Vault},
     db::{Db, Durability, sqlite_path},
     entropy::Entropy,
-    http::{Description, Door},
+    http::{Description, Door, Inside},
     jobs::{self, Jobs},
     ports::{mail, objects, outgoing::Outgoing, sms},
     telemetry::Metrics,
@@ -88,6 +88,7 @@ impl Node {
             entropy: Entropy::system(),
             metrics: Metrics::new(VERSION),
             description: Description::default(),
+            inside: Inside::default(),
             config,
         });
         for start in starts {

@@ -25,6 +25,8 @@ pub struct Account {
     pub auth_provider: String,
     /// The providers the person can sign in with.
     pub linked: Linked,
+    /// Whether this is who came first, by the link that the start of the service printed.
+    pub runs_platform: bool,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
@@ -40,6 +42,7 @@ row!(Account {
     accepts_marketing,
     auth_provider,
     linked,
+    runs_platform,
     created_at,
     updated_at
 });
@@ -59,6 +62,7 @@ impl Account {
             accepts_marketing: false,
             auth_provider: "email".to_owned(),
             linked: Linked::default(),
+            runs_platform: false,
             created_at: now,
             updated_at: now,
         }
@@ -67,7 +71,7 @@ impl Account {
     pub async fn by_email(db: &Db, email: &Email) -> db::Result<Option<Self>> {
         db.opt(
             "SELECT id, email, email_key, name, bio, avatar_url, email_verified, password_hash, accepts_marketing,
-                    auth_provider, linked, created_at, updated_at FROM account WHERE email_key = $1",
+                    auth_provider, linked, runs_platform, created_at, updated_at FROM account WHERE email_key = $1",
             params![email.key()],
         )
         .await
@@ -76,7 +80,7 @@ impl Account {
     pub async fn by_email_in(tx: &mut Tx, email: &Email) -> db::Result<Option<Self>> {
         tx.opt(
             "SELECT id, email, email_key, name, bio, avatar_url, email_verified, password_hash, accepts_marketing,
-                    auth_provider, linked, created_at, updated_at FROM account WHERE email_key = $1",
+                    auth_provider, linked, runs_platform, created_at, updated_at FROM account WHERE email_key = $1",
             params![email.key()],
         )
         .await
@@ -92,7 +96,7 @@ impl Account {
     pub async fn find(tx: &mut Tx, id: AccountId) -> db::Result<Option<Self>> {
         tx.opt(
             "SELECT id, email, email_key, name, bio, avatar_url, email_verified, password_hash, accepts_marketing,
-                    auth_provider, linked, created_at, updated_at FROM account WHERE id = $1",
+                    auth_provider, linked, runs_platform, created_at, updated_at FROM account WHERE id = $1",
             params![id],
         )
         .await
@@ -126,7 +130,7 @@ impl Account {
         let there = tx
             .one(
                 "SELECT id, email, email_key, name, bio, avatar_url, email_verified, password_hash,
-                        accepts_marketing, auth_provider, linked, created_at, updated_at FROM account WHERE email_key = $1",
+                        accepts_marketing, auth_provider, linked, runs_platform, created_at, updated_at FROM account WHERE email_key = $1",
                 params![new.email_key.clone()],
             )
             .await?;
@@ -197,6 +201,12 @@ impl Account {
             params![self.id, &self.name, self.bio.clone(), self.accepts_marketing, self.updated_at],
         )
         .await?;
+        Ok(())
+    }
+
+    /// Makes somebody one of those who run the platform.
+    pub async fn entrust_platform(tx: &mut Tx, id: AccountId) -> db::Result<()> {
+        tx.exec("UPDATE account SET runs_platform = $2 WHERE id = $1", params![id, true]).await?;
         Ok(())
     }
 

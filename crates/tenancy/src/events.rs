@@ -23,6 +23,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub enum Event {
     AccountCreated,
+    PlatformOwnerMade,
     EmailVerified,
     SignedIn { session: SessionId, methods: Vec<String>, device: String },
     SignInFailed { reason: &'static str },
@@ -91,6 +92,7 @@ impl Event {
     pub fn audit_type(&self) -> &'static str {
         match self {
             Self::AccountCreated => "ACCOUNT_CREATED",
+            Self::PlatformOwnerMade => "PLATFORM_OWNER_MADE",
             Self::EmailVerified => "EMAIL_VERIFIED",
             Self::SignedIn { .. } => "SIGNED_IN",
             Self::SignInFailed { .. } => "SIGN_IN_FAILED",

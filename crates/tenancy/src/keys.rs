@@ -23,6 +23,8 @@ use kernel::{
     db::{self, Reach, Tx},
     params, row, transact,
 };
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// Verifiers may keep our keys for this long, so a key signs only after it was published at least as long.
@@ -90,6 +92,25 @@ impl Key {
     }
 }
 
+/// A key, for people to look at.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SigningKey {
+    id: String,
+    state: KeyState,
+    signs_from: Timestamp,
+    signs_until: Option<Timestamp>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum KeyState {
+    Next,
+    Current,
+    /// It signs no more; what it signed still counts.
+    Previous,
+}
+
 /// The keys of this node, as last read.
 #[derive(Default)]
 pub struct Ring {
@@ -115,6 +136,22 @@ impl Ring {
     pub fn published<T>(&self, app: &App, id: &str, work: impl FnOnce(&Key) -> T) -> Option<T> {
         let (keys, now, life) = (self.all(), app.clock.now(), app.config.access_token_life);
         keys.iter().find(|key| key.id == id && key.is_published(now, life)).map(work)
+    }
+
+    /// For people to look at, the newest first.
+    pub fn list(&self, now: Timestamp) -> Vec<SigningKey> {
+        let state = |key: &Key| match (key.signs_from <= now, key.signs_until.is_none_or(|until| now < until)) {
+            (false, _) => KeyState::Next,
+            (true, true) => KeyState::Current,
+            (true, false) => KeyState::Previous,
+        };
+        let view = |key: &Key| SigningKey {
+            id: key.id.clone(),
+            state: state(key),
+            signs_from: key.signs_from,
+            signs_until: key.signs_until,
+        };
+        self.all().iter().rev().map(view).collect()
     }
 
     /// The public parts, for verifiers.

@@ -9,16 +9,16 @@ for (const form of document.querySelectorAll('form.filter')) {
   form.addEventListener('submit', (event) => event.preventDefault())
   box.addEventListener('input', () => {
     const words = box.value.toLowerCase().split(/\s+/).filter(Boolean)
-    let found = 0
     for (const one of all) {
       const text = one.dataset.find.toLowerCase()
       one.hidden = !words.every((word) => text.includes(word))
-      found += one.hidden ? 0 : 1
     }
     for (const group of document.querySelectorAll('[data-group]')) {
       group.hidden = !group.querySelector('[data-find]:not([hidden])')
     }
-    said.textContent = words.length ? `${found} of ${all.length}` : ''
+    // What is listed and shown is one operation.
+    const count = (some) => new Set(some.map((one) => one.dataset.find)).size
+    said.textContent = words.length ? `${count(all.filter((one) => !one.hidden))} of ${count(all)}` : ''
   })
 }
 

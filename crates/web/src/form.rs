@@ -20,6 +20,10 @@ impl Fields {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str()).unwrap_or_default()
     }
 
+    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     pub fn email(&self) -> Result<Email> {
         Email::parse(self.get("email"))
             .ok_or_else(|| INVALID.at("email", "wrong_form", "This is not an email address."))

@@ -1,13 +1,18 @@
 //! The pages people see: signing in, saying yes to a client or a device, leaving; the status and the reference. They call
 //! what the API calls, and draw what it says. Everything works without a script.
+mod account;
+mod act;
 mod authorize;
 mod brand;
 mod captcha;
 mod color;
+mod console;
 mod device;
 mod elsewhere;
+mod first_owner;
 mod form;
 mod look;
+mod me;
 mod page;
 mod recover;
 mod reference;
@@ -15,6 +20,7 @@ mod sign_in;
 mod sign_out;
 mod sign_up;
 mod status;
+mod words;
 
 use kernel::{app::Feature, config::Config, http::Routes};
 use site::status::StatusPage;
@@ -31,6 +37,10 @@ pub fn feature(_: &Config) -> Feature {
             .and(device::routes())
             .and(brand::routes())
             .and(reference::routes())
+            .and(first_owner::routes())
+            .and(account::routes())
+            .and(console::routes())
+            .and(act::routes())
             .and(look::routes()),
     )
     .own(look::Look::default())

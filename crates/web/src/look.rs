@@ -10,6 +10,8 @@ use rust_embed::RustEmbed;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::words;
+
 #[derive(RustEmbed)]
 #[folder = "templates/"]
 struct Templates;
@@ -56,6 +58,7 @@ fn environment() -> Environment<'static> {
     // A name that is not there is a mistake in a template, not an empty place on a page.
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    words::add_to(&mut environment);
     environment.set_loader(|name| {
         let file = Templates::get(name);
         Ok(file.map(|file| String::from_utf8_lossy(&file.data).into_owned()))

@@ -42,7 +42,7 @@ pub fn page_onward<'a>(
 /// What browsers may do with a page: load what is ours, send forms to us and to `onward`, and frame nothing.
 pub fn guard(mut response: Response, onward: &str) -> Response {
     let policy = format!(
-        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; \
+        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; frame-src 'self'; \
          form-action 'self' {onward}; base-uri 'none'; frame-ancestors 'none'"
     );
     if let Ok(policy) = HeaderValue::try_from(policy) {

@@ -29,7 +29,7 @@ use crate::{
     brand::Brand,
     captcha,
     form::{Fields, OwnPage},
-    page::{drawn, error, go, local, note, page_onward, parameter, said, status_of},
+    page::{drawn, error, go, local, page_onward, parameter, said, status_of},
 };
 
 pub fn routes() -> Routes {
@@ -61,7 +61,12 @@ impl Onward {
     }
 
     pub fn nowhere() -> Self {
-        Self { to: String::new(), request: None }
+        Self::to_page("")
+    }
+
+    /// To a page of ours that needs no look at it.
+    pub fn to_page(to: &str) -> Self {
+        Self { to: to.to_owned(), request: None }
     }
 
     /// How the app looks that somebody is on the way to.
@@ -118,7 +123,7 @@ impl Onward {
     fn enter(&self, app: &App, person: &Person) -> Result<Response> {
         let (_, cookies) = person.hand_out(app)?;
         let mut response = match self.to.as_str() {
-            "" => note(app, "You are signed in", "You can close this page."),
+            "" => go("/account"),
             to => go(to),
         };
         response.headers_mut().extend(cookies);

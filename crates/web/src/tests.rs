@@ -1,10 +1,13 @@
 //! Clients and people through the front door: codes, consents, pages.
+mod account;
 mod attacks;
 mod branding;
 mod clients;
 mod codes;
 mod consents;
+mod console;
 mod devices;
+mod first_owner;
 mod hosted;
 mod leaving;
 mod pages;
@@ -192,8 +195,7 @@ fn base(t: &TestApp) -> String {
 async fn browser(t: &TestApp, email: &str) -> String {
     let fields = [("email", email), ("password", identity::testing::PASSWORD)];
     let entered = submit(t, "/sign-in", &fields, "").await;
-    assert_eq!(entered.status, 200, "{}", entered.text);
-    assert!(entered.text.contains("You are signed in"));
+    assert_eq!(entered.header("location"), "/account", "{}", entered.text);
     cookies(&entered)
 }
 
@@ -206,4 +208,11 @@ async fn decide(t: &TestApp, page: &Answer, decision: &str, cookies: &str) -> An
     let fields = [("request", hidden(page, "request")), ("mark", hidden(page, "mark"))];
     let fields = fields.each_ref().map(|(name, value)| (*name, value.as_str()));
     submit(t, "/consent", &[fields[0], fields[1], ("decision", decision)], cookies).await
+}
+
+/// Sends a form of the account or the console: one request to the interface, from the page at `back`.
+async fn act(t: &TestApp, cookies: &str, call: &str, back: &str, fields: &[(&str, &str)]) -> Answer {
+    let fields: Vec<_> =
+        [("call", call), ("back", back), ("form", "it")].into_iter().chain(fields.iter().copied()).collect();
+    submit(t, "/act", &fields, cookies).await
 }

@@ -3,6 +3,7 @@ mod apps;
 mod domain;
 mod keys;
 mod logo;
+mod queues;
 mod users;
 pub mod webhooks;
 
@@ -14,7 +15,8 @@ pub fn feature(config: &Config) -> Feature {
         .and(logo::routes())
         .and(keys::routes())
         .and(users::routes())
-        .and(domain::routes());
+        .and(domain::routes())
+        .and(queues::routes());
     Feature::new(routes).own(Resolver::new(&config.dns_servers)).and(webhooks::feature())
 }
 

@@ -50,9 +50,9 @@ const LEAST_COMPRESSED: u64 = 1024;
 #[derive(Clone)]
 pub struct Door(Arc<Inner>);
 
-struct Inner {
+pub(super) struct Inner {
     app: App,
-    router: Router,
+    pub(super) router: Router,
     /// By path, then by method; the same paths the router knows.
     rows: matchit::Router<ByMethod>,
     unknown: Arc<Known>,
@@ -81,7 +81,7 @@ impl Door {
         app.description.set(&app.config, version, &api, &rows)?;
         let router = router.with_state(app.clone());
         let per_minute = NonZeroU32::new(app.config.rate_limit_per_minute).filter(|_| app.config.rate_limits.is_on());
-        Ok(Self(Arc::new(Inner {
+        let door = Arc::new(Inner {
             rows: known(&app, rows)?,
             unknown: Arc::new(Known {
                 exists: false,
@@ -95,7 +95,9 @@ impl Door {
             in_flight: AtomicUsize::new(0),
             app,
             router,
-        })))
+        });
+        door.app.inside.set(Arc::downgrade(&door));
+        Ok(Self(door))
     }
 
     pub fn app(&self) -> &App {

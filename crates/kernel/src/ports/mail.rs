@@ -1,5 +1,9 @@
 //! Mail: an outbox folder by default, an SMTP server when one is configured.
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use lettre::{AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor, address::Envelope, message::Mailbox};
 use tokio::fs;
@@ -17,6 +21,10 @@ pub trait Mail: Send + Sync {
     fn check(&self) -> Sending<'_>;
     /// Where mail goes, for people.
     fn describe(&self) -> String;
+    /// Where mails lie for people to look at, if they do.
+    fn folder(&self) -> Option<&Path> {
+        None
+    }
 }
 
 /// The driver the settings ask for; the error names the wrong setting.
@@ -74,6 +82,10 @@ impl Mail for Outbox {
 
     fn describe(&self) -> String {
         format!("the folder {}", self.0.display())
+    }
+
+    fn folder(&self) -> Option<&Path> {
+        Some(&self.0)
     }
 }
 

@@ -35,7 +35,7 @@ use crate::{
     config::Config,
     crypto::{MasterKey, Vault},
     entropy::Entropy,
-    http::{Description, Door},
+    http::{Description, Door, Inside},
     jobs::{self, Jobs},
     ports::{objects, outgoing::Outgoing},
     row,
@@ -116,6 +116,7 @@ impl TestApp {
             outgoing: Outgoing::from_config(&config).unwrap(),
             metrics: Metrics::new("test"),
             description: Description::default(),
+            inside: Inside::default(),
             own: feature.own,
             config,
         });

@@ -6,6 +6,7 @@ pub mod cookies;
 mod org;
 mod scim;
 mod session;
+mod within;
 
 pub use abuse::{AbuseReport, Attempt, Standing, Visitor, abuse_reports};
 pub use app::{AppCaller, AppKey, INVALID_APP_KEY, InApp};
@@ -15,5 +16,7 @@ pub use org::{Admin, AdminOrSelf, InOrg, Least, Member, Owner};
 pub use scim::ScimToken;
 pub use session::{
     ACCOUNT_TOPIC, Browser, Granted, INSUFFICIENT_SCOPE, Live, Living, MaybeSession, PlatformOwner,
-    REAUTHENTICATION_REQUIRED, RefreshToken, Session, is_still_good, may_use_cookie, read_origins, recognise, watch,
+    REAUTHENTICATION_REQUIRED, RefreshToken, Session, is_platform_owner, is_still_good, may_use_cookie, read_origins,
+    recognise, watch,
 };
+pub use within::Within;

@@ -23,7 +23,7 @@ use kernel::{
 use moka::sync::Cache;
 
 use super::{
-    Delivery,
+    Delivery, Within,
     app::{INVALID_APP_KEY, presented as app_key},
     cookies,
 };
@@ -294,6 +294,9 @@ impl Session {
 impl Session {
     /// Somebody, or a client that acts for them, whatever key of an app came along.
     async fn recognised(parts: &mut Parts, app: &App) -> Result<Self> {
+        if let Some(Within(living)) = parts.extensions.get::<Within>().cloned() {
+            return Self::of(parts, app, living, Delivery::Cookie).await;
+        }
         let (token, delivery) = presented(&parts.headers).ok_or(UNAUTHENTICATED)?;
         let (_, living) = recognise(app, &token).await?.ok_or(UNAUTHENTICATED)?;
         Self::of(parts, app, living, delivery).await
@@ -489,7 +492,16 @@ impl OperationInput for Session {
     }
 }
 
-/// Somebody on the list of platform owners, with a verified address.
+/// Whether this is one of those who run the platform: on the list in the settings with a verified address, or whoever came
+/// first. No app acts for them.
+pub fn is_platform_owner(app: &App, session: &Session) -> bool {
+    let account = session.account();
+    let mut listed = app.config.platform_owners.iter().filter_map(|owner| crate::email::Email::parse(owner));
+    let is_listed = account.email_key.as_deref().is_some_and(|key| listed.any(|owner| owner.key() == key));
+    session.living.session.app_id.is_none() && (account.runs_platform || account.email_verified && is_listed)
+}
+
+/// One of those who run the platform.
 pub struct PlatformOwner(pub Session);
 
 impl FromRequestParts<App> for PlatformOwner {
@@ -497,15 +509,7 @@ impl FromRequestParts<App> for PlatformOwner {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
         let session = Session::from_request_parts(parts, app).await?;
-        let account = session.account();
-        // No app acts for those who run the platform.
-        let is_owner = account.email_verified
-            && session.living.session.app_id.is_none()
-            && account.email_key.as_deref().is_some_and(|key| {
-                let owners = app.config.platform_owners.iter();
-                owners.filter_map(|owner| crate::email::Email::parse(owner)).any(|owner| owner.key() == key)
-            });
-        if is_owner { Ok(Self(session)) } else { Err(FORBIDDEN.into()) }
+        if is_platform_owner(app, &session) { Ok(Self(session)) } else { Err(FORBIDDEN.into()) }
     }
 }
 

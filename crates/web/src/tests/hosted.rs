@@ -36,7 +36,7 @@ async fn somebody_makes_an_account_and_signs_in() {
     assert!(page.text.contains("Confirm this address"));
     assert_eq!(submit(&t, "/auth/verify", &[("token", &token)], "").await.status, 200);
     let entered = submit(&t, "/sign-in", &[("email", "ada@example.com"), ("password", PASSWORD)], "").await;
-    assert!(entered.status == 200 && cookies(&entered).contains("service_access="), "{}", entered.text);
+    assert!(entered.status == 303 && cookies(&entered).contains("service_access="), "{}", entered.text);
     // A second account for the same address is answered alike.
     let again = submit(&t, "/sign-up", &fields(PASSWORD, "Ada", "ada@example.com"), "").await;
     assert_eq!(again.text, made.text);

@@ -58,7 +58,7 @@ async fn every_day_has_a_bar_and_a_day_without_data_says_so() {
     assert_eq!((seen.text.matches("class=\"down\"").count(), seen.text.matches("class=\"up\"").count()), (1, 3));
     assert!(seen.text.contains("Something does not work") && seen.text.contains("does not work at the moment"));
     assert!(seen.text.contains("class=\"mark outage\""), "by its shape");
-    assert!(seen.text.contains("<th scope=\"row\">2026-01-31</th><td>50"), "for who cannot see the bars");
+    assert!(seen.text.contains("<th scope=\"row\">2026-01-31</th><td data-name=\"Worked\">50"), "for who cannot see the bars");
 
     // Ninety days later that day is forgotten, and the days between have no data but for the service as a whole.
     t.mailbox.set_down(false);

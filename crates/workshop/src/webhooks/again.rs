@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tenancy::{
-    enter::{Admin, AppCaller, Member},
+    enter::{Admin, AppCaller, InApp, Member},
     outbox,
 };
 
@@ -36,8 +36,8 @@ pub fn routes() -> Routes {
         .fails(&[INACTIVE])
 }
 
-const INACTIVE: Code = Code::new(409, "webhook_inactive", "The webhook is switched off. Switch it on first.");
-const STILL_PENDING: Code = Code::new(409, "delivery_pending", "This delivery is still being tried.");
+pub const INACTIVE: Code = Code::new(409, "webhook_inactive", "The webhook is switched off. Switch it on first.");
+pub const STILL_PENDING: Code = Code::new(409, "delivery_pending", "This delivery is still being tried.");
 /// How many records are shown.
 const SHOWN: u32 = 50;
 
@@ -90,7 +90,7 @@ impl From<Delivery> for DeliveryView {
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Deliveries {
+pub struct Deliveries {
     deliveries: Vec<DeliveryView>,
     /// Always null: older ones are not shown.
     next_cursor: Option<String>,
@@ -101,13 +101,17 @@ async fn list_deliveries(
     AppCaller(caller): AppCaller<Member>,
     Path(Which { id }): Path<Which>,
 ) -> Result<Json<Deliveries>> {
+    newest(&app, &caller, id).await
+}
+
+pub async fn newest(app: &App, caller: &InApp<Member>, id: WebhookId) -> Result<Json<Deliveries>> {
     Webhook::find(&app.db, caller.application.id, id).await?.ok_or(NOT_FOUND)?;
     let deliveries = Delivery::newest(&app.db, id, SHOWN).await?.into_iter().map(DeliveryView::from).collect();
     Ok(Json(Deliveries { deliveries, next_cursor: None }))
 }
 
 #[derive(Deserialize, JsonSchema)]
-struct Rehearsal {
+pub struct Rehearsal {
     /// The event to send an example of; by default the first the webhook listens to.
     #[schemars(length(min = 1, max = 100))]
     event: Option<String>,
@@ -116,7 +120,7 @@ struct Rehearsal {
 /// A delivery that is on its way.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct UnderWay {
+pub struct UnderWay {
     delivery_id: DeliveryId,
     event: String,
 }
@@ -126,6 +130,15 @@ async fn test_webhook(
     AppCaller(caller): AppCaller<Admin>,
     Path(Which { id }): Path<Which>,
     MaybeJson(wanted): MaybeJson<Rehearsal>,
+) -> Result<Json<UnderWay>> {
+    rehearse(&app, &caller, id, wanted).await
+}
+
+pub async fn rehearse(
+    app: &App,
+    caller: &InApp<Admin>,
+    id: WebhookId,
+    wanted: Option<Rehearsal>,
 ) -> Result<Json<UnderWay>> {
     let app_id = caller.application.id;
     let wanted = wanted.and_then(|wanted| wanted.event);
@@ -143,8 +156,8 @@ async fn test_webhook(
         }
         let mut facts = payload::example_facts(&event);
         (facts["test"], facts["at"], facts["appId"]) = (json!(true), json!(now), json!(app_id));
-        let about = outbox::rehearse(tx, &app, app_id, &facts).await?;
-        let delivery_id = Delivery::insert(tx, &app, id, about, &event, now).await?;
+        let about = outbox::rehearse(tx, app, app_id, &facts).await?;
+        let delivery_id = Delivery::insert(tx, app, id, about, &event, now).await?;
         Webhook::wake(tx, id, now).await?;
         tx.notify(Reach::ThisNode, outbox::TOPIC, "").await?;
         Ok(UnderWay { delivery_id, event })
@@ -163,6 +176,15 @@ async fn redeliver(
     State(app): State<App>,
     AppCaller(caller): AppCaller<Admin>,
     Path(WhichDelivery { id, delivery_id }): Path<WhichDelivery>,
+) -> Result<Json<UnderWay>> {
+    once_more(&app, &caller, id, delivery_id).await
+}
+
+pub async fn once_more(
+    app: &App,
+    caller: &InApp<Admin>,
+    id: WebhookId,
+    delivery_id: DeliveryId,
 ) -> Result<Json<UnderWay>> {
     let app_id = caller.application.id;
     Webhook::find(&app.db, app_id, id).await?.ok_or(NOT_FOUND)?;
@@ -184,13 +206,13 @@ async fn redeliver(
 }
 
 #[derive(Deserialize, JsonSchema)]
-struct Missed {
+pub struct Missed {
     /// Not longer ago than thirty days.
     since: Timestamp,
 }
 
 #[derive(Serialize, JsonSchema)]
-struct Recovering {
+pub struct Recovering {
     /// From this moment on.
     since: Timestamp,
 }
@@ -199,7 +221,16 @@ async fn recover(
     State(app): State<App>,
     AppCaller(caller): AppCaller<Admin>,
     Path(Which { id }): Path<Which>,
-    Json(Missed { since }): Json<Missed>,
+    Json(missed): Json<Missed>,
+) -> Result<Json<Recovering>> {
+    make_up(&app, &caller, id, missed).await
+}
+
+pub async fn make_up(
+    app: &App,
+    caller: &InApp<Admin>,
+    id: WebhookId,
+    Missed { since }: Missed,
 ) -> Result<Json<Recovering>> {
     let (app_id, now) = (caller.application.id, app.clock.now());
     Webhook::find(&app.db, app_id, id).await?.ok_or(NOT_FOUND)?;
@@ -213,7 +244,7 @@ async fn recover(
             return Err(Fault::from(INACTIVE));
         }
         let job = Recover { app: app_id, webhook: id, since, after: (since, String::new()) };
-        Ok(queue::enqueue(tx, &app, now, &job).await?)
+        Ok(queue::enqueue(tx, app, now, &job).await?)
     })?;
     Ok(Json(Recovering { since }))
 }

@@ -27,11 +27,6 @@ use super::{
 };
 
 pub fn routes() -> Routes {
-    let for_apps = Routes::new("apps")
-        .get("/apps/{appId}/webhooks", list_app_webhooks, "list webhooks (dashboard)")
-        .post("/apps/{appId}/webhooks", create_app_webhook, "create a webhook (dashboard)")
-        .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE, TOO_MANY])
-        .delete("/apps/{appId}/webhooks/{webhookId}", delete_app_webhook, "delete a webhook (dashboard)");
     Routes::new("webhooks")
         .post("/webhooks", create_webhook, "register a webhook")
         .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE, TOO_MANY])
@@ -40,15 +35,15 @@ pub fn routes() -> Routes {
         .patch("/webhooks/{id}", update_webhook, "update url, events, isActive; rotate or finalize the secret")
         .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE])
         .delete("/webhooks/{id}", delete_webhook, "delete permanently; stops all deliveries")
-        .and(for_apps)
 }
 
 const MOST: i64 = 10_000;
-const TOO_MANY: Code = Code::new(409, "too_many_webhooks", "The app has ten thousand webhooks. Delete one first.");
+pub const TOO_MANY: Code =
+    Code::new(409, "too_many_webhooks", "The app has ten thousand webhooks. Delete one first.");
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct NewWebhook {
+pub struct NewWebhook {
     /// An https:// address on the public internet.
     #[schemars(length(min = 1, max = 2048))]
     url: String,
@@ -63,7 +58,7 @@ struct NewWebhook {
 /// A webhook as it is shown.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct WebhookView {
+pub struct WebhookView {
     id: WebhookId,
     url: String,
     events: Vec<String>,
@@ -110,15 +105,7 @@ async fn create_webhook(
     register(&app, &caller, new).await
 }
 
-async fn create_app_webhook(
-    State(app): State<App>,
-    caller: InApp<Admin>,
-    Json(new): Json<NewWebhook>,
-) -> Result<Json<WebhookView>> {
-    register(&app, &caller, new).await
-}
-
-async fn register(app: &App, caller: &InApp<Admin>, new: NewWebhook) -> Result<Json<WebhookView>> {
+pub async fn register(app: &App, caller: &InApp<Admin>, new: NewWebhook) -> Result<Json<WebhookView>> {
     let events = rules::check_events(new.events)?;
     let url = rules::check_url(app, &new.url).await?;
     let (now, secret) = (app.clock.now(), app.entropy.secret());
@@ -151,7 +138,7 @@ async fn register(app: &App, caller: &InApp<Admin>, new: NewWebhook) -> Result<J
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Webhooks {
+pub struct Webhooks {
     webhooks: Vec<WebhookView>,
     next_cursor: Option<String>,
 }
@@ -164,11 +151,7 @@ async fn list_webhooks(
     list(&app, &caller.application, &page).await
 }
 
-async fn list_app_webhooks(State(app): State<App>, caller: InApp<Member>, page: Page) -> Result<Json<Webhooks>> {
-    list(&app, &caller.application, &page).await
-}
-
-async fn list(app: &App, application: &Application, page: &Page) -> Result<Json<Webhooks>> {
+pub async fn list(app: &App, application: &Application, page: &Page) -> Result<Json<Webhooks>> {
     let list = format!("webhooks:{}", application.id);
     let mut found = Webhook::page(&app.db, application.id, &page.below(app, &list)?, page.fetch()).await?;
     let next_cursor = page.cut(app, &list, &mut found, |one| Key { at: one.created_at, id: one.id.to_string() });
@@ -186,6 +169,10 @@ async fn get_webhook(
     AppCaller(caller): AppCaller<Member>,
     Path(Which { id }): Path<Which>,
 ) -> Result<Json<WebhookView>> {
+    show(&app, &caller, id).await
+}
+
+pub async fn show(app: &App, caller: &InApp<Member>, id: WebhookId) -> Result<Json<WebhookView>> {
     let found = Webhook::find(&app.db, caller.application.id, id).await?.ok_or(NOT_FOUND)?;
     Ok(Json(WebhookView::public(found, app.clock.now())))
 }
@@ -220,7 +207,7 @@ impl JsonSchema for Rotation {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Change {
+pub struct Change {
     #[schemars(length(min = 1, max = 2048))]
     url: Option<String>,
     #[schemars(length(min = 1, max = 50))]
@@ -250,8 +237,12 @@ async fn update_webhook(
     State(app): State<App>,
     AppCaller(caller): AppCaller<Admin>,
     Path(Which { id }): Path<Which>,
-    Json(mut change): Json<Change>,
+    Json(change): Json<Change>,
 ) -> Result<Json<WebhookView>> {
+    alter(&app, &caller, id, change).await
+}
+
+pub async fn alter(app: &App, caller: &InApp<Admin>, id: WebhookId, mut change: Change) -> Result<Json<WebhookView>> {
     let app_id = caller.application.id;
     // Before anything is looked up elsewhere: a stranger's webhook is nobody's.
     Webhook::find(&app.db, app_id, id).await?.ok_or(NOT_FOUND)?;
@@ -260,7 +251,7 @@ async fn update_webhook(
     }
     change.events = change.events.take().map(rules::check_events).transpose()?;
     if let Some(url) = &change.url {
-        change.url = Some(rules::check_url(&app, url).await?);
+        change.url = Some(rules::check_url(app, url).await?);
     }
     let grace = change.rotation_grace_ms.map_or(rules::GRACE, Duration::from_millis);
     let (now, fields, by) = (app.clock.now(), change.fields(), caller.session.by());
@@ -276,22 +267,22 @@ async fn update_webhook(
         let name = id.to_string();
         if !fields.is_empty() {
             let event = Event::WebhookUpdated { webhook: name.clone(), fields: fields.clone() };
-            events::record(tx, &app, &by, about, &event).await?;
+            events::record(tx, app, &by, about, &event).await?;
         }
         let secret = match change.rotate_secret {
             Some(Rotation::Start) => {
-                events::record(tx, &app, &by, about, &Event::WebhookSecretRotated { webhook: name }).await?;
-                Some(rules::rotate(&app, &mut webhook, grace, now))
+                events::record(tx, app, &by, about, &Event::WebhookSecretRotated { webhook: name }).await?;
+                Some(rules::rotate(app, &mut webhook, grace, now))
             }
             Some(Rotation::Finish) => {
-                events::record(tx, &app, &by, about, &Event::WebhookSecretFinalized { webhook: name }).await?;
+                events::record(tx, app, &by, about, &Event::WebhookSecretFinalized { webhook: name }).await?;
                 rules::finalize(&mut webhook);
                 None
             }
             None => None,
         };
         if was_active && !webhook.is_active {
-            rules::stop(tx, &app, id).await?;
+            rules::stop(tx, app, id).await?;
         }
         // Whoever switches it on begins to count anew.
         if !was_active && webhook.is_active {
@@ -311,21 +302,7 @@ async fn delete_webhook(
     remove(&app, &caller, id).await
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-struct WhichOfApp {
-    webhook_id: WebhookId,
-}
-
-async fn delete_app_webhook(
-    State(app): State<App>,
-    caller: InApp<Admin>,
-    Path(WhichOfApp { webhook_id }): Path<WhichOfApp>,
-) -> Result<NoContent> {
-    remove(&app, &caller, webhook_id).await
-}
-
-async fn remove(app: &App, caller: &InApp<Admin>, id: WebhookId) -> Result<NoContent> {
+pub async fn remove(app: &App, caller: &InApp<Admin>, id: WebhookId) -> Result<NoContent> {
     let app_id = caller.application.id;
     transact!(app.db, tx, {
         caller.hold(tx).await?;

@@ -6,6 +6,7 @@
 //! each, so that whoever is slow delays nobody else. A lane makes attempts and writes down how they ended.
 mod again;
 mod api;
+mod dashboard;
 mod deliveries;
 mod dispatch;
 mod fan_out;
@@ -26,7 +27,7 @@ use tenancy::outbox;
 pub use dispatch::deliver_due;
 
 pub fn feature() -> Feature {
-    let routes = Routes::new("webhooks").and(api::routes()).and(again::routes());
+    let routes = Routes::new("webhooks").and(api::routes()).and(again::routes()).and(dashboard::routes());
     Feature::new(payload::describe(routes))
         .own(Pace { attempt: Duration::from_secs(10) })
         .jobs(jobs::jobs())

@@ -1,0 +1,61 @@
+//! One's own account: who one is, how one proves it, where one is signed in, and what happened.
+use axum::{
+    http::{HeaderValue, Method, header},
+    response::{IntoResponse as _, Response},
+};
+use kernel::http::Routes;
+
+use crate::{
+    me::Me,
+    page::{drawn, error},
+};
+
+pub fn routes() -> Routes {
+    let routes = Routes::new("pages").get("/account", profile_page, "one's own profile");
+    let routes = drawn(routes).get("/account/security", security_page, "password, second factors, passkeys");
+    let routes = drawn(routes).get("/account/sessions", sessions_page, "where one is signed in");
+    let routes = drawn(routes).get("/account/apps", consents_page, "what one lets other programs know and do");
+    let routes = drawn(routes).get("/account/activity", activity_page, "what happened to one's account");
+    let routes = drawn(routes).get("/account/data", data_page, "taking everything along, and leaving for good");
+    let routes = drawn(routes).get("/account/data/export", export_file, "everything that is kept, as a file");
+    drawn(routes).answers::<String>(200, "application/json")
+}
+
+async fn profile_page(me: Me) -> Response {
+    me.show("account/profile.html", &(), &[("user", "/auth/me")]).await
+}
+
+async fn security_page(me: Me) -> Response {
+    me.show("account/security.html", &(), &[("user", "/auth/me")]).await
+}
+
+async fn sessions_page(me: Me) -> Response {
+    me.show("account/sessions.html", &(), &[("list", "/auth/sessions")]).await
+}
+
+async fn consents_page(me: Me) -> Response {
+    me.show("account/consents.html", &(), &[("list", "/auth/consents?{query}")]).await
+}
+
+async fn activity_page(me: Me) -> Response {
+    me.show("account/activity.html", &(), &[("list", "/auth/audit-log?{query}")]).await
+}
+
+async fn data_page(me: Me) -> Response {
+    me.show("account/data.html", &(), &[("orgs", "/user/orgs")]).await
+}
+
+async fn export_file(me: Me) -> Response {
+    match me.ask(Method::GET, "/auth/export", None).await {
+        Ok(said) => {
+            let file = serde_json::to_string_pretty(&said.body).unwrap_or_default();
+            let mut response = file.into_response();
+            let headers = response.headers_mut();
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            let name = HeaderValue::from_static("attachment; filename=\"janua-export.json\"");
+            headers.insert(header::CONTENT_DISPOSITION, name);
+            response
+        }
+        Err(fault) => error(&me.app, &fault),
+    }
+}

@@ -1,0 +1,124 @@
+//! What the forms of the account and the console send: one request to the interface each, written out in the form. It is
+//! made as the person who sent the form, and refused where the interface refuses it.
+use axum::{
+    http::{Method, StatusCode, header},
+    response::Response,
+};
+use kernel::{
+    fault::{Fault, INVALID, Result},
+    http::Routes,
+};
+use serde_json::{Map, Value};
+use tenancy::enter::REAUTHENTICATION_REQUIRED;
+
+use crate::{
+    form::{Fields, OwnPage},
+    me::{Me, Said, Told},
+    page::{drawn, error, go, local, said, status_of},
+};
+
+pub fn routes() -> Routes {
+    let routes = Routes::new("pages").body_limit(256 * 1024);
+    drawn(routes.post("/act", act, "what the forms of the account and the console send"))
+}
+
+/// Fields that say what to do; the others are the body.
+const OURS: [&str; 5] = ["call", "back", "form", "then", "show"];
+
+async fn act(me: Me, _: OwnPage, form: Fields) -> Response {
+    let Some(back) = local(&me.app, form.get("back")) else {
+        return error(&me.app, &INVALID.at("back", "wrong_form", "must be a page of ours"));
+    };
+    match call(&me, &form).await {
+        Ok(Said { body, headers }) => {
+            let mut response = if form.says("show") {
+                me.again(&back, told(&form, None, body)).await
+            } else {
+                let then = filled(form.get("then"), &body);
+                go(&local(&me.app, &then).unwrap_or(back))
+            };
+            for cookie in headers.get_all(header::SET_COOKIE) {
+                response.headers_mut().append(header::SET_COOKIE, cookie.clone());
+            }
+            response
+        }
+        Err(fault) => me.again(&back, told(&form, Some(&fault), Value::Null)).await,
+    }
+}
+
+async fn call(me: &Me, form: &Fields) -> Result<Said> {
+    let wrong = || INVALID.at("call", "wrong_form", "must be a method and a path");
+    let (method, to) = form.get("call").split_once(' ').ok_or_else(wrong)?;
+    let method = [Method::POST, Method::PATCH, Method::PUT, Method::DELETE].into_iter().find(|known| known == method);
+    let to = local(&me.app, to).ok_or_else(wrong)?;
+    // A form that sends this very form would never end.
+    if me.is_within() {
+        return Err(wrong());
+    }
+    let body = body(form)?;
+    me.ask(method.ok_or_else(wrong)?, &to, Some(&Value::Object(body))).await
+}
+
+/// A form knows text alone, so a field's name says what its value means: `name` is text, `name:some` text unless it is
+/// empty, `name:number`, `name:flag` (the last one counts), `name:list` (each value), `name:lines` (each line),
+/// `name:json`, `name:null` (text, or `null` when empty), and `name:body` (JSON whose fields are those of the body). A dot
+/// leads into a record.
+fn body(form: &Fields) -> Result<Map<String, Value>> {
+    let mut body = Map::new();
+    for (name, text) in form.pairs().filter(|(name, _)| !OURS.contains(name)) {
+        let (name, kind) = name.split_once(':').unwrap_or((name, "text"));
+        let (record, name) = match name.split_once('.') {
+            Some((record, name)) => (Some(record), name),
+            None => (None, name),
+        };
+        let place = match record {
+            Some(record) => body.entry(record).or_insert_with(|| Value::Object(Map::new())),
+            None => &mut Value::Null,
+        };
+        let fields = match place {
+            Value::Object(inner) => inner,
+            _ => &mut body,
+        };
+        let before = fields.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
+        let wrong = |why| INVALID.at(name, "wrong_form", why);
+        let value = match kind {
+            "some" if text.trim().is_empty() => continue,
+            "null" if text.trim().is_empty() => Value::Null,
+            "text" | "some" | "null" => Value::from(text),
+            "number" => text.trim().parse::<i64>().map_err(|_| wrong("must be a whole number"))?.into(),
+            "flag" => Value::from(text == "true"),
+            "list" if text.is_empty() => Value::Array(before),
+            "list" => before.into_iter().chain([Value::from(text)]).collect(),
+            "lines" => text.lines().map(str::trim).filter(|line| !line.is_empty()).map(Value::from).collect(),
+            "json" => serde_json::from_str(text).map_err(|_| wrong("must be JSON"))?,
+            "body" => {
+                let more: Map<String, Value> =
+                    serde_json::from_str(text).map_err(|_| wrong("must be a JSON record"))?;
+                body.extend(more);
+                continue;
+            }
+            _ => return Err(wrong("is of no kind we know")),
+        };
+        fields.insert(name.to_owned(), value);
+    }
+    Ok(body)
+}
+
+/// Where to go on to: `{id}` is the answer's.
+fn filled(then: &str, body: &Value) -> String {
+    let fields = body.as_object().into_iter().flatten().filter_map(|(name, value)| Some((name, value.as_str()?)));
+    fields.fold(then.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
+}
+
+fn told(form: &Fields, fault: Option<&Fault>, answer: Value) -> Told {
+    let is_secret = |name: &str| ["password", "code", "Password"].iter().any(|word| name.contains(word));
+    let typed = form.pairs().filter(|(name, _)| !is_secret(name) && !OURS.contains(name));
+    Told {
+        form: form.get("form").to_owned(),
+        wrong: fault.map(said),
+        sign_in_again: fault.is_some_and(|fault| fault.code() == REAUTHENTICATION_REQUIRED),
+        typed: typed.map(|(name, text)| (name.to_owned(), Value::from(text))).collect(),
+        answer,
+        status: fault.map_or(StatusCode::OK, status_of),
+    }
+}

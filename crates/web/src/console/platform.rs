@@ -1,0 +1,72 @@
+//! For those who run the platform: the outbox of a development server, who misbehaves, incidents, keys, what waits.
+use axum::{
+    http::{HeaderValue, Method, StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+use kernel::http::{Path, Routes};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    me::Me,
+    page::{HTML, drawn, error},
+};
+
+pub fn routes() -> Routes {
+    let routes = Routes::new("pages").get("/console/platform", platform_page, "what the platform is busy with");
+    let routes = drawn(routes).get("/console/platform/abuse", abuse_page, "who misbehaves");
+    let routes = drawn(routes).get("/console/platform/incidents", incidents_page, "what the status page says");
+    let routes = drawn(routes).get("/console/outbox", outbox_page, "the mails a development server kept");
+    let routes = drawn(routes).get("/console/outbox/{id}", mail_page, "one mail as a person sees it");
+    let routes = drawn(routes).get("/console/outbox/{id}/body", mail_body, "the body of that mail, for its frame");
+    drawn(routes)
+}
+
+async fn platform_page(me: Me) -> Response {
+    let asks =
+        [("queues", "/admin/queues"), ("signing", "/admin/signing-keys"), ("?outbox", "/admin/outbox?limit=1")];
+    me.show("console/platform.html", &(), &asks).await
+}
+
+async fn abuse_page(me: Me) -> Response {
+    me.show("console/abuse.html", &(), &[("list", "/admin/abuse-reports?{query}")]).await
+}
+
+/// Anybody may read the status, so whoever may not write it is found out by asking for what only they may.
+async fn incidents_page(me: Me) -> Response {
+    let asks = [("queues", "/admin/queues"), ("status", "/status"), ("list", "/status/incidents?{query}")];
+    me.show("console/incidents.html", &(), &asks).await
+}
+
+async fn outbox_page(me: Me) -> Response {
+    me.show("console/outbox.html", &(), &[("queues", "/admin/queues"), ("?list", "/admin/outbox?{query}")]).await
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct OfMail {
+    id: String,
+}
+
+async fn mail_page(me: Me, Path(place): Path<OfMail>) -> Response {
+    me.show("console/mail.html", &place, &[("mail", "/admin/outbox/{id}")]).await
+}
+
+/// What a mail may do in its frame: be read. Its links open in windows of their own.
+const MAIL_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; \
+                           frame-ancestors 'self'; sandbox allow-popups allow-popups-to-escape-sandbox";
+
+async fn mail_body(me: Me, Path(place): Path<OfMail>) -> Response {
+    match me.ask(Method::GET, &me.fill("/admin/outbox/{id}", &serde_json::json!(place)), None).await {
+        Ok(said) => {
+            let html = said.body["html"].as_str().unwrap_or_default();
+            let body = format!("<!doctype html><base target=\"_blank\">{html}");
+            let mut response = (StatusCode::OK, body).into_response();
+            let headers = response.headers_mut();
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(HTML));
+            headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(MAIL_POLICY));
+            headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("SAMEORIGIN"));
+            response
+        }
+        Err(fault) => error(&me.app, &fault),
+    }
+}

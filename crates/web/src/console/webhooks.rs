@@ -1,0 +1,51 @@
+//! Webhooks: who listens to what, and what became of every delivery.
+use axum::response::Response;
+use kernel::http::{Path, Routes};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::apps::{APP, OfApp};
+use crate::{me::Me, page::drawn};
+
+pub fn routes() -> Routes {
+    let routes = Routes::new("pages").get("/console/apps/{appId}/webhooks", webhooks_page, "its webhooks");
+    let routes = drawn(routes).get(
+        "/console/apps/{appId}/webhooks/{webhookId}",
+        webhook_page,
+        "one webhook, its secret and its deliveries",
+    );
+    drawn(routes)
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct OfWebhook {
+    app_id: String,
+    webhook_id: String,
+}
+
+/// What can be listened to, as the description has it.
+fn events(me: &Me) -> Value {
+    let described = me.app.description.get().map(|documents| &documents.value["webhooks"]);
+    let names = described
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .map(|(name, told)| json!({ "name": name, "says": told["post"]["summary"] }));
+    json!({ "events": names.collect::<Vec<_>>() })
+}
+
+async fn webhooks_page(me: Me, Path(place): Path<OfApp>) -> Response {
+    let asks = [APP, ("list", "/apps/{appId}/webhooks?{query}")];
+    me.show_with("console/webhooks.html", &place, &asks, events(&me)).await
+}
+
+async fn webhook_page(me: Me, Path(place): Path<OfWebhook>) -> Response {
+    let asks = [
+        APP,
+        ("webhook", "/apps/{appId}/webhooks/{webhookId}"),
+        ("list", "/apps/{appId}/webhooks/{webhookId}/deliveries"),
+    ];
+    me.show_with("console/webhook.html", &place, &asks, events(&me)).await
+}

@@ -1,0 +1,63 @@
+//! The first page of a new installation: its owner makes their account.
+use axum::{
+    extract::{RawQuery, State},
+    http::StatusCode,
+    response::Response,
+};
+use identity::{first_owner, register::SignUp};
+use kernel::{App, fault::Fault, http::Routes};
+use minijinja::context;
+use tenancy::{enter::Visitor, sign_in::Typed};
+
+use crate::{
+    captcha,
+    form::{Fields, OwnPage},
+    page::{drawn, error, page, parameter, said, status_of},
+    sign_in::Onward,
+};
+
+pub fn routes() -> Routes {
+    let routes = Routes::new("pages").body_limit(64 * 1024).get(
+        first_owner::PATH,
+        first_owner_page,
+        "the page behind the link that a new installation prints",
+    );
+    drawn(drawn(routes).post(first_owner::PATH, make_first_owner, "what that page sends"))
+}
+
+fn form(app: &App, status: StatusCode, token: &str, typed: (&str, &str), fault: Option<&Fault>) -> Response {
+    let (name, email) = typed;
+    let (wrong, challenge) = (fault.map(said), fault.and_then(captcha::challenge));
+    page(app, status, "first_owner.html", context! { token, name, email, wrong, challenge })
+}
+
+async fn first_owner_page(State(app): State<App>, visitor: Visitor, RawQuery(query): RawQuery) -> Response {
+    let token = parameter(query.as_deref(), "token");
+    let looked = async {
+        visitor.admit(&app, None).await?;
+        first_owner::look(&app, &Typed(token.clone().into())).await
+    };
+    match looked.await {
+        Ok(()) => form(&app, StatusCode::OK, &token, ("", ""), None),
+        Err(fault) => error(&app, &fault),
+    }
+}
+
+async fn make_first_owner(State(app): State<App>, _: OwnPage, mut visitor: Visitor, fields: Fields) -> Response {
+    let made = async {
+        captcha::solved(&app, &mut visitor, &fields).await?;
+        let new = SignUp {
+            email: fields.email()?,
+            password: fields.secret("password"),
+            name: fields.short("name", "Say what you are called.")?,
+            accept_marketing: None,
+            invite_token: None,
+        };
+        let entered = first_owner::make(&app, &visitor, &fields.secret("token"), &new).await?;
+        Onward::to_page("/console").enter_or_ask(&app, entered)
+    };
+    made.await.unwrap_or_else(|fault| {
+        let typed = (fields.get("name"), fields.get("email"));
+        form(&app, status_of(&fault), fields.get("token"), typed, Some(&fault))
+    })
+}

@@ -1,0 +1,204 @@
+//! The person in front of a page of the account or the console, and what they may ask. Such a page is drawn from what
+//! the interface answers to that very person; it knows nothing else and may do nothing else.
+use axum::{
+    body::{Body, to_bytes},
+    extract::FromRequestParts,
+    http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header, request::Parts},
+    response::Response,
+};
+use kernel::{
+    App,
+    fault::{Fault, INTERNAL, NOT_FOUND, Result},
+    http::{GenContext, Operation, OperationInput},
+};
+use minijinja::{Value as Content, value::Serde};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use tenancy::enter::{Browser, Session, Within, is_platform_owner};
+
+use crate::page::{address, error, go, page, parameter, status_of};
+
+/// More than any answer of ours.
+const LONGEST: usize = 16 * 1024 * 1024;
+
+/// Somebody who is signed in; whoever is not is sent to the page where that is done, and back.
+pub struct Me {
+    pub app: App,
+    session: Session,
+    parts: Parts,
+}
+
+/// What became of the form that was just sent, for the page it came from.
+#[derive(Clone, Serialize)]
+pub struct Told {
+    /// Which form of the page it was.
+    pub form: String,
+    /// What is wrong, in words.
+    pub wrong: Option<String>,
+    /// Whether signing in again would help.
+    pub sign_in_again: bool,
+    /// What was typed, to be kept in the form.
+    pub typed: Map<String, Value>,
+    /// What the interface answered, where it is shown just this once.
+    pub answer: Value,
+    #[serde(skip)]
+    pub status: StatusCode,
+}
+
+impl FromRequestParts<App> for Me {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Response> {
+        let Browser(who) = Browser::from_request_parts(parts, app).await.map_err(|fault| error(app, &fault))?;
+        match who {
+            Some(session) => Ok(Self { app: app.clone(), session, parts: parts.clone() }),
+            None => Err(to_sign_in(app, &parts.method, &parts.uri)),
+        }
+    }
+}
+
+impl OperationInput for Me {
+    fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
+        Browser::operation_input(ctx, operation);
+    }
+}
+
+fn to_sign_in(app: &App, method: &Method, uri: &Uri) -> Response {
+    let here = uri.path_and_query().map(ToString::to_string).filter(|_| method == Method::GET);
+    go(&address(app, "/sign-in", "continue", &here.unwrap_or_default()))
+}
+
+/// What the interface said.
+pub struct Said {
+    pub body: Value,
+    pub headers: HeaderMap,
+}
+
+impl Me {
+    /// Whether this request itself came from within.
+    pub fn is_within(&self) -> bool {
+        self.parts.extensions.get::<Within>().is_some()
+    }
+
+    /// Asks as this person, from where they are.
+    pub async fn ask(&self, method: Method, to: &str, body: Option<&Value>) -> Result<Said> {
+        let mut request = self.request(method, to)?;
+        request.extensions_mut().insert(Within::of(&self.session));
+        request.headers_mut().remove(header::CONTENT_TYPE);
+        if let Some(body) = body {
+            request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            *request.body_mut() = Body::from(body.to_string());
+        }
+        let (parts, body) = self.app.inside.ask(request).await?.into_parts();
+        let body = to_bytes(body, LONGEST).await.map_err(|error| INTERNAL.caused_by(error))?;
+        let body = if body.is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_slice(&body).map_err(|error| INTERNAL.caused_by(error))?
+        };
+        Ok(Said { body, headers: parts.headers })
+    }
+
+    fn request(&self, method: Method, to: &str) -> Result<Request<Body>> {
+        let mut request = Request::new(Body::empty());
+        *request.uri_mut() = to.parse().map_err(|_| NOT_FOUND)?;
+        *request.method_mut() = method;
+        *request.headers_mut() = self.parts.headers.clone();
+        request.headers_mut().remove(header::CONTENT_LENGTH);
+        // Where this person is; what else hangs on a request belongs to the page alone.
+        request.extensions_mut().extend(self.client());
+        Ok(request)
+    }
+
+    fn client(&self) -> axum::http::Extensions {
+        let mut kept = axum::http::Extensions::new();
+        if let Some(client) = self.parts.extensions.get::<kernel::http::Client>() {
+            kept.insert(*client);
+        }
+        kept
+    }
+
+    /// A page of ours again, as it is now, with word of what became of its form.
+    pub async fn again(&self, back: &str, told: Told) -> Response {
+        let status = told.status;
+        let asked = match self.request(Method::GET, back) {
+            Ok(mut request) => {
+                request.extensions_mut().insert(told);
+                self.app.inside.ask(request).await
+            }
+            Err(fault) => Err(fault),
+        };
+        match asked {
+            Ok(mut response) => {
+                if response.status() == StatusCode::OK {
+                    *response.status_mut() = status;
+                }
+                response
+            }
+            Err(fault) => error(&self.app, &fault),
+        }
+    }
+
+    /// Draws a page from the answers to what it asks, each under its name. `{field}` is filled in from `place`, and
+    /// `{query}` is the page's own. Where a name begins with `?` a refusal leaves its place empty.
+    pub async fn show(&self, template: &str, place: &impl Serialize, asks: &[(&str, &str)]) -> Response {
+        self.show_with(template, place, asks, json!({})).await
+    }
+
+    pub async fn show_with(
+        &self,
+        template: &str,
+        place: &impl Serialize,
+        asks: &[(&str, &str)],
+        more: Value,
+    ) -> Response {
+        let place = serde_json::to_value(place).unwrap_or_default();
+        let mut content = match more {
+            Value::Object(more) => more,
+            _ => Map::new(),
+        };
+        for (name, pattern) in asks {
+            let said = self.ask(Method::GET, &self.fill(pattern, &place), None).await;
+            let (name, answer) = match (name.strip_prefix('?'), said) {
+                (kept, Ok(said)) => (kept.unwrap_or(name), said.body),
+                (Some(name), Err(fault)) if fault.code().status < 500 => (name, Value::Null),
+                (_, Err(fault)) => return self.refused(&fault),
+            };
+            content.insert(name.to_owned(), answer);
+        }
+        let told = self.parts.extensions.get::<Told>();
+        let account = self.session.account();
+        content.insert("place".into(), place);
+        content.insert("told".into(), json!(told));
+        content.insert("path".into(), json!(self.parts.uri.path_and_query().map(ToString::to_string)));
+        content.insert("here".into(), json!(self.parts.uri.path()));
+        content.insert("search".into(), json!(parameter(self.parts.uri.query(), "search")));
+        content.insert("base".into(), json!(self.app.config.base_url()));
+        content.insert("now".into(), json!(self.app.clock.now()));
+        content.insert(
+            "me".into(),
+            json!({
+                "id": account.id, "name": account.name, "email": account.email, "avatarUrl": account.avatar_url,
+                "runsPlatform": is_platform_owner(&self.app, &self.session),
+            }),
+        );
+        page(&self.app, StatusCode::OK, template, Content::from(Serde(content)))
+    }
+
+    fn refused(&self, fault: &Fault) -> Response {
+        match status_of(fault) {
+            StatusCode::UNAUTHORIZED => to_sign_in(&self.app, &self.parts.method, &self.parts.uri),
+            _ => error(&self.app, fault),
+        }
+    }
+
+    pub fn fill(&self, pattern: &str, place: &Value) -> String {
+        let fields = place.as_object().into_iter().flatten();
+        let filled = fields.fold(pattern.to_owned(), |text, (name, value)| {
+            let value = utf8_percent_encode(value.as_str().unwrap_or_default(), NON_ALPHANUMERIC).to_string();
+            text.replace(&format!("{{{name}}}"), &value)
+        });
+        filled.replace("{query}", self.parts.uri.query().unwrap_or_default())
+    }
+}

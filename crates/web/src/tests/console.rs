@@ -1,0 +1,205 @@
+//! The console's pages and forms.
+use identity::testing::{member, signed_in};
+use kernel::testing::{Answer, TestApp};
+
+use super::{act, browser, start, text, visit};
+
+async fn developer(t: &TestApp) -> (String, String) {
+    member(t, "ada@example.com").await;
+    let ada = browser(t, "ada@example.com").await;
+    let made = act(t, &ada, "POST /apps", "/console", &[("name", "Shop & Co"), ("then", "/console/apps/{id}")]).await;
+    assert_eq!(made.status, 303, "{}", made.text);
+    (ada, made.header("location").to_owned())
+}
+
+/// What stands in the field with this id.
+fn shown(page: &Answer, id: &str) -> Option<String> {
+    let rest = page.text.split(&format!("id=\"{id}\"")).nth(1)?;
+    Some(rest.split("value=\"").nth(1)?.split('"').next()?.to_owned())
+}
+
+#[tokio::test]
+async fn a_newcomer_is_led_by_the_hand() {
+    let t = start().await;
+    member(&t, "ada@example.com").await;
+    let ada = browser(&t, "ada@example.com").await;
+    let page = visit(&t, "/console", &ada).await;
+    assert_eq!(page.status, 200, "{}", page.text);
+    assert!(page.text.contains("Your first five minutes") && page.text.contains("You have no app yet"));
+    let made = act(&t, &ada, "POST /apps", "/console", &[("name", "Shop"), ("then", "/console/apps/{id}")]).await;
+    let app = made.header("location").to_owned();
+    let id = app.rsplit('/').next().unwrap_or_default().to_owned();
+    let page = visit(&t, "/console", &ada).await;
+    assert!(page.text.contains(&format!("href=\"{app}/keys\"")), "the next step is a key: {}", page.text);
+    act(&t, &ada, &format!("POST /apps/{id}/keys"), &app, &[("type", "publishable"), ("environment", "live")]).await;
+    let page = visit(&t, "/console", &ada).await;
+    assert!(page.text.contains("X-Service-App-Key"), "the next step is a sign-in: {}", page.text);
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn an_app_has_settings_and_keys_that_are_shown_once() {
+    let t = start().await;
+    let (ada, app) = developer(&t).await;
+    let id = app.rsplit('/').next().unwrap_or_default().to_owned();
+    let fields = [
+        ("name", "Shop"),
+        ("redirectUris:lines", "https://shop.example/cb\r\n\r\n http://127.0.0.1/cb "),
+        ("allowedOrigins:lines", ""),
+    ];
+    assert_eq!(act(&t, &ada, &format!("PATCH /apps/{id}"), &app, &fields).await.status, 303);
+    let page = visit(&t, &app, &ada).await;
+    assert!(page.text.contains("https:&#x2f;&#x2f;shop.example&#x2f;cb\nhttp:"), "{}", page.text);
+    let wrong = [("form", "app"), ("redirectUris:lines", "not a uri")];
+    let refused = act(&t, &ada, &format!("PATCH /apps/{id}"), &app, &wrong).await;
+    assert_eq!(refused.status, 400);
+    let keys = format!("{app}/keys");
+    assert!(visit(&t, &keys, &ada).await.text.contains("There are none yet"));
+    let wanted = [("form", "key"), ("type", "secret"), ("environment", "live"), ("name:some", ""), ("show", "1")];
+    let body: Vec<_> = [("call", format!("POST /apps/{id}/keys")), ("back", keys.clone())].into_iter().collect();
+    let all: Vec<_> = body.iter().map(|(name, value)| (*name, value.as_str())).chain(wanted).collect();
+    let made = super::submit(&t, "/act", &all, &ada).await;
+    assert_eq!(made.status, 200, "{}", made.text);
+    let key = shown(&made, "new-key").expect("the key");
+    assert!(key.starts_with("sk_live_"), "{key}");
+    assert!(!visit(&t, &keys, &ada).await.text.contains(&key), "never again");
+    for page in ["users", "domain", "webhooks"] {
+        assert_eq!(visit(&t, &format!("{app}/{page}"), &ada).await.status, 200, "{page}");
+    }
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn another_tenants_pages_look_like_those_of_nobody() {
+    let t = start().await;
+    let (_, app) = developer(&t).await;
+    member(&t, "eve@example.com").await;
+    let eve = browser(&t, "eve@example.com").await;
+    let nobodys = "/console/apps/01890000-0000-7000-8000-000000000000";
+    for page in ["", "/keys", "/users", "/domain", "/webhooks"] {
+        let theirs = visit(&t, &format!("{app}{page}"), &eve).await;
+        let none = visit(&t, &format!("{nobodys}{page}"), &eve).await;
+        assert_eq!((theirs.status, &theirs.text), (404, &none.text), "{page}");
+    }
+    assert_eq!(visit(&t, "/console/apps/..%2F..%2Fauth%2Fme", &eve).await.status, 404);
+    let id = app.rsplit('/').next().unwrap_or_default();
+    let forged = act(&t, &eve, &format!("DELETE /apps/{id}"), "/console", &[]).await;
+    assert_eq!(forged.status, 404);
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn an_organization_has_members_invitations_tokens_and_a_log() {
+    let t = start().await;
+    member(&t, "ada@example.com").await;
+    let ada = browser(&t, "ada@example.com").await;
+    let made = act(&t, &ada, "POST /org", "/console", &[("name", "Example"), ("then", "/console/orgs/{id}")]).await;
+    let org = made.header("location").to_owned();
+    let id = org.rsplit('/').next().unwrap_or_default().to_owned();
+    for page in ["", "/members", "/scim", "/activity"] {
+        let answer = visit(&t, &format!("{org}{page}"), &ada).await;
+        assert_eq!(answer.status, 200, "{page}: {}", answer.text);
+    }
+    let invited = [("email", "bob@example.com"), ("role", "member")];
+    let members = format!("{org}/members");
+    assert_eq!(act(&t, &ada, &format!("POST /org/{id}/members"), &members, &invited).await.status, 303);
+    assert!(visit(&t, &members, &ada).await.text.contains("bob@example.com"));
+    t.run_jobs().await;
+    let cancelled = act(&t, &ada, &format!("DELETE /org/{id}/invites/bob%40example.com"), &members, &[]).await;
+    assert_eq!(cancelled.status, 303, "{}", cancelled.text);
+    let changed = [("metadata:body", r#"{"plan":"gold"}"#)];
+    assert_eq!(act(&t, &ada, &format!("PATCH /orgs/{id}/metadata"), &org, &changed).await.status, 303);
+    assert!(visit(&t, &org, &ada).await.text.contains("gold"));
+    let bad = [("metadata:body", "{")];
+    assert_eq!(act(&t, &ada, &format!("PATCH /orgs/{id}/metadata"), &org, &bad).await.status, 400);
+    let activity = visit(&t, &format!("{org}/activity"), &ada).await;
+    assert!(activity.text.contains("Org created") && activity.text.contains("Member invited"), "{}", activity.text);
+    let log = t.get(&format!("/org/{id}/audit-log?limit=1")).header("cookie", &ada).await;
+    assert_eq!(log.body["events"][0]["type"], "ORG_METADATA_UPDATED");
+    assert!(log.body["nextCursor"].is_string());
+    let eve = signed_in(&t, "eve@example.com").await;
+    assert_eq!(eve.asks(t.get(&format!("/org/{id}/audit-log"))).await.status, 404);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn long_lists_have_more() {
+    let t = start().await;
+    member(&t, "ada@example.com").await;
+    let ada = browser(&t, "ada@example.com").await;
+    for n in 0..60 {
+        act(&t, &ada, "PATCH /user/profile", "/account", &[("name", &format!("Ada {n}"))]).await;
+    }
+    let first = visit(&t, "/account/activity", &ada).await.text;
+    let more = first.split("class=\"more\"><a href=\"").nth(1).and_then(|rest| rest.split('"').next());
+    let more = more.expect("a way on").to_owned();
+    let next = visit(&t, &format!("/account/activity{more}"), &ada).await;
+    assert_eq!(next.status, 200);
+    assert!(next.text.contains("Account created") && !first.contains("Account created"));
+    assert_eq!(visit(&t, "/account/activity?cursor=forged", &ada).await.status, 400);
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_webhook_is_made_tried_and_given_a_new_secret() {
+    let config = kernel::config::Config {
+        webhook_allow_nets: vec!["127.0.0.0/8".parse().unwrap()],
+        webhook_allow_http: kernel::config::Switch::On,
+        ..kernel::config::Config::for_tests()
+    };
+    let t = TestApp::start_with(config, super::feature).await;
+    let (ada, app) = developer(&t).await;
+    let id = app.rsplit('/').next().unwrap_or_default().to_owned();
+    let page = format!("{app}/webhooks");
+    assert!(visit(&t, &page, &ada).await.text.contains("value=\"user.signed_in\""), "what can be listened to");
+    let send = async |call: String, back: &str, fields: &[(&str, &str)]| {
+        let all: Vec<_> =
+            [("call", call.as_str()), ("back", back)].into_iter().chain(fields.iter().copied()).collect();
+        super::submit(&t, "/act", &all, &ada).await
+    };
+    let fields = [
+        ("form", "webhook"),
+        ("show", "1"),
+        ("url", "http://127.0.0.1:9/hook"),
+        ("events:list", "user.signed_in"),
+        ("events:list", "audit.*"),
+        ("standardHeaders:flag", "false"),
+        ("standardHeaders:flag", "true"),
+    ];
+    let made = send(format!("POST /apps/{id}/webhooks"), &page, &fields).await;
+    assert_eq!(made.status, 200, "{}", made.text);
+    let secret = shown(&made, "new-secret").expect("the secret");
+    assert_eq!(secret.len(), 64);
+    assert!(shown(&made, "new-standard").is_some_and(|text| text.starts_with("whsec_")));
+    let list = t.get(&format!("/apps/{id}/webhooks")).header("cookie", &ada).await;
+    assert_eq!(list.body["webhooks"][0]["events"], serde_json::json!(["user.signed_in", "audit.*"]));
+    let hook = text(&list.body["webhooks"][0]["id"]);
+    let (root, page) = (format!("/apps/{id}/webhooks/{hook}"), format!("{page}/{hook}"));
+    assert!(!visit(&t, &page, &ada).await.text.contains(&secret), "never again");
+    assert_eq!(send(format!("POST {root}/test"), &page, &[]).await.status, 303);
+    let rotated = send(
+        format!("PATCH {root}"),
+        &page,
+        &[("form", "rotate"), ("show", "1"), ("rotateSecret:json", "true"), ("rotationGraceMs:number", "86400000")],
+    )
+    .await;
+    assert_eq!(rotated.status, 200, "{}", rotated.text);
+    assert!(shown(&rotated, "new-secret").is_some_and(|new| new != secret));
+    assert!(rotated.text.contains("1 day"), "the time left is said: {}", rotated.text);
+    assert_eq!(send(format!("PATCH {root}"), &page, &[("rotateSecret", "finalize")]).await.status, 303);
+    assert!(!visit(&t, &page, &ada).await.text.contains("Let the old secret go now"));
+    assert_eq!(send(format!("PATCH {root}"), &page, &[("isActive:flag", "false")]).await.status, 303);
+    assert_eq!(send(format!("POST {root}/test"), &page, &[]).await.status, 409, "it is off");
+    // Others of the organization look; strangers do not.
+    let eve = signed_in(&t, "eve@example.com").await;
+    for path in [root.clone(), format!("{root}/deliveries")] {
+        assert_eq!(eve.asks(t.get(&path)).await.status, 404, "{path}");
+    }
+    assert_eq!(eve.asks(t.post(&format!("{root}/test"))).await.status, 404);
+    let gone = send(format!("DELETE {root}"), &page, &[("then", &format!("{app}/webhooks"))]).await;
+    assert_eq!(gone.header("location"), format!("{app}/webhooks"));
+    t.run_jobs().await;
+    t.finish().await;
+}

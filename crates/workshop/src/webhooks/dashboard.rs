@@ -1,0 +1,129 @@
+//! The same for who has no key of the app at hand: its people, in the console. What is done is what the routes with a key
+//! do.
+use axum::{extract::State, response::NoContent};
+use kernel::{
+    App,
+    fault::Result,
+    http::{Json, MaybeJson, Page, Path, Routes},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tenancy::enter::{Admin, InApp, Member};
+
+use super::{
+    again::{self, Deliveries, INACTIVE, Missed, Recovering, Rehearsal, STILL_PENDING, UnderWay},
+    api::{self, Change, NewWebhook, TOO_MANY, WebhookView, Webhooks},
+    deliveries::DeliveryId,
+    model::WebhookId,
+    rules::{DNS_UNAVAILABLE, UNKNOWN_EVENT_TYPES},
+};
+
+pub fn routes() -> Routes {
+    Routes::new("apps")
+        .get("/apps/{appId}/webhooks", list_app_webhooks, "list webhooks (dashboard)")
+        .post("/apps/{appId}/webhooks", create_app_webhook, "create a webhook (dashboard)")
+        .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE, TOO_MANY])
+        .get("/apps/{appId}/webhooks/{webhookId}", get_app_webhook, "one webhook (dashboard)")
+        .patch("/apps/{appId}/webhooks/{webhookId}", update_app_webhook, "change a webhook (dashboard)")
+        .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE])
+        .delete("/apps/{appId}/webhooks/{webhookId}", delete_app_webhook, "delete a webhook (dashboard)")
+        .get("/apps/{appId}/webhooks/{webhookId}/deliveries", list_app_deliveries, "latest deliveries (dashboard)")
+        .post("/apps/{appId}/webhooks/{webhookId}/test", test_app_webhook, "send an example (dashboard)")
+        .fails(&[UNKNOWN_EVENT_TYPES, INACTIVE])
+        .post(
+            "/apps/{appId}/webhooks/{webhookId}/deliveries/{deliveryId}/redeliver",
+            redeliver_to_app,
+            "deliver once more (dashboard)",
+        )
+        .fails(&[INACTIVE, STILL_PENDING])
+        .post(
+            "/apps/{appId}/webhooks/{webhookId}/recover",
+            recover_app_webhook,
+            "deliver what was missed (dashboard)",
+        )
+        .fails(&[INACTIVE])
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Which {
+    webhook_id: WebhookId,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct WhichDelivery {
+    webhook_id: WebhookId,
+    delivery_id: DeliveryId,
+}
+
+async fn list_app_webhooks(State(app): State<App>, caller: InApp<Member>, page: Page) -> Result<Json<Webhooks>> {
+    api::list(&app, &caller.application, &page).await
+}
+
+async fn create_app_webhook(
+    State(app): State<App>,
+    caller: InApp<Admin>,
+    Json(new): Json<NewWebhook>,
+) -> Result<Json<WebhookView>> {
+    api::register(&app, &caller, new).await
+}
+
+async fn get_app_webhook(
+    State(app): State<App>,
+    caller: InApp<Member>,
+    Path(which): Path<Which>,
+) -> Result<Json<WebhookView>> {
+    api::show(&app, &caller, which.webhook_id).await
+}
+
+async fn update_app_webhook(
+    State(app): State<App>,
+    caller: InApp<Admin>,
+    Path(which): Path<Which>,
+    Json(change): Json<Change>,
+) -> Result<Json<WebhookView>> {
+    api::alter(&app, &caller, which.webhook_id, change).await
+}
+
+async fn delete_app_webhook(
+    State(app): State<App>,
+    caller: InApp<Admin>,
+    Path(which): Path<Which>,
+) -> Result<NoContent> {
+    api::remove(&app, &caller, which.webhook_id).await
+}
+
+async fn list_app_deliveries(
+    State(app): State<App>,
+    caller: InApp<Member>,
+    Path(which): Path<Which>,
+) -> Result<Json<Deliveries>> {
+    again::newest(&app, &caller, which.webhook_id).await
+}
+
+async fn test_app_webhook(
+    State(app): State<App>,
+    caller: InApp<Admin>,
+    Path(which): Path<Which>,
+    MaybeJson(wanted): MaybeJson<Rehearsal>,
+) -> Result<Json<UnderWay>> {
+    again::rehearse(&app, &caller, which.webhook_id, wanted).await
+}
+
+async fn redeliver_to_app(
+    State(app): State<App>,
+    caller: InApp<Admin>,
+    Path(which): Path<WhichDelivery>,
+) -> Result<Json<UnderWay>> {
+    again::once_more(&app, &caller, which.webhook_id, which.delivery_id).await
+}
+
+async fn recover_app_webhook(
+    State(app): State<App>,
+    caller: InApp<Admin>,
+    Path(which): Path<Which>,
+    Json(missed): Json<Missed>,
+) -> Result<Json<Recovering>> {
+    again::make_up(&app, &caller, which.webhook_id, missed).await
+}
