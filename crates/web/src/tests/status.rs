@@ -58,7 +58,10 @@ async fn every_day_has_a_bar_and_a_day_without_data_says_so() {
     assert_eq!((seen.text.matches("class=\"down\"").count(), seen.text.matches("class=\"up\"").count()), (1, 3));
     assert!(seen.text.contains("Something does not work") && seen.text.contains("does not work at the moment"));
     assert!(seen.text.contains("class=\"mark outage\""), "by its shape");
-    assert!(seen.text.contains("<th scope=\"row\">2026-01-31</th><td data-name=\"Worked\">50"), "for who cannot see the bars");
+    assert!(
+        seen.text.contains("<th scope=\"row\">2026-01-31</th><td data-name=\"Worked\">50"),
+        "for who cannot see the bars"
+    );
 
     // Ninety days later that day is forgotten, and the days between have no data but for the service as a whole.
     t.mailbox.set_down(false);
@@ -101,6 +104,19 @@ async fn incidents_are_told_as_they_were_written_and_do_nothing_to_the_page() {
     let later = page(&t).await;
     assert!(later.text.contains("&lt;img") && !later.text.contains("Old &amp; over"), "what is open stays");
     assert!(later.text.contains("Nothing else happened"));
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn the_console_is_drawn_from_what_programs_get() {
+    let config = Config { platform_owners: vec!["root@example.com".into()], ..Config::for_tests() };
+    let t = TestApp::start_with(config, whole).await;
+    identity::testing::member(&t, "root@example.com").await;
+    let root = browser(&t, "root@example.com").await;
+    let page = t.get("/console/platform/incidents").header("cookie", &root).header("accept", BROWSER).await;
+    assert_eq!(page.status, 200, "{}", page.text);
+    assert!(page.text.contains("There were none"), "{}", page.text);
     t.run_jobs().await;
     t.finish().await;
 }
