@@ -1,5 +1,6 @@
 //! The reference of the interface, drawn from the description that is served: an index, and a page for each group. What a
 //! page says comes out of the description and nowhere else, so it is drawn once and kept.
+mod call;
 mod example;
 mod operation;
 mod schema;

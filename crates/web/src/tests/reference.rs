@@ -38,6 +38,11 @@ async fn every_operation_is_in_the_reference_and_every_page_is_one_of_ours() {
         }
     }
     assert!(operations > 150, "{operations}");
+    let canary = of("status").split("id=\"status.canary\"").nth(1).unwrap().split("</article>").next().unwrap();
+    assert!(
+        canary.contains("<strong>503</strong> <code>application&#x2f;json</code>"),
+        "not only refusals: {canary}"
+    );
     for event in document["webhooks"].as_object().unwrap().keys() {
         assert!(of("webhooks").contains(&format!("id=\"told.{event}\"")), "{event}");
     }
