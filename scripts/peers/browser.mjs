@@ -5,6 +5,7 @@ import { createHash, randomBytes } from 'node:crypto'
 import { mkdirSync, readFileSync, readdirSync, statSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { createServer } from 'node:http'
+import { site } from './browser-site.mjs'
 
 const require = createRequire(process.env.TEST_NODE + '/package.json')
 const { chromium } = require('playwright-core')
@@ -435,6 +436,8 @@ await framing.evaluate((src) => {
 }, `${base}/sign-in`)
 await refused
 step(`${seen.size} pages without a serious finding of axe, in light and dark; none can be framed`)
+
+await site({ base, newPage, look, call, signIn, step, authorize, app: app.body.id, owner: eve, root, email: 'ada@example.com' })
 
 await browser.close()
 elsewhere.server.close()

@@ -1,5 +1,6 @@
 //! What the service says about itself: health, status and incidents, legal documents, well-known files, figures, and
 //! the description of its own interface.
+mod accept;
 pub mod health;
 mod legal;
 mod machine;

@@ -78,5 +78,5 @@ async fn openapi_yaml(State(app): State<App>, headers: HeaderMap) -> Result<Resp
 async fn robots() -> ([(header::HeaderName, &'static str); 2], &'static str) {
     let headers =
         [(header::CONTENT_TYPE, "text/plain; charset=utf-8"), (header::CACHE_CONTROL, "public, max-age=300")];
-    (headers, "User-agent: *\nAllow: /legal\nAllow: /status\nDisallow: /\n")
+    (headers, "User-agent: *\nAllow: /legal\nAllow: /status\nAllow: /reference\nDisallow: /\n")
 }

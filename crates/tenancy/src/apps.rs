@@ -37,6 +37,9 @@ pub struct Application {
     pub allowed_origins: Vec<String>,
     /// An object.
     pub settings: serde_json::Value,
+    /// What its people see of it where they sign in: a picture that we drew anew, and a colour as in `#1d4ed8`.
+    pub logo_url: Option<String>,
+    pub primary_color: Option<String>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
@@ -49,6 +52,8 @@ row!(Application {
     redirect_uris,
     allowed_origins,
     settings,
+    logo_url,
+    primary_color,
     created_at,
     updated_at
 });
@@ -106,7 +111,7 @@ impl Application {
         }
         tx.exec(
             "UPDATE app SET name = $2, slug = $3, redirect_uris = $4, allowed_origins = $5, settings = $6,
-                            updated_at = $7 WHERE id = $1",
+                            updated_at = $7, primary_color = $8 WHERE id = $1",
             params![
                 self.id,
                 &self.name,
@@ -114,12 +119,21 @@ impl Application {
                 &self.redirect_uris,
                 &self.allowed_origins,
                 &self.settings,
-                self.updated_at
+                self.updated_at,
+                self.primary_color.clone()
             ],
         )
         .await?;
         self.told(tx).await?;
         Ok(true)
+    }
+
+    /// Another logo, or none.
+    pub async fn set_logo(&mut self, tx: &mut Tx, url: Option<&str>, now: Timestamp) -> db::Result<()> {
+        (self.logo_url, self.updated_at) = (url.map(str::to_owned), now);
+        let sql = "UPDATE app SET logo_url = $2, updated_at = $3 WHERE id = $1";
+        tx.exec(sql, params![self.id, self.logo_url.clone(), now]).await?;
+        self.told(tx).await
     }
 
     /// Its keys, people and sessions go with it.

@@ -156,6 +156,7 @@ impl Org {
 pub async fn end(tx: &mut Tx, app: &App, by: &By, id: OrgId) -> db::Result<()> {
     for application in Application::all_of(tx, id).await? {
         events::record(tx, app, by, About::app(&application), &Event::AppDeleted).await?;
+        uploads::subject_gone(tx, app, uploads::Subject::AppLogo(application.id)).await?;
     }
     events::record(tx, app, by, About::in_org(id), &Event::OrgDeleted).await?;
     uploads::subject_gone(tx, app, uploads::Subject::Logo(id)).await?;

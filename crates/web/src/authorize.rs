@@ -20,6 +20,7 @@ use tenancy::enter::{Browser, Delivery, Session, Visitor};
 use url::Url;
 
 use crate::{
+    brand::Brand,
     captcha,
     form::{Fields, OwnPage},
     page::{address, drawn, go, page_onward, parameter, shown, wishes},
@@ -79,6 +80,7 @@ async fn ask(app: &App, who: Option<&Session>, query: &str) -> Result<Response> 
     let Request { client, redirect_uri, .. } = &*request;
     let content = context! {
         name => &client.name,
+        brand => Brand::of(app, client).as_ref(),
         host => &client.host,
         wishes => wishes(&request.scopes),
         resource => &request.resource,

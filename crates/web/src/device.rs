@@ -11,6 +11,7 @@ use tenancy::enter::{Browser, Session, Visitor};
 use url::form_urlencoded::Serializer;
 
 use crate::{
+    brand::Brand,
     form::{Fields, OwnPage},
     page::{address, drawn, go, note, page, parameter, said, status_of, wishes},
 };
@@ -51,14 +52,18 @@ async fn look_at_device(
     let code = fields.get("user_code");
     let Some(session) = who else { return to_sign_in(&app, code) };
     match approve::look(&app, &visitor, &session, code).await {
-        Ok(asking) => shown(&app, &session, &asking, code),
+        Ok(asking) => {
+            let brand = Brand::of_app(&app, asking.app_id).await;
+            shown(&app, &session, &asking, brand.as_ref(), code)
+        }
         Err(fault) => form(&app, status_of(&fault), code, Some(said(&fault))),
     }
 }
 
-fn shown(app: &App, session: &Session, asking: &Asking, user_code: &str) -> Response {
+fn shown(app: &App, session: &Session, asking: &Asking, brand: Option<&Brand>, user_code: &str) -> Response {
     let content = context! {
         user_code,
+        brand,
         app => &asking.app_name,
         device => &asking.device,
         ip => &asking.ip,

@@ -1,9 +1,11 @@
-//! The pages people see: signing in, saying yes to a client or a device, leaving. They call what the API calls, and draw
-//! what it says. Everything works without a script.
+//! The pages people see: signing in, saying yes to a client or a device, leaving; the status and the reference. They call
+//! what the API calls, and draw what it says. Everything works without a script.
 mod account;
 mod act;
 mod authorize;
+mod brand;
 mod captcha;
+mod color;
 mod console;
 mod device;
 mod elsewhere;
@@ -13,12 +15,15 @@ mod look;
 mod me;
 mod page;
 mod recover;
+mod reference;
 mod sign_in;
 mod sign_out;
 mod sign_up;
+mod status;
 mod words;
 
 use kernel::{app::Feature, config::Config, http::Routes};
+use site::status::StatusPage;
 
 pub fn feature(_: &Config) -> Feature {
     Feature::new(
@@ -30,6 +35,8 @@ pub fn feature(_: &Config) -> Feature {
             .and(authorize::routes())
             .and(sign_out::routes())
             .and(device::routes())
+            .and(brand::routes())
+            .and(reference::routes())
             .and(first_owner::routes())
             .and(account::routes())
             .and(console::routes())
@@ -37,6 +44,8 @@ pub fn feature(_: &Config) -> Feature {
             .and(look::routes()),
     )
     .own(look::Look::default())
+    .own(reference::Kept::default())
+    .own(StatusPage(status::status_page))
 }
 
 #[cfg(test)]

@@ -86,6 +86,8 @@ impl Me {
         let mut request = self.request(method, to)?;
         request.extensions_mut().insert(Within::of(&self.session));
         request.headers_mut().remove(header::CONTENT_TYPE);
+        // A page is drawn from what programs get, whatever the browser would rather have.
+        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/json"));
         if let Some(body) = body {
             request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
             *request.body_mut() = Body::from(body.to_string());

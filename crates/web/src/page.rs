@@ -12,7 +12,7 @@ use minijinja::{Value, context};
 use tenancy::scopes::{Scope, Scopes};
 use url::{Position, Url};
 
-use crate::look::Look;
+use crate::{brand::Brand, look::Look};
 
 pub const HTML: &str = "text/html; charset=utf-8";
 
@@ -34,15 +34,19 @@ pub fn page_onward<'a>(
         Err(sorry) => (StatusCode::INTERNAL_SERVER_ERROR, sorry),
     };
     let onward = onward.into_iter().filter_map(source_of).collect::<Vec<_>>().join(" ");
+    let mut response = (status, html).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(HTML));
+    guard(response, &onward)
+}
+
+/// What browsers may do with a page: load what is ours, send forms to us and to `onward`, and frame nothing.
+pub fn guard(mut response: Response, onward: &str) -> Response {
     let policy = format!(
         "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; frame-src 'self'; \
          form-action 'self' {onward}; base-uri 'none'; frame-ancestors 'none'"
     );
-    let mut response = (status, html).into_response();
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(HTML));
     if let Ok(policy) = HeaderValue::try_from(policy) {
-        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
     }
     response
 }
@@ -71,7 +75,12 @@ pub fn go(to: &str) -> Response {
 
 /// A few words and nothing to do.
 pub fn note(app: &App, title: &str, text: &str) -> Response {
-    page(app, StatusCode::OK, "note.html", context! { title, text })
+    note_of(app, None, title, text)
+}
+
+/// The same on the way to an app.
+pub fn note_of(app: &App, brand: Option<&Brand>, title: &str, text: &str) -> Response {
+    page(app, StatusCode::OK, "note.html", context! { title, text, brand })
 }
 
 /// What cannot be answered anywhere else is said here, in words.

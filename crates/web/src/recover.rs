@@ -19,7 +19,7 @@ use tenancy::{
 use crate::{
     captcha,
     form::{Fields, OwnPage},
-    page::{drawn, error, note, page, parameter, said, status_of},
+    page::{drawn, error, note, note_of, page, parameter, said, status_of},
     sign_in::Onward,
 };
 
@@ -45,30 +45,34 @@ fn refused(fault: Option<&Fault>) -> Value {
     context! { wrong => fault.map(said), challenge => fault.and_then(captcha::challenge) }
 }
 
-fn forgot_form(app: &App, status: StatusCode, email: &str, fault: Option<&Fault>) -> Response {
-    page(app, status, "forgot.html", context! { email, ..refused(fault) })
+fn forgot_form(app: &App, status: StatusCode, onward: &Onward, email: &str, fault: Option<&Fault>) -> Response {
+    let content = context! { email, onward => &onward.to, brand => onward.brand(app).as_ref(), ..refused(fault) };
+    page(app, status, "forgot.html", content)
 }
 
-async fn forgot_page(State(app): State<App>) -> Response {
-    forgot_form(&app, StatusCode::OK, "", None)
+async fn forgot_page(State(app): State<App>, RawQuery(query): RawQuery) -> Response {
+    let onward = Onward::read(&app, &parameter(query.as_deref(), "continue")).await;
+    forgot_form(&app, StatusCode::OK, &onward, "", None)
 }
 
 async fn forgot(State(app): State<App>, _: OwnPage, mut visitor: Visitor, fields: Fields) -> Response {
+    let onward = Onward::read(&app, fields.get("continue")).await;
     let asked: Result<()> = async {
         captcha::solved(&app, &mut visitor, &fields).await?;
         password::forget(&app, &visitor, &fields.email()?).await.map(drop)
     }
     .await;
     match asked {
-        Ok(()) => on_its_way(&app),
-        Err(fault) => forgot_form(&app, status_of(&fault), fields.get("email"), Some(&fault)),
+        Ok(()) => on_its_way(&app, &onward),
+        Err(fault) => forgot_form(&app, status_of(&fault), &onward, fields.get("email"), Some(&fault)),
     }
 }
 
 /// The same whether or not there is an account.
-fn on_its_way(app: &App) -> Response {
-    note(
+fn on_its_way(app: &App, onward: &Onward) -> Response {
+    note_of(
         app,
+        onward.brand(app).as_ref(),
         "Look into your mail",
         "If the address has an account, a link is on its way. It works for a short while.",
     )
@@ -96,17 +100,15 @@ async fn reset(State(app): State<App>, _: OwnPage, mut visitor: Visitor, fields:
 }
 
 async fn send_link(State(app): State<App>, _: OwnPage, mut visitor: Visitor, fields: Fields) -> Response {
+    let onward = Onward::read(&app, fields.get("continue")).await;
     let asked: Result<()> = async {
         captcha::solved(&app, &mut visitor, &fields).await?;
         magic_link::ask(&app, &visitor, &fields.email()?).await.map(drop)
     }
     .await;
     match asked {
-        Ok(()) => on_its_way(&app),
-        Err(fault) => {
-            let onward = Onward::read(&app, fields.get("continue")).await;
-            onward.sign_in_page(&app, status_of(&fault), fields.get("email"), Some(&fault))
-        }
+        Ok(()) => on_its_way(&app, &onward),
+        Err(fault) => onward.sign_in_page(&app, status_of(&fault), fields.get("email"), Some(&fault)),
     }
 }
 

@@ -26,6 +26,7 @@ use tenancy::{
 };
 
 use crate::{
+    brand::Brand,
     captcha,
     form::{Fields, OwnPage},
     page::{drawn, error, go, local, page_onward, parameter, said, status_of},
@@ -68,6 +69,11 @@ impl Onward {
         Self { to: to.to_owned(), request: None }
     }
 
+    /// How the app looks that somebody is on the way to.
+    pub fn brand(&self, app: &App) -> Option<Brand> {
+        self.request.as_ref().and_then(|request| Brand::of(app, &request.client))
+    }
+
     fn leads_to(&self) -> Option<&str> {
         self.request.as_ref().map(|request| request.redirect_uri.as_str())
     }
@@ -78,6 +84,7 @@ impl Onward {
         let offered = social::offered(app);
         let content = context! {
             client,
+            brand => self.brand(app).as_ref(),
             email => if email.is_empty() { hint } else { email },
             onward => &self.to,
             providers => offered.iter().map(|one| context! { name => one.name, label => one.label }).collect::<Vec<_>>(),
@@ -91,6 +98,7 @@ impl Onward {
     fn factor_page(&self, app: &App, status: StatusCode, asked: Asked<'_>, fault: Option<&Fault>) -> Response {
         let content = context! {
             hint => asked.hint,
+            brand => self.brand(app).as_ref(),
             ticket => asked.ticket,
             onward => &self.to,
             wrong => fault.map(said),

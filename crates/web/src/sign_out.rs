@@ -14,6 +14,7 @@ use minijinja::context;
 use tenancy::enter::{Browser, Session, cookies};
 
 use crate::{
+    brand::Brand,
     form::{Fields, OwnPage},
     page::{drawn, go, note, page_onward, shown},
 };
@@ -38,7 +39,8 @@ async fn ask(app: &App, who: Option<&Session>, query: &str) -> Result<Response> 
         return leave(app, who, request).await;
     }
     let client = request.client.as_ref().map(|client| client.name.as_str());
-    let content = context! { client, request => query };
+    let brand = request.client.as_ref().and_then(|client| Brand::of(app, client));
+    let content = context! { client, brand => brand.as_ref(), request => query };
     Ok(page_onward(app, StatusCode::OK, "sign_out.html", content, request.back()))
 }
 

@@ -27,7 +27,7 @@ use tenancy::{
 use crate::{
     captcha,
     form::{Fields, OwnPage},
-    page::{address, drawn, go, note, page, parameter, said, shown, status_of},
+    page::{address, drawn, go, note, note_of, page, parameter, said, shown, status_of},
     sign_in::Onward,
 };
 
@@ -51,6 +51,7 @@ fn form(app: &App, status: StatusCode, onward: &Onward, typed: (&str, &str), fau
         name,
         email,
         onward => &onward.to,
+        brand => onward.brand(app).as_ref(),
         wrong => fault.map(said),
         challenge => fault.and_then(captcha::challenge),
     };
@@ -61,8 +62,9 @@ async fn sign_up(State(app): State<App>, _: OwnPage, mut visitor: Visitor, field
     let onward = Onward::read(&app, fields.get("continue")).await;
     let made = make(&app, &mut visitor, &fields).await;
     match made {
-        Ok(()) => note(
+        Ok(()) => note_of(
             &app,
+            onward.brand(&app).as_ref(),
             "Look into your mail",
             "We sent you a link. Follow it to confirm your address; then you can sign in.",
         ),

@@ -1,6 +1,7 @@
 //! Clients and people through the front door: codes, consents, pages.
 mod account;
 mod attacks;
+mod branding;
 mod clients;
 mod codes;
 mod consents;
@@ -10,6 +11,8 @@ mod first_owner;
 mod hosted;
 mod leaving;
 mod pages;
+mod reference;
+mod status;
 
 use data_encoding::BASE64URL_NOPAD;
 use identity::testing::{Person, signed_in};
@@ -27,6 +30,11 @@ fn feature(config: &Config) -> Feature {
         .and(directory::feature(config))
         .and(workshop::feature(config))
         .and(crate::feature(config))
+}
+
+/// With what the service says about itself.
+fn whole(config: &Config) -> Feature {
+    feature(config).and(site::feature(config))
 }
 
 async fn start() -> TestApp {

@@ -18,6 +18,7 @@ use tenancy::{
     events::{self, About, Event},
     orgs::{self, Member, Membership, Org, OrgId, Role},
     records, redirects,
+    uploads::{self, Subject},
 };
 
 pub fn routes() -> Routes {
@@ -47,6 +48,10 @@ struct AppView {
     /// Whose pages may call with this app's key.
     allowed_origins: Vec<String>,
     settings: Map<String, Value>,
+    /// What its people see where they sign in.
+    logo_url: Option<String>,
+    /// As in `#1d4ed8`.
+    primary_color: Option<String>,
     /// What the caller is in its organization.
     role: Role,
     created_at: Timestamp,
@@ -64,6 +69,8 @@ impl AppView {
             redirect_uris: application.redirect_uris,
             allowed_origins: application.allowed_origins,
             settings: records::of(&application.settings),
+            logo_url: application.logo_url,
+            primary_color: application.primary_color,
             role,
             created_at: application.created_at,
             updated_at: application.updated_at,
@@ -122,6 +129,8 @@ async fn create_app(State(app): State<App>, session: Session, Json(new): Json<Ne
             redirect_uris: new.redirect_uris.clone(),
             allowed_origins: allowed_origins.clone(),
             settings: Value::Object(Map::new()),
+            logo_url: None,
+            primary_color: None,
             created_at: now,
             updated_at: now,
         };
@@ -184,6 +193,16 @@ struct AppChange {
     allowed_origins: Option<Vec<String>>,
     /// Merged key by key; `null` deletes a key.
     settings: Option<Map<String, Value>>,
+    /// How the pages look on which its people sign in.
+    branding: Option<Branding>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Branding {
+    /// As in `#1d4ed8`; `null` for none.
+    #[schemars(regex(pattern = "^#[0-9a-fA-F]{6}$"))]
+    primary_color: Option<String>,
 }
 
 async fn update_app(
@@ -218,6 +237,10 @@ async fn update_app(
             application.settings = Value::Object(merged);
             fields.push("settings");
         }
+        if let Some(branding) = &change.branding {
+            application.primary_color = branding.primary_color.as_ref().map(|color| color.to_lowercase());
+            fields.push("branding");
+        }
         application.updated_at = app.clock.now();
         if !application.save(tx).await? {
             return Err(Fault::from(SLUG_TAKEN));
@@ -232,6 +255,7 @@ async fn update_app(
 async fn delete_app(State(app): State<App>, caller: InApp<Admin>) -> Result<NoContent> {
     transact!(app.db, tx, {
         let application = caller.hold(tx).await?;
+        uploads::subject_gone(tx, &app, Subject::AppLogo(application.id)).await?;
         application.delete(tx).await?;
         let about = About::app(&application);
         Ok::<_, Fault>(events::record(tx, &app, &caller.session.by(), about, &Event::AppDeleted).await?)

@@ -2,6 +2,7 @@
 mod apps;
 mod domain;
 mod keys;
+mod logo;
 mod queues;
 mod users;
 pub mod webhooks;
@@ -11,6 +12,7 @@ use kernel::{app::Feature, config::Config, http::Routes, ports::dns::Resolver};
 pub fn feature(config: &Config) -> Feature {
     let routes = Routes::new("apps")
         .and(apps::routes())
+        .and(logo::routes())
         .and(keys::routes())
         .and(users::routes())
         .and(domain::routes())

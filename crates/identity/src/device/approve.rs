@@ -80,7 +80,7 @@ pub struct Asking {
     pub created_at: Timestamp,
     pub scopes: Option<Scopes>,
     pub app_name: Option<String>,
-    app_id: Option<ApplicationId>,
+    pub app_id: Option<ApplicationId>,
 }
 row!(Asking { device, ip, created_at, scopes, app_name, app_id });
 

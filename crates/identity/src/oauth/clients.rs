@@ -38,6 +38,9 @@ pub struct Target {
 pub struct Owned {
     pub id: ApplicationId,
     pub org_id: OrgId,
+    /// How it looks where people sign in to it.
+    pub logo_url: Option<String>,
+    pub primary_color: Option<String>,
     allowed_origins: Vec<String>,
 }
 
@@ -116,6 +119,8 @@ impl From<Application> for Client {
             app: Some(Owned {
                 id: application.id,
                 org_id: application.org_id,
+                logo_url: application.logo_url,
+                primary_color: application.primary_color,
                 allowed_origins: application.allowed_origins,
             }),
             redirect_uris: application.redirect_uris,

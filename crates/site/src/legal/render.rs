@@ -10,6 +10,7 @@ use kernel::{
 };
 
 use super::{DocumentView, IndexEntry, IndexVersion};
+use crate::accept::by_weight;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
@@ -128,20 +129,6 @@ impl Jurisdiction {
             _ => None,
         }
     }
-}
-
-/// What an `Accept` header lists, the most wanted first.
-fn by_weight(header: &str) -> Vec<&str> {
-    let mut ranges: Vec<(&str, f32)> = header.split(',').filter_map(weighted).collect();
-    ranges.sort_by(|a, b| b.1.total_cmp(&a.1));
-    ranges.into_iter().map(|(range, _)| range).collect()
-}
-
-/// `de-AT;q=0.8` as the tag and its weight; a weight of zero means "not this".
-fn weighted(range: &str) -> Option<(&str, f32)> {
-    let (tag, parameters) = range.split_once(';').unwrap_or((range, ""));
-    let weight = parameters.trim().strip_prefix("q=").map_or(Some(1.0), |q| q.trim().parse().ok())?;
-    (weight > 0.0 && !tag.trim().is_empty()).then_some((tag.trim(), weight))
 }
 
 impl Form {

@@ -1,14 +1,14 @@
 //! The public doors to the status of the platform.
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use axum::{
     extract::State as Ctx,
-    http::StatusCode,
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
 use kernel::{
     App,
-    clock::{Day, Timestamp},
+    clock::Timestamp,
     fault::{Fault, INVALID, NOT_FOUND, Result},
     http::{Json, Page, Routes},
     transact,
@@ -22,13 +22,18 @@ use tenancy::{
 
 use super::{
     incidents::{self, ALREADY_RESOLVED, Report},
-    model::{Component, DAYS_KEPT, Impact, Incident, IncidentId, Stage, State, Update, UptimeDay},
-    probe::first_day,
+    model::{Component, Impact, Incident, IncidentId, Stage, State, Update},
+    overview::{self, ComponentUptime, IncidentView, Overview, UpdateView},
 };
+use crate::accept::wants_page;
 
 pub fn routes() -> Routes {
     Routes::new("status")
-        .get("/status", summary, "platform status summary")
+        .get("/status", summary, "platform status summary; a page for browsers")
+        .answers::<SummaryView>(200, "application/json")
+        .answers::<String>(200, HTML)
+        .answers::<String>(500, HTML)
+        .answers::<String>(503, HTML)
         .get("/status/canary", canary, "canary check for synthetic monitoring")
         .answers::<CanaryView>(200, "application/json")
         .answers::<CanaryView>(503, "application/json")
@@ -38,6 +43,7 @@ pub fn routes() -> Routes {
         .fails(&[ALREADY_RESOLVED, NOT_FOUND])
 }
 
+const HTML: &str = "text/html; charset=utf-8";
 const CANARY_PATIENCE: Duration = Duration::from_secs(2);
 /// The name cursors of this list are bound to.
 const INCIDENTS: &str = "incidents";
@@ -62,29 +68,30 @@ struct OpenIncident {
     created_at: Timestamp,
 }
 
-async fn summary(Ctx(app): Ctx<App>) -> Result<Json<SummaryView>> {
+/// Draws the status for people. Whoever makes pages brings it along; without it everybody gets JSON.
+pub struct StatusPage(pub fn(&App, Result<Overview>) -> Response);
+
+async fn summary(Ctx(app): Ctx<App>, headers: HeaderMap) -> Result<Response> {
+    let mut response = match app.find::<StatusPage>().filter(|_| wants_page(&headers)) {
+        Some(page) => page.0(&app, Overview::read(&app).await),
+        None => Json(summarize(&app).await?).into_response(),
+    };
+    response.headers_mut().append(header::VARY, HeaderValue::from_static("accept"));
+    Ok(response)
+}
+
+async fn summarize(app: &App) -> Result<SummaryView> {
     let components = Component::all(&app.db).await?;
     let open = Incident::open(&app.db).await?;
-    let felt = open.iter().map(|incident| match incident.impact {
-        Impact::None => State::Operational,
-        Impact::Minor | Impact::Major => State::Degraded,
-        Impact::Critical => State::Outage,
+    let (status, updated_at) = overview::worst(&components, &open);
+    let open_incidents = open.into_iter().map(|i| OpenIncident {
+        id: i.id,
+        title: i.title,
+        impact: i.impact,
+        state: i.stage,
+        created_at: i.created_at,
     });
-    Ok(Json(SummaryView {
-        status: components.iter().map(|component| component.state).chain(felt).max(),
-        updated_at: components.iter().map(|component| component.checked_at).max(),
-        open_incidents: open
-            .into_iter()
-            .map(|i| OpenIncident {
-                id: i.id,
-                title: i.title,
-                impact: i.impact,
-                state: i.stage,
-                created_at: i.created_at,
-            })
-            .collect(),
-        components,
-    }))
+    Ok(SummaryView { status, updated_at, open_incidents: open_incidents.collect(), components })
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -109,48 +116,8 @@ struct UptimeView {
     components: Vec<ComponentUptime>,
 }
 
-#[derive(Serialize, JsonSchema)]
-struct ComponentUptime {
-    name: String,
-    /// Percent of all looks of the 90 days that found it working.
-    uptime: Option<f64>,
-    /// 90 days, oldest first, today last.
-    days: Vec<DayView>,
-}
-
-#[derive(Serialize, JsonSchema)]
-struct DayView {
-    day: Day,
-    /// Percent; null when nobody looked.
-    uptime: Option<f64>,
-    checks: i64,
-    failures: i64,
-}
-
 async fn uptime(Ctx(app): Ctx<App>) -> Result<Json<UptimeView>> {
-    let first = first_day(app.clock.now());
-    let mut kept: BTreeMap<String, BTreeMap<i64, UptimeDay>> = BTreeMap::new();
-    for day in UptimeDay::since(&app.db, first).await? {
-        kept.entry(day.component.clone()).or_default().insert(day.day.0, day);
-    }
-    let components = kept.into_iter().map(|(name, days)| ComponentUptime {
-        name,
-        uptime: percent(days.values().map(|d| d.checks).sum(), days.values().map(|d| d.failures).sum()),
-        days: (first.0..first.0 + DAYS_KEPT)
-            .map(|day| {
-                let (checks, failures) = days.get(&day).map_or((0, 0), |found| (found.checks, found.failures));
-                DayView { day: Day(day), uptime: percent(checks, failures), checks, failures }
-            })
-            .collect(),
-    });
-    Ok(Json(UptimeView { components: components.collect() }))
-}
-
-/// With three digits, and never 100 when something failed.
-fn percent(checks: i64, failures: i64) -> Option<f64> {
-    let worked = i128::from(checks - failures) * 100_000;
-    let thousandths = worked.checked_div(i128::from(checks))?;
-    i32::try_from(thousandths).ok().map(|thousandths| f64::from(thousandths) / 1000.0)
+    Ok(Json(UptimeView { components: overview::uptime(&app).await? }))
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -158,38 +125,6 @@ fn percent(checks: i64, failures: i64) -> Option<f64> {
 struct IncidentsView {
     incidents: Vec<IncidentView>,
     next_cursor: Option<String>,
-}
-
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct IncidentView {
-    id: IncidentId,
-    title: String,
-    impact: Impact,
-    state: Stage,
-    /// The components it touches.
-    components: Vec<String>,
-    created_at: Timestamp,
-    updated_at: Timestamp,
-    resolved_at: Option<Timestamp>,
-    /// The timeline, oldest first.
-    updates: Vec<UpdateView>,
-}
-
-impl IncidentView {
-    fn of(incident: Incident, updates: Vec<UpdateView>) -> Self {
-        Self {
-            id: incident.id,
-            title: incident.title,
-            impact: incident.impact,
-            state: incident.stage,
-            components: incident.components,
-            created_at: incident.created_at,
-            updated_at: incident.updated_at,
-            resolved_at: incident.resolved_at,
-            updates,
-        }
-    }
 }
 
 /// A new incident, or with `id` the next entry of one that is there.
@@ -232,33 +167,9 @@ async fn report(Ctx(app): Ctx<App>, owner: PlatformOwner, Json(new): Json<NewRep
     Ok(Json(IncidentView::of(incident, updates.into_iter().map(UpdateView::from).collect())))
 }
 
-impl From<Update> for UpdateView {
-    fn from(update: Update) -> Self {
-        Self { state: update.state, message: update.message, at: update.at }
-    }
-}
-
-#[derive(Serialize, JsonSchema)]
-struct UpdateView {
-    state: Stage,
-    message: String,
-    at: Timestamp,
-}
-
 async fn list_incidents(Ctx(app): Ctx<App>, page: Page) -> Result<Json<IncidentsView>> {
     let below = page.below(&app, INCIDENTS)?;
     let mut found = Incident::page(&app.db, &below, page.fetch()).await?;
     let next_cursor = page.cut(&app, INCIDENTS, &mut found, Incident::key);
-    let (Some(newest), Some(oldest)) = (found.first(), found.last()) else {
-        return Ok(Json(IncidentsView { incidents: vec![], next_cursor }));
-    };
-    let mut timelines: BTreeMap<IncidentId, Vec<UpdateView>> = BTreeMap::new();
-    for update in Update::of_incidents(&app.db, oldest.created_at, newest.created_at).await? {
-        timelines.entry(update.incident_id).or_default().push(update.into());
-    }
-    let incidents = found.into_iter().map(|incident| {
-        let updates = timelines.remove(&incident.id).unwrap_or_default();
-        IncidentView::of(incident, updates)
-    });
-    Ok(Json(IncidentsView { incidents: incidents.collect(), next_cursor }))
+    Ok(Json(IncidentsView { incidents: overview::with_timelines(&app.db, found).await?, next_cursor }))
 }

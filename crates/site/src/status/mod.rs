@@ -3,7 +3,10 @@
 mod api;
 pub mod incidents;
 mod model;
+mod overview;
 mod probe;
 
-pub use api::routes;
+pub use api::{StatusPage, routes};
+pub use model::{Component, DAYS_KEPT, Impact, Stage, State};
+pub use overview::{ComponentUptime, DayView, IncidentView, Overview, UpdateView};
 pub use probe::Probe;

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How many days of uptime are kept and shown.
-pub(super) const DAYS_KEPT: i64 = 90;
+pub const DAYS_KEPT: i64 = 90;
 
 /// Words kept as text, by the names they have on the wire.
 macro_rules! words { ($($(#[$doc:meta])* $type:ident { $($(#[$each:meta])* $variant:ident = $name:literal,)+ })+) => { $(
@@ -61,13 +61,13 @@ words! {
 /// The newest word on one component.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Component {
-    pub(super) name: String,
-    pub(super) state: State,
+pub struct Component {
+    pub name: String,
+    pub state: State,
     /// What is wrong, for people; nothing that only the operator should know.
-    pub(super) detail: Option<String>,
-    pub(super) latency_ms: i64,
-    pub(super) checked_at: Timestamp,
+    pub detail: Option<String>,
+    pub latency_ms: i64,
+    pub checked_at: Timestamp,
 }
 row!(Component { name, state, detail, latency_ms, checked_at });
 
@@ -189,6 +189,16 @@ impl Incident {
             "SELECT id, title, impact, state, components, created_at, updated_at, resolved_at FROM incident
              WHERE resolved_at IS NULL ORDER BY created_at DESC, id DESC LIMIT 50",
             params![],
+        )
+        .await
+    }
+
+    /// What is over, newest first.
+    pub(super) async fn resolved_since(db: &Db, first: Timestamp, most: u32) -> db::Result<Vec<Self>> {
+        db.all(
+            "SELECT id, title, impact, state, components, created_at, updated_at, resolved_at FROM incident
+             WHERE created_at >= $1 AND resolved_at IS NOT NULL ORDER BY created_at DESC, id DESC LIMIT $2",
+            params![first, most],
         )
         .await
     }

@@ -26,9 +26,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     accounts::Account,
+    apps::Application,
     enter::ACCOUNT_TOPIC,
     events::{self, About, By, Event},
-    orgs::{Membership, Org, Role},
+    orgs::{Membership, Org, OrgId, Role},
 };
 use look::{Discard, Look};
 use model::{Upload, UploadId};
@@ -142,20 +143,30 @@ async fn show(tx: &mut Tx, app: &App, upload: &Upload, url: &str, now: Timestamp
             tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.to_string()).await?;
         }
         Subject::Logo(org) => {
-            let Some(actor) = upload.by.actor else { return Ok(false) };
-            let membership = Membership::of_in(tx, org, actor).await?;
-            // Whoever was an admin ten minutes ago need not be one now.
-            if membership.is_none_or(|membership| membership.role < Role::Admin) {
-                return Ok(false);
-            }
-            if !Org::set_logo(tx, org, url, now).await? {
+            if !may_still(tx, upload, org).await? || !Org::set_logo(tx, org, url, now).await? {
                 return Ok(false);
             }
             let event = Event::OrgUpdated { fields: vec!["logoUrl"] };
             events::record(tx, app, &upload.by, About::in_org(org), &event).await?;
         }
+        Subject::AppLogo(id) => {
+            let Some(mut application) = Application::hold(tx, id).await? else { return Ok(false) };
+            if !may_still(tx, upload, application.org_id).await? {
+                return Ok(false);
+            }
+            application.set_logo(tx, Some(url), now).await?;
+            let event = Event::AppUpdated { fields: vec!["logoUrl"] };
+            events::record(tx, app, &upload.by, About::app(&application), &event).await?;
+        }
     }
     Ok(true)
+}
+
+/// Whoever was an admin ten minutes ago need not be one now.
+async fn may_still(tx: &mut Tx, upload: &Upload, org: OrgId) -> db::Result<bool> {
+    let Some(actor) = upload.by.actor else { return Ok(false) };
+    let membership = Membership::of_in(tx, org, actor).await?;
+    Ok(membership.is_some_and(|membership| membership.role >= Role::Admin))
 }
 
 /// Gives up an upload that came to nothing. One that another run has ended stays as it is: the picture is shown.

@@ -8,7 +8,7 @@ use kernel::{
 };
 
 use super::picture::PictureType;
-use crate::{accounts::AccountId, events::By, orgs::OrgId};
+use crate::{accounts::AccountId, apps::ApplicationId, events::By, orgs::OrgId};
 
 pub type UploadId = Id<Upload>;
 
@@ -17,6 +17,7 @@ pub type UploadId = Id<Upload>;
 pub enum Subject {
     Avatar(AccountId),
     Logo(OrgId),
+    AppLogo(ApplicationId),
 }
 
 impl Subject {
@@ -24,6 +25,7 @@ impl Subject {
         match self {
             Self::Avatar(_) => "avatar",
             Self::Logo(_) => "logo",
+            Self::AppLogo(_) => "app-logo",
         }
     }
 
@@ -31,6 +33,7 @@ impl Subject {
         match self {
             Self::Avatar(account) => account.to_string(),
             Self::Logo(org) => org.to_string(),
+            Self::AppLogo(application) => application.to_string(),
         }
     }
 
@@ -38,6 +41,7 @@ impl Subject {
         match kind {
             "avatar" => id.parse().ok().map(Self::Avatar),
             "logo" => id.parse().ok().map(Self::Logo),
+            "app-logo" => id.parse().ok().map(Self::AppLogo),
             _ => None,
         }
     }

@@ -18,6 +18,8 @@ fn table() -> Vec<Ask> {
     vec![
         ask("GET", "/apps/{app}", none.clone(), 0, 200),
         ask("PATCH", "/apps/{app}", json!({ "name": "New" }), 1, 200),
+        ask("POST", "/apps/{app}/logo/upload-url", json!({ "contentType": "image/png", "size": 9 }), 1, 200),
+        ask("DELETE", "/apps/{app}/logo", none.clone(), 1, 204),
         ask("GET", "/apps/{app}/keys", none.clone(), 0, 200),
         ask("POST", "/apps/{app}/keys", json!({ "type": "secret", "environment": "live" }), 1, 200),
         ask("DELETE", "/apps/{app}/keys/{key}", none.clone(), 1, 204),

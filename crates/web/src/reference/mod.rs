@@ -1,0 +1,113 @@
+//! The reference of the interface, drawn from the description that is served: an index, and a page for each group. What a
+//! page says comes out of the description and nowhere else, so it is drawn once and kept.
+mod call;
+mod example;
+mod operation;
+mod schema;
+mod who;
+
+use std::{collections::BTreeMap, sync::OnceLock};
+
+use axum::{
+    extract::State,
+    http::HeaderMap,
+    response::{IntoResponse as _, Response},
+};
+use kernel::{
+    App,
+    fault::{INTERNAL, NOT_FOUND, Result},
+    http::{Document, Path, Routes},
+};
+use minijinja::{Value as Drawn, context, value::Serde};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    look::Look,
+    page::{HTML, drawn, guard, shown},
+};
+use operation::{Group, Reader};
+
+pub fn routes() -> Routes {
+    let routes = Routes::new("pages").get("/reference", reference_index, "the reference: every operation there is");
+    let routes = drawn(routes).answers_nothing(304).get(
+        "/reference/{tag}",
+        reference_page,
+        "the reference: one group of operations",
+    );
+    drawn(routes).answers_nothing(304)
+}
+
+/// The name of the page that lists all others.
+const INDEX: &str = "";
+
+/// The pages by the names of their groups; what could not be drawn is nothing.
+#[derive(Default)]
+pub struct Kept(OnceLock<BTreeMap<String, Option<Document>>>);
+
+#[derive(Deserialize, JsonSchema)]
+struct OneGroup {
+    #[schemars(length(max = 64))]
+    tag: String,
+}
+
+async fn reference_index(State(app): State<App>, headers: HeaderMap) -> Response {
+    shown(&app, answer(&app, INDEX, &headers))
+}
+
+async fn reference_page(State(app): State<App>, Path(path): Path<OneGroup>, headers: HeaderMap) -> Response {
+    shown(&app, answer(&app, &path.tag, &headers))
+}
+
+fn answer(app: &App, name: &str, headers: &HeaderMap) -> Result<Response> {
+    // Who develops sees a change of a template at once.
+    let fresh = cfg!(debug_assertions).then(|| draw_all(app, Some(name)));
+    let pages = match &fresh {
+        Some(pages) => pages,
+        None => app.own::<Kept>().0.get_or_init(|| draw_all(app, None)),
+    };
+    let page = pages.get(name).ok_or(NOT_FOUND)?.as_ref().ok_or(INTERNAL)?;
+    Ok(guard(page.answer(headers).into_response(), ""))
+}
+
+/// Draws all pages, or the one that is asked for.
+fn draw_all(app: &App, only: Option<&str>) -> BTreeMap<String, Option<Document>> {
+    let Some(documents) = app.description.get() else { return BTreeMap::new() };
+    let reader = Reader::new(&documents.value);
+    let groups = reader.groups();
+    let is_wanted = |name: &str| only.is_none_or(|only| only == name);
+    let mut pages = BTreeMap::new();
+    if is_wanted(INDEX) {
+        let content = context! {
+            groups => Serde(&groups),
+            everywhere => Serde(reader.everywhere()),
+            info => Serde(&documents.value["info"]),
+            base => app.config.base_url(),
+        };
+        pages.insert(INDEX.to_owned(), draw(app, "reference.html", content));
+    }
+    for Group { name, .. } in groups.iter().filter(|group| is_wanted(&group.name)) {
+        let content = context! {
+            name,
+            groups => Serde(&groups),
+            operations => Serde(reader.operations(name)),
+            told => Serde(reader.told(name)),
+        };
+        pages.insert(name.clone(), draw(app, "reference_group.html", content));
+    }
+    pages
+}
+
+fn draw(app: &App, template: &str, content: Drawn) -> Option<Document> {
+    let html = app.own::<Look>().draw(template, content).ok()?;
+    Some(Document::new(HTML, html.into_bytes()))
+}
+
+/// What stands there as text; nothing when there is none.
+fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value[name].as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

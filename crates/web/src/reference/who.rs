@@ -1,0 +1,60 @@
+//! Who may call an operation, in words and in headers.
+use serde_json::Value;
+
+use super::{schema::list, text};
+
+/// The ways in, each as the schemes it takes.
+fn ways(operation: &Value) -> Vec<Vec<&str>> {
+    let ways = list(operation, "security").iter();
+    ways.map(|way| way.as_object().into_iter().flatten().map(|(scheme, _)| scheme.as_str()).collect()).collect()
+}
+
+/// Who may call, in words.
+pub fn who(operation: &Value) -> String {
+    let mut words: Vec<String> = vec![];
+    let ways = ways(operation);
+    for way in &ways {
+        let presented = way.iter().filter_map(|scheme| match *scheme {
+            "bearer" | "cookie" => Some("somebody who is signed in"),
+            "appKey" => Some("an app, by its key"),
+            "refreshCookie" => Some("a browser, by its refresh cookie"),
+            "clientBasic" => Some("an app, by its id and a secret key"),
+            "scimToken" => Some("an identity provider, by its SCIM token"),
+            "metricsToken" => Some("somebody with the token for metrics"),
+            _ => None,
+        });
+        let together = presented.collect::<Vec<_>>().join(" together with ");
+        let word = match together.as_str() {
+            "" if ways.iter().any(|way| way.contains(&"metricsToken")) => "somebody on this machine".to_owned(),
+            "" => "anybody".to_owned(),
+            _ => together,
+        };
+        if !words.contains(&word) {
+            words.push(word);
+        }
+    }
+    let words = if words.is_empty() { "anybody".to_owned() } else { words.join(", or ") };
+    let role = match text(operation, "x-role") {
+        "" => String::new(),
+        "platform-owner" => " They must own the platform.".to_owned(),
+        "member" => " They must belong to the organization.".to_owned(),
+        role => format!(" They must be at least {role} of the organization."),
+    };
+    let mut letters = words.chars();
+    let first = letters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.{role}", letters.as_str())
+}
+
+/// What a program says about itself in headers, by the first way in.
+pub fn headers(operation: &Value) -> Vec<(&'static str, &'static str)> {
+    let ways = ways(operation);
+    let Some(way) = ways.iter().find(|way| !way.is_empty()) else { return vec![] };
+    let headers = way.iter().filter_map(|scheme| match *scheme {
+        "bearer" => Some(("Authorization", "Bearer $TOKEN")),
+        "scimToken" => Some(("Authorization", "Bearer $SCIM_TOKEN")),
+        "metricsToken" => Some(("Authorization", "Bearer $METRICS_TOKEN")),
+        "appKey" => Some(("X-Service-App-Key", "$APP_KEY")),
+        _ => None,
+    });
+    headers.collect()
+}
