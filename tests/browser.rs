@@ -26,7 +26,7 @@ struct Provider {
 impl Provider {
     fn start(node: &str, port: u16) -> Self {
         let mut command = Command::new("node");
-        command.arg(peer("oidc.mjs")).arg(format!("http://localhost:{port}")).env("TEST_NODE", &node);
+        command.arg(peer("oidc.mjs")).arg(format!("http://localhost:{port}")).env("TEST_NODE", node);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("node runs");
         let mut out = BufReader::new(child.stdout.take().expect("its output"));

@@ -3,7 +3,7 @@
 use kernel::{
     App,
     crypto::same,
-    db::{self, Db},
+    db,
     fault::{Code, Fault, Result},
     params, transact,
 };
@@ -18,8 +18,10 @@ use tenancy::{
 
 use crate::register::SignUp;
 
-/// What is written into the settings of the installation once somebody was first.
-const SETTING: &str = "first_owner";
+/// The row that says who was first, once somebody was.
+const TAKEN: &str = "first_owner";
+/// The row that the link is made from: another database has another link.
+const SEED: &str = "first_owner_link";
 pub const PATH: &str = "/first-owner";
 
 const ADDRESS_TAKEN: Code = Code::new(
@@ -28,28 +30,45 @@ const ADDRESS_TAKEN: Code = Code::new(
     "This address has an account already. Take another one, or name the address in platform_owners.",
 );
 
-fn token(app: &App) -> String {
-    app.vault.mac(SETTING, b"")
+async fn read(app: &App, name: &str) -> db::Result<Option<String>> {
+    let sql = "SELECT value FROM setting WHERE name = $1";
+    Ok(app.db.opt::<(String,)>(sql, params![name]).await?.map(|(value,)| value))
 }
 
-async fn is_open(app: &App) -> db::Result<bool> {
-    async fn is_taken(db: &Db) -> db::Result<bool> {
-        let sql = "SELECT value FROM setting WHERE name = $1";
-        Ok(db.opt::<(String,)>(sql, params![SETTING]).await?.is_some())
+async fn keep(app: &App, name: &str, value: &str) -> db::Result<()> {
+    let sql = "INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+    app.db.exec(sql, params![name, value]).await.map(drop)
+}
+
+/// Gets the link ready, or closes the door for good where the settings name the owners: an old link must not come back to
+/// life when they no longer do.
+pub async fn start(app: &App) -> db::Result<()> {
+    if app.config.platform_owners.is_empty() {
+        keep(app, SEED, app.entropy.token().expose()).await
+    } else {
+        keep(app, TAKEN, "settings").await
     }
-    Ok(app.config.platform_owners.is_empty() && !is_taken(&app.db).await?)
+}
+
+/// What the link bears; nothing once the door is closed.
+async fn token(app: &App) -> db::Result<Option<String>> {
+    if read(app, TAKEN).await?.is_some() {
+        return Ok(None);
+    }
+    let seed = read(app, SEED).await?;
+    Ok(seed.map(|seed| app.vault.mac(SEED, seed.as_bytes())))
 }
 
 /// Where the first owner is made; nothing once there is one. The same after every start and on every node.
 pub async fn link(app: &App) -> db::Result<Option<String>> {
-    let link = || format!("{}{PATH}?token={}", app.config.base_url(), token(app));
-    Ok(is_open(app).await?.then(link))
+    Ok(token(app).await?.map(|token| format!("{}{PATH}?token={token}", app.config.base_url())))
 }
 
 /// Refuses whoever comes with another token, or too late.
 pub async fn look(app: &App, given: &Typed) -> Result<()> {
-    let is_right = same(given.0.expose().as_bytes(), token(app).as_bytes());
-    if is_right && is_open(app).await? { Ok(()) } else { Err(TOKEN_SPENT.into()) }
+    let token = token(app).await?;
+    let is_right = token.is_some_and(|token| same(given.0.expose().as_bytes(), token.as_bytes()));
+    if is_right { Ok(()) } else { Err(TOKEN_SPENT.into()) }
 }
 
 /// Makes the account and lets it in. There is nothing to confirm: nobody else can read what a server prints.
@@ -66,7 +85,7 @@ pub async fn make(app: &App, visitor: &Visitor, given: &Typed, new: &SignUp) -> 
     };
     transact!(app.db, tx, {
         let sql = "INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING";
-        if tx.exec(sql, params![SETTING, owner.id]).await? == 0 {
+        if tx.exec(sql, params![TAKEN, owner.id]).await? == 0 {
             return Err(Fault::from(TOKEN_SPENT));
         }
         let (account, is_new) = Account::ensure(tx, &owner).await?;

@@ -43,6 +43,11 @@ pub fn feature(config: &Config) -> Feature {
         .and(discovery::routes());
     Feature::new(routes)
         .jobs(Jobs::new().on::<asked::Asked>())
+        .start(|app| {
+            Box::pin(async move {
+                first_owner::start(&app).await.map_err(|error| format!("cannot keep who comes first: {error}"))
+            })
+        })
         .own(passkeys::Passkeys::new(config))
         .own(oauth::Silent::default())
         .and(social::feature())

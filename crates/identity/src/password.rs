@@ -1,7 +1,8 @@
 //! Signing in with a password, forgetting it, and choosing another.
 use axum::{
     extract::State,
-    response::{NoContent, Response},
+    http::StatusCode,
+    response::{IntoResponse as _, NoContent, Response},
 };
 use kernel::{
     App,
@@ -30,6 +31,7 @@ use crate::{
     device,
     proof::{self, WRONG_PASSWORD},
     register::Address,
+    session::turn_over,
 };
 
 pub fn routes() -> Routes {
@@ -42,6 +44,7 @@ pub fn routes() -> Routes {
         .post("/auth/reset-password", reset_password, "complete a password reset with a token")
         .fails(&[TOKEN_SPENT, WEAK_PASSWORD])
         .post("/auth/change-password", change_password, "change the password (requires the current one)")
+        .answers_nothing(204)
         .fails(&[WRONG_PASSWORD, WEAK_PASSWORD])
 }
 
@@ -190,17 +193,26 @@ async fn change_password(
     visitor: Visitor,
     session: Session,
     Json(body): Json<Change>,
-) -> Result<NoContent> {
+) -> Result<Response> {
     let account = session.account();
     let email = account.email.as_deref().and_then(Email::parse);
     password::check("newPassword", &body.new_password.0, email.as_ref(), &account.name)?;
     let attempt = proof::by_password(&app, &visitor, &session, &body.current_password).await?;
     let hash = app.own::<Hasher>().hash(&app.entropy, &body.new_password.0).await?;
-    transact!(app.db, tx, {
+    let turned = transact!(app.db, tx, {
         attempt.forgive(tx).await?;
         Account::set_password(tx, account.id, &hash, app.clock.now()).await?;
         events::record(tx, &app, &session.by(), Some(account.id), &Event::PasswordChanged).await?;
-        end_sessions(tx, &app, &session.by(), account, Some(session.id())).await
+        end_sessions(tx, &app, &session.by(), account, Some(session.id())).await?;
+        // Whoever has a copy of this browser's cookies is out, too. A program keeps its refresh token: it hears of no other.
+        match session.delivery {
+            Delivery::Cookie => turn_over(tx, &app, session.id()).await,
+            Delivery::Body => Ok(None),
+        }
     })?;
-    Ok(NoContent)
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    if let Some(person) = turned {
+        response.headers_mut().extend(person.hand_out(&app)?.1);
+    }
+    Ok(response)
 }

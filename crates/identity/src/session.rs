@@ -99,6 +99,20 @@ pub async fn person(tx: &mut Tx, session: sessions::Session, delivery: Delivery)
     Ok(whole.map(person))
 }
 
+/// Gives a session another refresh token than the one its client has. By two steps: what the client has is then no retry of
+/// a moment ago, and gets no successor.
+pub async fn turn_over(tx: &mut Tx, app: &App, id: SessionId) -> Result<Option<Person>> {
+    let mut person = None;
+    for _ in 0..2 {
+        let Some(session) = sessions::Session::find_in(tx, id).await? else { return Ok(None) };
+        let holder = session.holder();
+        if let Turned::On(session) = sessions::turn(tx, app, id, session.generation, holder.as_deref()).await? {
+            person = self::person(tx, *session, Delivery::Cookie).await?;
+        }
+    }
+    Ok(person)
+}
+
 /// Somebody has a copy of the refresh token; nobody knows who of the two is right.
 pub async fn end_copied(tx: &mut Tx, app: &App, visitor: &Visitor, session: &sessions::Session) -> Result<()> {
     let (now, account, id) = (app.clock.now(), session.account_id, session.id);

@@ -1,9 +1,10 @@
 //! One's own account: who one is, how one proves it, where one is signed in, and what happened.
 use axum::{
-    http::{HeaderValue, Method, header},
+    http::{HeaderValue, header},
     response::{IntoResponse as _, Response},
 };
 use kernel::http::Routes;
+use serde_json::Value;
 
 use crate::{
     me::Me,
@@ -46,7 +47,7 @@ async fn data_page(me: Me) -> Response {
 }
 
 async fn export_file(me: Me) -> Response {
-    match me.ask(Method::GET, "/auth/export", None).await {
+    match me.get("/auth/export", &Value::Null).await {
         Ok(said) => {
             let file = serde_json::to_string_pretty(&said.body).unwrap_or_default();
             let mut response = file.into_response();
@@ -54,7 +55,7 @@ async fn export_file(me: Me) -> Response {
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
             let name = HeaderValue::from_static("attachment; filename=\"janua-export.json\"");
             headers.insert(header::CONTENT_DISPOSITION, name);
-            response
+            me.keeps(response)
         }
         Err(fault) => error(&me.app, &fault),
     }

@@ -7,11 +7,13 @@ use axum::{
 use kernel::{
     fault::{Fault, INVALID, Result},
     http::Routes,
+    id::Id,
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tenancy::enter::REAUTHENTICATION_REQUIRED;
 
 use crate::{
+    captcha,
     form::{Fields, OwnPage},
     me::{Me, Said, Told},
     page::{drawn, error, go, local, said, status_of},
@@ -23,7 +25,7 @@ pub fn routes() -> Routes {
 }
 
 /// Fields that say what to do; the others are the body.
-const OURS: [&str; 5] = ["call", "back", "form", "then", "show"];
+const OURS: [&str; 6] = ["call", "back", "form", "then", "show", "captcha"];
 
 async fn act(me: Me, _: OwnPage, form: Fields) -> Response {
     let Some(back) = local(&me.app, form.get("back")) else {
@@ -31,18 +33,19 @@ async fn act(me: Me, _: OwnPage, form: Fields) -> Response {
     };
     match call(&me, &form).await {
         Ok(Said { body, headers }) => {
-            let mut response = if form.says("show") {
+            let mut response = me.keeps(if form.says("show") {
                 me.again(&back, told(&form, None, body)).await
             } else {
                 let then = filled(form.get("then"), &body);
                 go(&local(&me.app, &then).unwrap_or(back))
-            };
+            });
+            // What the interface says about cookies comes last, and counts.
             for cookie in headers.get_all(header::SET_COOKIE) {
                 response.headers_mut().append(header::SET_COOKIE, cookie.clone());
             }
             response
         }
-        Err(fault) => me.again(&back, told(&form, Some(&fault), Value::Null)).await,
+        Err(fault) => me.keeps(me.again(&back, told(&form, Some(&fault), Value::Null)).await),
     }
 }
 
@@ -55,8 +58,15 @@ async fn call(me: &Me, form: &Fields) -> Result<Said> {
     if me.is_within() {
         return Err(wrong());
     }
-    let body = body(form)?;
-    me.ask(method.ok_or_else(wrong)?, &to, Some(&Value::Object(body))).await
+    let body = Value::Object(body(form)?);
+    let pass = if form.says("captcha") {
+        let solution = json!({ "token": form.get("captcha") });
+        let said = me.ask(Method::POST, "/auth/captcha/verify", Some(&solution), None).await?;
+        said.body["captchaPass"].as_str().map(str::to_owned)
+    } else {
+        None
+    };
+    me.ask(method.ok_or_else(wrong)?, &to, Some(&body), pass.as_deref()).await
 }
 
 /// A form knows text alone, so a field's name says what its value means: `name` is text, `name:some` text unless it is
@@ -79,7 +89,6 @@ fn body(form: &Fields) -> Result<Map<String, Value>> {
             Value::Object(inner) => inner,
             _ => &mut body,
         };
-        let before = fields.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
         let wrong = |why| INVALID.at(name, "wrong_form", why);
         let value = match kind {
             "some" if text.trim().is_empty() => continue,
@@ -87,8 +96,15 @@ fn body(form: &Fields) -> Result<Map<String, Value>> {
             "text" | "some" | "null" => Value::from(text),
             "number" => text.trim().parse::<i64>().map_err(|_| wrong("must be a whole number"))?.into(),
             "flag" => Value::from(text == "true"),
-            "list" if text.is_empty() => Value::Array(before),
-            "list" => before.into_iter().chain([Value::from(text)]).collect(),
+            "list" => {
+                let list = fields.entry(name).or_insert_with(|| Value::Array(vec![]));
+                if let Value::Array(list) = list
+                    && !text.is_empty()
+                {
+                    list.push(Value::from(text));
+                }
+                continue;
+            }
             "lines" => text.lines().map(str::trim).filter(|line| !line.is_empty()).map(Value::from).collect(),
             "json" => serde_json::from_str(text).map_err(|_| wrong("must be JSON"))?,
             "body" => {
@@ -104,10 +120,12 @@ fn body(form: &Fields) -> Result<Map<String, Value>> {
     Ok(body)
 }
 
-/// Where to go on to: `{id}` is the answer's.
+/// Where to go on to: `{id}` is that of what was made.
 fn filled(then: &str, body: &Value) -> String {
-    let fields = body.as_object().into_iter().flatten().filter_map(|(name, value)| Some((name, value.as_str()?)));
-    fields.fold(then.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
+    match body["id"].as_str().filter(|id| id.parse::<Id<Value>>().is_ok()) {
+        Some(id) => then.replacen("{id}", id, 1),
+        None => then.to_owned(),
+    }
 }
 
 fn told(form: &Fields, fault: Option<&Fault>, answer: Value) -> Told {
@@ -116,6 +134,7 @@ fn told(form: &Fields, fault: Option<&Fault>, answer: Value) -> Told {
     Told {
         form: form.get("form").to_owned(),
         wrong: fault.map(said),
+        challenge: fault.and_then(captcha::challenge),
         sign_in_again: fault.is_some_and(|fault| fault.code() == REAUTHENTICATION_REQUIRED),
         typed: typed.map(|(name, text)| (name.to_owned(), Value::from(text))).collect(),
         answer,

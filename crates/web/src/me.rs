@@ -8,14 +8,14 @@ use axum::{
 };
 use kernel::{
     App,
-    fault::{Fault, INTERNAL, NOT_FOUND, Result},
-    http::{GenContext, Operation, OperationInput},
+    fault::{Fault, INTERNAL, NOT_FOUND, Result, UNAUTHENTICATED},
+    http::{Client, GenContext, Operation, OperationInput},
 };
 use minijinja::{Value as Content, value::Serde};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use tenancy::enter::{Browser, Session, Within, is_platform_owner};
+use tenancy::enter::{Browser, CAPTCHA_PASS, Session, Within, cookies, is_platform_owner};
 
 use crate::page::{address, error, go, page, parameter, status_of};
 
@@ -27,6 +27,8 @@ pub struct Me {
     pub app: App,
     session: Session,
     parts: Parts,
+    /// New cookies for whoever came with an access token that has run out.
+    renewed: Vec<HeaderValue>,
 }
 
 /// What became of the form that was just sent, for the page it came from.
@@ -36,6 +38,8 @@ pub struct Told {
     pub form: String,
     /// What is wrong, in words.
     pub wrong: Option<String>,
+    /// The proof of work that is asked for.
+    pub challenge: Option<String>,
     /// Whether signing in again would help.
     pub sign_in_again: bool,
     /// What was typed, to be kept in the form.
@@ -52,8 +56,14 @@ impl FromRequestParts<App> for Me {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Response> {
         let Browser(who) = Browser::from_request_parts(parts, app).await.map_err(|fault| error(app, &fault))?;
         match who {
-            Some(session) => Ok(Self { app: app.clone(), session, parts: parts.clone() }),
-            None => Err(to_sign_in(app, &parts.method, &parts.uri)),
+            Some(session) if !session.is_due => {
+                Ok(Self { app: app.clone(), session, parts: parts.clone(), renewed: vec![] })
+            }
+            _ if cookies::read_strictly(app, &parts.headers, cookies::REFRESH).is_some() => {
+                let refused = |fault: Fault| refused(app, &fault, &parts.method, &parts.uri);
+                Self::renewed(app, parts.clone()).await.map_err(refused)
+            }
+            _ => Err(to_sign_in(app, &parts.method, &parts.uri)),
         }
     }
 }
@@ -69,6 +79,29 @@ fn to_sign_in(app: &App, method: &Method, uri: &Uri) -> Response {
     go(&address(app, "/sign-in", "continue", &here.unwrap_or_default()))
 }
 
+/// To whoever may not see a page, or may do so once they have signed in.
+fn refused(app: &App, fault: &Fault, method: &Method, uri: &Uri) -> Response {
+    match status_of(fault) {
+        StatusCode::UNAUTHORIZED => to_sign_in(app, method, uri),
+        _ => error(app, fault),
+    }
+}
+
+/// A request from where the person is. What else hangs on the page's own request belongs to the page.
+fn request(page: &Parts, method: Method, to: &str) -> Result<Request<Body>> {
+    let mut request = Request::new(Body::empty());
+    *request.uri_mut() = to.parse().map_err(|_| NOT_FOUND)?;
+    *request.method_mut() = method;
+    *request.headers_mut() = page.headers.clone();
+    for of_the_page in [header::CONTENT_LENGTH, header::CONTENT_TYPE, header::AUTHORIZATION] {
+        request.headers_mut().remove(of_the_page);
+    }
+    if let Some(client) = page.extensions.get::<Client>() {
+        request.extensions_mut().insert(*client);
+    }
+    Ok(request)
+}
+
 /// What the interface said.
 pub struct Said {
     pub body: Value,
@@ -76,16 +109,37 @@ pub struct Said {
 }
 
 impl Me {
+    /// Turns the refresh token over as every client does, so that a copy of it is noticed here, too.
+    async fn renewed(app: &App, mut parts: Parts) -> Result<Self> {
+        let response = app.inside.ask(request(&parts, Method::POST, "/auth/refresh")?).await?;
+        let renewed: Vec<_> = response.headers().get_all(header::SET_COOKIE).iter().cloned().collect();
+        let pairs = renewed.iter().filter_map(|line| line.to_str().ok()?.split(';').next());
+        let cookie = HeaderValue::try_from(pairs.collect::<Vec<_>>().join("; ")).map_err(|_| UNAUTHENTICATED)?;
+        parts.headers.insert(header::COOKIE, cookie);
+        let Browser(who) = Browser::from_request_parts(&mut parts, app).await?;
+        Ok(Self { app: app.clone(), session: who.ok_or(UNAUTHENTICATED)?, parts, renewed })
+    }
+
+    /// The answer, with the cookies that go on from here.
+    pub fn keeps(&self, mut response: Response) -> Response {
+        for cookie in &self.renewed {
+            response.headers_mut().append(header::SET_COOKIE, cookie.clone());
+        }
+        response
+    }
+
     /// Whether this request itself came from within.
     pub fn is_within(&self) -> bool {
         self.parts.extensions.get::<Within>().is_some()
     }
 
     /// Asks as this person, from where they are.
-    pub async fn ask(&self, method: Method, to: &str, body: Option<&Value>) -> Result<Said> {
-        let mut request = self.request(method, to)?;
+    pub async fn ask(&self, method: Method, to: &str, body: Option<&Value>, pass: Option<&str>) -> Result<Said> {
+        let mut request = request(&self.parts, method, to)?;
         request.extensions_mut().insert(Within::of(&self.session));
-        request.headers_mut().remove(header::CONTENT_TYPE);
+        if let Some(pass) = pass.and_then(|pass| HeaderValue::try_from(pass).ok()) {
+            request.headers_mut().insert(CAPTCHA_PASS, pass);
+        }
         // A page is drawn from what programs get, whatever the browser would rather have.
         request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/json"));
         if let Some(body) = body {
@@ -102,31 +156,18 @@ impl Me {
         Ok(Said { body, headers: parts.headers })
     }
 
-    fn request(&self, method: Method, to: &str) -> Result<Request<Body>> {
-        let mut request = Request::new(Body::empty());
-        *request.uri_mut() = to.parse().map_err(|_| NOT_FOUND)?;
-        *request.method_mut() = method;
-        *request.headers_mut() = self.parts.headers.clone();
-        request.headers_mut().remove(header::CONTENT_LENGTH);
-        // Where this person is; what else hangs on a request belongs to the page alone.
-        request.extensions_mut().extend(self.client());
-        Ok(request)
-    }
-
-    fn client(&self) -> axum::http::Extensions {
-        let mut kept = axum::http::Extensions::new();
-        if let Some(client) = self.parts.extensions.get::<kernel::http::Client>() {
-            kept.insert(*client);
-        }
-        kept
+    /// What the interface answers at an address that is filled in as [`show`](Self::show) does.
+    pub async fn get(&self, pattern: &str, place: &Value) -> Result<Said> {
+        self.ask(Method::GET, &self.fill(pattern, place), None, None).await
     }
 
     /// A page of ours again, as it is now, with word of what became of its form.
     pub async fn again(&self, back: &str, told: Told) -> Response {
         let status = told.status;
-        let asked = match self.request(Method::GET, back) {
+        let asked = match request(&self.parts, Method::GET, back) {
             Ok(mut request) => {
                 request.extensions_mut().insert(told);
+                request.extensions_mut().insert(Within::of(&self.session));
                 self.app.inside.ask(request).await
             }
             Err(fault) => Err(fault),
@@ -161,11 +202,11 @@ impl Me {
             _ => Map::new(),
         };
         for (name, pattern) in asks {
-            let said = self.ask(Method::GET, &self.fill(pattern, &place), None).await;
+            let said = self.get(pattern, &place).await;
             let (name, answer) = match (name.strip_prefix('?'), said) {
                 (kept, Ok(said)) => (kept.unwrap_or(name), said.body),
                 (Some(name), Err(fault)) if fault.code().status < 500 => (name, Value::Null),
-                (_, Err(fault)) => return self.refused(&fault),
+                (_, Err(fault)) => return refused(&self.app, &fault, &self.parts.method, &self.parts.uri),
             };
             content.insert(name.to_owned(), answer);
         }
@@ -185,17 +226,10 @@ impl Me {
                 "runsPlatform": is_platform_owner(&self.app, &self.session),
             }),
         );
-        page(&self.app, StatusCode::OK, template, Content::from(Serde(content)))
+        self.keeps(page(&self.app, StatusCode::OK, template, Content::from(Serde(content))))
     }
 
-    fn refused(&self, fault: &Fault) -> Response {
-        match status_of(fault) {
-            StatusCode::UNAUTHORIZED => to_sign_in(&self.app, &self.parts.method, &self.parts.uri),
-            _ => error(&self.app, fault),
-        }
-    }
-
-    pub fn fill(&self, pattern: &str, place: &Value) -> String {
+    fn fill(&self, pattern: &str, place: &Value) -> String {
         let fields = place.as_object().into_iter().flatten();
         let filled = fields.fold(pattern.to_owned(), |text, (name, value)| {
             let value = utf8_percent_encode(value.as_str().unwrap_or_default(), NON_ALPHANUMERIC).to_string();

@@ -112,7 +112,8 @@ pub fn said(fault: &Fault) -> String {
 /// The route above is drawn, also when it is refused.
 pub fn drawn(routes: Routes) -> Routes {
     let statuses = [200, 400, 401, 403, 404, 409, 410, 429, 500, 503];
-    statuses.into_iter().fold(routes, |routes, status| routes.answers::<String>(status, HTML)).answers_nothing(303)
+    let routes = statuses.into_iter().fold(routes, |routes, status| routes.answers::<String>(status, HTML));
+    routes.answers_nothing(303).unkept()
 }
 
 /// What a client gets to know and do, in a person's words.

@@ -8,6 +8,7 @@ mod consents;
 mod console;
 mod devices;
 mod first_owner;
+mod forms;
 mod hosted;
 mod leaving;
 mod pages;

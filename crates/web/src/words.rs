@@ -1,10 +1,13 @@
 //! Words for what templates show: names for people, lengths of time, records.
+use data_encoding::BASE64;
 use kernel::clock::Timestamp;
 use minijinja::{Environment, Error, ErrorKind, Value};
 
 pub fn add_to(environment: &mut Environment<'_>) {
     environment.add_filter("words", words);
     environment.add_filter("left", left);
+    environment
+        .add_filter("as_picture", |svg: &str| format!("data:image/svg+xml;base64,{}", BASE64.encode(svg.as_bytes())));
     environment.add_filter("pretty", |value: Value| record(&value, true));
     environment.add_filter("compact", |value: Value| record(&value, false));
 }

@@ -14,7 +14,7 @@ use std::{
 };
 
 use ipnet::IpNet;
-use url::Url;
+use url::{Host, Url};
 
 use crate::crypto::Secret;
 pub use parse::{Origin, ProviderEndpoint, Setting, Switch};
@@ -357,6 +357,17 @@ impl Config {
 
     pub fn is_https(&self) -> bool {
         self.base_url.as_ref().is_some_and(|url| url.scheme() == "https")
+    }
+
+    /// Whether browsers take the base URL for a place that nobody listens in on: https, or this very machine.
+    pub fn is_trusted_place(&self) -> bool {
+        let is_here = |url: Url| match url.host() {
+            Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+            Some(Host::Ipv4(ip)) => ip.is_loopback(),
+            Some(Host::Ipv6(ip)) => ip.is_loopback(),
+            None => false,
+        };
+        self.is_https() || Url::parse(&self.base_url()).is_ok_and(is_here)
     }
 
     pub fn database_url(&self) -> Secret {

@@ -71,6 +71,7 @@ struct Known {
     exists: bool,
     body_limit: usize,
     always: bool,
+    is_kept: bool,
     metrics: RouteMetrics,
 }
 
@@ -87,6 +88,7 @@ impl Door {
                 exists: false,
                 body_limit: 0,
                 always: false,
+                is_kept: false,
                 metrics: app.metrics.route("any", "unknown"),
             }),
             defaults: Defaults::new(app.config.is_https()),
@@ -206,7 +208,7 @@ impl Inner {
         }
         let deadline = started + self.app.config.request_timeout;
         // A token endpoint's answer is not for who sends the same request again.
-        let is_kept = known.exists && Tongue::of(request.uri().path()) != Tongue::OAuth;
+        let is_kept = known.is_kept && Tongue::of(request.uri().path()) != Tongue::OAuth;
         Ok(match idempotency::key(request.method(), request.headers())?.filter(|_| is_kept) {
             None => Either::Left(self.call(request, deadline)),
             Some(key) => {
@@ -297,7 +299,8 @@ fn known(app: &App, rows: Vec<RouteRow>) -> Result<matchit::Router<ByMethod>, St
     let mut by_path: HashMap<&'static str, ByMethod> = HashMap::new();
     for row in rows {
         let metrics = app.metrics.route(row.method.as_str(), row.path);
-        let known = Known { exists: true, body_limit: row.body_limit, always: row.always, metrics };
+        let RouteRow { body_limit, always, is_kept, .. } = row;
+        let known = Known { exists: true, body_limit, always, is_kept, metrics };
         by_path.entry(row.path).or_default().push((row.method, Arc::new(known)));
     }
     let mut router = matchit::Router::new();

@@ -112,7 +112,13 @@ impl OperationInput for FormPairs {
     }
 }
 
+/// More fields than any form has.
+const MOST_FIELDS: usize = 500;
+
 fn pairs(form: &[u8]) -> Result<Vec<(String, String)>> {
+    if form.split(|byte| *byte == b'&').nth(MOST_FIELDS).is_some() {
+        return Err(MALFORMED.because("Too many fields."));
+    }
     serde_urlencoded::from_bytes(form).map_err(|_| MALFORMED.because("Not a form."))
 }
 

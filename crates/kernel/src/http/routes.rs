@@ -41,6 +41,8 @@ pub(super) struct RouteRow {
     pub(super) body_limit: usize,
     /// Answered however busy the server is and however often it is asked.
     pub(super) always: bool,
+    /// Whether an answer may be kept for a client that repeats itself.
+    pub(super) is_kept: bool,
     pub(super) codes: Vec<Code>,
     pub(super) answers: Vec<Described>,
 }
@@ -67,7 +69,8 @@ macro_rules! verbs { ($($verb:ident, $with:ident, $method:ident;)*) => { $(
         let route = routing::$with(handler, |op| op.id(&format!("{tag}.{name}")).tag(tag).summary(summary));
         self.router = self.router.api_route(path, route);
         self.rows.push(RouteRow {
-            method: Method::$method, path, body_limit: self.body_limit, always: false, codes: vec![], answers: vec![],
+            method: Method::$method, path, body_limit: self.body_limit, always: false, is_kept: true,
+            codes: vec![], answers: vec![],
         });
         self
     }
@@ -131,6 +134,16 @@ impl Routes {
     pub fn always(mut self) -> Self {
         if let Some(row) = self.rows.last_mut() {
             row.always = true;
+        }
+        self
+    }
+
+    /// The answer of the route above is for nobody who sends the same again: it may show a secret, and a page is no answer
+    /// for a program.
+    #[must_use]
+    pub fn unkept(mut self) -> Self {
+        if let Some(row) = self.rows.last_mut() {
+            row.is_kept = false;
         }
         self
     }

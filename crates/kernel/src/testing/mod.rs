@@ -129,9 +129,19 @@ impl TestApp {
     }
 
     /// The same service again on the same database, after the first one is gone.
-    pub async fn restart(mut self, feature: impl FnOnce(&Config) -> Feature) -> Self {
+    pub async fn restart(self, feature: impl FnOnce(&Config) -> Feature) -> Self {
+        self.restart_with(|_| {}, feature).await
+    }
+
+    /// The same with other settings.
+    pub async fn restart_with(
+        mut self,
+        change: impl FnOnce(&mut Config),
+        feature: impl FnOnce(&Config) -> Feature,
+    ) -> Self {
         self.finished = true;
-        let (config, clock) = (self.app.config.clone(), self.app.clock.clone());
+        let (mut config, clock) = (self.app.config.clone(), self.app.clock.clone());
+        change(&mut config);
         let database = self.database.again().await;
         Self::start_at(config, feature, database, clock, self.folder.clone()).await
     }

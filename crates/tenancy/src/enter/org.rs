@@ -15,6 +15,7 @@ use serde::Deserialize;
 use super::{Live, Session};
 use crate::{
     accounts::AccountId,
+    apps::Application,
     orgs::{Membership, Org, OrgId, Role},
 };
 
@@ -95,11 +96,14 @@ impl<R: Least> FromRequestParts<App> for InOrg<R> {
         let whom: Option<Path<Whom>> = Path::from_request_parts(parts, app).await.ok();
         let is_self = whom.is_some_and(|Path(whom)| whom.user_id == session.account().id);
         let least = if is_self { R::FOR_ONESELF } else { R::ROLE };
-        // An app its people use may not end what belongs to them all.
-        if least == Role::Owner && session.living.session.app_id.is_some() {
-            return Err(FORBIDDEN.into());
-        }
         let membership = member(app, &session, id, least).await?;
+        // An app its people use may not end what belongs to them all, and one of others may not lead it.
+        if let Some(through) = session.living.session.app_id.filter(|_| least > Role::Member) {
+            let is_theirs = Application::find(&app.db, through).await?.is_some_and(|found| found.org_id == id);
+            if least == Role::Owner || !is_theirs {
+                return Err(FORBIDDEN.into());
+            }
+        }
         Ok(Self { session, membership, least: PhantomData })
     }
 }

@@ -243,6 +243,8 @@ pub struct Session {
     pub living: Arc<Living>,
     /// How the client keeps its tokens.
     pub delivery: Delivery,
+    /// Whether the access token has run out and the refresh token stands in for it.
+    pub is_due: bool,
     client: Client,
     user_agent: Option<HeaderValue>,
 }
@@ -294,7 +296,8 @@ impl Session {
 impl Session {
     /// Somebody, or a client that acts for them, whatever key of an app came along.
     async fn recognised(parts: &mut Parts, app: &App) -> Result<Self> {
-        if let Some(Within(living)) = parts.extensions.get::<Within>().cloned() {
+        if let Some(Within(id)) = parts.extensions.get().copied() {
+            let living = living(app, id).await?.ok_or(UNAUTHENTICATED)?;
             return Self::of(parts, app, living, Delivery::Cookie).await;
         }
         let (token, delivery) = presented(&parts.headers).ok_or(UNAUTHENTICATED)?;
@@ -307,14 +310,26 @@ impl Session {
         if delivery == Delivery::Cookie {
             may_use_cookie(app, &parts.headers, &living.session).await?;
         }
-        Ok(Self { living, delivery, client, user_agent: parts.headers.get(header::USER_AGENT).cloned() })
+        let user_agent = parts.headers.get(header::USER_AGENT).cloned();
+        Ok(Self { living, delivery, client, user_agent, is_due: false })
     }
 }
 
 impl Session {
     /// The person's own, whatever key of an app came along: not that of a client within its scopes.
     pub(super) async fn beside_key(parts: &mut Parts, app: &App) -> Result<Self> {
-        let session = Self::recognised(parts, app).await?;
+        Self::recognised(parts, app).await?.without_scopes()
+    }
+
+    /// By the header alone, whatever cookies came along.
+    async fn by_bearer(parts: &mut Parts, app: &App) -> Result<Self> {
+        let token = bearer(&parts.headers).ok_or(UNAUTHENTICATED)?.to_owned().into();
+        let (_, living) = recognise(app, &token).await?.ok_or(UNAUTHENTICATED)?;
+        Self::of(parts, app, living, Delivery::Body).await?.without_scopes()
+    }
+
+    fn without_scopes(self) -> Result<Self> {
+        let session = self;
         if session.living.session.scopes.is_some() {
             let says = HeaderValue::from_static("Bearer error=\"insufficient_scope\"");
             return Err(Fault::from(INSUFFICIENT_SCOPE).with_header(header::WWW_AUTHENTICATE, says));
@@ -423,7 +438,7 @@ impl FromRequestParts<App> for Browser {
     type Rejection = Fault;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        if bearer(&parts.headers).is_some() {
+        if parts.extensions.get::<Within>().is_some() {
             return Session::from_request_parts(parts, app).await.map(|session| Self(Some(session)));
         }
         // By the strict names alone: a neighbouring host must not put somebody else in front of a page.
@@ -431,14 +446,19 @@ impl FromRequestParts<App> for Browser {
             Some(token) => recognise(app, &token).await?.map(|(_, living)| living),
             None => None,
         };
-        let found = match (found, cookies::read_strictly(app, &parts.headers, cookies::REFRESH)) {
-            (None, Some(token)) => refreshable(app, &token).await?,
-            (found, _) => found,
+        let (found, is_due) = match (found, cookies::read_strictly(app, &parts.headers, cookies::REFRESH)) {
+            (None, Some(token)) => (refreshable(app, &token).await?, true),
+            (found, _) => (found, false),
         };
         match found.filter(|living| living.session.scopes.is_none()) {
             Some(living) => {
                 let session = Session::of(parts, app, living, Delivery::Cookie).await?;
-                session.with_its_key(parts, app).await.map(|session| Self(Some(session)))
+                let session = session.with_its_key(parts, app).await?;
+                Ok(Self(Some(Session { is_due, ..session })))
+            }
+            None if bearer(&parts.headers).is_some() => {
+                let session = Session::by_bearer(parts, app).await?.with_its_key(parts, app).await?;
+                Ok(Self(Some(session)))
             }
             None => Ok(Self(None)),
         }
@@ -454,10 +474,12 @@ impl OperationInput for Browser {
     }
 }
 
-/// The living session of which this is the present refresh token.
+/// The living session of which this is the present refresh token. That of an app's session is for the app alone, with its
+/// key.
 async fn refreshable(app: &App, token: &Secret) -> db::Result<Option<Arc<Living>>> {
     let Some((id, generation)) = sessions::read_refresh_token(app, token) else { return Ok(None) };
-    let present = sessions::Session::find(&app.db, id).await?.filter(|session| session.generation == generation);
+    let present = sessions::Session::find(&app.db, id).await?;
+    let present = present.filter(|session| session.generation == generation && session.holder().is_none());
     match present {
         Some(_) => living(app, id).await,
         None => Ok(None),
@@ -492,13 +514,14 @@ impl OperationInput for Session {
     }
 }
 
-/// Whether this is one of those who run the platform: on the list in the settings with a verified address, or whoever came
-/// first. No app acts for them.
+/// Whether this is one of those who run the platform: on the list in the settings with a verified address or, where there
+/// is no list, whoever came first. No app acts for them.
 pub fn is_platform_owner(app: &App, session: &Session) -> bool {
-    let account = session.account();
-    let mut listed = app.config.platform_owners.iter().filter_map(|owner| crate::email::Email::parse(owner));
+    let (account, owners) = (session.account(), &app.config.platform_owners);
+    let mut listed = owners.iter().filter_map(|owner| crate::email::Email::parse(owner));
     let is_listed = account.email_key.as_deref().is_some_and(|key| listed.any(|owner| owner.key() == key));
-    session.living.session.app_id.is_none() && (account.runs_platform || account.email_verified && is_listed)
+    let is_owner = if owners.is_empty() { account.runs_platform } else { account.email_verified && is_listed };
+    session.living.session.app_id.is_none() && is_owner
 }
 
 /// One of those who run the platform.

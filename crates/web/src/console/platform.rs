@@ -1,11 +1,12 @@
 //! For those who run the platform: the outbox of a development server, who misbehaves, incidents, keys, what waits.
 use axum::{
-    http::{HeaderValue, Method, StatusCode, header},
+    http::{HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
 use kernel::http::{Path, Routes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::{
     me::Me,
@@ -56,7 +57,7 @@ const MAIL_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-sr
                            frame-ancestors 'self'; sandbox allow-popups allow-popups-to-escape-sandbox";
 
 async fn mail_body(me: Me, Path(place): Path<OfMail>) -> Response {
-    match me.ask(Method::GET, &me.fill("/admin/outbox/{id}", &serde_json::json!(place)), None).await {
+    match me.get("/admin/outbox/{id}", &json!(place)).await {
         Ok(said) => {
             let html = said.body["html"].as_str().unwrap_or_default();
             let body = format!("<!doctype html><base target=\"_blank\">{html}");
@@ -65,7 +66,7 @@ async fn mail_body(me: Me, Path(place): Path<OfMail>) -> Response {
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(HTML));
             headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(MAIL_POLICY));
             headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("SAMEORIGIN"));
-            response
+            me.keeps(response)
         }
         Err(fault) => error(&me.app, &fault),
     }

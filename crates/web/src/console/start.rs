@@ -1,5 +1,4 @@
 //! Where the console begins. Who is new is led by the hand: an app, a sign-in, a webhook.
-use axum::http::Method;
 use axum::response::Response;
 use kernel::http::Routes;
 use serde_json::{Value, json};
@@ -18,15 +17,18 @@ async fn console_page(me: Me) -> Response {
 
 /// How far somebody has come with the first app there is: nothing that is not so is ticked off.
 async fn steps(me: &Me) -> Value {
-    let ask = async |to: String| me.ask(Method::GET, &to, None).await.map(|said| said.body).unwrap_or_default();
-    let apps = ask("/apps?limit=1".to_owned()).await;
-    let Some(id) = apps["apps"][0]["id"].as_str() else { return json!({ "app": null }) };
+    let ask = async |to: &str, app: &Value| me.get(to, app).await.map(|said| said.body).unwrap_or_default();
+    let apps = ask("/apps?limit=1", &Value::Null).await;
+    let app = &apps["apps"][0];
+    if app.is_null() {
+        return json!({ "app": null });
+    }
     let has = |list: &Value, name: &str| list[name].as_array().is_some_and(|list| !list.is_empty());
-    let keys = ask(format!("/apps/{id}/keys?limit=1")).await;
-    let users = ask(format!("/apps/{id}/users?limit=1")).await;
-    let webhooks = ask(format!("/apps/{id}/webhooks?limit=1")).await;
+    let keys = ask("/apps/{id}/keys?limit=1", app).await;
+    let users = ask("/apps/{id}/users?limit=1", app).await;
+    let webhooks = ask("/apps/{id}/webhooks?limit=1", app).await;
     json!({
-        "app": apps["apps"][0],
+        "app": app,
         "key": has(&keys, "keys"),
         "user": has(&users, "users"),
         "webhook": webhooks["webhooks"][0],
