@@ -2,24 +2,76 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails when it must")]
 mod binary;
 
-use std::{path::Path, process::Command};
+use std::{
+    io::{BufRead as _, BufReader},
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Stdio},
+};
 
 use binary::Server;
+
+fn peer(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/peers").join(name)
+}
+
+/// A published OpenID provider, for signing in with one.
+struct Provider {
+    child: Child,
+    url: String,
+    /// Kept open: who writes into a closed pipe ends.
+    _out: BufReader<ChildStdout>,
+}
+
+impl Provider {
+    fn start(node: &str, port: u16) -> Self {
+        let mut command = Command::new("node");
+        command.arg(peer("oidc.mjs")).arg(format!("http://localhost:{port}")).env("TEST_NODE", &node);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("node runs");
+        let mut out = BufReader::new(child.stdout.take().expect("its output"));
+        let mut url = String::new();
+        out.read_line(&mut url).expect("its address");
+        Self { child, url: url.trim().to_owned(), _out: out }
+    }
+
+    /// The setting under which it stands in for another one.
+    fn endpoints(&self, name: &str) -> String {
+        let parts = [("authorize", "/auth"), ("token", "/token"), ("jwks", "/jwks"), ("issuer", "")];
+        parts.map(|(part, path)| format!("{name}.{part}={}{path}", self.url)).join(",")
+    }
+}
+
+impl Drop for Provider {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
 
 #[test]
 fn people_find_their_way() {
     let node = std::env::var("TEST_NODE").expect("TEST_NODE: scripts/test sets it, scripts/setup installs it");
     let folder = tempfile::tempdir().unwrap();
-    let settings = [("JANUA_WEBHOOK_ALLOW_NETS", "127.0.0.0/8"), ("WEBHOOK_ALLOW_HTTP", "1")];
-    let server = Server::start(folder.path(), &settings);
+    // The provider must know where people come back to, and the server where it is: so the port is chosen first.
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+    let provider = Provider::start(&node, port);
+    let listen = format!("127.0.0.1:{port}");
+    let mut command = binary::janua(folder.path(), &["serve", "--listen", &listen]);
+    command
+        .envs([("JANUA_WEBHOOK_ALLOW_NETS", "127.0.0.0/8"), ("WEBHOOK_ALLOW_HTTP", "1")])
+        .envs([("JANUA_GOOGLE_CLIENT_ID", "google"), ("JANUA_GOOGLE_CLIENT_SECRET", "google-secret")])
+        .env("JANUA_PROVIDER_ENDPOINTS", provider.endpoints("google"));
+    let server = Server::of(command);
     let link = server.greeting.split("/first-owner?token=").nth(1).expect("the link for the first owner").trim();
     let mut command = Command::new("node");
     command
-        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/peers/browser.mjs"))
-        .arg(format!("http://localhost:{}", server.address.port()))
+        .arg(peer("browser.mjs"))
+        .arg(format!("http://localhost:{port}"))
         .arg(folder.path().join("data/outbox"))
         .arg(link)
-        .env("TEST_NODE", node);
+        .arg(&provider.url)
+        .env("TEST_NODE", &node);
     // `scripts/pictures` wants to see them.
     if let Ok(pictures) = std::env::var("TEST_PICTURES") {
         command.arg(pictures);

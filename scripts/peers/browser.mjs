@@ -11,7 +11,7 @@ const require = createRequire(process.env.TEST_NODE + '/package.json')
 const { chromium } = require('playwright-core')
 const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8')
 
-const [base, outbox, firstOwner, pictures] = process.argv.slice(2)
+const [base, outbox, firstOwner, provider, pictures] = process.argv.slice(2)
 const password = 'correct horse battery staple'
 const step = (name) => console.log(`ok ${name}`)
 
@@ -70,9 +70,12 @@ async function mailed(address, path) {
 async function newPage(options) {
   const context = await browser.newContext(options)
   const page = await context.newPage()
+  // The provider's own page would like to; it is not let.
+  await context.route((url) => !['localhost', '127.0.0.1'].includes(url.hostname), (route) => route.abort())
   page.on('request', (request) => {
+    if (request.frame().url().startsWith(provider)) return
     const { origin } = new URL(request.url())
-    assert.ok([base, elsewhere.origin, 'null'].includes(origin), `a page asked ${request.url()}`)
+    assert.ok([base, elsewhere.origin, provider, 'null'].includes(origin), `a page asked ${request.url()}`)
   })
   page.on('console', (message) => {
     assert.ok(!message.text().includes('Content Security Policy'), message.text())
@@ -386,6 +389,19 @@ assert.equal((await call(other, 'GET', '/auth/me')).status, 401)
 await other.goto(`${base}/account`)
 await other.getByRole('heading', { name: 'Sign in' }).waitFor()
 step('a session ended in one browser is over in another')
+
+// With an account elsewhere.
+const lin = await newPage()
+await lin.goto(`${base}/sign-in?continue=%2Faccount%2Fsessions`)
+await lin.getByRole('button', { name: 'Go on with Google' }).click()
+await lin.waitForURL(`${provider}/**`)
+await lin.locator('input[name=login]').fill('lin')
+await lin.locator('input[name=password]').fill('any')
+await lin.locator('button[type=submit]').click()
+await lin.locator('form').locator('button[type=submit]').click()
+await lin.waitForURL(`${base}/account/sessions`)
+await lin.getByText('lin@example.com').waitFor()
+step('signing in with an account elsewhere')
 
 // Without a script.
 const plain = await newPage({ javaScriptEnabled: false })

@@ -73,7 +73,7 @@ async fn what_is_wrong_is_said_at_the_form_and_passwords_are_not_sent_back() {
 }
 
 #[tokio::test]
-async fn p46_a_page_elsewhere_does_nothing_with_our_forms() {
+async fn p47_a_page_elsewhere_does_nothing_with_our_forms() {
     let t = start().await;
     member(&t, "ada@example.com").await;
     let ada = browser(&t, "ada@example.com").await;
