@@ -59,7 +59,7 @@ export async function site({ base, newPage, look, call, signIn, step, authorize,
   await reader.getByLabel('Find an operation').fill('get auth/me authenticated')
   await reader.getByText(/^1 of \d+$/).waitFor()
   await reader.getByRole('link', { name: 'GET /auth/me' }).click()
-  const me = reader.locator('article', { has: reader.getByRole('heading', { name: 'GET /auth/me' }) })
+  const me = reader.locator('article', { has: reader.getByRole('heading', { name: 'GET /auth/me', exact: true }) })
   const tryIt = me.getByRole('button', { name: 'Try it' })
   await tryIt.focus()
   await reader.keyboard.press('Enter')
@@ -82,7 +82,7 @@ export async function site({ base, newPage, look, call, signIn, step, authorize,
   await me.locator('pre.answer').waitFor()
   assert.ok((await reader.context().cookies()).some(isAccess), 'the access cookie is renewed')
   // Deleting asks once.
-  const remove = reader.locator('article', { has: reader.getByRole('heading', { name: 'DELETE /auth/sessions/{id}' }) })
+  const remove = reader.locator('article', { has: reader.getByRole('heading', { name: 'DELETE /auth/sessions/{id}', exact: true }) })
   await remove.getByRole('button', { name: 'Try it' }).click()
   await remove.getByLabel('id (path)').fill('01a2b3c4-d5e6-7f80-9a0b-1c2d3e4f5061')
   await remove.getByRole('button', { name: 'Send DELETE' }).click()
@@ -99,7 +99,7 @@ export async function site({ base, newPage, look, call, signIn, step, authorize,
   // Without a script it reads all the same.
   const plain = await newPage({ javaScriptEnabled: false })
   await plain.goto(`${base}/reference/apps`)
-  await plain.getByRole('heading', { name: 'PATCH /apps/{appId}' }).waitFor()
+  await plain.getByRole('heading', { name: 'PATCH /apps/{appId}', exact: true }).waitFor()
   await plain.goto(`${base}/status`)
   await plain.getByText('UTC').first().waitFor()
 

@@ -102,6 +102,7 @@ function form(id, wish) {
     if (body) headers.set('content-type', wish.body.type)
     const options = { method: wish.method, headers, redirect: 'manual', body: body ? body.value : undefined }
     button.disabled = true
+    output.replaceChildren()
     const started = performance.now()
     try {
       const answer = await send(query.size ? `${path}?${query}` : path, options)
