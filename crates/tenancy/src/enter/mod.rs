@@ -3,6 +3,7 @@ mod abuse;
 mod app;
 mod captcha;
 pub mod cookies;
+mod live;
 mod org;
 mod scim;
 mod session;
@@ -12,11 +13,11 @@ pub use abuse::{AbuseReport, Attempt, Standing, Visitor, abuse_reports};
 pub use app::{AppCaller, AppKey, INVALID_APP_KEY, InApp};
 pub use captcha::{CAPTCHA_REQUIRED, Captcha, NOT_SOLVED, PASS as CAPTCHA_PASS};
 pub use cookies::Delivery;
+pub use live::{ACCOUNT_TOPIC, Live, Living, read_origins, recognise, watch};
 pub use org::{Admin, AdminOrSelf, InOrg, Least, Member, Owner};
 pub use scim::ScimToken;
 pub use session::{
-    ACCOUNT_TOPIC, Browser, Granted, INSUFFICIENT_SCOPE, Live, Living, MaybeSession, PlatformOwner,
-    REAUTHENTICATION_REQUIRED, RefreshToken, Session, is_platform_owner, is_still_good, may_use_cookie, read_origins,
-    recognise, watch,
+    Browser, Granted, INSUFFICIENT_SCOPE, MaybeSession, PlatformOwner, REAUTHENTICATION_REQUIRED, RefreshToken,
+    Session, is_platform_owner, is_still_good, may_use_cookie,
 };
 pub use within::Within;
