@@ -1,0 +1,220 @@
+//! The measuring bench: what Janua does, each figure beside the limit the machine set in the same run.
+//!
+//! A figure alone says little on a shared machine: it is half as high while a neighbour works. So the limit (the same
+//! work with nothing of Janua around it) and Janua take turns, and what counts is the median of the ratios of the
+//! rounds. The bench measures and does not judge: it ends well whether or not a goal was met.
+//!
+//! `cargo run --profile dist -p bench -- all`
+#![expect(clippy::disallowed_methods, reason = "a bench measures real time")]
+#![expect(clippy::print_stdout, reason = "the figures are for the person at the terminal")]
+
+mod bare;
+mod chart;
+mod check;
+mod client;
+mod connections;
+mod directory;
+mod entry;
+mod figure;
+mod ground;
+mod growth;
+mod health;
+mod identity;
+mod load;
+mod memory;
+mod peer;
+mod process;
+mod profile;
+mod reads;
+mod rounds;
+mod rows;
+pub mod seed;
+mod servers;
+mod start;
+mod storm;
+mod webhooks;
+mod writes;
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::{Parser, Subcommand};
+use figure::Figure;
+use rounds::Rounds;
+pub use servers::Janua;
+
+/// Measures Janua beside the limits of the machine it runs on.
+#[derive(Parser)]
+struct Cli {
+    #[command(subcommand)]
+    scenario: Scenario,
+    /// How long each measurement of a rate takes
+    #[arg(long, global = true, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: u64,
+    /// Write the figures to a file, as JSON
+    #[arg(long, global = true, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw the figures, as SVG
+    #[arg(long, global = true, value_name = "FILE")]
+    chart: Option<PathBuf>,
+    /// The binary to measure [default: built as the bench was]
+    #[arg(long, global = true, value_name = "PATH")]
+    janua: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum Scenario {
+    /// Durable inserts through the database door
+    Writes,
+    /// Point reads through the database door
+    Reads,
+    /// Requests for /health
+    Health,
+    /// Signing in, being sent away, refreshing, asking who one is, and for our keys
+    Identity,
+    /// What five hundred sign-ins at once do to everybody else
+    Storm,
+    /// What 100,000 users in a directory cost, beside 1,000
+    Directory,
+    /// What requests write: changes with their line in the audit log, and signing up
+    Rows,
+    /// From the start of the process to the first answer
+    Start,
+    /// Resident memory of an idle server
+    Memory,
+    /// Resident memory with ten thousand connections open
+    Open,
+    /// Events on their way to those who listen
+    Webhooks,
+    /// All of the above, one after the other
+    All,
+    /// Those that are over soon and vary little: what `check` looks at
+    Quick,
+    /// Run the quick ones, and fail if a ratio became worse by more than a fifth
+    Check {
+        /// What --json wrote before
+        #[arg(long, value_name = "FILE", default_value = "bench/figures.json")]
+        against: PathBuf,
+    },
+    /// The same requests among a thousand users, a hundred thousand, a million
+    Growth(growth::Options),
+    /// Fill an empty folder with users, organizations, webhooks and what happened in a year
+    Seed {
+        folder: PathBuf,
+        #[command(flatten)]
+        wish: seed::Wish,
+    },
+    /// Ask other servers what a small TOML file says, and set them beside each other
+    Compare(peer::Options),
+    /// Where the server's time goes, by `perf`
+    Profile(profile::Options),
+    /// The bare server that Janua is measured against
+    #[command(hide = true)]
+    Bare(bare::Options),
+    /// The load generator, in a process of its own so that it can have a core of its own
+    #[command(hide = true)]
+    Load(load::Options),
+}
+
+/// Does what the command line says.
+pub fn run() -> Result<()> {
+    let cli = Cli::parse();
+    let rounds = || Rounds::new(Duration::from_secs(cli.seconds));
+    let janua = || Janua::at_or_built(cli.janua.clone());
+    let figures = match &cli.scenario {
+        Scenario::Bare(options) => return bare::run(options),
+        Scenario::Load(options) => return load::run(options),
+        Scenario::Profile(options) => return profile::take(&rounds()?, &janua()?, options),
+        Scenario::Check { against } => return check(&rounds()?, &janua()?, &cli, against),
+        Scenario::Seed { folder, wish } => {
+            seed::fill(&janua()?, folder, wish)?;
+            println!("{} has {} users; they sign in with: {}", folder.display(), wish.users, identity::PASSWORD);
+            println!("the first is {}, the owner {}", seed::User(1).email(), identity::EMAIL);
+            return Ok(());
+        }
+        Scenario::Compare(options) => peer::compare(&rounds()?, options)?,
+        Scenario::Growth(options) => growth::measure(&rounds()?, &janua()?, options)?,
+        Scenario::Writes => writes::measure(&rounds()?)?,
+        Scenario::Reads => reads::measure(&rounds()?)?,
+        Scenario::Health => health::measure(&rounds()?, &janua()?)?,
+        Scenario::Identity => identity::measure(&rounds()?, &janua()?)?,
+        Scenario::Rows => rows::measure(&rounds()?, &janua()?)?,
+        Scenario::Storm => storm::measure(&rounds()?, &janua()?)?,
+        Scenario::Directory => directory::measure(&rounds()?, &janua()?)?,
+        Scenario::Start => start::measure(&rounds()?, &janua()?)?,
+        Scenario::Memory => memory::measure(&rounds()?, &janua()?)?,
+        Scenario::Open => connections::measure(&rounds()?, &janua()?)?,
+        Scenario::Webhooks => webhooks::measure(&rounds()?, &janua()?)?,
+        Scenario::Quick => quick(&rounds()?, &janua()?)?,
+        Scenario::All => all(&rounds()?, &janua()?)?,
+    };
+    show(&cli, &figures)
+}
+
+fn show(cli: &Cli, figures: &[Figure]) -> Result<()> {
+    println!("{}", figure::table(figures));
+    for missed in figures.iter().filter(|figure| figure.is_met() == Some(false)) {
+        println!("{}", missed.shortfall());
+    }
+    if let Some(path) = &cli.json {
+        let all: Vec<_> = figures.iter().map(Figure::json).collect();
+        let text = serde_json::to_string_pretty(&all)? + "\n";
+        std::fs::write(path, text).with_context(|| format!("--json {}", path.display()))?;
+    }
+    if let Some(path) = &cli.chart {
+        std::fs::write(path, chart::svg(figures)).with_context(|| format!("--chart {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn quick(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
+    let mut figures = writes::measure(rounds)?;
+    figures.extend(reads::measure(rounds)?);
+    figures.extend(health::measure(rounds, janua)?);
+    figures.extend(identity::measure(rounds, janua)?);
+    figures.extend(rows::measure(rounds, janua)?);
+    figures.extend(start::measure(rounds, janua)?);
+    figures.extend(memory::measure(rounds, janua)?);
+    Ok(figures)
+}
+
+/// A neighbour can spoil a run: what is worse is measured once more, and counts by its better time.
+fn check(rounds: &Rounds, janua: &Janua, cli: &Cli, against: &Path) -> Result<()> {
+    let stored = check::read(against)?;
+    let mut figures = quick(rounds, janua)?;
+    let mut verdicts = check::compare(&stored, &figures);
+    if !verdicts.iter().all(check::Verdict::is_kept) {
+        println!("{}measuring once more", check::report(&verdicts));
+        figures.extend(quick(rounds, janua)?);
+        verdicts = check::compare(&stored, &figures);
+    }
+    show(cli, &figures)?;
+    println!("{}", check::report(&verdicts));
+    let worse = verdicts.iter().filter(|verdict| !verdict.is_kept()).count();
+    ensure!(
+        worse == 0,
+        "{worse} of {} ratios are worse than in {} by more than a fifth",
+        stored.len(),
+        against.display()
+    );
+    Ok(())
+}
+
+fn all(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
+    let mut figures = writes::measure(rounds)?;
+    figures.extend(reads::measure(rounds)?);
+    figures.extend(health::measure(rounds, janua)?);
+    figures.extend(identity::measure(rounds, janua)?);
+    figures.extend(rows::measure(rounds, janua)?);
+    figures.extend(storm::measure(rounds, janua)?);
+    figures.extend(directory::measure(rounds, janua)?);
+    figures.extend(webhooks::measure(rounds, janua)?);
+    figures.extend(start::measure(rounds, janua)?);
+    figures.extend(memory::measure(rounds, janua)?);
+    figures.extend(connections::measure(rounds, janua)?);
+    Ok(figures)
+}
