@@ -17,3 +17,7 @@ CREATE INDEX app_user_wordless ON app_user (app_id, account_id) WHERE NOT has_wo
 
 -- Read whenever a node starts.
 CREATE INDEX app_with_origins ON app (id) WHERE allowed_origins <> '[]';
+
+-- Those who look after an organization are few, however many its members are. A question that says `role <> 'member'`
+-- is answered from here.
+CREATE INDEX org_member_caring ON org_member (org_id, joined_at, account_id) WHERE role <> 'member';

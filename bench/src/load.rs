@@ -74,9 +74,11 @@ impl Ask {
 }
 
 /// What came of it.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Heard {
     pub answered: u64,
+    /// From the first question to the last answer, which may come after the time is up.
+    pub took_ms: u64,
     /// How long each answer took, in microseconds, where that was asked for.
     pub micros: Vec<u32>,
 }
@@ -148,7 +150,8 @@ pub fn run(options: &Options) -> Result<()> {
                 }
             });
         }
-        let until = Instant::now() + Duration::from_millis(options.milliseconds);
+        let started = Instant::now();
+        let until = started + Duration::from_millis(options.milliseconds);
         let mut connections = JoinSet::new();
         let converse = |next| converse(options.address, until, options.expect, options.times, next);
         if options.chain {
@@ -161,12 +164,13 @@ pub fn run(options: &Options) -> Result<()> {
                 connections.spawn(converse(Next::Of(list.clone())));
             }
         }
-        let mut heard = Heard { answered: 0, micros: vec![] };
+        let mut heard = Heard::default();
         while let Some(connection) = connections.join_next().await {
             let one = connection??;
             heard.answered += one.answered;
             heard.micros.extend(one.micros);
         }
+        heard.took_ms = u64::try_from(started.elapsed().as_millis())?;
         anyhow::Ok(heard)
     })?;
     println!("{}", serde_json::to_string(&heard)?);
@@ -215,7 +219,7 @@ async fn converse(address: SocketAddr, until: Instant, expect: char, times: bool
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let mut buffer = vec![0; LONGEST_ANSWER];
-    let mut heard = Heard { answered: 0, micros: vec![] };
+    let mut heard = Heard::default();
     let mut now = Instant::now();
     while now < until {
         let asked = now;

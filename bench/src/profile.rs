@@ -65,7 +65,12 @@ pub fn take(rounds: &Rounds, janua: &Janua, options: &Options) -> Result<()> {
     let report = report.args(how).stdin(Stdio::null()).output()?;
     ensure!(report.status.success(), "perf report: {}", String::from_utf8_lossy(&report.stderr));
     let answered = asked?;
-    let text = format!("{answered} requests in {seconds} s\n\n{}", String::from_utf8_lossy(&report.stdout));
+    let mut text = format!("{answered} requests in {seconds} s\n\n");
+    // perf fills its lines up with spaces.
+    for line in String::from_utf8_lossy(&report.stdout).lines() {
+        text += line.trim_end();
+        text.push('\n');
+    }
     match &options.out {
         Some(path) => std::fs::write(path, text).with_context(|| format!("--out {}", path.display()))?,
         None => println!("{text}"),

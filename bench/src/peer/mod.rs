@@ -132,7 +132,7 @@ fn beside(
         let at = |percent: usize| micros.get((micros.len() * percent / 100).min(micros.len().saturating_sub(1)));
         let millis = |percent| at(percent).map_or(f64::NAN, |micros| f64::from(*micros) / 1e3);
         #[expect(clippy::cast_precision_loss, reason = "no bench counts to 2^53")]
-        let per_second = heard.answered as f64 / rounds.turn.as_secs_f64();
+        let per_second = heard.answered as f64 / (heard.took_ms.max(1) as f64 / 1e3);
         Ok(Pace { per_second, p50_ms: millis(50), p99_ms: millis(99) })
     };
     let samples: Sides<Pace> =

@@ -52,8 +52,8 @@ impl Writer<'_> {
 
     /// When somebody came: evenly over the year, the last one a day ago.
     fn came(&self, number: u64) -> i64 {
-        let part = i64::try_from(u128::from(number) * (YEAR as u128 - DAY as u128) / u128::from(self.wish.users + 1));
-        self.now - YEAR + part.unwrap_or(0)
+        let part = i128::from(number) * i128::from(YEAR - DAY) / i128::from(self.wish.users + 1);
+        self.now - YEAR + i64::try_from(part).unwrap_or(0)
     }
 
     fn users(&self) -> impl Iterator<Item = User> + use<> {

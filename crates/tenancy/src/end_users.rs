@@ -9,13 +9,12 @@ use kernel::{
     App,
     clock::Timestamp,
     db::{self, Db, FromRow, Row, Tx},
-    fault::Fault,
+    fault::{Fault, Result},
     http::Key,
-    jobs::{Job, Later},
     params, row, transact,
 };
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::{
     accounts::AccountId,
@@ -49,11 +48,13 @@ row!(EndUser { id, email, name, avatar_url, email_verified, first_sign_in_at, la
 pub struct Hit {
     pub user: EndUser,
     word: Vec<u8>,
+    /// The term that found it, by number.
+    term: usize,
 }
 
 impl FromRow for Hit {
     fn from_row(mut row: Row) -> db::Result<Self> {
-        Ok(Self { word: row.get("word")?, user: EndUser::from_row(row)? })
+        Ok(Self { word: row.get("word")?, user: EndUser::from_row(row)?, term: 0 })
     }
 }
 
@@ -77,53 +78,65 @@ impl EndUser {
         .await
     }
 
-    /// Those of whom each term begins a word, by the word the longest term found.
+    /// Those of whom each term begins a word, in the order of the words that one of the terms found.
     pub async fn search(
         db: &Db,
         application: ApplicationId,
         search: &Search,
-        after: &Found,
+        below: &Key,
         most: u32,
     ) -> db::Result<Vec<Hit>> {
-        let [first, second, third] = &search.0;
+        let after = match Found::read(below) {
+            Some(after) => after,
+            None => search.start(db, application).await?,
+        };
+        let [first, second, third] = search.led_by(after.term);
         // Each once only, by the first of their words that begin so.
-        db.all(
-            "SELECT id, first_sign_in_at, last_sign_in_at, word,
-                    CASE WHEN tells_email THEN email END AS email, tells_email AND email_verified AS email_verified,
-                    CASE WHEN tells_name THEN name ELSE '' END AS name,
-                    CASE WHEN tells_name THEN avatar_url END AS avatar_url
-             FROM (SELECT account.id, account.email, account.name, account.avatar_url, account.email_verified,
-                          app_user.first_sign_in_at, app_user.last_sign_in_at, hit.word, hit.account_id,
-                          app_user.scopes IS NULL OR app_user.scopes LIKE '%email%' AS tells_email,
-                          app_user.scopes IS NULL OR app_user.scopes LIKE '%profile%' AS tells_name
-                   FROM app_user_word AS hit
-                   JOIN app_user ON app_user.app_id = hit.app_id AND app_user.account_id = hit.account_id
-                   JOIN account ON account.id = hit.account_id
-                   WHERE hit.app_id = $1 AND (hit.word, hit.account_id) > ($2, $3) AND hit.word < $5
-                     AND NOT EXISTS (SELECT 1 FROM app_user_word AS earlier
-                                     WHERE earlier.app_id = $1 AND earlier.account_id = hit.account_id
-                                       AND earlier.word >= $4 AND earlier.word < hit.word)
-                     AND EXISTS (SELECT 1 FROM app_user_word AS other
-                                 WHERE other.app_id = $1 AND other.account_id = hit.account_id
-                                   AND other.word >= $6 AND other.word < $7)
-                     AND EXISTS (SELECT 1 FROM app_user_word AS other
-                                 WHERE other.app_id = $1 AND other.account_id = hit.account_id
-                                   AND other.word >= $8 AND other.word < $9)) AS found
-             ORDER BY word, account_id LIMIT $10",
-            params![
-                application,
-                after.word.clone(),
-                &after.account,
-                first.0.clone(),
-                first.1.clone(),
-                second.0.clone(),
-                second.1.clone(),
-                third.0.clone(),
-                third.1.clone(),
-                most
-            ],
-        )
-        .await
+        let mut hits: Vec<Hit> = db
+            .all(
+                "SELECT id, first_sign_in_at, last_sign_in_at, word,
+                        CASE WHEN tells_email THEN email END AS email,
+                        tells_email AND email_verified AS email_verified,
+                        CASE WHEN tells_name THEN name ELSE '' END AS name,
+                        CASE WHEN tells_name THEN avatar_url END AS avatar_url
+                 FROM (SELECT account.id, account.email, account.name, account.avatar_url, account.email_verified,
+                              app_user.first_sign_in_at, app_user.last_sign_in_at, hit.word, hit.account_id,
+                              app_user.scopes IS NULL OR app_user.scopes LIKE '%email%' AS tells_email,
+                              app_user.scopes IS NULL OR app_user.scopes LIKE '%profile%' AS tells_name
+                       FROM app_user_word AS hit
+                       JOIN app_user ON app_user.app_id = hit.app_id AND app_user.account_id = hit.account_id
+                       JOIN account ON account.id = hit.account_id
+                       WHERE hit.app_id = $1 AND (hit.word, hit.account_id) > ($2, $3) AND hit.word < $5
+                         AND ($11 OR EXISTS (SELECT 1 FROM app_user_word AS other
+                                             WHERE other.app_id = $1 AND other.account_id = hit.account_id
+                                               AND other.word >= $6 AND other.word < $7))
+                         AND ($12 OR EXISTS (SELECT 1 FROM app_user_word AS other
+                                             WHERE other.app_id = $1 AND other.account_id = hit.account_id
+                                               AND other.word >= $8 AND other.word < $9))
+                         AND NOT EXISTS (SELECT 1 FROM app_user_word AS earlier
+                                         WHERE earlier.app_id = $1 AND earlier.account_id = hit.account_id
+                                           AND earlier.word >= $4 AND earlier.word < hit.word)) AS found
+                 ORDER BY word, account_id LIMIT $10",
+                params![
+                    application,
+                    after.word,
+                    &after.account,
+                    first.from,
+                    first.to,
+                    second.from,
+                    second.to,
+                    third.from,
+                    third.to,
+                    most,
+                    search.0.len() < 2,
+                    search.0.len() < 3
+                ],
+            )
+            .await?;
+        for hit in &mut hits {
+            hit.term = after.term;
+        }
+        Ok(hits)
     }
 
     /// Where they stand in the list by time.
@@ -135,51 +148,93 @@ impl EndUser {
 impl Hit {
     /// Where they stand among what was found.
     pub fn key(&self) -> Key {
-        Key { at: Timestamp(0), id: format!("{} {}", HEXLOWER.encode(&self.word), self.user.id) }
+        let word = HEXLOWER.encode(&self.word);
+        Key { at: Timestamp(0), id: format!("{} {word} {}", self.term, self.user.id) }
     }
 }
 
-/// What is looked for: ranges of words, the longest first. A range that is not asked for is all words.
-pub struct Search([(Vec<u8>, Vec<u8>); TERMS]);
+/// The words that begin alike.
+#[derive(Debug, Clone, PartialEq)]
+struct Range {
+    from: Vec<u8>,
+    /// The first that does not.
+    to: Vec<u8>,
+}
+
+impl Range {
+    fn of(term: &str) -> Self {
+        let from = folded(term);
+        let mut to = from.clone();
+        // No text has a byte that cannot be counted up.
+        if let Some(last) = to.last_mut() {
+            *last += 1;
+        }
+        Self { from, to }
+    }
+
+    fn everything() -> Self {
+        Self { from: vec![], to: vec![0xff] }
+    }
+}
+
+/// What is looked for: at least one term.
+pub struct Search(Vec<Range>);
+
+/// From so many on, words are not counted.
+const MANY: u32 = 2000;
 
 impl Search {
     /// Nothing when no term is left of it.
     pub fn read(text: &str) -> Option<Self> {
-        let mut terms: Vec<Vec<u8>> = text.split_whitespace().map(folded).collect();
-        terms.sort_by_key(|term| std::cmp::Reverse(term.len()));
-        let mut ranges = terms.into_iter().map(|term| (term.clone(), end_of(term)));
-        let first = ranges.next()?;
-        let mut more = || ranges.next().unwrap_or_else(|| (vec![], vec![0xff]));
-        Some(Self([first, more(), more()]))
+        let terms: Vec<Range> = text.split_whitespace().take(TERMS).map(Range::of).collect();
+        (!terms.is_empty()).then_some(Self(terms))
     }
 
-    /// Where the page begins.
-    pub fn from(&self, below: &Key) -> Found {
-        let read = || {
-            let (word, account) = below.id.split_once(' ')?;
-            Some(Found { word: HEXLOWER.decode(word.as_bytes()).ok()?, account: account.to_owned() })
-        };
-        read().unwrap_or_else(|| Found { word: self.0[0].0.clone(), account: String::new() })
+    /// All terms, this one first, and all words in place of those that are missing.
+    fn led_by(&self, term: usize) -> [Range; TERMS] {
+        let mut terms = self.0.clone();
+        terms.resize(TERMS, Range::everything());
+        terms.swap(0, term.min(TERMS - 1));
+        std::array::from_fn(|place| terms[place].clone())
+    }
+
+    /// The first page: led by the term that the fewest words begin with.
+    async fn start(&self, db: &Db, application: ApplicationId) -> db::Result<Found> {
+        let (mut rarest, mut least) = (0, i64::MAX);
+        for (number, range) in self.0.iter().enumerate().filter(|_| self.0.len() > 1) {
+            let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM (
+                         SELECT account_id FROM app_user_word WHERE app_id = $1 AND word >= $2 AND word < $3 LIMIT $4
+                       ) AS some_words";
+            let (count,): (i64,) =
+                db.one(sql, params![application, range.from.clone(), range.to.clone(), MANY]).await?;
+            if count < least {
+                (rarest, least) = (number, count);
+            }
+        }
+        Ok(Found { term: rarest, word: self.0[rarest].from.clone(), account: String::new() })
     }
 }
 
 /// A place among what was found.
-pub struct Found {
+#[derive(Debug, PartialEq)]
+struct Found {
+    term: usize,
     word: Vec<u8>,
     account: String,
+}
+
+impl Found {
+    /// Nothing at the start of the list.
+    fn read(key: &Key) -> Option<Self> {
+        let mut parts = key.id.split(' ');
+        let (term, word) = (parts.next()?.parse().ok()?, parts.next()?);
+        Some(Self { term, word: HEXLOWER.decode(word.as_bytes()).ok()?, account: parts.next()?.to_owned() })
+    }
 }
 
 /// Words are compared in lower case, as bytes.
 fn folded(word: &str) -> Vec<u8> {
     word.to_lowercase().chars().take(WORD_LENGTH).collect::<String>().into_bytes()
-}
-
-/// What follows everything that begins so. No text has a byte that cannot be counted up.
-fn end_of(mut prefix: Vec<u8>) -> Vec<u8> {
-    if let Some(last) = prefix.last_mut() {
-        *last += 1;
-    }
-    prefix
 }
 
 /// The words somebody is found by: those of the name, with their parts (`smith-jones`, `smith`, `jones`), and the address.
@@ -232,13 +287,8 @@ pub(crate) async fn renamed(tx: &mut Tx, account: AccountId) -> db::Result<()> {
     Ok(())
 }
 
-/// Goes through those who came before words were written, or on a node that does not know of them.
-#[derive(Default, Serialize, Deserialize)]
-pub(crate) struct NoteWords {}
-
-/// So many in one transaction, and so many transactions at a time.
+/// So many in one transaction.
 const BATCH: u32 = 200;
-const BATCHES: u32 = 100;
 
 struct Wordless {
     app_id: ApplicationId,
@@ -246,26 +296,20 @@ struct Wordless {
 }
 row!(Wordless { app_id, account_id });
 
-impl Job for NoteWords {
-    const KIND: &'static str = "tenancy.note_words";
-
-    async fn run(self, app: App) -> Result<(), Later> {
-        for _ in 0..BATCHES {
-            let sql =
-                "SELECT app_id, account_id FROM app_user WHERE NOT has_words ORDER BY app_id, account_id LIMIT $1";
-            let wordless: Vec<Wordless> = app.db.all(sql, params![BATCH]).await?;
-            if wordless.is_empty() {
-                break;
-            }
-            transact!(app.db, tx, {
-                for one in &wordless {
-                    note(tx, one.app_id, one.account_id).await?;
-                }
-                Ok::<_, Fault>(())
-            })
-            .map_err(Later::retry)?;
+/// Goes through those who came before words were written, or by a node that does not know of them.
+pub(crate) async fn note_wordless(app: &App) -> Result<()> {
+    loop {
+        let sql = "SELECT app_id, account_id FROM app_user WHERE NOT has_words ORDER BY app_id, account_id LIMIT $1";
+        let wordless: Vec<Wordless> = app.db.all(sql, params![BATCH]).await?;
+        if wordless.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        transact!(app.db, tx, {
+            for one in &wordless {
+                note(tx, one.app_id, one.account_id).await?;
+            }
+            Ok::<_, Fault>(())
+        })?;
     }
 }
 
@@ -275,7 +319,7 @@ mod tests {
 
     #[test]
     fn people_are_found_by_the_words_of_their_names_and_by_their_address() {
-        let found = |name, email| -> Vec<String> {
+        let found = |name: Option<&str>, email: Option<&str>| -> Vec<String> {
             words(name, email).into_iter().map(|word| String::from_utf8(word).unwrap()).collect()
         };
         assert_eq!(found(Some("Ada  Lovelace"), Some("ada@example.com")), ["ada", "ada@example.com", "lovelace"]);
@@ -287,22 +331,22 @@ mod tests {
     }
 
     #[test]
-    fn a_search_is_a_range_of_words_the_longest_first() {
-        let Search([first, second, third]) = Search::read(" Li JONATHAN ").unwrap();
-        assert_eq!(first, (b"jonathan".to_vec(), b"jonathao".to_vec()));
-        assert_eq!(second, (b"li".to_vec(), b"lj".to_vec()));
-        assert_eq!(third, (vec![], vec![0xff]), "any word");
+    fn a_search_is_a_range_of_words_for_each_term() {
+        let search = Search::read(" Li JONATHAN ").unwrap();
+        let li = Range { from: b"li".to_vec(), to: b"lj".to_vec() };
+        let jonathan = Range { from: b"jonathan".to_vec(), to: b"jonathao".to_vec() };
+        assert_eq!(search.led_by(0), [li.clone(), jonathan.clone(), Range::everything()]);
+        assert_eq!(search.led_by(1), [jonathan, li, Range::everything()]);
         assert!(Search::read("  ").is_none());
-        let Search([long, ..]) = Search::read(&"é".repeat(200)).unwrap();
-        assert!("é".repeat(WORD_LENGTH).into_bytes() < long.1);
+        let long = Search::read(&"é".repeat(200)).unwrap();
+        assert!("é".repeat(WORD_LENGTH).into_bytes() < long.0[0].to, "as much of it as is kept of a word");
+        assert_eq!(Search::read("a b c d e").unwrap().0.len(), TERMS);
     }
 
     #[test]
     fn a_page_goes_on_where_the_last_one_ended() {
-        let search = Search::read("ada").unwrap();
-        let start = search.from(&Key::newest());
-        assert_eq!((start.word.as_slice(), start.account.as_str()), (&b"ada"[..], ""));
-        let next = search.from(&Key { at: Timestamp(0), id: "616461 0198".into() });
-        assert_eq!((next.word.as_slice(), next.account.as_str()), (&b"ada"[..], "0198"));
+        assert_eq!(Found::read(&Key::newest()), None, "the first page");
+        let next = Found::read(&Key { at: Timestamp(0), id: "1 616461 0198".into() }).unwrap();
+        assert_eq!(next, Found { term: 1, word: b"ada".to_vec(), account: "0198".into() });
     }
 }

@@ -45,7 +45,6 @@ use kernel::{
 pub fn feature(config: &Config) -> Feature {
     Feature::new(Routes::new("tenancy").and(uploads::routes()))
         .jobs(Jobs::new().on::<mail::SendMail>().on::<sms::SendSms>().every::<tidy::Tidy>(Duration::from_hours(1)))
-        .jobs(Jobs::new().every::<end_users::NoteWords>(Duration::from_mins(1)))
         .jobs(uploads::jobs())
         .own(uploads::Studio::default())
         .own(keys::Ring::default())

@@ -38,7 +38,8 @@ async fn list_users(
     page: Page,
 ) -> Result<Json<Users>> {
     let id = caller.application.id;
-    let (users, next_cursor) = match search.as_deref().and_then(Search::read) {
+    let text = search.unwrap_or_default();
+    let (users, next_cursor) = match Search::read(&text) {
         None => {
             let list = format!("users:{id}");
             let below = page.below(&app, &list)?;
@@ -47,9 +48,9 @@ async fn list_users(
             (users, next)
         }
         Some(wanted) => {
-            let list = format!("found:{id}");
-            let from = wanted.from(&page.below(&app, &list)?);
-            let mut hits = EndUser::search(&app.db, id, &wanted, &from, page.fetch()).await?;
+            let list = format!("found:{id}:{text}");
+            let below = page.below(&app, &list)?;
+            let mut hits = EndUser::search(&app.db, id, &wanted, &below, page.fetch()).await?;
             let next = page.cut(&app, &list, &mut hits, Hit::key);
             (hits.into_iter().map(|hit| hit.user).collect(), next)
         }
