@@ -33,7 +33,7 @@ fn people_who_were_seeded_sign_in_and_are_found() {
         let login = json!({ "email": user.email(), "password": PASSWORD, "options": { "tokenDelivery": "body" } });
         let entered = ask(&mut visit, "POST", "/auth/login", "", &login.to_string());
         let token = entered["accessToken"].as_str().unwrap();
-        assert_eq!(entered["org"]["role"], "member", "{entered}");
+        assert!(entered["org"]["id"].is_string(), "{entered}");
         let me = ask(&mut visit, "GET", "/auth/me", token, "");
         assert!(me.to_string().contains(&user.name()), "{me}");
         let refreshed = json!({ "refreshToken": entered["refreshToken"] }).to_string();

@@ -7,7 +7,7 @@ const TOP: usize = 48;
 const BARS: f64 = 640.0;
 const GOAL: f64 = 150.0;
 const MOST: f64 = 2.0;
-const WIDTH: usize = 1280;
+const WIDTH: usize = 1460;
 
 /// One SVG with everything in it.
 pub fn svg(figures: &[Figure]) -> String {

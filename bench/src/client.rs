@@ -38,17 +38,14 @@ impl<'a> Who<'a> {
 
 /// A request as it goes over the wire.
 pub fn request(method: &str, path: &str, who: &Who<'_>, body: &str, connection: &str) -> Vec<u8> {
-    let mut head = format!("{method} {path} HTTP/1.1\r\nhost: bench\r\nconnection: {connection}\r\n");
-    if !who.token.is_empty() {
-        head += &format!("authorization: Bearer {}\r\n", who.token);
-    }
-    if !who.app_key.is_empty() {
-        head += &format!("x-service-app-key: {}\r\n", who.app_key);
-    }
-    if !body.is_empty() {
-        head += "content-type: application/json\r\n";
-    }
-    format!("{head}content-length: {}\r\n\r\n{body}", body.len()).into_bytes()
+    let line = |is_there, name: &str, value: &str| {
+        if is_there { format!("{name}: {value}\r\n") } else { String::new() }
+    };
+    let bearer = line(!who.token.is_empty(), "authorization", &format!("Bearer {}", who.token));
+    let key = line(!who.app_key.is_empty(), "x-service-app-key", who.app_key);
+    let kind = line(!body.is_empty(), "content-type", "application/json");
+    let head = format!("{method} {path} HTTP/1.1\r\nhost: bench\r\nconnection: {connection}\r\n");
+    format!("{head}{bearer}{key}{kind}content-length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
 /// Sends a request that closes its connection, and answers all that came back.

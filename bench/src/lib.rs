@@ -125,7 +125,8 @@ pub fn run() -> Result<()> {
     let cli = Cli::parse();
     let rounds = || Rounds::new(Duration::from_secs(cli.seconds));
     let janua = || Janua::at_or_built(cli.janua.clone());
-    let figures = match &cli.scenario {
+    let one = |measure: Measure| measure(&rounds()?, &janua()?).map(Outcome::from);
+    let outcome = match &cli.scenario {
         Scenario::Bare(options) => return bare::run(options),
         Scenario::Load(options) => return load::run(options),
         Scenario::Profile(options) => return profile::take(&rounds()?, &janua()?, options),
@@ -136,23 +137,88 @@ pub fn run() -> Result<()> {
             println!("the first is {}, the owner {}", seed::User(1).email(), identity::EMAIL);
             return Ok(());
         }
-        Scenario::Compare(options) => peer::compare(&rounds()?, options)?,
+        Scenario::Compare(options) => peer::compare(&rounds()?, options)?.into(),
         Scenario::Growth(options) => growth::measure(&rounds()?, &janua()?, options)?,
-        Scenario::Writes => writes::measure(&rounds()?)?,
-        Scenario::Reads => reads::measure(&rounds()?)?,
-        Scenario::Health => health::measure(&rounds()?, &janua()?)?,
-        Scenario::Identity => identity::measure(&rounds()?, &janua()?)?,
-        Scenario::Rows => rows::measure(&rounds()?, &janua()?)?,
-        Scenario::Storm => storm::measure(&rounds()?, &janua()?)?,
-        Scenario::Directory => directory::measure(&rounds()?, &janua()?)?,
-        Scenario::Start => start::measure(&rounds()?, &janua()?)?,
-        Scenario::Memory => memory::measure(&rounds()?, &janua()?)?,
-        Scenario::Open => connections::measure(&rounds()?, &janua()?)?,
-        Scenario::Webhooks => webhooks::measure(&rounds()?, &janua()?)?,
-        Scenario::Quick => quick(&rounds()?, &janua()?)?,
-        Scenario::All => all(&rounds()?, &janua()?)?,
+        Scenario::Writes => writes::measure(&rounds()?)?.into(),
+        Scenario::Reads => reads::measure(&rounds()?)?.into(),
+        Scenario::Health => one(health::measure)?,
+        Scenario::Identity => one(identity::measure)?,
+        Scenario::Rows => one(rows::measure)?,
+        Scenario::Storm => one(storm::measure)?,
+        Scenario::Directory => one(directory::measure)?,
+        Scenario::Start => one(start::measure)?,
+        Scenario::Memory => one(memory::measure)?,
+        Scenario::Open => one(connections::measure)?,
+        Scenario::Webhooks => one(webhooks::measure)?,
+        Scenario::Quick => each(&rounds()?, &janua()?, &QUICK),
+        Scenario::All => {
+            let (rounds, janua) = (rounds()?, janua()?);
+            let mut all = each(&rounds, &janua, &QUICK);
+            all.add(each(&rounds, &janua, &SLOW));
+            all
+        }
     };
-    show(&cli, &figures)
+    show(&cli, &outcome.figures)?;
+    let failed = &outcome.failed;
+    ensure!(failed.is_empty(), "not everything could be measured: {}", failed.join("; "));
+    Ok(())
+}
+
+type Measure = fn(&Rounds, &Janua) -> Result<Vec<Figure>>;
+
+const QUICK: [(&str, Measure); 7] = [
+    ("writes", |rounds, _| writes::measure(rounds)),
+    ("reads", |rounds, _| reads::measure(rounds)),
+    ("health", health::measure),
+    ("identity", identity::measure),
+    ("rows", rows::measure),
+    ("start", start::measure),
+    ("memory", memory::measure),
+];
+const SLOW: [(&str, Measure); 4] = [
+    ("storm", storm::measure),
+    ("directory", directory::measure),
+    ("webhooks", webhooks::measure),
+    ("open", connections::measure),
+];
+
+/// What was measured, and what could not be. One that fails does not take the others along.
+#[derive(Default)]
+struct Outcome {
+    figures: Vec<Figure>,
+    failed: Vec<String>,
+}
+
+impl From<Vec<Figure>> for Outcome {
+    fn from(figures: Vec<Figure>) -> Self {
+        Self { figures, failed: vec![] }
+    }
+}
+
+impl Outcome {
+    fn add(&mut self, more: Self) {
+        self.figures.extend(more.figures);
+        self.failed.extend(more.failed);
+    }
+
+    fn take(&mut self, name: &str, measured: Result<Vec<Figure>>) {
+        match measured {
+            Ok(figures) => self.figures.extend(figures),
+            Err(error) => {
+                println!("{name} failed: {error:#}");
+                self.failed.push(name.to_owned());
+            }
+        }
+    }
+}
+
+/// One after the other.
+fn each(rounds: &Rounds, janua: &Janua, list: &[(&str, Measure)]) -> Outcome {
+    let mut outcome = Outcome::default();
+    for (name, measure) in list {
+        outcome.take(name, measure(rounds, janua));
+    }
+    outcome
 }
 
 fn show(cli: &Cli, figures: &[Figure]) -> Result<()> {
@@ -171,25 +237,14 @@ fn show(cli: &Cli, figures: &[Figure]) -> Result<()> {
     Ok(())
 }
 
-fn quick(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
-    let mut figures = writes::measure(rounds)?;
-    figures.extend(reads::measure(rounds)?);
-    figures.extend(health::measure(rounds, janua)?);
-    figures.extend(identity::measure(rounds, janua)?);
-    figures.extend(rows::measure(rounds, janua)?);
-    figures.extend(start::measure(rounds, janua)?);
-    figures.extend(memory::measure(rounds, janua)?);
-    Ok(figures)
-}
-
 /// A neighbour can spoil a run: what is worse is measured once more, and counts by its better time.
 fn check(rounds: &Rounds, janua: &Janua, cli: &Cli, against: &Path) -> Result<()> {
     let stored = check::read(against)?;
-    let mut figures = quick(rounds, janua)?;
+    let mut figures = each(rounds, janua, &QUICK).figures;
     let mut verdicts = check::compare(&stored, &figures);
     if !verdicts.iter().all(check::Verdict::is_kept) {
         println!("{}measuring once more", check::report(&verdicts));
-        figures.extend(quick(rounds, janua)?);
+        figures.extend(each(rounds, janua, &QUICK).figures);
         verdicts = check::compare(&stored, &figures);
     }
     show(cli, &figures)?;
@@ -202,19 +257,4 @@ fn check(rounds: &Rounds, janua: &Janua, cli: &Cli, against: &Path) -> Result<()
         against.display()
     );
     Ok(())
-}
-
-fn all(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
-    let mut figures = writes::measure(rounds)?;
-    figures.extend(reads::measure(rounds)?);
-    figures.extend(health::measure(rounds, janua)?);
-    figures.extend(identity::measure(rounds, janua)?);
-    figures.extend(rows::measure(rounds, janua)?);
-    figures.extend(storm::measure(rounds, janua)?);
-    figures.extend(directory::measure(rounds, janua)?);
-    figures.extend(webhooks::measure(rounds, janua)?);
-    figures.extend(start::measure(rounds, janua)?);
-    figures.extend(memory::measure(rounds, janua)?);
-    figures.extend(connections::measure(rounds, janua)?);
-    Ok(figures)
 }

@@ -44,7 +44,7 @@ fn audited(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
     let limit = || raw_changes(&database(&other));
     let ours = || side(ground.server.pid(), |slice| load::with(ground.address(), slice, GENERATOR, &ask));
     let sides = rounds::interleave("audited", rounds.turn, limit, ours)?;
-    let what = "PATCH /user/profile by processor time; the same rows, raw, 32 a commit";
+    let what = "PATCH /user/profile by processor time; same rows raw, 32 a commit";
     Ok(both_ways("audited", what, &sides, None))
 }
 
@@ -129,7 +129,7 @@ fn sign_up(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
         Ok(side)
     };
     let sides = rounds::interleave("sign-up", rounds.turn, limit, ours)?;
-    let what = "POST /auth/register to the mail by processor time; raw argon2id and five raw inserts";
+    let what = "sign-up to the mail by processor time; raw argon2id, five raw inserts";
     Ok(both_ways("sign-up", what, &sides, None))
 }
 

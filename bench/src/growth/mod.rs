@@ -13,6 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use self::questions::{Asked, Question};
 use crate::{
+    Outcome,
     figure::{Figure, Goal, Unit},
     ground::database,
     load::{self, Ask},
@@ -49,26 +50,26 @@ struct Place {
     asked: Asked,
 }
 
-pub fn measure(rounds: &Rounds, janua: &Janua, options: &Options) -> Result<Vec<Figure>> {
+pub fn measure(rounds: &Rounds, janua: &Janua, options: &Options) -> Result<Outcome> {
     ensure!(options.sizes.is_sorted() && options.sizes.len() >= 2, "--sizes: at least two, the smallest first");
     let root = options.data.clone().map_or_else(|| rounds.folder(), Ok)?;
     let mut places = vec![];
     for users in &options.sizes {
         places.push(settle(janua, &root.join(users.to_string()), *users)?);
     }
-    let mut figures = vec![];
+    let mut outcome = Outcome::default();
     for question in Question::ALL {
-        figures.extend(ask(rounds, &places, question)?);
+        outcome.take(question.name(), ask(rounds, &places, question));
     }
-    figures.push(size(&places)?);
+    outcome.take("disk", size(&places).map(|figure| vec![figure]));
     // The others make room.
     let largest = places.pop().context("no size")?;
     drop(places);
-    figures.push(mixed(&largest, Duration::from_secs(options.mixed))?);
+    outcome.take("mixed", mixed(&largest, Duration::from_secs(options.mixed)).map(|figure| vec![figure]));
     let (folder, users) = (largest.folder.clone(), largest.users);
     drop(largest);
-    figures.push(start(rounds, janua, &folder, users)?);
-    Ok(figures)
+    outcome.take("start", start(rounds, janua, &folder, users).map(|figure| vec![figure]));
+    Ok(outcome)
 }
 
 fn settle(janua: &Janua, folder: &Path, users: u64) -> Result<Place> {

@@ -80,7 +80,8 @@ impl Request {
         let mut head =
             format!("{} {path} HTTP/1.1\r\nhost: {authority}\r\nconnection: {connection}\r\n", self.method);
         for (name, value) in &self.headers {
-            head += &format!("{name}: {}\r\n", filled(value)?);
+            let value = filled(value)?;
+            head.extend([name.as_str(), ": ", &value, "\r\n"]);
         }
         ensure!(head.matches("\r\n").count() == 3 + self.headers.len(), "{}: a line break in a header", self.name);
         Ok(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).into_bytes())
@@ -107,7 +108,8 @@ impl Taken {
             head.lines()
                 .skip(1)
                 .filter_map(|line| line.split_once(':'))
-                .filter_map(move |(name, value)| (name.to_lowercase() == wanted).then(|| value.trim().to_owned()))
+                .filter(move |(name, _)| name.to_lowercase() == wanted)
+                .map(|(_, value)| value.trim().to_owned())
         };
         match self {
             Self::Json(pointer) => {

@@ -27,7 +27,8 @@ pub struct Wish {
     /// How many users; all of them are in one organization and came in through one app
     #[arg(long, default_value_t = 1_000)]
     pub users: u64,
-    /// How many organizations besides, each with ten members; at most a tenth of the users
+    /// How many organizations besides, each with ten members; at most one for a hundred users, so that one in ten
+    /// is in a second organization at every size
     #[arg(long, default_value_t = 10_000)]
     pub orgs: u64,
     /// How many webhooks, in the apps of these organizations
@@ -44,7 +45,7 @@ impl Wish {
     }
 
     pub(crate) fn orgs(&self) -> u64 {
-        self.orgs.min(self.users / 10)
+        self.orgs.min(self.users / 100)
     }
 
     /// Only where there is an app to listen to.
