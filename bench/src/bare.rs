@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use anyhow::{Context as _, Result};
 use axum::{
     Router,
+    body::Bytes,
     http::{HeaderMap, HeaderName, HeaderValue, header},
     routing,
 };
@@ -31,7 +32,10 @@ pub fn run(options: &Options) -> Result<()> {
     }
     // Live as long as the process: an answer copies them no more than constants.
     let (headers, body): (&'static HeaderMap, &'static str) = (Box::leak(Box::new(headers)), body.to_owned().leak());
-    let router = Router::new().route("/health", routing::get(move || async move { (headers.clone(), body) }));
+    let get = routing::get(move || async move { (headers.clone(), body) });
+    // What is posted is read, as the other side reads it.
+    let both = get.post(move |_: Bytes| async move { (headers.clone(), body) });
+    let router = Router::new().route("/health", both);
     Runtime::new()?.block_on(async {
         let listener = TcpListener::bind(options.address).await?;
         Ok(axum::serve(listener, router).await?)

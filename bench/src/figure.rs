@@ -18,7 +18,10 @@ pub enum Unit {
     PerSecond,
     PerCpuSecond,
     Milliseconds,
+    Microseconds,
     Megabytes,
+    Kilobytes,
+    Bytes,
 }
 
 #[derive(Clone, Copy)]
@@ -32,16 +35,16 @@ pub enum Goal {
 }
 
 impl Figure {
-    fn ours(&self) -> f64 {
+    pub fn ours(&self) -> f64 {
         median(&self.samples.ours)
     }
 
-    fn limit(&self) -> f64 {
+    pub fn limit(&self) -> f64 {
         median(&self.samples.limit)
     }
 
     /// Taken within each round, because what disturbed one side of it disturbed the other too.
-    fn ratio(&self) -> f64 {
+    pub fn ratio(&self) -> f64 {
         let rounds = self.samples.ours.iter().zip(&self.samples.limit);
         median(&rounds.map(|(ours, limit)| ours / limit).collect::<Vec<_>>())
     }
@@ -51,6 +54,24 @@ impl Figure {
             Goal::Ratio(least) => self.ratio() >= least,
             Goal::RatioAtMost(most) => self.ratio() <= most,
             Goal::Below(most) => self.ours() < most,
+        })
+    }
+
+    /// Whether a higher ratio is a better one.
+    pub fn is_higher_better(&self) -> bool {
+        match self.goal {
+            Some(Goal::Ratio(_)) => true,
+            Some(Goal::RatioAtMost(_) | Goal::Below(_)) => false,
+            None => self.unit.is_rate(),
+        }
+    }
+
+    /// How far the goal was reached: 1 is just so, more is better.
+    pub fn reached(&self) -> Option<f64> {
+        self.goal.map(|goal| match goal {
+            Goal::Ratio(least) => self.ratio() / least,
+            Goal::RatioAtMost(most) => most / self.ratio(),
+            Goal::Below(most) => most / self.ours(),
         })
     }
 
@@ -80,13 +101,14 @@ impl Figure {
             "ours": self.ours(),
             "limit": self.limit(),
             "ratio": self.ratio(),
+            "better": if self.is_higher_better() { "higher" } else { "lower" },
             "goal": self.goal(),
             "met": self.is_met(),
             "samples": { "ours": self.samples.ours, "limit": self.samples.limit },
         })
     }
 
-    fn cells(&self) -> [String; 7] {
+    pub fn cells(&self) -> [String; 7] {
         let met = self.is_met().map_or("", |met| if met { "yes" } else { "NO" });
         [
             self.scenario.to_owned(),
@@ -106,8 +128,16 @@ impl Unit {
             Self::PerSecond => "/s",
             Self::PerCpuSecond => "/CPU s",
             Self::Milliseconds => "ms",
+            Self::Microseconds => "µs",
             Self::Megabytes => "MB",
+            Self::Kilobytes => "kB",
+            Self::Bytes => "B",
         }
+    }
+
+    /// Whether more of it is better.
+    fn is_rate(self) -> bool {
+        matches!(self, Self::PerSecond | Self::PerCpuSecond)
     }
 
     fn write(self, value: f64) -> String {
@@ -117,7 +147,7 @@ impl Unit {
 }
 
 /// `1234567` as `1,234,567`.
-fn grouped(value: f64) -> String {
+pub fn grouped(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut out = String::new();
     for (place, digit) in digits.chars().enumerate() {

@@ -19,7 +19,9 @@ use aws_lc_rs::{
 use serde_json::{Value, json};
 
 use crate::{
+    client,
     figure::{Figure, Goal, Unit},
+    ground::Ground,
     load::{self, Ask},
     process::{Core, Server},
     rounds::{self, Rate, Rounds, Side, Sides, Tally},
@@ -29,8 +31,8 @@ use crate::{
 const SERVER: Core = Core::Only(0);
 const GENERATOR: Core = Core::Only(1);
 const WARM_UP: Duration = Duration::from_millis(500);
-const EMAIL: &str = "bench@example.com";
-const PASSWORD: &str = "correct horse battery staple";
+pub const EMAIL: &str = "bench@example.com";
+pub const PASSWORD: &str = "correct horse battery staple";
 
 pub fn measure(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
     let folder = rounds.folder()?;
@@ -47,9 +49,21 @@ pub fn measure(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
         sent_away(rounds, janua)?,
         refresh(rounds, &server)?,
         against_bare(rounds, &server, &folder, &me, Some(Goal::Ratio(0.6)))?,
+        introspection(rounds, janua)?,
         against_bare(rounds, &server, &folder, &jwks, None)?,
     ];
     Ok(figures.into_iter().flatten().collect())
+}
+
+/// An app asks whether a token of its own is good.
+fn introspection(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
+    let folder = rounds.folder()?;
+    let ground = Ground::lay(janua, &folder, SERVER, &[("JANUA_RATE_LIMITS", "off")])?;
+    let answer = client::send(ground.address(), &ground.introspection("close"))?;
+    ensure!(answer.contains("\"active\":true"), "the token is not known: {answer}");
+    let ask = ground.introspection("keep-alive");
+    let what = "POST /oauth/introspect by processor time; bare axum";
+    both_bare(rounds, &ground.server, &folder, ("introspect", what), (&answer, ask), None)
 }
 
 pub fn login() -> Value {
@@ -116,18 +130,23 @@ fn against_hashes(
     what: &'static str,
     goal: Goal,
 ) -> Result<Vec<Figure>> {
+    let hash = raw_hash()?;
+    let limit = || side(std::process::id(), |slice| repeat(slice, &hash));
+    let ours = || side(server.pid(), |slice| load::with(server.address, slice, GENERATOR, ask));
+    Ok(both_ways(scenario, what, &rounds::interleave(scenario, rounds.turn, limit, ours)?, Some(goal)))
+}
+
+/// One hash of a password with its memory at hand, and nothing around it.
+pub fn raw_hash() -> Result<impl Fn() -> Result<()>> {
     let params = Params::new(19_456, 2, 1, Some(32)).map_err(|e| anyhow::anyhow!("{e}"))?;
     let memory = RefCell::new(vec![Block::default(); params.block_count()]);
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
-    let hash = || {
+    Ok(move || {
         let mut tag = [0; 32];
         let memory = &mut memory.borrow_mut()[..];
         let hashed = argon2.hash_password_into_with_memory(PASSWORD.as_bytes(), &[7; 16], &mut tag, memory);
         hashed.map_err(|e| anyhow::anyhow!("{e}"))
-    };
-    let limit = || side(std::process::id(), |slice| repeat(slice, hash));
-    let ours = || side(server.pid(), |slice| load::with(server.address, slice, GENERATOR, ask));
-    Ok(both_ways(scenario, what, &rounds::interleave(scenario, rounds.turn, limit, ours)?, Some(goal)))
+    })
 }
 
 /// Each connection has a session of its own and goes on with the token it was given.
@@ -173,24 +192,36 @@ fn against_bare(
     page: &Page<'_>,
     goal: Option<Goal>,
 ) -> Result<Vec<Figure>> {
-    let mut stream = TcpStream::connect(server.address)?;
-    stream.write_all(&load::request("GET", page.path, page.token, "", "close"))?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let bare = servers::bare(&answer, folder, SERVER)?;
-    let ask = Ask::again(load::request("GET", page.path, page.token, "", "keep-alive"));
-    // The bare server has one route; it is asked with the same header, so that both read as much.
-    let bare_ask = Ask::again(load::request("GET", "/health", page.token, "", "keep-alive"));
+    let answer = client::send(server.address, &load::request("GET", page.path, page.token, "", "close"))?;
+    let ask = load::request("GET", page.path, page.token, "", "keep-alive");
+    both_bare(rounds, server, folder, (page.scenario, page.what), (&answer, ask), goal)
+}
+
+/// A request, and a bare server that gives the same answer to it.
+fn both_bare(
+    rounds: &Rounds,
+    server: &Server,
+    folder: &Path,
+    (scenario, what): (&'static str, &'static str),
+    (answer, ask): (&str, Vec<u8>),
+    goal: Option<Goal>,
+) -> Result<Vec<Figure>> {
+    let bare = servers::bare(answer, folder, SERVER)?;
+    // The bare server has one route; it is asked with the same headers and body, so that both read as much.
+    let text = String::from_utf8(ask.clone())?;
+    let path = text.split(' ').nth(1).context("a request of another form")?.to_owned();
+    let bare_ask = Ask::again(text.replacen(&path, "/health", 1).into_bytes());
+    let ask = Ask::again(ask);
     for (server, ask) in [(&bare, &bare_ask), (server, &ask)] {
         load::with(server.address, WARM_UP, GENERATOR, ask)?;
     }
     let limit = || side(bare.pid(), |slice| load::with(bare.address, slice, GENERATOR, &bare_ask));
     let ours = || side(server.pid(), |slice| load::with(server.address, slice, GENERATOR, &ask));
-    Ok(both_ways(page.scenario, page.what, &rounds::interleave(page.scenario, rounds.turn, limit, ours)?, goal))
+    Ok(both_ways(scenario, what, &rounds::interleave(scenario, rounds.turn, limit, ours)?, goal))
 }
 
 /// By processor time, which is judged because machines are shared, and by the clock.
-fn both_ways(scenario: &'static str, what: &'static str, sides: &Sides<Rate>, goal: Option<Goal>) -> Vec<Figure> {
+pub fn both_ways(scenario: &'static str, what: &'static str, sides: &Sides<Rate>, goal: Option<Goal>) -> Vec<Figure> {
     let by_processor = sides.only(|rate| rate.per_cpu_second);
     let by_clock = sides.only(|rate| rate.per_second);
     vec![
@@ -201,7 +232,7 @@ fn both_ways(scenario: &'static str, what: &'static str, sides: &Sides<Rate>, go
 
 /// One side that counts what `work` did in a slice, by the processor time of a process.
 #[expect(clippy::unnecessary_wraps, reason = "sides may fail to be made")]
-fn side<'a>(pid: u32, mut work: impl FnMut(Duration) -> Result<u64> + 'a) -> Result<Side<'a>> {
+pub fn side<'a>(pid: u32, mut work: impl FnMut(Duration) -> Result<u64> + 'a) -> Result<Side<'a>> {
     Ok(Box::new(move |slice| Tally::of(pid, || work(slice))))
 }
 

@@ -5,10 +5,16 @@
 use std::{
     net::SocketAddr,
     path::PathBuf,
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -19,31 +25,40 @@ use tokio::{
 use crate::process::{self, Core};
 
 pub const CONNECTIONS: usize = 32;
-const LONGEST_ANSWER: usize = 256 * 1024;
+const LONGEST_ANSWER: usize = 512 * 1024;
 
 #[derive(clap::Args)]
 pub struct Options {
     address: SocketAddr,
     milliseconds: u64,
-    /// What is asked: a request as it goes over the wire, or a file of refresh tokens, one for each connection
+    /// What is asked: a list of requests as they go over the wire, or of refresh tokens, one for each connection
     file: PathBuf,
+    /// How many ask at once
+    #[arg(long, default_value_t = CONNECTIONS)]
+    connections: usize,
     /// The file holds refresh tokens, and each answer the next one
     #[arg(long)]
     chain: bool,
-    /// What every answer begins with: 2 for a success, 4 for a refusal
+    /// What every answer's status begins with: 2 for a success, 4 for a refusal
     #[arg(long, default_value_t = '2')]
     expect: char,
     /// Never sleep: the core is the generator's alone, and waking it is not charged to the slower server
     #[arg(long)]
     awake: bool,
+    /// Tell how long each answer took, too
+    #[arg(long)]
+    times: bool,
 }
 
 /// What the connections ask.
+#[derive(Clone)]
 pub enum Ask {
     /// The same request each time.
     Again(Vec<u8>),
     /// The same, to be refused each time.
     Refused(Vec<u8>),
+    /// These, one after the other, whichever connection is free.
+    Many(Vec<Vec<u8>>),
     /// A refresh token for each connection; each answer holds the next one.
     Chain(Vec<String>),
 }
@@ -56,6 +71,16 @@ impl Ask {
     pub fn chain(tokens: Vec<String>) -> Self {
         Self::Chain(tokens)
     }
+}
+
+/// What came of it.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Heard {
+    pub answered: u64,
+    /// From the first question to the last answer, which may come after the time is up.
+    pub took_ms: u64,
+    /// How long each answer took, in microseconds, where that was asked for.
+    pub micros: Vec<u32>,
 }
 
 /// A request as it goes over the wire.
@@ -73,76 +98,109 @@ pub fn against(address: SocketAddr, length: Duration, core: Core) -> Result<u64>
 
 /// Runs the generator on a core; answers how many requests were answered.
 pub fn with(address: SocketAddr, length: Duration, core: Core, ask: &Ask) -> Result<u64> {
+    Ok(generate(address, length, core, ask, CONNECTIONS, false)?.answered)
+}
+
+/// The same with so many connections, and how long each answer took.
+pub fn timed(address: SocketAddr, length: Duration, core: Core, ask: &Ask, connections: usize) -> Result<Heard> {
+    generate(address, length, core, ask, connections, true)
+}
+
+fn generate(
+    address: SocketAddr,
+    length: Duration,
+    core: Core,
+    ask: &Ask,
+    connections: usize,
+    times: bool,
+) -> Result<Heard> {
     let file = tempfile::NamedTempFile::new()?;
+    let text = |request: &Vec<u8>| String::from_utf8_lossy(request).into_owned();
     let (content, option) = match ask {
-        Ask::Again(request) => (request.clone(), None),
-        Ask::Refused(request) => (request.clone(), Some("--expect=4")),
-        Ask::Chain(tokens) => (tokens.join("\n").into_bytes(), Some("--chain")),
+        Ask::Again(request) => (vec![text(request)], None),
+        Ask::Refused(request) => (vec![text(request)], Some("--expect=4")),
+        Ask::Many(requests) => (requests.iter().map(text).collect(), None),
+        Ask::Chain(tokens) => (tokens.clone(), Some("--chain")),
     };
-    std::fs::write(file.path(), content)?;
-    let mut command = process::command(std::env::current_exe()?, core);
+    std::fs::write(file.path(), serde_json::to_vec(&content)?)?;
+    let mut command = Command::new(std::env::current_exe()?);
     command.args(["load", &address.to_string(), &length.as_millis().to_string()]).arg(file.path()).args(option);
+    command.args(["--connections", &connections.to_string()]);
     if matches!(core, Core::Only(_)) {
         command.arg("--awake");
     }
-    let generator = command.output()?;
+    if times {
+        command.arg("--times");
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let generator = process::spawn(&mut command, core)?.wait_with_output()?;
     ensure!(generator.status.success(), "the load generator: {}", String::from_utf8_lossy(&generator.stderr));
-    Ok(String::from_utf8(generator.stdout)?.trim().parse()?)
+    Ok(serde_json::from_slice(&generator.stdout)?)
 }
 
-/// The generator itself: prints how many requests were answered.
+/// The generator itself: prints what it heard.
 pub fn run(options: &Options) -> Result<()> {
-    let content = std::fs::read(&options.file)?;
-    let answered: u64 =
-        runtime::Builder::new_current_thread().enable_io().event_interval(1).build()?.block_on(async {
-            if options.awake {
-                tokio::spawn(async {
-                    loop {
-                        tokio::task::yield_now().await;
-                    }
-                });
-            }
-            let until = Instant::now() + Duration::from_millis(options.milliseconds);
-            let mut connections = JoinSet::new();
-            if options.chain {
-                for token in String::from_utf8(content)?.lines() {
-                    connections.spawn(converse(
-                        options.address,
-                        until,
-                        options.expect,
-                        Next::Token(token.to_owned()),
-                    ));
+    let content: Vec<String> = serde_json::from_slice(&std::fs::read(&options.file)?)?;
+    ensure!(!content.is_empty(), "nothing to ask");
+    let heard = runtime::Builder::new_current_thread().enable_io().event_interval(1).build()?.block_on(async {
+        if options.awake {
+            tokio::spawn(async {
+                loop {
+                    tokio::task::yield_now().await;
                 }
-            } else {
-                for _ in 0..CONNECTIONS {
-                    connections.spawn(converse(options.address, until, options.expect, Next::Same(content.clone())));
-                }
+            });
+        }
+        let started = Instant::now();
+        let until = started + Duration::from_millis(options.milliseconds);
+        let mut connections = JoinSet::new();
+        let converse = |next| converse(options.address, until, options.expect, options.times, next);
+        if options.chain {
+            for token in content {
+                connections.spawn(converse(Next::Token(token)));
             }
-            let mut answered = 0;
-            while let Some(connection) = connections.join_next().await {
-                answered += connection??;
+        } else {
+            let list = Arc::new(List { requests: content, next: AtomicUsize::new(0) });
+            for _ in 0..options.connections {
+                connections.spawn(converse(Next::Of(list.clone())));
             }
-            anyhow::Ok(answered)
-        })?;
-    println!("{answered}");
+        }
+        let mut heard = Heard::default();
+        while let Some(connection) = connections.join_next().await {
+            let one = connection??;
+            heard.answered += one.answered;
+            heard.micros.extend(one.micros);
+        }
+        heard.took_ms = u64::try_from(started.elapsed().as_millis())?;
+        anyhow::Ok(heard)
+    })?;
+    println!("{}", serde_json::to_string(&heard)?);
     Ok(())
+}
+
+struct List {
+    requests: Vec<String>,
+    next: AtomicUsize,
 }
 
 /// What a connection asks next.
 enum Next {
-    Same(Vec<u8>),
+    Of(Arc<List>),
     Token(String),
 }
 
 impl Next {
-    fn request(&self) -> Vec<u8> {
+    async fn write(&self, stream: &mut TcpStream) -> Result<()> {
         match self {
-            Self::Same(request) => request.clone(),
+            Self::Of(list) => {
+                let place = list.next.fetch_add(1, Relaxed) % list.requests.len();
+                stream.write_all(list.requests[place].as_bytes()).await?;
+            }
             Self::Token(token) => {
                 let body = serde_json::json!({ "refreshToken": token }).to_string();
-                request("POST", "/auth/refresh", "", &body, "keep-alive")
+                stream.write_all(&request("POST", "/auth/refresh", "", &body, "keep-alive")).await?;
             }
         }
+        Ok(())
     }
 
     fn heard(&mut self, answer: &[u8]) -> Result<()> {
@@ -157,13 +215,15 @@ impl Next {
     }
 }
 
-async fn converse(address: SocketAddr, until: Instant, expect: char, mut next: Next) -> Result<u64> {
+async fn converse(address: SocketAddr, until: Instant, expect: char, times: bool, mut next: Next) -> Result<Heard> {
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let mut buffer = vec![0; LONGEST_ANSWER];
-    let mut answered = 0;
-    while Instant::now() < until {
-        stream.write_all(&next.request()).await?;
+    let mut heard = Heard::default();
+    let mut now = Instant::now();
+    while now < until {
+        let asked = now;
+        next.write(&mut stream).await?;
         let mut filled = 0;
         while !is_whole(&buffer[..filled], expect)? {
             let read = stream.read(&mut buffer[filled..]).await?;
@@ -171,23 +231,43 @@ async fn converse(address: SocketAddr, until: Instant, expect: char, mut next: N
             filled += read;
         }
         next.heard(&buffer[..filled])?;
-        answered += 1;
+        heard.answered += 1;
+        now = Instant::now();
+        if times {
+            heard.micros.push(u32::try_from(now.duration_since(asked).as_micros()).unwrap_or(u32::MAX));
+        }
     }
-    Ok(answered)
+    Ok(heard)
 }
 
 /// Whether all of an answer has arrived. An answer of another kind ends the measurement.
-fn is_whole(received: &[u8], expect: char) -> Result<bool> {
+pub fn is_whole(received: &[u8], expect: char) -> Result<bool> {
     const END_OF_HEAD: &[u8] = b"\r\n\r\n";
     let Some(end) = received.windows(END_OF_HEAD.len()).position(|bytes| bytes == END_OF_HEAD) else {
         return Ok(false);
     };
     let head = std::str::from_utf8(&received[..end])?;
     if !head.strip_prefix("HTTP/1.1 ").is_some_and(|status| status.starts_with(expect)) {
-        bail!("not as expected: {head}");
+        bail!("not as expected: {}", String::from_utf8_lossy(received));
     }
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).context("no content-length")?;
-    Ok(received.len() >= end + END_OF_HEAD.len() + length.parse::<usize>()?)
+    let body = &received[end + END_OF_HEAD.len()..];
+    if let Some(length) = header(head, "content-length") {
+        return Ok(body.len() >= length.parse::<usize>()?);
+    }
+    if header(head, "transfer-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("chunked")) {
+        return Ok(body == b"0\r\n\r\n" || body.ends_with(b"\r\n0\r\n\r\n"));
+    }
+    // Statuses that have no body need not say so.
+    ensure!(head.starts_with("HTTP/1.1 204 ") || head.starts_with("HTTP/1.1 304 "), "no length: {head}");
+    Ok(true)
+}
+
+/// The value of a header. Ours are written in lower case, which is looked for first.
+fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines().skip(1).find_map(|line| {
+        let (found, value) = line.split_once(':')?;
+        (found == name || found.eq_ignore_ascii_case(name)).then_some(value.trim())
+    })
 }
 
 #[cfg(test)]
@@ -196,7 +276,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_whole_when_its_body_is_as_long_as_it_says() {
-        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfine";
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine";
         assert!(is_whole(answer, '2').unwrap());
         for cut in [0, 10, answer.len() - 4, answer.len() - 1] {
             assert!(!is_whole(&answer[..cut], '2').unwrap(), "{cut} bytes are not enough");
@@ -204,5 +284,16 @@ mod tests {
         let refusal = b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 0\r\n\r\n";
         assert!(is_whole(refusal, '2').is_err());
         assert!(is_whole(refusal, '4').unwrap());
+    }
+
+    #[test]
+    fn an_answer_in_chunks_ends_with_an_empty_one() {
+        let answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nfine\r\n0\r\n\r\n";
+        assert!(is_whole(answer, '2').unwrap());
+        for cut in [answer.len() - 1, answer.len() - 5, answer.len() - 9] {
+            assert!(!is_whole(&answer[..cut], '2').unwrap(), "{cut}");
+        }
+        assert!(is_whole(b"HTTP/1.1 204 No Content\r\n\r\n", '2').unwrap());
+        assert!(is_whole(b"HTTP/1.1 200 OK\r\n\r\n", '2').is_err(), "nobody knows where it ends");
     }
 }

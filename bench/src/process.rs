@@ -1,7 +1,6 @@
 //! Child processes: on which core they run, when they answer, what they use. They end with the value that stands for
 //! them.
 use std::{
-    ffi::OsStr,
     fs::{self, File},
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
@@ -12,30 +11,46 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
+use rustix::{
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+    thread::{CpuSet, sched_getaffinity, sched_setaffinity},
+};
 
 const POLL_EVERY: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Linux tells processor time to programs in hundredths of a second, whatever it counts in itself.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Which core a process may run on.
+/// Which core a process may run on: the first, the second, … of those this one may use.
 #[derive(Clone, Copy)]
 pub enum Core {
     Any,
-    Only(u8),
+    Only(usize),
 }
 
-/// The command that runs a program on a core.
-pub fn command(program: impl AsRef<OsStr>, core: Core) -> Command {
-    match core {
-        Core::Any => Command::new(program),
-        Core::Only(number) => {
-            // It becomes the program instead of starting it, so the process id stays the same.
-            let mut command = Command::new("taskset");
-            command.arg("--cpu-list").arg(number.to_string()).arg(program);
-            command
-        }
+/// Starts a program on a core. A process inherits where its parent may run, so this thread goes there for a moment.
+pub fn spawn(command: &mut Command, core: Core) -> Result<Child> {
+    let Core::Only(number) = core else { return Ok(command.spawn()?) };
+    let before = sched_getaffinity(None)?;
+    let allowed: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| before.is_set(*cpu)).collect();
+    let mut only = CpuSet::new();
+    only.set(allowed[number % allowed.len()]);
+    sched_setaffinity(None, &only)?;
+    let child = command.spawn();
+    sched_setaffinity(None, &before)?;
+    Ok(child?)
+}
+
+/// Lets this process, and those it starts, open so many files; as many as the system allows, if that is less.
+pub fn allow_files(wanted: u64) -> u64 {
+    let now = getrlimit(Resource::Nofile);
+    let most = now.maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    let current = now.current.unwrap_or(u64::MAX);
+    if current < most {
+        // What cannot be raised shows as it is.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: now.maximum });
     }
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 /// A server that answers; killed when dropped.
@@ -50,11 +65,12 @@ pub struct Server {
 
 impl Server {
     /// Starts it and waits until it answers. What it says on the way goes to `log`.
-    pub fn start(mut command: Command, address: SocketAddr, log: &Path) -> Result<Self> {
+    pub fn start(mut command: Command, core: Core, address: SocketAddr, log: &Path) -> Result<Self> {
         let file = File::create(log)?;
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let started = Instant::now();
-        let child = command.spawn().with_context(|| format!("cannot start {}", command.get_program().display()))?;
+        let child =
+            spawn(&mut command, core).with_context(|| format!("cannot start {}", command.get_program().display()))?;
         let mut server = Self { child, address, health: String::new(), answered_after: Duration::ZERO };
         loop {
             if let Some(health) = ask(address) {

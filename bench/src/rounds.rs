@@ -143,7 +143,7 @@ impl AddAssign for Tally {
 }
 
 /// Shown on a terminal only.
-fn bar(name: &str, rounds: usize) -> ProgressBar {
+pub fn bar(name: &str, rounds: usize) -> ProgressBar {
     let bar = ProgressBar::new(2 * rounds as u64).with_prefix(name.to_owned());
     if let Ok(style) = ProgressStyle::with_template("{prefix:8} {bar:30} {pos}/{len} {msg}, {elapsed} gone") {
         bar.set_style(style);

@@ -25,20 +25,20 @@ impl Janua {
 
     pub fn serve_with(&self, data: &Path, core: Core, settings: &[(&str, &str)]) -> Result<Server> {
         let address = process::free_address()?;
-        let mut command = process::command(&self.0, core);
+        let mut command = Command::new(&self.0);
         command.arg("serve").arg("--data-dir").arg(data).args(["--listen", &address.to_string()]);
         // In its data folder, so that no janua.toml of whoever runs the bench is read.
         command.envs(settings.iter().copied()).current_dir(data);
-        Server::start(command, address, &data.join("janua.log"))
+        Server::start(command, core, address, &data.join("janua.log"))
     }
 }
 
 /// The bare server of [`crate::bare`], which always answers this.
 pub fn bare(answer: &str, folder: &Path, core: Core) -> Result<Server> {
     let address = process::free_address()?;
-    let mut command = process::command(std::env::current_exe()?, core);
+    let mut command = Command::new(std::env::current_exe()?);
     command.args(["bare", &address.to_string(), answer]);
-    Server::start(command, address, &folder.join("bare.log"))
+    Server::start(command, core, address, &folder.join("bare.log"))
 }
 
 /// Builds the binary as the bench itself was built, and asks cargo where it put it.

@@ -6,7 +6,7 @@ use kernel::{
     params, row,
 };
 
-use crate::{email::Email, social::Linked};
+use crate::{email::Email, end_users, social::Linked};
 
 pub type AccountId = Id<Account>;
 
@@ -173,7 +173,7 @@ impl Account {
             params![id, true, name, password_hash, now],
         )
         .await?;
-        Ok(())
+        end_users::renamed(tx, id).await
     }
 
     /// A link in a mail was followed, which proves the address.
@@ -201,7 +201,7 @@ impl Account {
             params![self.id, &self.name, self.bio.clone(), self.accepts_marketing, self.updated_at],
         )
         .await?;
-        Ok(())
+        end_users::renamed(tx, self.id).await
     }
 
     /// Makes somebody one of those who run the platform.

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     accounts::AccountId,
+    end_users,
     orgs::{OrgId, Role},
     scopes::Scopes,
 };
@@ -214,14 +215,17 @@ impl Application {
         scopes: Option<&Scopes>,
         now: Timestamp,
     ) -> db::Result<bool> {
-        let sql = "SELECT scopes FROM app_user WHERE app_id = $1 AND account_id = $2";
-        let before: Option<(Option<Scopes>,)> = tx.opt(sql, params![id, account]).await?;
+        let sql = "SELECT scopes, has_words FROM app_user WHERE app_id = $1 AND account_id = $2";
+        let before: Option<Greeted> = tx.opt(sql, params![id, account]).await?;
+        let is_found = before.as_ref().is_some_and(|before| before.has_words);
+        let before = before.map(|before| before.scopes);
         // Who let it know more before still does.
-        let known = match (before, scopes) {
-            (Some((None,)), _) | (_, None) => None,
-            (Some((Some(before),)), Some(now)) => Some(before.and(now)),
+        let known = match (&before, scopes) {
+            (Some(None), _) | (_, None) => None,
+            (Some(Some(before)), Some(now)) => Some(before.clone().and(now)),
             (None, Some(now)) => Some(now.clone()),
         };
+        let is_same = is_found && before.as_ref().is_some_and(|before| *before == known);
         let greeted = tx
             .exec(
                 "INSERT INTO app_user (app_id, account_id, first_sign_in_at, last_sign_in_at, scopes)
@@ -230,6 +234,9 @@ impl Application {
                 params![id, account, now, known.as_ref()],
             )
             .await?;
+        if greeted == 1 && !is_same {
+            end_users::note(tx, id, account).await?;
+        }
         Ok(greeted == 1)
     }
 
@@ -237,6 +244,13 @@ impl Application {
         tx.notify(Reach::EveryNode, TOPIC, self.id.to_string()).await
     }
 }
+
+/// What is known of somebody who comes in again.
+struct Greeted {
+    scopes: Option<Scopes>,
+    has_words: bool,
+}
+row!(Greeted { scopes, has_words });
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -442,52 +456,6 @@ impl UsedApp {
              FROM app_user JOIN app ON app.id = app_user.app_id WHERE app_user.account_id = $1
              ORDER BY app_user.first_sign_in_at, app.id LIMIT 1000",
             params![account],
-        )
-        .await
-    }
-}
-
-/// Somebody who came in through an app.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct EndUser {
-    pub id: AccountId,
-    pub email: Option<String>,
-    pub name: String,
-    pub avatar_url: Option<String>,
-    pub email_verified: bool,
-    pub first_sign_in_at: Timestamp,
-    pub last_sign_in_at: Timestamp,
-}
-row!(EndUser { id, email, name, avatar_url, email_verified, first_sign_in_at, last_sign_in_at });
-
-impl EndUser {
-    /// Who signed in last comes first. `search` is found at the start of an address or anywhere in a name.
-    pub async fn page(
-        db: &Db,
-        application: ApplicationId,
-        search: Option<&str>,
-        below: &Key,
-        most: u32,
-    ) -> db::Result<Vec<Self>> {
-        let plain = search.unwrap_or_default().to_lowercase();
-        let escaped = plain.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
-        db.all(
-            "SELECT id, first_sign_in_at, last_sign_in_at,
-                    CASE WHEN tells_email THEN email END AS email, tells_email AND email_verified AS email_verified,
-                    CASE WHEN tells_name THEN name ELSE '' END AS name,
-                    CASE WHEN tells_name THEN avatar_url END AS avatar_url
-             FROM (SELECT account.id, account.email, account.email_key, account.name, account.avatar_url,
-                          account.email_verified, app_user.first_sign_in_at, app_user.last_sign_in_at,
-                          app_user.app_id, app_user.account_id,
-                          app_user.scopes IS NULL OR app_user.scopes LIKE '%email%' AS tells_email,
-                          app_user.scopes IS NULL OR app_user.scopes LIKE '%profile%' AS tells_name
-                   FROM app_user JOIN account ON account.id = app_user.account_id) AS known
-             WHERE app_id = $1 AND (last_sign_in_at, account_id) < ($2, $3)
-               AND ($4 = '' OR tells_email AND email_key LIKE $5 ESCAPE '\\'
-                            OR tells_name AND LOWER(name) LIKE $6 ESCAPE '\\')
-             ORDER BY last_sign_in_at DESC, account_id DESC LIMIT $7",
-            params![application, below.at, &below.id, plain, format!("{escaped}%"), format!("%{escaped}%"), most],
         )
         .await
     }

@@ -57,7 +57,7 @@ impl Invite {
 
     /// The organization's provider announced somebody, whom the organization asks in, in the name of its first owner.
     pub async fn announce(tx: &mut Tx, app: &App, org: &Org, email: &Email) -> db::Result<()> {
-        let sql = "SELECT account_id FROM org_member WHERE org_id = $1 AND role = 'owner'
+        let sql = "SELECT account_id FROM org_member WHERE org_id = $1 AND role <> 'member' AND role = 'owner'
                    ORDER BY joined_at, account_id LIMIT 1";
         let (owner,): (AccountId,) = tx.one(sql, params![org.id]).await?;
         let (_, token) = Self::keep(tx, app, org, owner, email, Role::Member).await?;

@@ -3,6 +3,7 @@ pub mod accounts;
 pub mod apps;
 pub mod audit;
 pub mod budget;
+pub mod end_users;
 pub mod enter;
 pub mod events;
 pub mod factors;

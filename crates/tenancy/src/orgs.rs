@@ -177,7 +177,7 @@ row!(Reader { email, name });
 pub async fn caretakers(tx: &mut Tx, org: OrgId) -> db::Result<Vec<Reader>> {
     tx.all(
         "SELECT account.email, account.name FROM org_member JOIN account ON account.id = org_member.account_id
-         WHERE org_member.org_id = $1 AND org_member.role IN ('admin', 'owner') AND account.email_verified = $2
+         WHERE org_member.org_id = $1 AND org_member.role <> 'member' AND account.email_verified = $2
            AND account.email IS NOT NULL
          ORDER BY org_member.joined_at, account.id LIMIT 100",
         params![org, true],
@@ -395,7 +395,8 @@ impl Member {
 
     /// How many owners there are. Ask only while [holding](Org::hold) the organization.
     pub async fn owners(tx: &mut Tx, org: OrgId) -> db::Result<i64> {
-        let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM org_member WHERE org_id = $1 AND role = 'owner'";
+        let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM org_member
+                   WHERE org_id = $1 AND role <> 'member' AND role = 'owner'";
         let (owners,): (i64,) = tx.one(sql, params![org]).await?;
         Ok(owners)
     }
@@ -428,7 +429,8 @@ pub async fn owned_alone(tx: &mut Tx, account: AccountId) -> db::Result<Vec<Alon
          FROM org_member AS mine
          WHERE mine.account_id = $1 AND mine.role = 'owner'
            AND NOT EXISTS (SELECT 1 FROM org_member AS other
-                           WHERE other.org_id = mine.org_id AND other.account_id <> $1 AND other.role = 'owner')",
+                           WHERE other.org_id = mine.org_id AND other.account_id <> $1
+                             AND other.role <> 'member' AND other.role = 'owner')",
         params![account],
     )
     .await

@@ -232,7 +232,10 @@ pub(crate) async fn joined(tx: &mut Tx, org: OrgId, account: AccountId, now: Tim
     let waiting: Option<Person> = tx
         .opt(
             "SELECT * FROM person
-             WHERE org_id = $1 AND (account_id = $2 OR (account_id IS NULL AND (id = $2 OR email_key = $3)))
+             WHERE org_id = $1 AND id IN (
+                 SELECT id FROM person WHERE org_id = $1 AND account_id = $2
+                 UNION SELECT id FROM person WHERE org_id = $1 AND id = $2 AND account_id IS NULL
+                 UNION SELECT id FROM person WHERE org_id = $1 AND email_key = $3 AND account_id IS NULL)
              ORDER BY CASE WHEN account_id = $2 THEN 0 WHEN id = $2 THEN 1 ELSE 2 END, place LIMIT 1",
             params![org, account, proven],
         )

@@ -8,7 +8,7 @@ use kernel::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{keys, uploads};
+use crate::{end_users, keys, uploads};
 
 /// Used-up secrets are kept for a while, so that a second use is told apart from a wrong one in the log.
 const SECRETS_KEPT: Duration = Duration::from_hours(24);
@@ -33,6 +33,7 @@ impl Job for Tidy {
         app.db.exec("DELETE FROM session WHERE ends_at < $1", params![now]).await?;
         app.db.exec("DELETE FROM strike WHERE last_at < $1", params![now.minus(SECRETS_KEPT)]).await?;
         uploads::sweep(&app).await?;
+        end_users::note_wordless(&app).await.map_err(Later::retry)?;
         keys::turn_if_due(&app).await.map_err(Later::retry)
     }
 }

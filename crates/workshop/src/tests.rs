@@ -4,6 +4,7 @@ pub mod domains;
 mod keys;
 mod matrix;
 mod oauth;
+mod users;
 
 use axum::http::Method;
 use identity::testing::{Person, signed_in};

@@ -3,12 +3,12 @@ use axum::extract::State;
 use kernel::{
     App,
     fault::Result,
-    http::{Json, Key, Page, Query, Routes},
+    http::{Json, Page, Query, Routes},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    apps::EndUser,
+    end_users::{EndUser, Hit, Search},
     enter::{InApp, Member},
 };
 
@@ -17,8 +17,9 @@ pub fn routes() -> Routes {
 }
 
 #[derive(Deserialize, JsonSchema)]
-struct Search {
-    /// The start of an address, or a part of a name.
+struct Wanted {
+    /// How an address or a word of a name begins; with several words (three count), each of them. Without it, who signed
+    /// in last comes first; with it, what was found is in the order of the alphabet.
     #[schemars(length(max = 200))]
     search: Option<String>,
 }
@@ -33,14 +34,26 @@ struct Users {
 async fn list_users(
     State(app): State<App>,
     caller: InApp<Member>,
-    Query(Search { search }): Query<Search>,
+    Query(Wanted { search }): Query<Wanted>,
     page: Page,
 ) -> Result<Json<Users>> {
-    let list = format!("users:{}", caller.application.id);
-    let below = page.below(&app, &list)?;
-    let search = search.as_deref();
-    let mut users = EndUser::page(&app.db, caller.application.id, search, &below, page.fetch()).await?;
-    let key = |user: &EndUser| Key { at: user.last_sign_in_at, id: user.id.to_string() };
-    let next_cursor = page.cut(&app, &list, &mut users, key);
+    let id = caller.application.id;
+    let text = search.unwrap_or_default();
+    let (users, next_cursor) = match Search::read(&text) {
+        None => {
+            let list = format!("users:{id}");
+            let below = page.below(&app, &list)?;
+            let mut users = EndUser::page(&app.db, id, &below, page.fetch()).await?;
+            let next = page.cut(&app, &list, &mut users, EndUser::key);
+            (users, next)
+        }
+        Some(wanted) => {
+            let list = format!("found:{id}:{text}");
+            let below = page.below(&app, &list)?;
+            let mut hits = EndUser::search(&app.db, id, &wanted, &below, page.fetch()).await?;
+            let next = page.cut(&app, &list, &mut hits, Hit::key);
+            (hits.into_iter().map(|hit| hit.user).collect(), next)
+        }
+    };
     Ok(Json(Users { users, next_cursor }))
 }

@@ -84,11 +84,11 @@ async fn a_session_with_a_key_belongs_to_the_app() {
     assert_eq!(emails(&users), ["cyd_x@example.com", "bob@example.com"], "who came last is first");
     assert!(users.body["users"][0]["firstSignInAt"].is_string());
     for (search, found) in
-        [("BOB", vec!["bob@example.com"]), ("yd", vec!["cyd_x@example.com"]), ("cyd_", vec!["cyd_x@example.com"])]
+        [("BOB", vec!["bob@example.com"]), ("cy", vec!["cyd_x@example.com"]), ("cyd_", vec!["cyd_x@example.com"])]
     {
         assert_eq!(emails(&ada.asks(t.get(&format!("{path}?search={search}"))).await), found, "{search}");
     }
-    for nothing in ["%25", "_ob", "example", "%5C"] {
+    for nothing in ["%25", "_ob", "example", "%5C", "yd", "bob%20cyd"] {
         assert_eq!(emails(&ada.asks(t.get(&format!("{path}?search={nothing}"))).await), [""; 0], "{nothing}");
     }
     let log = ada.asks(t.get(&format!("/org/{}/export", app["orgId"].as_str().unwrap()))).await;

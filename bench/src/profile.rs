@@ -1,0 +1,96 @@
+//! Where the server's time goes during a scenario, as text: `perf` looks at the process a thousand times a second while
+//! the generator asks.
+use std::{
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::{
+    client::{self, Who, ask, text},
+    ground::Ground,
+    identity::login,
+    load::{self, Ask},
+    process::Core,
+    rounds::Rounds,
+    servers::Janua,
+};
+
+const SERVER: Core = Core::Only(0);
+const GENERATOR: Core = Core::Only(1);
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// What is asked meanwhile
+    scenario: Scenario,
+    /// Where the profile goes [default: the terminal]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Show who called whom, too
+    #[arg(long)]
+    calls: bool,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Scenario {
+    Health,
+    SignIn,
+    Refresh,
+    Me,
+    Introspect,
+    /// A change with its line in the audit log
+    Audited,
+}
+
+pub fn take(rounds: &Rounds, janua: &Janua, options: &Options) -> Result<()> {
+    let folder = rounds.folder()?;
+    let ground = Ground::lay(janua, &folder, SERVER, &[("JANUA_RATE_LIMITS", "off")])?;
+    let data = folder.join("perf.data");
+    let seconds = rounds.turn.as_secs();
+    // It ends when the sleep does.
+    let mut perf = Command::new("perf");
+    perf.args(["record", "--freq", "997", "--quiet", "--output"]).arg(&data);
+    if options.calls {
+        perf.args(["--call-graph", "dwarf,16384"]);
+    }
+    perf.args(["--pid", &ground.server.pid().to_string(), "--", "sleep", &seconds.to_string()]);
+    let ask = question(&ground, options.scenario)?;
+    let mut perf = perf.stdin(Stdio::null()).spawn().context("perf is not installed (package linux-perf)")?;
+    let asked = load::with(ground.address(), rounds.turn, GENERATOR, &ask);
+    ensure!(perf.wait()?.success(), "perf failed; /proc/sys/kernel/perf_event_paranoid may forbid it");
+    let mut report = Command::new("perf");
+    report.args(["report", "--stdio", "--percent-limit", "0.3", "--sort", "dso,symbol", "--input"]).arg(&data);
+    let how = if options.calls { ["--children", "--call-graph=caller,0.5"] } else { ["--no-children", "-gnone"] };
+    let report = report.args(how).stdin(Stdio::null()).output()?;
+    ensure!(report.status.success(), "perf report: {}", String::from_utf8_lossy(&report.stderr));
+    let answered = asked?;
+    let mut text = format!("{answered} requests in {seconds} s\n\n");
+    // perf fills its lines up with spaces.
+    for line in String::from_utf8_lossy(&report.stdout).lines() {
+        text += line.trim_end();
+        text.push('\n');
+    }
+    match &options.out {
+        Some(path) => std::fs::write(path, text).with_context(|| format!("--out {}", path.display()))?,
+        None => println!("{text}"),
+    }
+    Ok(())
+}
+
+fn question(ground: &Ground, scenario: Scenario) -> Result<Ask> {
+    let get = |path: &str| client::request("GET", path, &Who::with(&ground.token), "", "keep-alive");
+    let sign_in = client::request("POST", "/auth/login", &Who::default(), &login().to_string(), "keep-alive");
+    Ok(match scenario {
+        Scenario::Health => Ask::again(get("/health")),
+        Scenario::Me => Ask::again(get("/auth/me")),
+        Scenario::SignIn => Ask::again(sign_in),
+        Scenario::Introspect => Ask::again(ground.introspection("keep-alive")),
+        Scenario::Audited => Ask::again(ground.profile_change()),
+        Scenario::Refresh => {
+            let token =
+                |_| text(&ask(ground.address(), "POST", "/auth/login", &Who::default(), &login())?, "refreshToken");
+            Ask::chain((0..load::CONNECTIONS).map(token).collect::<Result<_>>()?)
+        }
+    })
+}
