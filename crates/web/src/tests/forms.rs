@@ -142,35 +142,27 @@ async fn a_crafted_form_breaks_no_page_and_brings_no_markup_in() {
     let org = org_of(&t, &ada).await;
     let made = act(&t, &ada, "POST /apps", "/console", &[("name", "Shop"), ("then", "/console/apps/{id}")]).await;
     let app = made.header("location").to_owned();
-    let pages = [
-        "/account",
-        "/account/security",
-        "/account/sessions",
-        "/account/data",
-        "/console",
-        &app,
-        &format!("{app}/keys"),
-        &format!("{app}/domain"),
-        &format!("{app}/webhooks"),
-        &format!("/console/orgs/{org}"),
-        &format!("/console/orgs/{org}/members"),
-        &format!("/console/orgs/{org}/scim"),
-    ];
-    let forms = [
-        "app", "org", "key", "webhook", "rotate", "domain", "look", "invite", "token", "totp", "totp-on", "sms",
-        "sms-on", "recovery", "password", "leave", "profile", "resend", "metadata",
+    let pages: [(&str, &[&str]); 10] = [
+        ("/account", &["profile", "resend"]),
+        ("/account/security", &["password", "totp", "totp-on", "sms", "sms-on", "recovery"]),
+        ("/account/data", &["leave"]),
+        ("/console", &["app", "org"]),
+        (&app, &["app", "end"]),
+        (&format!("{app}/keys"), &["key"]),
+        (&format!("{app}/domain"), &["domain", "look"]),
+        (&format!("{app}/webhooks"), &["webhook"]),
+        (&format!("/console/orgs/{org}/members"), &["invite"]),
+        (&format!("/console/orgs/{org}/scim"), &["token"]),
     ];
     let call = format!("PATCH /orgs/{org}/metadata");
     let given = json!({ "qrSvg": "<img src=x onerror=alert(1)>", "secret": "<b>", "seen": "<i>" }).to_string();
-    for page in pages {
-        for form in forms {
-            let refused = [("call", "PATCH /nope"), ("back", page), ("form", form)];
-            assert_eq!(submit(&t, "/act", &refused, &ada).await.status, 404, "{page} {form}");
-            let shown = [("call", call.as_str()), ("back", page), ("form", form), ("show", "1"), ("m:body", &given)];
-            let shown = submit(&t, "/act", &shown, &ada).await;
-            assert_eq!(shown.status, 200, "{page} {form}: {}", shown.text);
-            assert!(!shown.text.contains("<img src=x") && !shown.text.contains("<b>"), "{page} {form}");
-        }
+    for (page, form) in pages.iter().flat_map(|(page, forms)| forms.iter().map(move |form| (*page, *form))) {
+        let refused = [("call", "PATCH /nope"), ("back", page), ("form", form)];
+        assert_eq!(submit(&t, "/act", &refused, &ada).await.status, 404, "{page} {form}");
+        let shown = [("call", call.as_str()), ("back", page), ("form", form), ("show", "1"), ("m:body", &given)];
+        let shown = submit(&t, "/act", &shown, &ada).await;
+        assert_eq!(shown.status, 200, "{page} {form}: {}", shown.text);
+        assert!(!shown.text.contains("<img src=x") && !shown.text.contains("<b>"), "{page} {form}");
     }
     t.run_jobs().await;
     t.finish().await;
