@@ -4,7 +4,10 @@ use std::{
     collections::HashMap,
     ops::Deref,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use crate::{
@@ -37,7 +40,22 @@ pub struct Parts {
     pub metrics: Metrics,
     /// The OpenAPI description, known once all routes are put together.
     pub description: Description,
+    pub leaving: Leaving,
     pub own: Own,
+}
+
+/// Whether this node was told to stop: whoever sends it requests should look for another one.
+#[derive(Debug, Default)]
+pub struct Leaving(AtomicBool);
+
+impl Leaving {
+    pub fn begin(&self) {
+        self.0.store(true, Relaxed);
+    }
+
+    pub fn is_so(&self) -> bool {
+        self.0.load(Relaxed)
+    }
 }
 
 /// What features keep for themselves, by type: rendered documents, caches.

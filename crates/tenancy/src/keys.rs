@@ -255,6 +255,18 @@ pub async fn rotate(app: &App) -> Result<(), String> {
     load(app).await
 }
 
+/// A new key instead of all there are: whatever they signed counts no more, at once.
+pub async fn replace(app: &App) -> Result<(), String> {
+    let fresh = make(app).await?;
+    let now = app.clock.now();
+    transact!(app.db, tx, {
+        tx.exec("DELETE FROM signing_key", params![]).await?;
+        insert(tx, app, &fresh, now, now, None).await
+    })
+    .map_err(|error: db::Error| format!("cannot replace the signing keys: {error}"))?;
+    load(app).await
+}
+
 /// Whether the last published key has begun to sign, so that another must be published behind it.
 pub async fn turn_if_due(app: &App) -> Result<(), String> {
     let now = app.clock.now();

@@ -1,5 +1,14 @@
 //! PostgreSQL through tokio-postgres: a pool of connections, statements prepared once for each.
-use std::{borrow::Cow, error::Error as StdError, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    convert::Infallible,
+    error::Error as StdError,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, Timeouts};
 use futures_util::{StreamExt as _, stream};
@@ -7,6 +16,7 @@ use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, pem::PemObject as _},
 };
+use tokio::time::{sleep, timeout};
 use tokio_postgres::{
     AsyncMessage, Client, Config,
     config::{Host, SslMode},
@@ -19,6 +29,11 @@ use super::{Done, Error, Notice, Result, Row, SILENCE, STATEMENT_TIMEOUT, Text, 
 /// How long a request waits for a connection, new or from the pool, before it is told to come back.
 const PATIENCE: Duration = Duration::from_secs(2);
 const CHANNEL: &str = "janua";
+/// The server cuts a statement off by itself; when even that is not heard, nobody is at the other end of the line.
+const ANSWER: Duration = STATEMENT_TIMEOUT.saturating_add(Duration::from_millis(500));
+/// A line that says nothing for so long is dead, and what was said meanwhile was missed: the two make less than a second.
+const BEAT: Duration = Duration::from_millis(250);
+const DEAF: Duration = Duration::from_millis(700);
 /// PostgreSQL refuses longer payloads.
 const NOTICE_LIMIT: usize = 7_999;
 
@@ -48,15 +63,21 @@ impl Postgres {
     }
 
     pub(super) async fn run(&self, sql: Text, params: Vec<Value>) -> Result<Done> {
-        run(&self.connection().await?, &sql, &params).await
+        let connection = self.connection().await?;
+        match timeout(ANSWER, run(&connection, &sql, &params)).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                // The answer may still come: nobody else may take it for his own.
+                drop(Object::take(connection));
+                Err(no_answer())
+            }
+        }
     }
 
     pub(super) async fn begin(&self) -> Result<PgTx> {
         // Made before BEGIN is sent: who goes away meanwhile must not leave an open transaction in the pool.
-        let tx = PgTx { connection: Some(self.connection().await?), failed: false };
-        if let Some(connection) = &tx.connection {
-            connection.batch_execute("BEGIN").await?;
-        }
+        let mut tx = PgTx { connection: Some(self.connection().await?), failed: false };
+        tx.control("BEGIN").await?;
         Ok(tx)
     }
 
@@ -85,9 +106,32 @@ pub(super) struct PgTx {
 impl PgTx {
     pub(super) async fn run(&mut self, sql: Text, params: Vec<Value>) -> Result<Done> {
         let connection = self.connection.as_ref().filter(|_| !self.failed).ok_or(Error::Aborted)?;
-        let outcome = run(connection, &sql, &params).await;
+        let outcome = match timeout(ANSWER, run(connection, &sql, &params)).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                self.hang_up();
+                Err(no_answer())
+            }
+        };
         self.failed = outcome.is_err();
         outcome
+    }
+
+    /// Begins or ends the transaction.
+    async fn control(&mut self, sql: &str) -> Result<()> {
+        let connection = self.connection.as_ref().ok_or(Error::Aborted)?;
+        match timeout(ANSWER, connection.batch_execute(sql)).await {
+            Ok(outcome) => Ok(outcome?),
+            Err(_) => {
+                self.hang_up();
+                Err(no_answer())
+            }
+        }
+    }
+
+    /// Takes the connection out of the pool: an answer to what was asked may still come.
+    fn hang_up(&mut self) {
+        drop(self.connection.take().map(Object::take));
     }
 
     pub(super) async fn notify(&mut self, notice: &Notice, notices: &Notices) -> Result<()> {
@@ -104,8 +148,9 @@ impl PgTx {
         if self.failed {
             return Err(Error::Aborted);
         }
-        let connection = self.connection.take().ok_or(Error::Aborted)?;
-        Ok(connection.batch_execute("COMMIT").await?)
+        self.control("COMMIT").await?;
+        self.connection = None;
+        Ok(())
     }
 }
 
@@ -114,13 +159,17 @@ impl Drop for PgTx {
         // Outside the runtime the pool is going away too, and the server rolls back by itself.
         if let (Some(connection), Ok(runtime)) = (self.connection.take(), tokio::runtime::Handle::try_current()) {
             runtime.spawn(async move {
-                if connection.batch_execute("ROLLBACK").await.is_err() {
+                if !matches!(timeout(ANSWER, connection.batch_execute("ROLLBACK")).await, Ok(Ok(()))) {
                     // Nobody may find this connection in the pool with a transaction still open.
                     drop(Object::take(connection));
                 }
             });
         }
     }
+}
+
+fn no_answer() -> Error {
+    Error::Unavailable("the server does not answer".into())
 }
 
 /// Splits off what the driver does not know: `sslmode=verify-full` and `sslrootcert`.
@@ -200,29 +249,43 @@ fn roots(file: Option<&str>) -> std::result::Result<RootCertStore, String> {
     if roots.is_empty() { Err(format!("sslrootcert {file} holds no certificate")) } else { Ok(roots) }
 }
 
-/// Hears what other nodes say, for as long as the process lives. Whatever was missed is made good by starting over.
+/// Hears what other nodes say, for as long as the process lives. Whatever was missed is made good by starting over, and
+/// while nothing can be heard nothing is believed for longer than a moment.
 async fn listen(postgres: Postgres, notices: Notices) {
-    let mut pause = Duration::from_millis(100);
     loop {
-        match hear(&postgres, &notices).await {
-            Ok(()) => pause = Duration::from_millis(100),
-            Err(error) => {
-                tracing::warn!(%error, "cannot listen for notices from other nodes; trying again");
-                pause = (pause * 2).min(PATIENCE);
+        let hears = AtomicBool::new(false);
+        let deaf = async {
+            loop {
+                if !hears.load(Relaxed) {
+                    notices.tell(Notice::StartOver);
+                }
+                sleep(BEAT).await;
             }
-        }
-        tokio::time::sleep(pause).await;
+        };
+        let error = tokio::select! {
+            Err(error) = hear(&postgres, &notices, &hears) => error,
+            () = deaf => return,
+        };
+        tracing::warn!(%error, "cannot listen for notices from other nodes; trying again");
+        notices.tell(Notice::StartOver);
+        sleep(BEAT).await;
     }
 }
 
-async fn hear(postgres: &Postgres, notices: &Notices) -> Result<()> {
-    let (client, mut connection) = postgres.unlimited.connect(postgres.tls.clone()).await?;
+async fn hear(postgres: &Postgres, notices: &Notices, hears: &AtomicBool) -> Result<Infallible> {
+    let connecting = timeout(PATIENCE, postgres.unlimited.connect(postgres.tls.clone()));
+    let (client, mut connection) = connecting.await.map_err(|_| no_answer())??;
     let mut messages = stream::poll_fn(move |context| connection.poll_message(context));
     let listening = async {
-        client.batch_execute(&format!("LISTEN {CHANNEL}")).await?;
+        let listen = format!("LISTEN {CHANNEL}");
+        timeout(PATIENCE, client.batch_execute(&listen)).await.map_err(|_| no_answer())??;
         notices.tell(Notice::StartOver);
-        // Kept open: the stream below ends when the client goes.
-        std::future::pending::<Result<()>>().await
+        hears.store(true, Relaxed);
+        // A line that is dead without saying so would be listened to for minutes.
+        loop {
+            sleep(BEAT).await;
+            timeout(DEAF, client.batch_execute("")).await.map_err(|_| no_answer())??;
+        }
     };
     let hearing = async {
         while let Some(message) = messages.next().await {
@@ -230,7 +293,7 @@ async fn hear(postgres: &Postgres, notices: &Notices) -> Result<()> {
                 notices.heard(told.payload());
             }
         }
-        Ok(())
+        Err(Error::Unavailable("the server has hung up".into()))
     };
     tokio::select! { outcome = listening => outcome, outcome = hearing => outcome }
 }

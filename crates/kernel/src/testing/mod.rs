@@ -30,7 +30,7 @@ pub use s3::S3Server;
 
 use crate::{
     App,
-    app::{Feature, Parts},
+    app::{Feature, Leaving, Parts},
     clock::{Clock, Timestamp},
     config::Config,
     crypto::{MasterKey, Vault},
@@ -116,6 +116,7 @@ impl TestApp {
             outgoing: Outgoing::from_config(&config).unwrap(),
             metrics: Metrics::new("test"),
             description: Description::default(),
+            leaving: Leaving::default(),
             own: feature.own,
             config,
         });
