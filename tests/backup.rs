@@ -46,8 +46,10 @@ fn backup(folder: &Path, file: &str) -> (bool, String) {
 
 /// A folder beside, with the same master key, and what the backup held.
 fn restore(from: &Path, file: &str, to: &Path, more: &[&str]) -> (bool, String) {
-    fs::create_dir_all(to.join("data")).unwrap();
-    fs::copy(from.join("data/master.key"), to.join("data/master.key")).unwrap();
+    if from != to {
+        fs::create_dir_all(to.join("data")).unwrap();
+        fs::copy(from.join("data/master.key"), to.join("data/master.key")).unwrap();
+    }
     let file = from.join(file);
     let mut command = janua(to, &[&["restore", file.to_str().unwrap()], more].concat());
     command.envs(SETTINGS.iter().copied());

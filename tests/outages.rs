@@ -46,6 +46,7 @@ fn node(database: &str) -> (TempDir, Server) {
         ("JANUA_MASTER_KEY", MASTER),
         ("JANUA_BASE_URL", "http://localhost:9"),
         ("JANUA_RATE_LIMITS", "off"),
+        ("JANUA_REQUEST_TIMEOUT", "5s"),
         ("JANUA_DATABASE_CONNECTIONS", "8"),
         ALLOW_HOOKS,
         ("JANUA_DATABASE_URL", database),
@@ -185,7 +186,7 @@ fn f07_a_slow_or_half_dead_line_is_noticed_and_left() {
     wire.slow(Duration::from_millis(500));
     let (status, took) =
         timed(|| ask(&server, "POST", &owner.hooks(), &owner.access, &serde_json::from_str(NEW_HOOK).unwrap()).0);
-    assert!(matches!(status, 200 | 503) && took < Duration::from_secs(6), "{status} after {took:?}");
+    assert!(matches!(status, 200 | 503 | 504) && took < Duration::from_secs(6), "{status} after {took:?}");
     let mut waits: Vec<_> = (0..50).map(|i| timed(|| server.get(ALWAYS[i % 3]).0)).collect();
     waits.sort_by_key(|(_, took)| *took);
     assert!(waits.iter().all(|(status, _)| *status == 200));
@@ -205,7 +206,7 @@ fn f07_a_slow_or_half_dead_line_is_noticed_and_left() {
         !matches!(visit.attempt("GET", "/auth/me", &session, ""), Ok(answer) if answer.status == 200)
     });
     let (status, took) = timed(|| ask(&server, "GET", &owner.hooks(), &owner.access, &Value::Null).0);
-    assert!(status == 503 && took < Duration::from_secs(6), "{status} after {took:?}");
+    assert!(matches!(status, 503 | 504) && took < Duration::from_secs(6), "{status} after {took:?}");
     wire.die(false);
     let healed = within(Duration::from_secs(10), "healing", || {
         ask(&server, "GET", &owner.hooks(), &owner.access, &Value::Null).0 == 200
@@ -245,8 +246,8 @@ fn f08_a_synchronous_standby_takes_over_and_nothing_is_lost() {
     storm.around(|| {
         within(Duration::from_secs(10), "writing", || storm.count() > 50);
         assert_eq!(ask(&server, "POST", "/auth/logout", &ended, &Value::Null).0, 204);
-        let killed = Instant::now();
         primary.kill();
+        let killed = Instant::now();
         standby.promote();
         within(Duration::from_secs(10), "taking over", || storm.first_after(killed).is_some());
         away = storm.first_after(killed).unwrap().duration_since(killed);
@@ -312,13 +313,14 @@ fn f18_a_migration_that_is_cut_off_goes_on_where_it_was() {
         command
     };
     let whole = postgres.database("whole");
-    let (ran, said) = run(migrate(&whole));
+    let ((ran, said), takes) = timed(|| run(migrate(&whole)));
     assert!(ran, "{said}");
     let cut = postgres.database("cut");
     let mut halves = BTreeSet::new();
-    for kill in 0..cycles(20) {
+    let kills = u32::try_from(cycles(20)).unwrap();
+    for kill in 1..=kills {
         let mut child = migrate(&cut).stdout(std::process::Stdio::null()).spawn().unwrap();
-        thread::sleep(Duration::from_millis(10 + u64::try_from(kill).unwrap() * 7 % 120));
+        thread::sleep(takes * kill / kills);
         let _ = child.kill();
         child.wait().unwrap();
         let there = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'public'";
@@ -329,5 +331,5 @@ fn f18_a_migration_that_is_cut_off_goes_on_where_it_was() {
     for question in [SHAPE, STEPS] {
         assert_eq!(postgres.sql("cut", question), postgres.sql("whole", question));
     }
-    println!("{} kills, seen at {} different places, the schema is the same", cycles(20), halves.len());
+    println!("{kills} kills, {} different states between them, the schema is the same", halves.len());
 }

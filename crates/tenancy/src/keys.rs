@@ -108,7 +108,9 @@ impl Ring {
     pub fn signing<T>(&self, now: Timestamp, work: impl FnOnce(&Key) -> T) -> Option<T> {
         let keys = self.all();
         let signs = |key: &&Key| key.signs_from <= now && key.signs_until.is_none_or(|until| now < until);
-        keys.iter().rev().find(signs).map(work)
+        // With a clock that was put back to before the first one, that one has to do.
+        let first = || keys.first().filter(|key| now < key.signs_from);
+        keys.iter().rev().find(signs).or_else(first).map(work)
     }
 
     /// Runs with the published key of this id.

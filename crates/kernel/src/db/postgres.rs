@@ -1,24 +1,16 @@
 //! PostgreSQL through tokio-postgres: a pool of connections, statements prepared once for each.
-use std::{
-    borrow::Cow,
-    convert::Infallible,
-    error::Error as StdError,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    time::Duration,
-};
+mod listen;
+
+use std::{borrow::Cow, error::Error as StdError, sync::Arc, time::Duration};
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, Timeouts};
-use futures_util::{StreamExt as _, stream};
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, pem::PemObject as _},
 };
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_postgres::{
-    AsyncMessage, Client, Config,
+    Client, Config,
     config::{Host, SslMode},
     types::{IsNull, ToSql, Type, private::BytesMut},
 };
@@ -31,9 +23,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const CHANNEL: &str = "janua";
 /// The server cuts a statement off by itself; when even that is not heard, nobody is at the other end of the line.
 const ANSWER: Duration = STATEMENT_TIMEOUT.saturating_add(Duration::from_millis(500));
-/// A line that says nothing for so long is dead, and what was said meanwhile was missed: the two make less than a second.
-const BEAT: Duration = Duration::from_millis(250);
-const DEAF: Duration = Duration::from_millis(700);
 /// PostgreSQL refuses longer payloads.
 const NOTICE_LIMIT: usize = 7_999;
 
@@ -58,7 +47,7 @@ impl Postgres {
         let postgres = Self { pool, unlimited, tls };
         // Says at once when the address, the password or the certificate is wrong.
         drop(postgres.connection().await?);
-        tokio::spawn(listen(postgres.clone(), notices));
+        tokio::spawn(listen::forever(postgres.clone(), notices));
         Ok(postgres)
     }
 
@@ -247,55 +236,6 @@ fn roots(file: Option<&str>) -> std::result::Result<RootCertStore, String> {
         roots.add(certificate).map_err(|e| format!("sslrootcert {file}: {e}"))?;
     }
     if roots.is_empty() { Err(format!("sslrootcert {file} holds no certificate")) } else { Ok(roots) }
-}
-
-/// Hears what other nodes say, for as long as the process lives. Whatever was missed is made good by starting over, and
-/// while nothing can be heard nothing is believed for longer than a moment.
-async fn listen(postgres: Postgres, notices: Notices) {
-    loop {
-        let hears = AtomicBool::new(false);
-        let deaf = async {
-            loop {
-                if !hears.load(Relaxed) {
-                    notices.tell(Notice::StartOver);
-                }
-                sleep(BEAT).await;
-            }
-        };
-        let error = tokio::select! {
-            Err(error) = hear(&postgres, &notices, &hears) => error,
-            () = deaf => return,
-        };
-        tracing::warn!(%error, "cannot listen for notices from other nodes; trying again");
-        notices.tell(Notice::StartOver);
-        sleep(BEAT).await;
-    }
-}
-
-async fn hear(postgres: &Postgres, notices: &Notices, hears: &AtomicBool) -> Result<Infallible> {
-    let connecting = timeout(PATIENCE, postgres.unlimited.connect(postgres.tls.clone()));
-    let (client, mut connection) = connecting.await.map_err(|_| no_answer())??;
-    let mut messages = stream::poll_fn(move |context| connection.poll_message(context));
-    let listening = async {
-        let listen = format!("LISTEN {CHANNEL}");
-        timeout(PATIENCE, client.batch_execute(&listen)).await.map_err(|_| no_answer())??;
-        notices.tell(Notice::StartOver);
-        hears.store(true, Relaxed);
-        // A line that is dead without saying so would be listened to for minutes.
-        loop {
-            sleep(BEAT).await;
-            timeout(DEAF, client.batch_execute("")).await.map_err(|_| no_answer())??;
-        }
-    };
-    let hearing = async {
-        while let Some(message) = messages.next().await {
-            if let AsyncMessage::Notification(told) = message? {
-                notices.heard(told.payload());
-            }
-        }
-        Err(Error::Unavailable("the server has hung up".into()))
-    };
-    tokio::select! { outcome = listening => outcome, outcome = hearing => outcome }
 }
 
 async fn run(connection: &Object, sql: &Text, params: &[Value]) -> Result<Done> {
