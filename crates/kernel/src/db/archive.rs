@@ -21,7 +21,7 @@ use rusqlite::{
 use super::migrate::{self, MigrateError};
 use crate::{clock::Timestamp, entropy::Entropy, ports::objects::Key};
 
-/// "JanB", in the place where SQLite lets a file say whose it is.
+/// `JanB`, in the place where SQLite lets a file say whose it is.
 const MARK: i32 = 0x4a61_6e42;
 /// Another layout would have another number.
 const LAYOUT: i64 = 1;

@@ -52,15 +52,20 @@ impl Postgres {
     }
 
     pub(super) async fn run(&self, sql: Text, params: Vec<Value>) -> Result<Done> {
-        let connection = self.connection().await?;
-        match timeout(ANSWER, run(&connection, &sql, &params)).await {
-            Ok(outcome) => outcome,
-            Err(_) => {
-                // The answer may still come: nobody else may take it for his own.
-                drop(Object::take(connection));
-                Err(no_answer())
-            }
-        }
+        let mut lent = Lent(Some(self.connection().await?));
+        let Some(connection) = &lent.0 else { return Err(Error::Aborted) };
+        let outcome = timeout(ANSWER, run(connection, &sql, &params)).await;
+        let connection = lent.0.take();
+        outcome.unwrap_or_else(|_| {
+            drop(connection.map(Object::take));
+            self.suspect();
+            Err(no_answer())
+        })
+    }
+
+    /// One line is dead: those that nobody uses right now may be as well, and are made anew when they are needed.
+    fn suspect(&self) {
+        self.pool.retain(|_, _| false);
     }
 
     pub(super) async fn begin(&self) -> Result<PgTx> {
@@ -82,6 +87,25 @@ impl Postgres {
             PoolError::Backend(error) => Error::Unavailable(describe(&error)),
             error => Error::Unavailable(error.to_string()),
         })
+    }
+}
+
+/// A connection that is being asked something. Who goes away before the answer leaves it to be found out whether it will
+/// ever come: nobody else may wait behind a question to a dead line.
+struct Lent(Option<Object>);
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let (Some(connection), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(give_back(connection, ""));
+        }
+    }
+}
+
+/// Back into the pool if it answers, and away with it otherwise.
+async fn give_back(connection: Object, last_word: &'static str) {
+    if !matches!(timeout(ANSWER, connection.batch_execute(last_word)).await, Ok(Ok(()))) {
+        drop(Object::take(connection));
     }
 }
 
@@ -147,12 +171,8 @@ impl Drop for PgTx {
     fn drop(&mut self) {
         // Outside the runtime the pool is going away too, and the server rolls back by itself.
         if let (Some(connection), Ok(runtime)) = (self.connection.take(), tokio::runtime::Handle::try_current()) {
-            runtime.spawn(async move {
-                if !matches!(timeout(ANSWER, connection.batch_execute("ROLLBACK")).await, Ok(Ok(()))) {
-                    // Nobody may find this connection in the pool with a transaction still open.
-                    drop(Object::take(connection));
-                }
-            });
+            // Nobody may find this connection in the pool with a transaction still open.
+            runtime.spawn(give_back(connection, "ROLLBACK"));
         }
     }
 }

@@ -19,25 +19,27 @@ const BEAT: Duration = Duration::from_millis(250);
 const DEAF: Duration = Duration::from_millis(700);
 
 /// Hears what other nodes say, for as long as the process lives. Whatever was missed is made good by starting over, and
-/// while nothing can be heard nothing is believed for longer than a moment.
+/// while nothing can be heard nothing is remembered for longer than a moment.
 pub(super) async fn forever(postgres: Postgres, notices: Notices) {
+    let mut pause = BEAT;
     loop {
         let hears = AtomicBool::new(false);
-        let deaf = async {
+        let hearing = async {
+            let Err(error) = hear(&postgres, &notices, &hears).await;
+            pause = if hears.swap(false, Relaxed) { BEAT } else { PATIENCE.min(pause * 2) };
+            postgres.suspect();
+            tracing::warn!(%error, "cannot listen for notices from other nodes; trying again");
+            sleep(pause).await;
+        };
+        let doubting = async {
             loop {
                 if !hears.load(Relaxed) {
-                    notices.tell(Notice::StartOver);
+                    notices.doubt();
                 }
                 sleep(BEAT).await;
             }
         };
-        let error = tokio::select! {
-            Err(error) = hear(&postgres, &notices, &hears) => error,
-            () = deaf => return,
-        };
-        tracing::warn!(%error, "cannot listen for notices from other nodes; trying again");
-        notices.tell(Notice::StartOver);
-        sleep(BEAT).await;
+        tokio::select! { () = hearing => {}, () = doubting => {} }
     }
 }
 
