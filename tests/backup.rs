@@ -22,7 +22,7 @@ use std::{
 
 use binary::{
     Server, janua, mail_with,
-    people::{ALLOW_HOOKS, NEW_HOOK, PASSWORD, all_hooks, ask, id_in, login, owner, text, well, with_key},
+    people::{ALLOW_HOOKS, NEW_HOOK, Owner, PASSWORD, all_hooks, ask, id_in, login, owner, text, well, with_key},
     run, token_in, wait,
 };
 use kernel::{
@@ -56,7 +56,28 @@ fn restore(from: &Path, file: &str, to: &Path, more: &[&str]) -> (bool, String) 
     run(command)
 }
 
-/// F19: writers go on all the time, and each says what was acknowledged and when.
+/// Does something while writers go on all the time; answers what was acknowledged, and when.
+fn while_written_to<T>(server: &Server, owner: &Owner, work: impl FnOnce() -> T) -> (Vec<(Instant, String)>, T) {
+    let (ledger, done) = (Mutex::new(Vec::new()), AtomicBool::new(false));
+    let outcome = thread::scope(|scope| {
+        for _ in 0..WRITERS {
+            scope.spawn(|| {
+                let mut visit = server.visit();
+                while !done.load(SeqCst) {
+                    let (status, said) = visit.ask("POST", &owner.hooks(), &owner.access, NEW_HOOK);
+                    assert_eq!(status, 200, "{said}");
+                    ledger.lock().unwrap().push((Instant::now(), id_in(&said)));
+                }
+            });
+        }
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        done.store(true, SeqCst);
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    (ledger.into_inner().unwrap(), outcome)
+}
+
+/// F19: everything that was acknowledged before it began, and nothing that ended after it.
 #[test]
 fn f19_a_backup_under_load_holds_what_was_acknowledged_and_nothing_comes_back_to_life() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -76,25 +97,12 @@ fn f19_a_backup_under_load_holds_what_was_acknowledged_and_nothing_comes_back_to
     fs::write(&picture, b"not looked at").unwrap();
     fs::write(picture.with_file_name(".7"), b"half written").unwrap();
 
-    let ledger: Mutex<Vec<(Instant, String)>> = Mutex::default();
-    let done = AtomicBool::new(false);
-    let (began, ended, said) = thread::scope(|scope| {
-        for _ in 0..WRITERS {
-            scope.spawn(|| {
-                let mut visit = server.visit();
-                while !done.load(SeqCst) {
-                    let (status, said) = visit.ask("POST", &owner.hooks(), &owner.access, NEW_HOOK);
-                    assert_eq!(status, 200, "{said}");
-                    ledger.lock().unwrap().push((Instant::now(), id_in(&said)));
-                }
-            });
-        }
+    let (ledger, (began, ended, said)) = while_written_to(&server, &owner, || {
         thread::sleep(Duration::from_millis(700));
         let began = Instant::now();
         let (made, said) = backup(folder.path(), "one.backup");
         let ended = Instant::now();
         thread::sleep(Duration::from_millis(200));
-        done.store(true, SeqCst);
         assert!(made, "{said}");
         (began, ended, said)
     });
@@ -107,7 +115,6 @@ fn f19_a_backup_under_load_holds_what_was_acknowledged_and_nothing_comes_back_to
             .windows(64)
             .any(|part| part == fs::read(folder.path().join("data/master.key")).unwrap())
     );
-    let ledger = ledger.into_inner().unwrap();
     let before: BTreeSet<&String> = ledger.iter().filter(|(at, _)| *at < began).map(|(_, id)| id).collect();
     let during = ledger.iter().filter(|(at, _)| *at >= began && *at < ended).count();
     assert!(before.len() > 20 && during > 0, "{} before, {during} while it was made", before.len());

@@ -325,14 +325,10 @@ fn f04_a_rolling_restart_fails_no_request() {
     let (asked, made, slowest) = thread::scope(|scope| {
         scope.spawn(|| proxy.watch());
         wait("both nodes are ready", || (proxy.ready.lock().unwrap().len() == 2).then_some(()));
-        let clients: Vec<_> = (0..6).map(|client| (scope, client % 2 == 0)).collect();
-        let clients: Vec<_> = clients
-            .into_iter()
-            .map(|(scope, writes)| {
-                scope.spawn({
-                    let (proxy, owner) = (&proxy, &owner);
-                    move || (writes, proxy.load(owner, writes))
-                })
+        let clients: Vec<_> = (0..6)
+            .map(|client| {
+                let (proxy, owner, writes) = (&proxy, &owner, client % 2 == 0);
+                scope.spawn(move || (writes, proxy.load(owner, writes)))
             })
             .collect();
         thread::sleep(Duration::from_millis(300));

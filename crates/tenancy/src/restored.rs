@@ -76,113 +76,59 @@ pub async fn end(app: &App, keys: Keys) -> Result<Ended, String> {
     Ok(ended)
 }
 
+/// The next rows of a table, in the order of its key: `$1` is the key to go on after, `$2` how many.
+#[rustfmt::skip]
+macro_rules! next { ($table:literal, $key:literal, $which:literal) => {
+    concat!(" WHERE ", $key, " IN (SELECT ", $key, " FROM ", $table, " WHERE ", $key, " > $1 AND ", $which,
+        " ORDER BY ", $key, " LIMIT $2) RETURNING ", $key)
+} }
+/// Writes the present moment, `$3`, into them.
+#[rustfmt::skip]
+macro_rules! mark { ($table:literal . $key:literal, $column:literal where $which:literal) => {
+    concat!("UPDATE ", $table, " SET ", $column, " = $3", next!($table, $key, $which))
+} }
+#[rustfmt::skip]
+macro_rules! remove { ($table:literal . $key:literal where $which:literal) => {
+    concat!("DELETE FROM ", $table, next!($table, $key, $which))
+} }
+
 async fn end_rows(app: &App, keys: Keys) -> db::Result<Ended> {
     let (db, now) = (&app.db, app.clock.now());
-    let mut ended = Ended {
-        sessions: each(
-            db,
-            "UPDATE session SET revoked_at = $3 WHERE id IN
-               (SELECT id FROM session WHERE id > $1 AND revoked_at IS NULL ORDER BY id LIMIT $2) RETURNING id",
-            Some(now),
-        )
-        .await?,
-        secrets: each(
-            db,
-            "UPDATE once SET used_at = $3 WHERE hash IN
-               (SELECT hash FROM once WHERE hash > $1 AND used_at IS NULL ORDER BY hash LIMIT $2) RETURNING hash",
-            Some(now),
-        )
-        .await?,
-        recovery_codes: each(
-            db,
-            "UPDATE recovery_code SET used_at = $3 WHERE hash IN
-               (SELECT hash FROM recovery_code WHERE hash > $1 AND used_at IS NULL ORDER BY hash LIMIT $2)
-             RETURNING hash",
-            Some(now),
-        )
-        .await?,
-        ..Ended::default()
-    };
-    ended.trusted_devices = each(
-        db,
-        "DELETE FROM trusted_device WHERE hash IN
-           (SELECT hash FROM trusted_device WHERE hash > $1 ORDER BY hash LIMIT $2) RETURNING hash",
-        None,
-    )
-    .await?;
-    ended.secrets += each(
-        db,
-        "DELETE FROM device_code WHERE hash IN
-           (SELECT hash FROM device_code WHERE hash > $1 ORDER BY hash LIMIT $2) RETURNING hash",
-        None,
-    )
-    .await?;
-    ended.secrets += each(
-        db,
-        "DELETE FROM oauth_code WHERE hash IN
-           (SELECT hash FROM oauth_code WHERE hash > $1 ORDER BY hash LIMIT $2) RETURNING hash",
-        None,
-    )
-    .await?;
+    let marked = async |sql: &'static str| each(db, sql, Some(now)).await;
+    let removed = async |sql: &'static str| each(db, sql, None).await;
+    let sessions = marked(mark!("session"."id", "revoked_at" where "revoked_at IS NULL")).await?;
+    let secrets = marked(mark!("once"."hash", "used_at" where "used_at IS NULL")).await?
+        + removed(remove!("device_code"."hash" where "TRUE")).await?
+        + removed(remove!("oauth_code"."hash" where "TRUE")).await?;
+    let recovery_codes = marked(mark!("recovery_code"."hash", "used_at" where "used_at IS NULL")).await?;
+    let trusted_devices = removed(remove!("trusted_device"."hash" where "TRUE")).await?;
     // Invites stay in sight of whoever sent them, and can be sent again.
-    ended.invites = each(
-        db,
-        "UPDATE org_invite SET expires_at = $3 WHERE hash IN
-           (SELECT hash FROM org_invite WHERE hash > $1 AND expires_at > $3 ORDER BY hash LIMIT $2) RETURNING hash",
-        Some(now),
-    )
-    .await?;
-    ended.uploads = each(
-        db,
-        "UPDATE upload SET expires_at = $3 WHERE id IN
-           (SELECT id FROM upload WHERE id > $1 AND done_at IS NULL AND expires_at > $3 ORDER BY id LIMIT $2)
-         RETURNING id",
-        Some(now),
-    )
-    .await?;
+    let invites = marked(mark!("org_invite"."hash", "expires_at" where "expires_at > $3")).await?;
+    let uploads = marked(mark!("upload"."id", "expires_at" where "done_at IS NULL AND expires_at > $3")).await?;
     // What had not left by then has left since, or holds a link that is ended.
-    ended.messages = each(
-        db,
-        "DELETE FROM mail WHERE id IN (SELECT id FROM mail WHERE id > $1 ORDER BY id LIMIT $2) RETURNING id",
-        None,
-    )
-    .await?;
-    ended.messages += each(
-        db,
-        "DELETE FROM job WHERE id IN
-           (SELECT id FROM job WHERE id > $1 AND kind IN ('sms.send', 'identity.asked') ORDER BY id LIMIT $2)
-         RETURNING id",
-        None,
-    )
-    .await?;
+    let messages = removed(remove!("mail"."id" where "TRUE")).await?
+        + removed(remove!("job"."id" where "kind IN ('sms.send', 'identity.asked')")).await?;
     // An answer kept for a repeated request may hold tokens, and speaks of what is not so any more.
-    each(
-        db,
-        "DELETE FROM idempotent_reply WHERE scope IN
-           (SELECT scope FROM idempotent_reply WHERE scope > $1 ORDER BY scope LIMIT $2) RETURNING scope",
-        None,
-    )
-    .await?;
+    removed(remove!("idempotent_reply"."scope" where "TRUE")).await?;
     // A code that was typed just before the loss counts no second time.
     let step = now.0 / TOTP_STEP_MS + 1;
     db.exec("UPDATE totp_factor SET last_step = $1 WHERE last_step < $1", params![step]).await?;
+    let (mut app_keys, mut scim_tokens) = (0, 0);
     if keys == Keys::End {
-        ended.app_keys = each(
-            db,
-            "DELETE FROM app_key WHERE id IN
-               (SELECT id FROM app_key WHERE id > $1 AND kind = 'secret' ORDER BY id LIMIT $2) RETURNING id",
-            None,
-        )
-        .await?;
-        ended.scim_tokens = each(
-            db,
-            "DELETE FROM scim_token WHERE id IN
-               (SELECT id FROM scim_token WHERE id > $1 ORDER BY id LIMIT $2) RETURNING id",
-            None,
-        )
-        .await?;
+        app_keys = removed(remove!("app_key"."id" where "kind = 'secret'")).await?;
+        scim_tokens = removed(remove!("scim_token"."id" where "TRUE")).await?;
     }
-    Ok(ended)
+    Ok(Ended {
+        sessions,
+        secrets,
+        recovery_codes,
+        trusted_devices,
+        invites,
+        uploads,
+        messages,
+        app_keys,
+        scim_tokens,
+    })
 }
 
 /// Runs a statement over a table in the order of its key, a batch at a time; answers how many rows it changed.
