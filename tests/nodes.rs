@@ -318,7 +318,7 @@ impl Proxy {
 #[test]
 fn f04_a_rolling_restart_fails_no_request() {
     let cluster = Cluster::on(POSTGRES.database("rolling"), 2, &[("JANUA_LEAVE_DELAY", "700ms")]);
-    let mut nodes = vec![cluster.start(0), cluster.start(1)];
+    let mut nodes = [cluster.start(0), cluster.start(1)];
     let owner = owner(&nodes[0], &cluster.folders(), EMAIL);
     let proxy = Proxy::default();
     *proxy.known.lock().unwrap() = nodes.iter().map(|node| node.address).collect();

@@ -43,7 +43,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
-/// Chance that repeats (SplitMix64).
+/// Chance that repeats (`SplitMix64`).
 struct Dice(u64);
 
 impl Dice {

@@ -7,7 +7,7 @@ use std::{
 
 use kernel::{
     App,
-    app::{Feature, Own, Parts},
+    app::{Feature, Leaving, Own, Parts},
     clock::Clock,
     config::Config,
     crypto::{MasterKey, Vault},
@@ -135,6 +135,7 @@ async fn node(test: &TestDb, workers: usize) -> App {
         sms: Arc::new(Phones::default()),
         metrics: Metrics::new("test"),
         description: Description::default(),
+        leaving: Leaving::default(),
         own: own(),
     })
 }
