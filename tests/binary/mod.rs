@@ -6,7 +6,7 @@
     reason = "each test program uses its part, and fails when it must"
 )]
 use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpStream},
     path::Path,
     process::{Child, Command, Output, Stdio},
@@ -14,6 +14,11 @@ use std::{
 };
 
 pub mod browser;
+pub mod clock;
+pub mod people;
+pub mod postgres;
+pub mod smtp;
+pub mod wire;
 
 pub const JANUA: &str = env!("CARGO_BIN_EXE_janua");
 
@@ -123,32 +128,57 @@ impl Drop for Server {
 /// A connection that stays open.
 pub struct Visit(BufReader<TcpStream>);
 
+/// What came back, and whether the other side wants no more on this connection.
+pub struct Answer {
+    pub status: u16,
+    pub body: String,
+    pub is_last: bool,
+}
+
 impl Visit {
+    /// To an address where somebody may or may not be.
+    pub fn try_to(address: SocketAddr, patience: Duration) -> io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, patience)?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_nodelay(true)?;
+        Ok(Self(BufReader::new(stream)))
+    }
+
     /// One request and its answer: the status and the body.
     pub fn ask(&mut self, method: &str, path: &str, token: &str, body: &str) -> (u16, String) {
+        let answer = self.attempt(method, path, token, body).expect("an answer");
+        (answer.status, answer.body)
+    }
+
+    /// As [`ask`](Self::ask), where the other side may be gone.
+    pub fn attempt(&mut self, method: &str, path: &str, token: &str, body: &str) -> io::Result<Answer> {
         let bearer = if token.is_empty() { String::new() } else { format!("Authorization: Bearer {token}\r\n") };
         let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
         let length = body.len();
         let request =
             format!("{method} {path} HTTP/1.1\r\nHost: x\r\n{bearer}{kind}Content-Length: {length}\r\n\r\n{body}");
-        self.0.get_mut().write_all(request.as_bytes()).expect("it reads");
-        let (mut status, mut length) = (0, 0);
+        self.0.get_mut().write_all(request.as_bytes())?;
+        let (mut status, mut length, mut is_last) = (0, 0, false);
         loop {
             let mut line = String::new();
-            assert!(self.0.read_line(&mut line).expect("a line of the head") > 0, "it hung up");
+            if self.0.read_line(&mut line)? == 0 {
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it hung up"));
+            }
             if let Some(rest) = line.strip_prefix("HTTP/1.1 ") {
                 status = rest[..3].parse().expect("a status");
             }
-            if let Some(said) = line.to_lowercase().strip_prefix("content-length:") {
+            let line = line.to_lowercase();
+            if let Some(said) = line.strip_prefix("content-length:") {
                 length = said.trim().parse().expect("a length");
             }
+            is_last |= line.trim_end() == "connection: close";
             if line == "\r\n" {
                 break;
             }
         }
         let mut body = vec![0; length];
-        self.0.read_exact(&mut body).expect("the body");
-        (status, String::from_utf8_lossy(&body).into_owned())
+        self.0.read_exact(&mut body)?;
+        Ok(Answer { status, body: String::from_utf8_lossy(&body).into_owned(), is_last })
     }
 }
 

@@ -12,6 +12,7 @@ mod oidc;
 mod one_tap;
 mod passkeys;
 mod providers;
+mod restored;
 mod social;
 
 use crate::testing as actors;

@@ -4,7 +4,10 @@ use std::{
     collections::HashMap,
     ops::Deref,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use crate::{
@@ -39,7 +42,22 @@ pub struct Parts {
     pub description: Description,
     /// The interface itself, for pages to ask.
     pub inside: Inside,
+    pub leaving: Leaving,
     pub own: Own,
+}
+
+/// Whether this node was told to stop: whoever sends it requests should look for another one.
+#[derive(Debug, Default)]
+pub struct Leaving(AtomicBool);
+
+impl Leaving {
+    pub fn begin(&self) {
+        self.0.store(true, Relaxed);
+    }
+
+    pub fn is_so(&self) -> bool {
+        self.0.load(Relaxed)
+    }
 }
 
 /// What features keep for themselves, by type: rendered documents, caches.

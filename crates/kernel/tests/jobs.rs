@@ -7,7 +7,7 @@ use std::{
 
 use kernel::{
     App,
-    app::{Feature, Own, Parts},
+    app::{Feature, Leaving, Own, Parts},
     clock::Clock,
     config::Config,
     crypto::{MasterKey, Vault},
@@ -136,6 +136,7 @@ async fn node(test: &TestDb, workers: usize) -> App {
         metrics: Metrics::new("test"),
         description: Description::default(),
         inside: Inside::default(),
+        leaving: Leaving::default(),
         own: own(),
     })
 }

@@ -108,3 +108,25 @@ async fn a_client_that_goes_away_frees_its_place() {
     served.running.await.unwrap();
     served.test.finish().await;
 }
+
+#[tokio::test]
+async fn told_to_leave_it_goes_on_for_a_while_and_closes_what_it_answers() {
+    let served = start(Config { leave_delay: Duration::from_millis(500), ..Config::for_tests() }).await;
+    let mut before = TcpStream::connect(served.address).await.unwrap();
+    let request = b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n";
+    before.write_all(request).await.unwrap();
+    let mut head = [0; 12];
+    before.read_exact(&mut head).await.unwrap();
+    served.stop.send(()).unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let after = TcpStream::connect(served.address).await.expect("it still takes connections");
+    for mut stream in [before, after] {
+        stream.write_all(request).await.unwrap();
+        let mut said = String::new();
+        stream.read_to_string(&mut said).await.expect("and ends each with its next answer");
+        assert!(said.to_lowercase().contains("connection: close"), "{said}");
+    }
+    assert_eq!(served.running.await.unwrap(), 0);
+    assert!(TcpStream::connect(served.address).await.is_err());
+    served.test.finish().await;
+}

@@ -1,4 +1,5 @@
 //! `janua`: one binary that serves, and looks after what it serves.
+mod backup;
 #[cfg(test)]
 mod catalogue;
 mod doctor;
@@ -31,7 +32,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
   janua serve                                   a whole service on this machine
   janua serve --listen 0.0.0.0:8080 --base-url https://id.example.com
   JANUA_DATABASE_URL=postgres://janua@db/janua janua serve
-  janua doctor                                  what is wrong, and how to mend it")]
+  janua doctor                                  what is wrong, and how to mend it
+  janua backup /backup/janua-monday.backup      everything in one file, while it runs")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -69,6 +71,19 @@ enum Command {
     Migrate,
     /// Check the installation and say how to mend what is wrong
     Doctor,
+    /// Write everything into one file, while the server runs
+    Backup {
+        /// A file that is not there yet
+        file: PathBuf,
+    },
+    /// Bring back what a backup holds, into a data folder without a database
+    Restore {
+        file: PathBuf,
+        #[command(flatten)]
+        wishes: backup::Wishes,
+    },
+    /// End what must not come back to life, after a database was put back by other means
+    AfterRestore(backup::Wishes),
     /// List every setting with its default and what it does
     Config,
     /// Turn over the keys that sign access tokens
@@ -137,6 +152,9 @@ fn run(cli: Cli) -> Result<ExitCode> {
             Command::Serve => Box::pin(serve::run(config)).await,
             Command::Migrate => serve::migrate(config).await,
             Command::Doctor => Ok(doctor::run(&config).await),
+            Command::Backup { file } => backup::backup(config, file).await,
+            Command::Restore { file, wishes } => Box::pin(backup::restore(config, file, &wishes)).await,
+            Command::AfterRestore(wishes) => Box::pin(backup::after_restore(config, &wishes)).await,
             Command::Keys(command) => keys::run(config, command).await,
             Command::Jobs(command) => jobs::run(&config, command).await,
             Command::Config => Ok(ExitCode::SUCCESS),

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, Result, anyhow, bail};
 use kernel::{
     App,
-    app::{Feature, Parts, Task},
+    app::{Feature, Leaving, Parts, Task},
     clock::Clock,
     config::Config,
     crypto::{MasterKey, Vault},
@@ -89,6 +89,7 @@ impl Node {
             metrics: Metrics::new(VERSION),
             description: Description::default(),
             inside: Inside::default(),
+            leaving: Leaving::default(),
             config,
         });
         for start in starts {
@@ -105,8 +106,14 @@ pub fn make_folder(folder: &Path) -> Result<()> {
     made.with_context(|| format!("data_dir: cannot make {}", folder.display()))
 }
 
+/// What was renamed in the folder stays so, even if the power goes now.
+pub fn sync_folder(folder: &Path) -> Result<()> {
+    let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
+    synced.with_context(|| format!("cannot sync {}", folder.display()))
+}
+
 /// An embedded database belongs to one node. PostgreSQL can have many.
-fn lock(config: &Config) -> Result<Option<fs::File>> {
+pub fn lock(config: &Config) -> Result<Option<fs::File>> {
     let url = config.database_url();
     let Some(database) = sqlite_path(url.expose()) else { return Ok(None) };
     let path = std::path::PathBuf::from(format!("{database}.lock"));

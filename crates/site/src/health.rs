@@ -48,7 +48,7 @@ enum Part {
 #[derive(Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct HealthView {
-    /// `ok` or `unavailable`.
+    /// `ok`, `unavailable`, or `leaving` when it was told to stop.
     status: &'static str,
     version: &'static str,
     /// The process answers.
@@ -73,6 +73,7 @@ pub struct Health(RwLock<Option<Arc<Seen>>>);
 struct Seen {
     at: Timestamp,
     ready: bool,
+    leaving: bool,
     /// The answer as it goes out, made once and not for each who asks.
     json: Bytes,
 }
@@ -89,26 +90,35 @@ async fn look(app: &App) -> Arc<Seen> {
     let started = tokio::time::Instant::now();
     let outcome = app.db.ping(PATIENCE).await;
     let latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let ready = outcome.is_ok();
+    // Who leaves still works, but is not the one to send anything to.
+    let (answers, leaving) = (outcome.is_ok(), app.leaving.is_so());
+    let ready = answers && !leaving;
     if let Err(error) = outcome {
         tracing::warn!(%error, "not ready: the database does not answer");
     }
     let view = HealthView {
-        status: if ready { "ok" } else { "unavailable" },
+        status: if ready {
+            "ok"
+        } else if leaving {
+            "leaving"
+        } else {
+            "unavailable"
+        },
         version: env!("CARGO_PKG_VERSION"),
         live: true,
         ready,
-        checks: vec![Check { name: "database", ok: ready, latency_ms }],
+        checks: vec![Check { name: "database", ok: answers, latency_ms }],
     };
     let json = serde_json::to_vec(&view).unwrap_or_default().into();
-    let seen = Arc::new(Seen { at: app.clock.now(), ready, json });
+    let seen = Arc::new(Seen { at: app.clock.now(), ready, leaving, json });
     *app.own::<Health>().0.write().unwrap_or_else(PoisonError::into_inner) = Some(seen.clone());
     seen
 }
 
 async fn health(State(app): State<App>, Query(query): Query<HealthQuery>) -> Response {
     let last = app.own::<Health>().0.read().unwrap_or_else(PoisonError::into_inner).clone();
-    let seen = match last.filter(|seen| app.clock.now().since(seen.at) < STALE) {
+    let is_fresh = |seen: &Arc<Seen>| app.clock.now().since(seen.at) < STALE && seen.leaving == app.leaving.is_so();
+    let seen = match last.filter(is_fresh) {
         Some(seen) => seen,
         None => look(&app).await,
     };

@@ -50,6 +50,7 @@ pub enum Event {
     ConsentGranted { client: String, scopes: String },
     ConsentRevoked { client: String },
     IncidentReported { incident: String, state: &'static str },
+    DatabaseRestored { sessions: u64 },
     OrgCreated,
     OrgUpdated { fields: Vec<&'static str> },
     OrgDeleted,
@@ -119,6 +120,7 @@ impl Event {
             Self::ConsentGranted { .. } => "CONSENT_GRANTED",
             Self::ConsentRevoked { .. } => "CONSENT_REVOKED",
             Self::IncidentReported { .. } => "INCIDENT_REPORTED",
+            Self::DatabaseRestored { .. } => "DATABASE_RESTORED",
             Self::OrgCreated => "ORG_CREATED",
             Self::OrgUpdated { .. } => "ORG_UPDATED",
             Self::OrgDeleted => "ORG_DELETED",
@@ -221,6 +223,7 @@ impl Event {
             | Self::WebhookSecretFinalized { webhook }
             | Self::WebhookAutoDisabled { webhook } => json!({ "webhookId": webhook }),
             Self::IncidentReported { incident, state } => json!({ "incidentId": incident, "state": state }),
+            Self::DatabaseRestored { sessions } => json!({ "endedSessions": sessions }),
             _ => json!({}),
         }
     }

@@ -20,6 +20,7 @@ pub mod password;
 pub mod people;
 pub mod records;
 pub mod redirects;
+pub mod restored;
 pub mod scim_tokens;
 pub mod scopes;
 pub mod sessions;

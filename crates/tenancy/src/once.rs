@@ -11,7 +11,7 @@ use kernel::{
     params, row,
 };
 
-use crate::accounts::AccountId;
+use crate::{accounts::AccountId, restored};
 
 pub const TOKEN_SPENT: Code =
     Code::new(410, "token_spent", "This link or code was used, has run out or never was. Ask for a new one.");
@@ -39,6 +39,8 @@ pub enum Purpose {
     SocialState,
     /// A token of a provider that was shown to us.
     SocialToken,
+    /// A challenge that was solved for a pass.
+    CaptchaChallenge,
 }
 
 impl Purpose {
@@ -55,6 +57,7 @@ impl Purpose {
             Self::PasskeySignIn => "passkey_sign_in",
             Self::SocialState => "social_state",
             Self::SocialToken => "social_token",
+            Self::CaptchaChallenge => "captcha_challenge",
         }
     }
 
@@ -64,8 +67,8 @@ impl Purpose {
             Self::ResetPassword => Duration::from_hours(1),
             Self::MagicLink => Duration::from_mins(15),
             Self::CaptchaPass | Self::MfaTicket | Self::SocialState => Duration::from_mins(10),
-            // As long as the token itself is good, which it says of itself.
-            Self::SocialToken => Duration::ZERO,
+            // As long as the token or challenge itself is good, which it says of itself.
+            Self::SocialToken | Self::CaptchaChallenge => Duration::ZERO,
             Self::SmsSignIn | Self::SmsEnroll | Self::PasskeyRegister | Self::PasskeySignIn => Duration::from_mins(5),
         }
     }
@@ -138,14 +141,19 @@ pub async fn keep(
     Ok(())
 }
 
-/// Remembers a secret that somebody else made, used up from the start; `false` when it was here before.
+/// Remembers a secret that was not kept here, used up from the start; `false` when it was here before, or may have been:
+/// one that is older than the last restore could have been used in what was lost.
 pub async fn first_use(
     tx: &mut Tx,
     purpose: Purpose,
     secret: &Secret,
+    born: Timestamp,
     now: Timestamp,
     until: Timestamp,
 ) -> db::Result<bool> {
+    if restored::last(tx).await?.is_some_and(|restored| born <= restored) {
+        return Ok(false);
+    }
     let kept = tx
         .exec(
             "INSERT INTO once (hash, purpose, tries, created_at, expires_at, used_at) VALUES ($1, $2, 0, $3, $4, $3)

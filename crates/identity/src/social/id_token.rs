@@ -35,6 +35,10 @@ impl Verified {
         Timestamp(self.0["exp"].as_i64().unwrap_or_default().saturating_add(LEEWAY_S).saturating_mul(1000))
     }
 
+    pub fn born(&self) -> Timestamp {
+        Timestamp(self.0["iat"].as_i64().unwrap_or_default().saturating_mul(1000))
+    }
+
     /// Whether it was made for this very attempt.
     pub fn has_nonce(&self, source: &Source, nonce: &Secret) -> bool {
         match (&self.0["nonce"], source) {

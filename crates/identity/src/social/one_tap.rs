@@ -55,8 +55,9 @@ async fn one_tap(
     let verified = id_token::verify(&app, provider, token).await?;
     let profile = profile::of_token(provider.row, &verified)?;
     let (signed, delivery) = (id_token::signed_part(token), wish.delivery(body.options));
+    let (born, until) = (verified.born(), verified.until());
     let (entered, is_new) = transact!(app.db, tx, {
-        if !once::first_use(tx, Purpose::SocialToken, &signed, app.clock.now(), verified.until()).await? {
+        if !once::first_use(tx, Purpose::SocialToken, &signed, born, app.clock.now(), until).await? {
             return Err(INVALID_ID_TOKEN.into());
         }
         let (account, is_new) = who::recognise(tx, &app, &visitor, provider.row, &profile, None).await?;

@@ -16,7 +16,7 @@ pub struct Careful {
     /// Their session from before that.
     pub before: Person,
     totp: totp_rs::Totp,
-    recovery_codes: Vec<String>,
+    pub recovery_codes: Vec<String>,
 }
 
 impl Careful {

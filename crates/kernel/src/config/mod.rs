@@ -83,6 +83,9 @@ settings! {
     request_timeout: Duration = "30s";
     /// How long a client may take to send its headers, sit on an idle connection, or leave an answer lying.
     client_timeout: Duration = "30s";
+    /// How long the server goes on taking requests after it was told to stop, while /health sends them elsewhere. Behind
+    /// a proxy with several nodes, longer than the proxy takes to notice.
+    leave_delay: Duration = "0s";
     /// How long requests under way, and then jobs under way, may go on after the server was told to stop.
     drain_timeout: Duration = "10s";
     /// How many connections may be open at once.

@@ -60,6 +60,17 @@ fn next(steps: &'static [Migration], applied: &[Applied]) -> Result<Option<&'sta
     Ok(steps.iter().find(|step| applied.iter().all(|(number, ..)| *number != step.number)))
 }
 
+/// Whether this binary knows everything a database was made with; it may know more.
+pub(super) fn is_known(connection: &rusqlite::Connection) -> Result<(), MigrateError> {
+    next(ALL, &applied(connection)?).map(drop)
+}
+
+fn applied(connection: &rusqlite::Connection) -> Result<Vec<Applied>, Error> {
+    let mut statement = connection.prepare(APPLIED)?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
 pub(super) async fn on_sqlite(
     path: PathBuf,
     steps: &'static [Migration],
@@ -74,12 +85,7 @@ pub(super) async fn on_sqlite(
                 .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
                 .map_err(Error::from)?;
             tx.execute_batch(TABLE).map_err(Error::from)?;
-            let applied = tx
-                .prepare(APPLIED)
-                .and_then(|mut s| s.query_map([], |r| Ok((r.get(0)?, r.get(1)?, r.get(2)?)))?.collect())
-                .map_err(Error::from)?;
-            let applied: Vec<Applied> = applied;
-            let Some(step) = next(steps, &applied)? else { return Ok(done) };
+            let Some(step) = next(steps, &applied(&tx)?)? else { return Ok(done) };
             tx.execute_batch(step.sql)
                 .and_then(|()| tx.execute(RECORD, (step.number, step.name, step.checksum(), now.0)))
                 .and_then(|_| tx.commit())

@@ -5,6 +5,7 @@
 //!
 //! Reads are `one`, `opt`, `all`; writes are `exec` and `put` (with `RETURNING`). What belongs together goes through
 //! [`transact!`](crate::transact). Any error inside a transaction ends it, on both engines: what may collide says `ON CONFLICT`.
+pub mod archive;
 mod compose;
 pub mod migrate;
 mod notices;

@@ -52,10 +52,19 @@ impl Notices {
         self.hooks.write().unwrap_or_else(PoisonError::into_inner).push(hook);
     }
 
-    pub(super) fn tell(&self, notice: Notice) {
+    /// Nothing can be heard: what is remembered may be untrue, and there is no news for anybody.
+    pub(super) fn doubt(&self) {
+        self.call_hooks(&Notice::StartOver);
+    }
+
+    fn call_hooks(&self, notice: &Notice) {
         for hook in &*self.hooks.read().unwrap_or_else(PoisonError::into_inner) {
-            hook(&notice);
+            hook(notice);
         }
+    }
+
+    pub(super) fn tell(&self, notice: Notice) {
+        self.call_hooks(&notice);
         // An error means that nobody listens, which is fine.
         let _ = self.sender.send(notice);
     }

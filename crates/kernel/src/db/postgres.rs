@@ -1,14 +1,16 @@
 //! PostgreSQL through tokio-postgres: a pool of connections, statements prepared once for each.
+mod listen;
+
 use std::{borrow::Cow, error::Error as StdError, sync::Arc, time::Duration};
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, Timeouts};
-use futures_util::{StreamExt as _, stream};
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, pem::PemObject as _},
 };
+use tokio::time::timeout;
 use tokio_postgres::{
-    AsyncMessage, Client, Config,
+    Client, Config,
     config::{Host, SslMode},
     types::{IsNull, ToSql, Type, private::BytesMut},
 };
@@ -19,6 +21,8 @@ use super::{Done, Error, Notice, Result, Row, SILENCE, STATEMENT_TIMEOUT, Text, 
 /// How long a request waits for a connection, new or from the pool, before it is told to come back.
 const PATIENCE: Duration = Duration::from_secs(2);
 const CHANNEL: &str = "janua";
+/// The server cuts a statement off by itself; when even that is not heard, nobody is at the other end of the line.
+const ANSWER: Duration = STATEMENT_TIMEOUT.saturating_add(Duration::from_millis(500));
 /// PostgreSQL refuses longer payloads.
 const NOTICE_LIMIT: usize = 7_999;
 
@@ -43,20 +47,31 @@ impl Postgres {
         let postgres = Self { pool, unlimited, tls };
         // Says at once when the address, the password or the certificate is wrong.
         drop(postgres.connection().await?);
-        tokio::spawn(listen(postgres.clone(), notices));
+        tokio::spawn(listen::forever(postgres.clone(), notices));
         Ok(postgres)
     }
 
     pub(super) async fn run(&self, sql: Text, params: Vec<Value>) -> Result<Done> {
-        run(&self.connection().await?, &sql, &params).await
+        let mut lent = Lent(Some(self.connection().await?));
+        let Some(connection) = &lent.0 else { return Err(Error::Aborted) };
+        let outcome = timeout(ANSWER, run(connection, &sql, &params)).await;
+        let connection = lent.0.take();
+        outcome.unwrap_or_else(|_| {
+            drop(connection.map(Object::take));
+            self.suspect();
+            Err(no_answer())
+        })
+    }
+
+    /// One line is dead: those that nobody uses right now may be as well, and are made anew when they are needed.
+    fn suspect(&self) {
+        self.pool.retain(|_, _| false);
     }
 
     pub(super) async fn begin(&self) -> Result<PgTx> {
         // Made before BEGIN is sent: who goes away meanwhile must not leave an open transaction in the pool.
-        let tx = PgTx { connection: Some(self.connection().await?), failed: false };
-        if let Some(connection) = &tx.connection {
-            connection.batch_execute("BEGIN").await?;
-        }
+        let mut tx = PgTx { connection: Some(self.connection().await?), failed: false };
+        tx.control("BEGIN").await?;
         Ok(tx)
     }
 
@@ -75,6 +90,25 @@ impl Postgres {
     }
 }
 
+/// A connection that is being asked something. Who goes away before the answer leaves it to be found out whether it will
+/// ever come: nobody else may wait behind a question to a dead line.
+struct Lent(Option<Object>);
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let (Some(connection), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(give_back(connection, ""));
+        }
+    }
+}
+
+/// Back into the pool if it answers, and away with it otherwise.
+async fn give_back(connection: Object, last_word: &'static str) {
+    if !matches!(timeout(ANSWER, connection.batch_execute(last_word)).await, Ok(Ok(()))) {
+        drop(Object::take(connection));
+    }
+}
+
 pub(super) struct PgTx {
     /// Taken when the transaction ends.
     connection: Option<Object>,
@@ -85,9 +119,32 @@ pub(super) struct PgTx {
 impl PgTx {
     pub(super) async fn run(&mut self, sql: Text, params: Vec<Value>) -> Result<Done> {
         let connection = self.connection.as_ref().filter(|_| !self.failed).ok_or(Error::Aborted)?;
-        let outcome = run(connection, &sql, &params).await;
+        let outcome = match timeout(ANSWER, run(connection, &sql, &params)).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                self.hang_up();
+                Err(no_answer())
+            }
+        };
         self.failed = outcome.is_err();
         outcome
+    }
+
+    /// Begins or ends the transaction.
+    async fn control(&mut self, sql: &str) -> Result<()> {
+        let connection = self.connection.as_ref().ok_or(Error::Aborted)?;
+        match timeout(ANSWER, connection.batch_execute(sql)).await {
+            Ok(outcome) => Ok(outcome?),
+            Err(_) => {
+                self.hang_up();
+                Err(no_answer())
+            }
+        }
+    }
+
+    /// Takes the connection out of the pool: an answer to what was asked may still come.
+    fn hang_up(&mut self) {
+        drop(self.connection.take().map(Object::take));
     }
 
     pub(super) async fn notify(&mut self, notice: &Notice, notices: &Notices) -> Result<()> {
@@ -104,8 +161,9 @@ impl PgTx {
         if self.failed {
             return Err(Error::Aborted);
         }
-        let connection = self.connection.take().ok_or(Error::Aborted)?;
-        Ok(connection.batch_execute("COMMIT").await?)
+        self.control("COMMIT").await?;
+        self.connection = None;
+        Ok(())
     }
 }
 
@@ -113,14 +171,14 @@ impl Drop for PgTx {
     fn drop(&mut self) {
         // Outside the runtime the pool is going away too, and the server rolls back by itself.
         if let (Some(connection), Ok(runtime)) = (self.connection.take(), tokio::runtime::Handle::try_current()) {
-            runtime.spawn(async move {
-                if connection.batch_execute("ROLLBACK").await.is_err() {
-                    // Nobody may find this connection in the pool with a transaction still open.
-                    drop(Object::take(connection));
-                }
-            });
+            // Nobody may find this connection in the pool with a transaction still open.
+            runtime.spawn(give_back(connection, "ROLLBACK"));
         }
     }
+}
+
+fn no_answer() -> Error {
+    Error::Unavailable("the server does not answer".into())
 }
 
 /// Splits off what the driver does not know: `sslmode=verify-full` and `sslrootcert`.
@@ -198,41 +256,6 @@ fn roots(file: Option<&str>) -> std::result::Result<RootCertStore, String> {
         roots.add(certificate).map_err(|e| format!("sslrootcert {file}: {e}"))?;
     }
     if roots.is_empty() { Err(format!("sslrootcert {file} holds no certificate")) } else { Ok(roots) }
-}
-
-/// Hears what other nodes say, for as long as the process lives. Whatever was missed is made good by starting over.
-async fn listen(postgres: Postgres, notices: Notices) {
-    let mut pause = Duration::from_millis(100);
-    loop {
-        match hear(&postgres, &notices).await {
-            Ok(()) => pause = Duration::from_millis(100),
-            Err(error) => {
-                tracing::warn!(%error, "cannot listen for notices from other nodes; trying again");
-                pause = (pause * 2).min(PATIENCE);
-            }
-        }
-        tokio::time::sleep(pause).await;
-    }
-}
-
-async fn hear(postgres: &Postgres, notices: &Notices) -> Result<()> {
-    let (client, mut connection) = postgres.unlimited.connect(postgres.tls.clone()).await?;
-    let mut messages = stream::poll_fn(move |context| connection.poll_message(context));
-    let listening = async {
-        client.batch_execute(&format!("LISTEN {CHANNEL}")).await?;
-        notices.tell(Notice::StartOver);
-        // Kept open: the stream below ends when the client goes.
-        std::future::pending::<Result<()>>().await
-    };
-    let hearing = async {
-        while let Some(message) = messages.next().await {
-            if let AsyncMessage::Notification(told) = message? {
-                notices.heard(told.payload());
-            }
-        }
-        Ok(())
-    };
-    tokio::select! { outcome = listening => outcome, outcome = hearing => outcome }
 }
 
 async fn run(connection: &Object, sql: &Text, params: &[Value]) -> Result<Done> {

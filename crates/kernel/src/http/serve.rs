@@ -1,7 +1,10 @@
 //! The listening socket: accepts, cuts off whoever is too slow, and drains when told to stop.
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use axum::{body::Body, http::Request};
+use axum::{
+    body::Body,
+    http::{HeaderValue, Request, Version, header::CONNECTION},
+};
 use futures_util::FutureExt as _;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
@@ -24,15 +27,23 @@ const HTTP2_STREAMS: u32 = 128;
 
 /// Serves until `stop`, then finishes what is under way, at most for the configured time. Answers how many
 /// connections had to be cut off.
+///
+/// With a `leave_delay` it goes on for so long after it was told, and says so: at /health, and by closing each connection
+/// with its next answer. Whoever sends requests here then goes elsewhere without losing one.
 pub async fn serve(listener: TcpListener, door: Door, stop: impl Future<Output = ()>) -> usize {
     let config = door.app().config.clone();
     let places = Arc::new(Semaphore::new(config.max_connections));
     let builder = Arc::new(protocols(config.client_timeout));
     let graceful = GracefulShutdown::new();
-    let mut stop = std::pin::pin!(stop);
+    let leave = async {
+        stop.await;
+        door.app().leaving.begin();
+        time::sleep(config.leave_delay).await;
+    };
+    let mut leave = std::pin::pin!(leave);
     loop {
         let accepted = tokio::select! {
-            () = &mut stop => break,
+            () = &mut leave => break,
             accepted = accept(&listener, &places) => accepted,
         };
         let Some((stream, peer, place)) = accepted else { continue };
@@ -41,8 +52,12 @@ pub async fn serve(listener: TcpListener, door: Door, stop: impl Future<Output =
             let (door, progress) = (door.clone(), progress.clone());
             service_fn(move |request: Request<Incoming>| {
                 let working = progress.working();
-                door.clone().handle(peer, request.map(Body::new)).map(|response| {
+                let leaving = door.app().leaving.is_so() && request.version() < Version::HTTP_2;
+                door.clone().handle(peer, request.map(Body::new)).map(move |mut response| {
                     drop(working);
+                    if leaving {
+                        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                    }
                     Ok::<_, Infallible>(response)
                 })
             })

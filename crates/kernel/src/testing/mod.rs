@@ -30,7 +30,7 @@ pub use s3::S3Server;
 
 use crate::{
     App,
-    app::{Feature, Parts},
+    app::{Feature, Leaving, Parts},
     clock::{Clock, Timestamp},
     config::Config,
     crypto::{MasterKey, Vault},
@@ -117,6 +117,7 @@ impl TestApp {
             metrics: Metrics::new("test"),
             description: Description::default(),
             inside: Inside::default(),
+            leaving: Leaving::default(),
             own: feature.own,
             config,
         });

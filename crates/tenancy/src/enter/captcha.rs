@@ -6,10 +6,10 @@ use axum::http::HeaderName;
 use data_encoding::{BASE64, BASE64URL_NOPAD};
 use kernel::{
     App,
-    crypto::{self, Secret},
+    clock::Timestamp,
+    crypto::Secret,
     db::{self, Tx},
     fault::{Code, Fault, INTERNAL, Result},
-    params,
 };
 
 use crate::once::{self, Purpose};
@@ -58,17 +58,11 @@ impl Captcha {
 
     /// A pass for a solved challenge, once for each challenge.
     pub async fn redeem(tx: &mut Tx, app: &App, token: &Secret) -> Result<Secret> {
-        let (payload, route) = read(app, token).ok_or(NOT_SOLVED)?;
-        let spent = crypto::hash(payload.challenge.signature.unwrap_or_default().as_bytes());
-        let now = app.clock.now();
-        let first = tx
-            .exec(
-                "INSERT INTO once (hash, purpose, tries, created_at, expires_at, used_at)
-                 VALUES ($1, 'captcha_challenge', 0, $2, $3, $2) ON CONFLICT (hash) DO NOTHING",
-                params![spent, now, now.plus(CHALLENGE_LIFE)],
-            )
-            .await?;
-        if first == 0 {
+        let (payload, route, expires) = read(app, token).ok_or(NOT_SOLVED)?;
+        let spent = payload.challenge.signature.unwrap_or_default().into();
+        let (now, born) = (app.clock.now(), expires.minus(CHALLENGE_LIFE));
+        let until = now.plus(CHALLENGE_LIFE);
+        if !once::first_use(tx, Purpose::CaptchaChallenge, &spent, born, now, until).await? {
             return Err(once::TOKEN_SPENT.into());
         }
         Ok(once::issue(tx, app, Purpose::CaptchaPass, None, route.as_bytes()).await?)
@@ -87,7 +81,7 @@ fn key(app: &App, purpose: &str) -> String {
     app.vault.mac("captcha", purpose.as_bytes())
 }
 
-fn read(app: &App, token: &Secret) -> Option<(Payload, String)> {
+fn read(app: &App, token: &Secret) -> Option<(Payload, String, Timestamp)> {
     let text = token.expose().trim().as_bytes();
     let bytes = BASE64.decode(text).or_else(|_| BASE64URL_NOPAD.decode(text)).ok()?;
     let payload: Payload = serde_json::from_slice(&bytes).ok()?;
@@ -98,5 +92,6 @@ fn read(app: &App, token: &Secret) -> Option<(Payload, String)> {
     let expires = data.get("expires")?.as_i64()?;
     let route = data.get("route")?.as_str()?.to_owned();
     // Our own clock decides, not the library's.
-    (verified && app.clock.now().0 / 1000 < expires).then_some((payload, route))
+    let is_good = verified && app.clock.now().0 / 1000 < expires;
+    is_good.then_some((payload, route, Timestamp(expires.saturating_mul(1000))))
 }

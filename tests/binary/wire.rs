@@ -1,0 +1,84 @@
+//! A wire between two programs that can be made slow or dead while they talk.
+use std::{
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    thread,
+    time::Duration,
+};
+
+#[derive(Default)]
+struct State {
+    delay_ms: AtomicU64,
+    /// Answers are swallowed, and nobody hears that the other side hung up.
+    dead: AtomicBool,
+    connections: AtomicU64,
+}
+
+pub struct Wire {
+    pub address: SocketAddr,
+    state: Arc<State>,
+}
+
+impl Wire {
+    pub fn to(other: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (state, other) = (Arc::<State>::default(), other.to_owned());
+        let shared = state.clone();
+        thread::spawn(move || {
+            for near in listener.incoming().map_while(Result::ok) {
+                let Ok(far) = TcpStream::connect(&other) else { continue };
+                let _ = (near.set_nodelay(true), far.set_nodelay(true));
+                let (near_too, far_too) = (near.try_clone().expect("a copy"), far.try_clone().expect("a copy"));
+                let (asked, answered) = (shared.clone(), shared.clone());
+                shared.connections.fetch_add(1, SeqCst);
+                thread::spawn(move || pass(near, far_too, &asked, false));
+                thread::spawn(move || {
+                    pass(far, near_too, &answered, true);
+                    answered.connections.fetch_sub(1, SeqCst);
+                });
+            }
+        });
+        Self { address, state }
+    }
+
+    /// Every answer takes this much longer.
+    pub fn slow(&self, by: Duration) {
+        self.state.delay_ms.store(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), SeqCst);
+    }
+
+    /// Nothing comes back any more, and nobody says so.
+    pub fn die(&self, dead: bool) {
+        self.state.dead.store(dead, SeqCst);
+    }
+
+    pub fn connections(&self) -> u64 {
+        self.state.connections.load(SeqCst)
+    }
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream, state: &State, is_answer: bool) {
+    let mut bytes = [0; 16 * 1024];
+    // One that was caught by the dead line stays dead.
+    let mut lost = false;
+    while let Ok(count) = from.read(&mut bytes) {
+        if is_answer {
+            thread::sleep(Duration::from_millis(state.delay_ms.load(SeqCst)));
+            lost |= state.dead.load(SeqCst);
+        }
+        if count == 0 {
+            break;
+        }
+        if !lost && to.write_all(&bytes[..count]).is_err() {
+            break;
+        }
+    }
+    if !lost {
+        let _ = to.shutdown(std::net::Shutdown::Both);
+        let _ = from.shutdown(std::net::Shutdown::Both);
+    }
+}
