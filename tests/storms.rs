@@ -384,21 +384,21 @@ fn within_a_moment(what: &str, is_so: impl Fn() -> bool) {
     wait(what, || is_so().then_some(()));
 }
 
-/// F14: ten thousand who say nothing are in nobody's way. `p74` has those who say it slowly.
+/// F14: ten thousand who say nothing are in nobody's way (in the short set three). `p74` has those who say it slowly.
 #[test]
 fn f14_ten_thousand_connections_cost_little_and_delay_nobody() {
-    const IDLE: usize = 10_000;
+    let most = if number("FAULT_CYCLES", 0) == 0 { 3_000 } else { 10_000 };
     let mut raise = Command::new("prlimit");
-    raise.args([&format!("--pid={}", std::process::id()), &format!("--nofile={}", IDLE + 1_000)]);
-    assert!(raise.status().is_ok_and(|done| done.success()), "this machine allows fewer than {IDLE} open files");
+    raise.args([&format!("--pid={}", std::process::id()), &format!("--nofile={}", most + 1_000)]);
+    assert!(raise.status().is_ok_and(|done| done.success()), "this machine allows fewer than {most} open files");
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let server = Server::start(folder.path(), SETTINGS);
     member(&server, &[folder.path()], EMAIL);
     let access = text(&well(login(&server, EMAIL, PASSWORD))["accessToken"]);
     let request = b"GET /robots.txt HTTP/1.1\r\nHost: x\r\n\r\n";
-    let mut idle = Vec::with_capacity(IDLE);
+    let mut idle = Vec::with_capacity(most);
     // No faster than they are taken, in order: what waits to be accepted is in the system's queue, which is short.
-    while idle.len() < IDLE {
+    while idle.len() < most {
         idle.extend((0..250).map(|_| server.connect()));
         let last = idle.last_mut().unwrap();
         last.write_all(request).unwrap();
@@ -421,7 +421,7 @@ fn f14_ten_thousand_connections_cost_little_and_delay_nobody() {
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     let megabytes = resident.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024;
     assert!(megabytes < 600, "{megabytes} MB");
-    println!("{IDLE} connections, refused: 0; {megabytes} MB; p99 {:.1?}", waits[395]);
+    println!("{most} connections, refused: 0; {megabytes} MB; p99 {:.1?}", waits[395]);
 }
 
 /// F16: everybody who knows the keys of a moment ago goes on knowing every token.
