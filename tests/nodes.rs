@@ -16,7 +16,7 @@ use std::{
     path::Path,
     process::Stdio,
     sync::{
-        Arc, LazyLock, Mutex,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
     thread,
@@ -41,8 +41,16 @@ const EMAIL: &str = "ada@example.com";
 /// What another node may take to notice.
 const A_SECOND: Duration = Duration::from_secs(1);
 
-/// One server for all tests here, a database for each.
-static POSTGRES: LazyLock<Postgres> = LazyLock::new(Postgres::start);
+/// One server for the tests that run at the same time, a database for each. It ends with the last of them.
+fn postgres() -> Arc<Postgres> {
+    static RUNNING: Mutex<Weak<Postgres>> = Mutex::new(Weak::new());
+    let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+    running.upgrade().unwrap_or_else(|| {
+        let server = Arc::new(Postgres::start());
+        *running = Arc::downgrade(&server);
+        server
+    })
+}
 
 fn cycles(otherwise: usize) -> usize {
     std::env::var("FAULT_CYCLES").ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
@@ -110,7 +118,8 @@ fn join(one: &Server, folders: &[&Path], owner: &Owner, email: &str, role: &str)
 
 #[test]
 fn what_ends_on_one_node_ends_on_the_other_within_a_second() {
-    let cluster = Cluster::on(POSTGRES.database("notices"), 2, &[]);
+    let postgres = postgres();
+    let cluster = Cluster::on(postgres.database("notices"), 2, &[]);
     let (one, other) = (cluster.start(0), cluster.start(1));
     let owner = owner(&one, &cluster.folders(), EMAIL);
     let (admin, admin_id) = join(&one, &cluster.folders(), &owner, "bob@example.com", "admin");
@@ -192,7 +201,8 @@ fn receiver(came: Arc<Mutex<Vec<String>>>) -> String {
 #[test]
 fn f15_each_row_of_the_queues_is_worked_once() {
     let more = [("WEBHOOK_ALLOW_HTTP", "1")];
-    let cluster = Cluster::on(POSTGRES.database("queues"), 2, &more);
+    let postgres = postgres();
+    let cluster = Cluster::on(postgres.database("queues"), 2, &more);
     let nodes = [cluster.start(0), cluster.start(1)];
     let owner = owner(&nodes[0], &cluster.folders(), EMAIL);
     let came = Arc::new(Mutex::new(Vec::new()));
@@ -317,7 +327,8 @@ impl Proxy {
 /// F04: each node is replaced under load, twice, and whoever asks notices nothing.
 #[test]
 fn f04_a_rolling_restart_fails_no_request() {
-    let cluster = Cluster::on(POSTGRES.database("rolling"), 2, &[("JANUA_LEAVE_DELAY", "700ms")]);
+    let postgres = postgres();
+    let cluster = Cluster::on(postgres.database("rolling"), 2, &[("JANUA_LEAVE_DELAY", "700ms")]);
     let mut nodes = [cluster.start(0), cluster.start(1)];
     let owner = owner(&nodes[0], &cluster.folders(), EMAIL);
     let proxy = Proxy::default();
@@ -363,7 +374,8 @@ fn f04_a_rolling_restart_fails_no_request() {
 #[test]
 fn f18_many_migrate_at_once_and_each_step_is_taken_once() {
     let name = "migrations";
-    let cluster = Cluster::on(POSTGRES.database(name), 7, &[]);
+    let postgres = postgres();
+    let cluster = Cluster::on(postgres.database(name), 7, &[]);
     let migrating: Vec<_> = (0..4)
         .map(|node| {
             cluster.command(node, &["migrate"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
@@ -389,12 +401,12 @@ fn f18_many_migrate_at_once_and_each_step_is_taken_once() {
     }
     let steps = kernel::db::migrate::ALL.len().to_string();
     let count = "SELECT COUNT(*) || ' ' || COUNT(DISTINCT number) FROM schema_migration";
-    assert_eq!(POSTGRES.sql(name, count).trim(), format!("{steps} {steps}"));
+    assert_eq!(postgres.sql(name, count).trim(), format!("{steps} {steps}"));
     let keys =
-        POSTGRES.sql(name, "SELECT COUNT(*) FROM signing_key WHERE signs_from <= extract(epoch FROM now()) * 1000");
+        postgres.sql(name, "SELECT COUNT(*) FROM signing_key WHERE signs_from <= extract(epoch FROM now()) * 1000");
     assert_eq!(keys.trim(), "1", "one of them made the first key");
 
-    POSTGRES.sql(name, "INSERT INTO schema_migration VALUES (9999, 'later', 'x', 1)");
+    postgres.sql(name, "INSERT INTO schema_migration VALUES (9999, 'later', 'x', 1)");
     for arguments in [&["migrate"][..], SERVE, &["keys", "rotate"]] {
         let (ran, said) = run(cluster.command(0, arguments));
         assert!(!ran && said.contains("used by a newer janua"), "{arguments:?}: {said}");
@@ -419,7 +431,8 @@ fn one_object_store_serves_all_nodes() {
         ("JANUA_S3_ACCESS_KEY", access_key.as_str()),
         ("JANUA_S3_SECRET_KEY", secret_key.as_str()),
     ];
-    let cluster = Cluster::on(POSTGRES.database("objects"), 2, &more);
+    let postgres = postgres();
+    let cluster = Cluster::on(postgres.database("objects"), 2, &more);
     let (one, other) = (cluster.start(0), cluster.start(1));
     member(&one, &cluster.folders(), EMAIL);
     let access = text(&well(login(&one, EMAIL, PASSWORD))["accessToken"]);
