@@ -15,7 +15,7 @@ use tenancy::enter::REAUTHENTICATION_REQUIRED;
 use crate::{
     captcha,
     form::{Fields, OwnPage},
-    me::{Me, Said, Told},
+    me::{Me, Said, Sender, Told},
     page::{drawn, error, go, local, said, status_of},
 };
 
@@ -27,7 +27,11 @@ pub fn routes() -> Routes {
 /// Fields that say what to do; the others are the body.
 const OURS: [&str; 6] = ["call", "back", "form", "then", "show", "captcha"];
 
-async fn act(me: Me, _: OwnPage, form: Fields) -> Response {
+async fn act(_: OwnPage, Sender(me): Sender, form: Fields) -> Response {
+    let me = match me {
+        Ok(me) => me,
+        Err(to_sign_in) => return to_sign_in,
+    };
     let Some(back) = local(&me.app, form.get("back")) else {
         return error(&me.app, &INVALID.at("back", "wrong_form", "must be a page of ours"));
     };

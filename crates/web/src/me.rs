@@ -1,5 +1,7 @@
 //! The person in front of a page of the account or the console, and what they may ask. Such a page is drawn from what
 //! the interface answers to that very person; it knows nothing else and may do nothing else.
+use std::convert::Infallible;
+
 use axum::{
     body::{Body, to_bytes},
     extract::FromRequestParts,
@@ -65,6 +67,24 @@ impl FromRequestParts<App> for Me {
             }
             _ => Err(to_sign_in(app, &parts.method, &parts.uri)),
         }
+    }
+}
+
+/// Somebody, or the way to the sign-in page for whoever sent a form and is not signed in any more: that it is a form at
+/// all is looked at first.
+pub struct Sender(pub Result<Me, Response>);
+
+impl FromRequestParts<App> for Sender {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Infallible> {
+        Ok(Self(Me::from_request_parts(parts, app).await))
+    }
+}
+
+impl OperationInput for Sender {
+    fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
+        Me::operation_input(ctx, operation);
     }
 }
 
