@@ -16,7 +16,7 @@ use crate::{
     captcha,
     form::{Fields, OwnPage},
     me::{Me, Said, Sender, Told},
-    page::{drawn, error, go, local, said, status_of},
+    page::{drawn, error, go, local, noted, said, status_of},
 };
 
 pub fn routes() -> Routes {
@@ -49,7 +49,10 @@ async fn act(_: OwnPage, Sender(me): Sender, form: Fields) -> Response {
             }
             response
         }
-        Err(fault) => me.keeps(me.again(&back, told(&form, Some(&fault), Value::Null)).await),
+        Err(fault) => {
+            noted(&fault);
+            me.keeps(me.again(&back, told(&form, Some(&fault), Value::Null)).await)
+        }
     }
 }
 

@@ -88,10 +88,15 @@ pub fn shown(app: &App, result: Result<Response>) -> Response {
     result.unwrap_or_else(|fault| error(app, &fault))
 }
 
-pub fn error(app: &App, fault: &Fault) -> Response {
+/// What has a cause is for those who run the service to read, wherever a page says it.
+pub fn noted(fault: &Fault) {
     if let Some((cause, place)) = fault.cause() {
         tracing::error!(code = fault.code().name, cause, %place, "a page could not be shown");
     }
+}
+
+pub fn error(app: &App, fault: &Fault) -> Response {
+    noted(fault);
     let problem = fault.problem("");
     let (title, detail) = (problem.title, problem.detail);
     page(app, status_of(fault), "error.html", context! { title, detail })
