@@ -23,6 +23,7 @@ mod identity;
 mod load;
 mod memory;
 mod peer;
+mod poster;
 mod process;
 mod profile;
 mod reads;
@@ -118,6 +119,9 @@ enum Scenario {
     /// The load generator, in a process of its own so that it can have a core of its own
     #[command(hide = true)]
     Load(load::Options),
+    /// The bare HTTP client, in a process of its own for the same reason
+    #[command(hide = true)]
+    Post(poster::Options),
 }
 
 /// Does what the command line says.
@@ -129,6 +133,7 @@ pub fn run() -> Result<()> {
     let outcome = match &cli.scenario {
         Scenario::Bare(options) => return bare::run(options),
         Scenario::Load(options) => return load::run(options),
+        Scenario::Post(options) => return poster::run(options),
         Scenario::Profile(options) => return profile::take(&rounds()?, &janua()?, options),
         Scenario::Check { against } => return check(&rounds()?, &janua()?, &cli, against),
         Scenario::Seed { folder, wish } => {

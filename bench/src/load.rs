@@ -98,12 +98,24 @@ pub fn against(address: SocketAddr, length: Duration, core: Core) -> Result<u64>
 
 /// Runs the generator on a core; answers how many requests were answered.
 pub fn with(address: SocketAddr, length: Duration, core: Core, ask: &Ask) -> Result<u64> {
-    Ok(generate(address, length, core, ask, CONNECTIONS, false)?.answered)
+    Ok(generate(address, length, core, ask, CONNECTIONS, Asking::default())?.answered)
+}
+
+/// The same where its core has other work to do, too.
+pub fn beside_others(address: SocketAddr, length: Duration, core: Core, ask: &Ask) -> Result<u64> {
+    let asking = Asking { sleeps: true, ..Asking::default() };
+    Ok(generate(address, length, core, ask, CONNECTIONS, asking)?.answered)
 }
 
 /// The same with so many connections, and how long each answer took.
 pub fn timed(address: SocketAddr, length: Duration, core: Core, ask: &Ask, connections: usize) -> Result<Heard> {
-    generate(address, length, core, ask, connections, true)
+    generate(address, length, core, ask, connections, Asking { times: true, ..Asking::default() })
+}
+
+#[derive(Clone, Copy, Default)]
+struct Asking {
+    times: bool,
+    sleeps: bool,
 }
 
 fn generate(
@@ -112,7 +124,7 @@ fn generate(
     core: Core,
     ask: &Ask,
     connections: usize,
-    times: bool,
+    asking: Asking,
 ) -> Result<Heard> {
     let file = tempfile::NamedTempFile::new()?;
     let text = |request: &Vec<u8>| String::from_utf8_lossy(request).into_owned();
@@ -126,10 +138,10 @@ fn generate(
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["load", &address.to_string(), &length.as_millis().to_string()]).arg(file.path()).args(option);
     command.args(["--connections", &connections.to_string()]);
-    if matches!(core, Core::Only(_)) {
+    if matches!(core, Core::Only(_)) && !asking.sleeps {
         command.arg("--awake");
     }
-    if times {
+    if asking.times {
         command.arg("--times");
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

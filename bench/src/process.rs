@@ -30,15 +30,21 @@ pub enum Core {
 
 /// Starts a program on a core. A process inherits where its parent may run, so this thread goes there for a moment.
 pub fn spawn(command: &mut Command, core: Core) -> Result<Child> {
-    let Core::Only(number) = core else { return Ok(command.spawn()?) };
+    let before = sched_getaffinity(None)?;
+    stay_on(core)?;
+    let child = command.spawn();
+    sched_setaffinity(None, &before)?;
+    Ok(child?)
+}
+
+/// From now on this thread, and those it starts, run there.
+pub fn stay_on(core: Core) -> Result<()> {
+    let Core::Only(number) = core else { return Ok(()) };
     let before = sched_getaffinity(None)?;
     let allowed: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| before.is_set(*cpu)).collect();
     let mut only = CpuSet::new();
     only.set(allowed[number % allowed.len()]);
-    sched_setaffinity(None, &only)?;
-    let child = command.spawn();
-    sched_setaffinity(None, &before)?;
-    Ok(child?)
+    Ok(sched_setaffinity(None, &only)?)
 }
 
 /// Lets this process, and those it starts, open so many files; as many as the system allows, if that is less.

@@ -18,7 +18,8 @@ use crate::{
     figure::{Figure, Goal, Unit},
     identity::{login, register},
     load::{self, Ask},
-    process::{Core, Server, cpu_time},
+    poster,
+    process::{self, Core, Server, cpu_time},
     rounds::{self, ROUNDS, Rounds, Sides},
     servers::Janua,
 };
@@ -31,6 +32,8 @@ const SETTINGS: [(&str, &str); 3] =
 /// build that is not optimised is here to be tried, not measured.
 const MANY: usize = if cfg!(debug_assertions) { 300 } else { 9_999 };
 const HANGING: usize = 60;
+/// As many as the server has under way to one webhook.
+const AT_ONCE: usize = 16;
 /// How many single deliveries are timed.
 const TIMED: usize = 100;
 const PATIENCE: Duration = Duration::from_mins(5);
@@ -38,7 +41,7 @@ const PATIENCE: Duration = Duration::from_mins(5);
 pub fn measure(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
     let one = Place::settle(rounds, janua)?;
     one.listen(&one.receiver.url(), "audit.*")?;
-    let mut figures = vec![rate(rounds, &one)?];
+    let mut figures = rate(rounds, &one)?;
     let many = Place::settle(rounds, janua)?;
     for _ in 0..MANY {
         many.listen(&many.receiver.url(), "user.signed_in")?;
@@ -126,26 +129,33 @@ fn ask(address: SocketAddr, method: &str, path: &str, token: &str, key: &str, bo
     Ok(serde_json::from_str(body)?)
 }
 
-/// Events accepted and delivered in a second, from the first request to the last delivery.
-fn rate(rounds: &Rounds, place: &Place) -> Result<Figure> {
+/// Events accepted and delivered in a second, from the first request to the last delivery, beside a bare client that posts
+/// one after the other, and beside one that has as many under way as the server.
+fn rate(rounds: &Rounds, place: &Place) -> Result<Vec<Figure>> {
     ask(place.server.address, "PATCH", "/user/profile", &place.in_app, "", &json!({ "name": "Bench" }))?;
     place.until(1)?;
     let same = place.receiver.last.lock().map_err(|_| anyhow::anyhow!("the receiver failed"))?.clone();
-    let ours = || {
-        let before = place.receiver.count.load(Relaxed);
-        let started = Instant::now();
-        let accepted = load::with(place.server.address, rounds.turn, GENERATOR, &Ask::again(place.act()))?;
-        place.until(before + accepted)?;
-        Ok(per_second(accepted, started.elapsed()))
+    let figure = |what, at_once, goal| {
+        let ours = || {
+            let before = place.receiver.count.load(Relaxed);
+            let started = Instant::now();
+            let accepted =
+                load::beside_others(place.server.address, rounds.turn, GENERATOR, &Ask::again(place.act()))?;
+            place.until(before + accepted)?;
+            Ok(per_second(accepted, started.elapsed()))
+        };
+        let bare = || {
+            let started = Instant::now();
+            let sent = poster::post(place.receiver.address, rounds.turn, SERVER, at_once, &same)?;
+            Ok(per_second(sent, started.elapsed()))
+        };
+        let samples = rounds::alternate("webhooks", ROUNDS, bare, ours)?;
+        anyhow::Ok(Figure { scenario: "webhooks", what, unit: Unit::PerSecond, samples, goal })
     };
-    let bare = || {
-        let started = Instant::now();
-        let sent = load::with(place.receiver.address, rounds.turn, SERVER, &Ask::again(same.clone()))?;
-        Ok(per_second(sent, started.elapsed()))
-    };
-    let samples = rounds::alternate("webhooks", ROUNDS, bare, ours)?;
-    let what = "events accepted and delivered; a bare client posts the same";
-    Ok(Figure { scenario: "webhooks", what, unit: Unit::PerSecond, samples, goal: Some(Goal::Ratio(0.3)) })
+    Ok(vec![
+        figure("events accepted and delivered; a bare client posts the same", 1, Some(Goal::Ratio(0.3)))?,
+        figure("the same; the bare client has 16 under way", AT_ONCE, None)?,
+    ])
 }
 
 /// Processor time of one delivery: of many events to one webhook, and of one event to many.
@@ -153,7 +163,8 @@ fn cost(one: &Place, many: &Place) -> Result<Figure> {
     let mut samples = Sides { limit: vec![], ours: vec![] };
     for _ in 0..ROUNDS {
         let (before, cpu) = (one.receiver.count.load(Relaxed), cpu_time(one.server.pid())?);
-        let sent = load::with(one.server.address, Duration::from_secs(1), GENERATOR, &Ask::again(one.act()))?;
+        let sent =
+            load::beside_others(one.server.address, Duration::from_secs(1), GENERATOR, &Ask::again(one.act()))?;
         one.until(before + sent)?;
         samples.limit.push(millis_each(cpu_time(one.server.pid())?.saturating_sub(cpu), sent));
         let (before, cpu) = (many.receiver.count.load(Relaxed), cpu_time(many.server.pid())?);
@@ -205,10 +216,12 @@ impl Receiver {
         let (count, last) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::default()));
         let receiver = Self { address: listener.local_addr()?, count: count.clone(), last: last.clone() };
         thread::spawn(move || {
+            process::stay_on(GENERATOR)?;
             for stream in listener.incoming().flatten() {
                 let (count, last) = (count.clone(), last.clone());
                 thread::spawn(move || serve(stream, &count, &last));
             }
+            anyhow::Ok(())
         });
         Ok(receiver)
     }

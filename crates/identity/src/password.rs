@@ -101,12 +101,10 @@ pub async fn sign_in(
     }
     transact!(app.db, tx, {
         // The password may have been changed since it was compared; who came with the old one is too late.
-        let held = Account::hold(tx, account.id).await?;
-        if held.is_none_or(|held| held.password_hash != matched) {
-            return Err(Fault::from(INVALID_CREDENTIALS));
-        }
+        let held = Account::hold(tx, account.id).await?.filter(|held| held.password_hash == matched);
+        let held = held.ok_or(Fault::from(INVALID_CREDENTIALS))?;
         attempt.forgive(tx).await?;
-        sign_in::enter(tx, app, visitor, account.clone(), Way::by("pwd", delivery)).await
+        sign_in::enter_held(tx, app, visitor, held, Way::by("pwd", delivery)).await
     })
 }
 

@@ -1,4 +1,6 @@
 //! People: what is kept of them, and every statement on it.
+use std::ops::Deref;
+
 use kernel::{
     clock::Timestamp,
     db::{self, Db, Tx},
@@ -46,6 +48,17 @@ row!(Account {
     created_at,
     updated_at
 });
+
+/// An account that nobody else changes until the transaction is over, in which it was read.
+pub struct HeldAccount(pub(crate) Account);
+
+impl Deref for HeldAccount {
+    type Target = Account;
+
+    fn deref(&self) -> &Account {
+        &self.0
+    }
+}
 
 impl Account {
     /// Somebody of whom nothing is known but this.
@@ -103,9 +116,9 @@ impl Account {
     }
 
     /// Lets nobody else change what hangs on this account until the transaction is over, and answers what it is now.
-    pub async fn hold(tx: &mut Tx, id: AccountId) -> db::Result<Option<Self>> {
+    pub async fn hold(tx: &mut Tx, id: AccountId) -> db::Result<Option<HeldAccount>> {
         let sql = "UPDATE account SET updated_at = updated_at WHERE id = $1 RETURNING *";
-        Ok(tx.put(sql, params![id]).await?.into_iter().next())
+        Ok(tx.put(sql, params![id]).await?.into_iter().next().map(HeldAccount))
     }
 
     /// The account of an address, made when there is none; `true` when it was made.
@@ -195,13 +208,13 @@ impl Account {
         Ok(())
     }
 
-    pub async fn save_profile(&self, tx: &mut Tx) -> db::Result<()> {
-        tx.exec(
+    pub async fn save_profile(&self, tx: &mut Tx, old_name: &str) -> db::Result<()> {
+        tx.send(
             "UPDATE account SET name = $2, bio = $3, accepts_marketing = $4, updated_at = $5 WHERE id = $1",
             params![self.id, &self.name, self.bio.clone(), self.accepts_marketing, self.updated_at],
         )
         .await?;
-        end_users::renamed(tx, self.id).await
+        if self.name == old_name { Ok(()) } else { end_users::renamed(tx, self.id).await }
     }
 
     /// Makes somebody one of those who run the platform.

@@ -266,15 +266,14 @@ pub(crate) async fn note(tx: &mut Tx, application: ApplicationId, account: Accou
     let there: BTreeSet<Vec<u8>> = there.into_iter().map(|(word,)| word).collect();
     for gone in there.difference(&words) {
         let sql = "DELETE FROM app_user_word WHERE app_id = $1 AND account_id = $2 AND word = $3";
-        tx.exec(sql, params![application, account, gone.clone()]).await?;
+        tx.send(sql, params![application, account, gone.clone()]).await?;
     }
     for new in words.difference(&there) {
         let sql = "INSERT INTO app_user_word (app_id, account_id, word) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
-        tx.exec(sql, params![application, account, new.clone()]).await?;
+        tx.send(sql, params![application, account, new.clone()]).await?;
     }
     let sql = "UPDATE app_user SET has_words = TRUE WHERE app_id = $1 AND account_id = $2 AND NOT has_words";
-    tx.exec(sql, params![application, account]).await?;
-    Ok(())
+    tx.send(sql, params![application, account]).await
 }
 
 /// Somebody has another name now, in every app they came in through.

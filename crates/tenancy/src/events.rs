@@ -293,7 +293,7 @@ pub async fn record(
 ) -> db::Result<()> {
     let (now, about) = (app.clock.now(), about.into());
     let (id, target, details) = (Id::<Event>::new(&app.entropy, now), about.target(), event.details());
-    tx.exec(
+    tx.send(
         "INSERT INTO audit_event (id, type, webhook, account_id, actor, target, org_id, app_id, ip, user_agent, at,
                                   details)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",

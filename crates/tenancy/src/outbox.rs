@@ -41,62 +41,85 @@ pub struct AppEvent {
 }
 row!(AppEvent { id, app_id, webhook, kind, at, reached });
 
-struct Person {
-    id: AccountId,
+/// An app that is to know of it and has somebody who listens, and what it may know of whom it happened to.
+struct Listening {
+    app_id: ApplicationId,
     email: Option<String>,
-    name: String,
-    email_verified: bool,
-}
-row!(Person { id, email, name, email_verified });
-
-impl Person {
+    name: Option<String>,
+    email_verified: Option<bool>,
     /// What they let this app know, where it is one they gave their consent to.
-    async fn as_known_to(&self, tx: &mut Tx, app_id: ApplicationId) -> db::Result<Value> {
-        let sql = "SELECT scopes FROM app_user WHERE app_id = $1 AND account_id = $2";
-        let known: Option<(Option<Scopes>,)> = tx.opt(sql, params![app_id, self.id]).await?;
-        let scopes = known.and_then(|(scopes,)| scopes).unwrap_or_else(Scopes::all);
-        let mut user = json!({ "id": self.id });
-        if scopes.has(Scope::Email) {
-            user["email"] = json!(self.email);
-            user["emailVerified"] = json!(self.email_verified);
+    scopes: Option<Scopes>,
+}
+row!(Listening { app_id, email, name, email_verified, scopes });
+
+/// The apps that a condition on `app` and `$3` finds, with the person `$1` as they are now.
+macro_rules! listening {
+    ($condition:literal) => {
+        concat!(
+            "SELECT app.id AS app_id, account.email, account.name, account.email_verified, app_user.scopes FROM app
+     LEFT JOIN account ON account.id = $1
+     LEFT JOIN app_user ON app_user.app_id = app.id AND app_user.account_id = $1
+     WHERE app.has_webhooks = $2 AND ",
+            $condition
+        )
+    };
+}
+
+impl Listening {
+    async fn find(tx: &mut Tx, by: &By, about: About) -> db::Result<Vec<Self>> {
+        let person = about.person;
+        match (about, by.app) {
+            (About { app: Some(app), .. }, _) | (About { org: None, person: Some(_), .. }, Some(app)) => {
+                tx.all(listening!("app.id = $3"), params![person, true, app]).await
+            }
+            (About { org: Some(org), .. }, _) => {
+                tx.all(listening!("app.org_id = $3"), params![person, true, org]).await
+            }
+            (About { person: Some(_), .. }, None) => {
+                let sql = listening!("app.id IN (SELECT app_id FROM app_user WHERE account_id = $1)");
+                tx.all(sql, params![person, true]).await
+            }
+            (About { person: None, .. }, _) => Ok(vec![]),
         }
-        if scopes.has(Scope::Profile) {
-            user["name"] = json!(self.name);
+    }
+
+    /// The person; of one who is gone nothing but the id.
+    fn user(&self, id: AccountId) -> Value {
+        let has = |scope| self.scopes.as_ref().is_none_or(|scopes| scopes.has(scope));
+        let mut user = json!({ "id": id });
+        if let (Some(name), Some(email_verified)) = (&self.name, self.email_verified) {
+            if has(Scope::Email) {
+                user["email"] = json!(self.email);
+                user["emailVerified"] = json!(email_verified);
+            }
+            if has(Scope::Profile) {
+                user["name"] = json!(name);
+            }
         }
-        Ok(user)
+        user
     }
 }
 
 pub(crate) async fn put(tx: &mut Tx, app: &App, by: &By, about: About, happened: &Happened) -> db::Result<()> {
-    let listening = listeners(tx, by, about).await?;
+    let listening = Listening::find(tx, by, about).await?;
     if listening.is_empty() {
         return Ok(());
     }
-    let person = match about.person {
-        Some(id) => {
-            tx.opt::<Person>("SELECT id, email, name, email_verified FROM account WHERE id = $1", params![id]).await?
-        }
-        None => None,
-    };
-    for app_id in listening {
-        let user = match (about.person, &person) {
-            (Some(_), Some(person)) => Some(person.as_known_to(tx, app_id).await?),
-            (gone, _) => gone.map(|id| json!({ "id": id })),
-        };
-        let is_here = by.app == Some(app_id) || about.org.is_some();
+    for listening in listening {
+        let is_here = by.app == Some(listening.app_id) || about.org.is_some();
         let facts = json!({
             "id": happened.id, "type": happened.kind, "actor": by.actor, "target": happened.target,
             "orgId": about.org, "appId": about.app.or(by.app),
             // Where somebody is when they act elsewhere is not this app's business.
             "ip": by.ip.as_ref().filter(|_| is_here), "userAgent": by.user_agent.as_ref().filter(|_| is_here),
-            "at": happened.at, "details": happened.details, "user": user,
+            "at": happened.at, "details": happened.details, "user": about.person.map(|id| listening.user(id)),
         });
-        tx.exec(
+        tx.send(
             "INSERT INTO app_event (id, app_id, account_id, webhook, type, facts, at, waits_since, held_until, reached)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $7, 0, '')",
             params![
                 AppEventId::new(&app.entropy, happened.at),
-                app_id,
+                listening.app_id,
                 about.person,
                 happened.name,
                 happened.kind,
@@ -107,25 +130,6 @@ pub(crate) async fn put(tx: &mut Tx, app: &App, by: &By, about: About, happened:
         .await?;
     }
     tx.notify(Reach::ThisNode, TOPIC, "").await
-}
-
-/// The apps that are to know of it and have somebody who listens.
-async fn listeners(tx: &mut Tx, by: &By, about: About) -> db::Result<Vec<ApplicationId>> {
-    let found: Vec<(ApplicationId,)> = match (about, by.app) {
-        (About { app: Some(app), .. }, _) | (About { org: None, person: Some(_), .. }, Some(app)) => {
-            tx.all("SELECT id FROM app WHERE id = $1 AND has_webhooks = $2", params![app, true]).await?
-        }
-        (About { org: Some(org), .. }, _) => {
-            tx.all("SELECT id FROM app WHERE org_id = $1 AND has_webhooks = $2", params![org, true]).await?
-        }
-        (About { person: Some(person), .. }, None) => {
-            let sql = "SELECT app.id FROM app_user JOIN app ON app.id = app_user.app_id
-                       WHERE app_user.account_id = $1 AND app.has_webhooks = $2";
-            tx.all(sql, params![person, true]).await?
-        }
-        (About { person: None, .. }, _) => vec![],
-    };
-    Ok(found.into_iter().map(|(id,)| id).collect())
 }
 
 /// What is kept of a person who is gone is that they were somebody.
@@ -173,15 +177,12 @@ pub async fn claim(db: &Db, now: Timestamp, hold: Duration, most: u32) -> db::Re
 
 /// Notes how far an event got. Whoever was given it is not given it again.
 pub async fn reached(tx: &mut Tx, id: AppEventId, webhook: &str) -> db::Result<()> {
-    let sql = "UPDATE app_event SET reached = $2, held_until = 0 WHERE id = $1";
-    tx.exec(sql, params![id, webhook]).await?;
-    Ok(())
+    tx.send("UPDATE app_event SET reached = $2, held_until = 0 WHERE id = $1", params![id, webhook]).await
 }
 
 /// Everybody was given it.
 pub async fn handed_out(tx: &mut Tx, id: AppEventId) -> db::Result<()> {
-    tx.exec("UPDATE app_event SET waits_since = NULL WHERE id = $1", params![id]).await?;
-    Ok(())
+    tx.send("UPDATE app_event SET waits_since = NULL WHERE id = $1", params![id]).await
 }
 
 /// What happened in an app since a moment, oldest first, after the one given.

@@ -101,7 +101,7 @@ impl Session {
     }
 
     pub async fn insert(&self, tx: &mut Tx) -> db::Result<()> {
-        tx.exec(
+        tx.send(
             "INSERT INTO session (id, account_id, generation, rotated_at, created_at, authenticated_at, last_seen_at,
                                   expires_at, ends_at, methods, device, user_agent, ip, org_id, app_id,
                                   client, scopes, resource)
@@ -124,8 +124,7 @@ impl Session {
                 self.resource.clone()
             ],
         )
-        .await?;
-        Ok(())
+        .await
     }
 
     pub async fn find(db: &Db, id: SessionId) -> db::Result<Option<Self>> {

@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    accounts::Account,
+    accounts::{Account, HeldAccount},
     apps::{Application, ApplicationId},
     enter::{self, Delivery, Visitor, cookies},
     events::{self, Event},
@@ -195,7 +195,18 @@ struct Pending {
 /// The gate: a session, or a ticket for whoever still has to prove a second factor. Nothing about the account changes
 /// under it: who ends sessions, changes a password or switches a factor on comes before or after.
 pub async fn enter(tx: &mut Tx, app: &App, visitor: &Visitor, account: Account, way: Way<'_>) -> Result<Entered> {
-    let account = Account::hold(tx, account.id).await?.ok_or(UNAUTHENTICATED)?;
+    let held = Account::hold(tx, account.id).await?.ok_or(UNAUTHENTICATED)?;
+    enter_held(tx, app, visitor, held, way).await
+}
+
+/// The gate for whoever has looked at the account in this transaction already.
+pub async fn enter_held(
+    tx: &mut Tx,
+    app: &App,
+    visitor: &Visitor,
+    HeldAccount(account): HeldAccount,
+    way: Way<'_>,
+) -> Result<Entered> {
     if people::is_closed(tx, account.id).await? {
         return Ok(Entered::Closed);
     }
@@ -248,7 +259,7 @@ pub async fn pass(
     let Some(pending) = ticket.aside(app).and_then(|aside| serde_json::from_slice::<Pending>(&aside).ok()) else {
         return Ok(None);
     };
-    let Some(account) = Account::hold(tx, account.id).await? else { return Ok(None) };
+    let Some(HeldAccount(account)) = Account::hold(tx, account.id).await? else { return Ok(None) };
     if people::is_closed(tx, account.id).await? {
         return Ok(None);
     }
@@ -279,7 +290,7 @@ pub async fn grant(
     grant: Grant,
 ) -> db::Result<Option<Person>> {
     let Some(before) = Session::find_in(tx, from).await? else { return Ok(None) };
-    let Some(account) = Account::hold(tx, before.account_id).await? else { return Ok(None) };
+    let Some(HeldAccount(account)) = Account::hold(tx, before.account_id).await? else { return Ok(None) };
     // Looked at again, now that nobody can end it meanwhile; and what began before there was a second factor is too weak.
     let from = Session::find_in(tx, from).await?.filter(|from| from.is_alive(app.clock.now()));
     let Some(from) = from else { return Ok(None) };

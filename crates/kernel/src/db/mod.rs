@@ -3,7 +3,8 @@
 //! Why not an ORM or `sqlx`: acknowledged writes on SQLite must share commits to be fast and durable at once, and no
 //! library does that. `docs/sql.md` says which SQL both engines understand alike.
 //!
-//! Reads are `one`, `opt`, `all`; writes are `exec` and `put` (with `RETURNING`). What belongs together goes through
+//! Reads are `one`, `opt`, `all`; writes are `exec`, `put` (with `RETURNING`) and, where nobody asks how many rows it
+//! changed, `send`. What belongs together goes through
 //! [`transact!`](crate::transact). Any error inside a transaction ends it, on both engines: what may collide says `ON CONFLICT`.
 pub mod archive;
 mod compose;
@@ -280,7 +281,7 @@ impl Db {
 
     pub async fn begin(&self) -> Result<Tx> {
         let engine = match &self.engine {
-            Engine::Sqlite(sqlite) => EngineTx::Sqlite(sqlite.begin()?),
+            Engine::Sqlite(sqlite) => EngineTx::Sqlite(sqlite.begin()),
             Engine::Postgres(postgres) => EngineTx::Postgres(Box::new(postgres.begin().await?)),
         };
         Ok(Tx { engine, notices: self.notices.clone(), pending: vec![] })
@@ -346,6 +347,18 @@ impl Tx {
 
     pub async fn put<T: FromRow>(&mut self, sql: impl Into<Sql>, params: Vec<Value>) -> Result<Vec<T>> {
         every(self.run(sql.into(), params).await?)
+    }
+
+    /// A write whose outcome nobody asks for: if it fails, so does the next statement or the commit, with its error. On
+    /// SQLite it goes to the writer along with that one.
+    pub async fn send(&mut self, sql: impl Into<Sql>, params: Vec<Value>) -> Result<()> {
+        let sql = sql.into();
+        refuse_nul(&params)?;
+        match &mut self.engine {
+            EngineTx::Sqlite(tx) => tx.send(sql.sqlite.into(), params),
+            EngineTx::Postgres(tx) => drop(tx.run(sql.postgres.into(), params).await?),
+        }
+        Ok(())
     }
 
     /// Says something once this transaction is committed, and never otherwise.

@@ -91,6 +91,11 @@ impl Notices {
 pub struct Listener(broadcast::Receiver<Notice>);
 
 impl Listener {
+    /// Passes over everything said so far: who is about to look for himself need not hear of it.
+    pub fn skip(&mut self) {
+        self.0 = self.0.resubscribe();
+    }
+
     /// The next notice; `None` when the database has been closed.
     pub async fn next(&mut self) -> Option<Notice> {
         match self.0.recv().await {

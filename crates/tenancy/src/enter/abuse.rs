@@ -135,11 +135,10 @@ impl Attempt {
             return Ok(());
         }
         // In the order in which they are counted, so that two who wait for each other's rows cannot be.
-        tx.exec("DELETE FROM strike WHERE subject = $1", params![&self.account]).await?;
-        tx.exec(ONE_LESS, params![&self.network]).await?;
+        tx.send("DELETE FROM strike WHERE subject = $1", params![&self.account]).await?;
+        tx.send(ONE_LESS, params![&self.network]).await?;
         let sql = "DELETE FROM strike WHERE subject = $1 AND detail = $2";
-        tx.exec(sql, params![&self.network, &self.account]).await?;
-        Ok(())
+        tx.send(sql, params![&self.network, &self.account]).await
     }
 
     /// The secret was right: this try alone is taken back. For where a right one is had by whoever guesses at others.
@@ -147,9 +146,8 @@ impl Attempt {
         if !self.is_counted {
             return Ok(());
         }
-        tx.exec(ONE_LESS, params![&self.account]).await?;
-        tx.exec(ONE_LESS, params![&self.network]).await?;
-        Ok(())
+        tx.send(ONE_LESS, params![&self.account]).await?;
+        tx.send(ONE_LESS, params![&self.network]).await
     }
 }
 

@@ -96,6 +96,12 @@ row!(Delivery {
     facts
 });
 
+const NOTE: &str =
+    "UPDATE webhook_delivery SET state = $3, ready_at = $4, tries = $5, attempt_count = $6, status_code = $7,
+                                 response = $8, attempts = $9, delivered_at = $10
+     WHERE id = $1 AND ready_at IS NOT NULL
+       AND EXISTS (SELECT 1 FROM webhook WHERE webhook.id = webhook_delivery.webhook_id AND fence = $2)";
+
 impl Delivery {
     /// A new one; nothing when the webhook was given this already.
     pub async fn insert(
@@ -107,7 +113,7 @@ impl Delivery {
         now: Timestamp,
     ) -> db::Result<DeliveryId> {
         let id = DeliveryId::new(&app.entropy, now);
-        tx.exec(
+        tx.send(
             "INSERT INTO webhook_delivery (id, webhook_id, event_id, event, state, ready_at, tries, attempt_count,
                                            status_code, attempts, created_at)
              VALUES ($1, $2, $3, $4, $5, $6, 0, 0, 0, '[]', $6)
@@ -173,30 +179,29 @@ impl Delivery {
         .await
     }
 
-    /// Writes down how an attempt ended. `false` when it does not count any more: the webhook is gone or another node
-    /// has it.
-    pub async fn note(&self, tx: &mut Tx, held: Held) -> db::Result<bool> {
-        let changed = tx
-            .exec(
-                "UPDATE webhook_delivery SET state = $3, ready_at = $4, tries = $5, attempt_count = $6, status_code = $7,
-                                             response = $8, attempts = $9, delivered_at = $10
-                 WHERE id = $1 AND ready_at IS NOT NULL
-                   AND EXISTS (SELECT 1 FROM webhook WHERE webhook.id = webhook_delivery.webhook_id AND fence = $2)",
-                params![
-                    self.id,
-                    held.fence,
-                    self.state,
-                    self.ready_at,
-                    self.tries,
-                    self.attempt_count,
-                    u32::from(self.status_code),
-                    self.response.clone(),
-                    &self.attempts,
-                    self.delivered_at
-                ],
-            )
-            .await?;
-        Ok(changed == 1)
+    /// Writes down how an attempt ended, unless that does not count any more: the webhook is gone, or another node has it.
+    pub async fn note(&self, tx: &mut Tx, held: Held) -> db::Result<()> {
+        tx.send(NOTE, self.noted(held)).await
+    }
+
+    /// The same, for whoever must know whether it counts.
+    pub async fn note_and_see(&self, tx: &mut Tx, held: Held) -> db::Result<bool> {
+        Ok(tx.exec(NOTE, self.noted(held)).await? == 1)
+    }
+
+    fn noted(&self, held: Held) -> Vec<Value> {
+        params![
+            self.id,
+            held.fence,
+            self.state,
+            self.ready_at,
+            self.tries,
+            self.attempt_count,
+            u32::from(self.status_code),
+            self.response.clone(),
+            &self.attempts,
+            self.delivered_at
+        ]
     }
 
     /// Puts it into the queue once more. `false` when it is there already.

@@ -22,6 +22,7 @@ pub async fn run(app: App) {
     let mut running = JoinSet::new();
     let mut notices = app.db.listen();
     loop {
+        notices.skip();
         let idle = round(&app, &lanes, &mut running).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot look for webhooks to deliver; trying again");
             LOOK

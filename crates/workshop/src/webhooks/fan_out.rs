@@ -1,8 +1,14 @@
 //! Giving what happened to everybody who listens, a bounded bit at a time.
-use std::time::Duration;
+use std::{
+    collections::{HashMap, HashSet, hash_map::Entry},
+    time::Duration,
+};
 
-use kernel::{App, db, transact};
-use tenancy::outbox::{self, AppEvent};
+use kernel::{App, clock::Timestamp, db, transact};
+use tenancy::{
+    apps::ApplicationId,
+    outbox::{self, AppEvent},
+};
 
 use super::{
     deliveries::Delivery,
@@ -40,11 +46,12 @@ pub async fn round(app: &App) -> db::Result<bool> {
     if !outbox::is_waiting(&app.db, now).await? {
         return Ok(false);
     }
-    let mut shares = vec![];
+    let (mut shares, mut known) = (vec![], Known::default());
     for event in outbox::claim(&app.db, now, LEASE, EVENTS).await? {
-        shares.extend(shares_of(app, event).await?);
+        shares.extend(shares_of(app, event, &mut known).await?);
     }
     transact!(app.db, tx, {
+        let mut woken = HashSet::new();
         for share in &shares {
             let Share { event, value, listeners, then } = share;
             for webhook in listeners {
@@ -52,7 +59,9 @@ pub async fn round(app: &App) -> db::Result<bool> {
                     Delivery::insert(tx, app, *webhook, event.id, &name, now).await?;
                 }
             }
-            if let (Some(first), Some(last)) = (listeners.first(), listeners.last()) {
+            if let (Some(first), Some(last)) = (listeners.first(), listeners.last())
+                && woken.insert((event.app_id, value, first, last))
+            {
                 let (before, last) = (just_before(&first.to_string()), last.to_string());
                 Listener::wake(tx, event.app_id, value, (&before, &last), now).await?;
             }
@@ -78,7 +87,36 @@ fn values(event: &AppEvent) -> Vec<&'static str> {
     named.into_iter().chain([AUDIT, ALL]).collect()
 }
 
-async fn shares_of(app: &App, event: AppEvent) -> db::Result<Vec<Share>> {
+/// Who listens to what in an app, looked up once a round: where a few listen, they do to every event.
+#[derive(Default)]
+struct Known(HashMap<(ApplicationId, &'static str), Vec<Listener>>);
+
+impl Known {
+    /// The next who listen and were there when it happened, at most `most`.
+    async fn page(
+        &mut self,
+        app: &App,
+        event: &AppEvent,
+        value: &'static str,
+        after: &str,
+        most: u32,
+    ) -> db::Result<Vec<WebhookId>> {
+        let first = match self.0.entry((event.app_id, value)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                place.insert(Listener::page(&app.db, event.app_id, value, "", Timestamp(i64::MAX), LISTENERS).await?)
+            }
+        };
+        if first.len() < LISTENERS as usize && after.is_empty() {
+            let there = first.iter().filter(|listener| listener.created_at <= event.at);
+            return Ok(there.map(|listener| listener.webhook_id).take(most as usize).collect());
+        }
+        let page = Listener::page(&app.db, event.app_id, value, after, event.at, most).await?;
+        Ok(page.into_iter().map(|listener| listener.webhook_id).collect())
+    }
+}
+
+async fn shares_of(app: &App, event: AppEvent, known: &mut Known) -> db::Result<Vec<Share>> {
     let values = values(&event);
     let (mut place, mut after) = match event.reached.split_once(' ') {
         Some((place, after)) => (place.parse().unwrap_or(0), after.to_owned()),
@@ -86,8 +124,7 @@ async fn shares_of(app: &App, event: AppEvent) -> db::Result<Vec<Share>> {
     };
     let (mut shares, mut room) = (vec![], LISTENERS);
     while let Some(&value) = values.get(place) {
-        let found = Listener::page(&app.db, event.app_id, value, &after, event.at, room).await?;
-        let listeners: Vec<WebhookId> = found.into_iter().map(|listener| listener.webhook_id).collect();
+        let listeners = known.page(app, &event, value, &after, room).await?;
         let count = u32::try_from(listeners.len()).unwrap_or(u32::MAX);
         let then = match listeners.last() {
             Some(last) if count == room => Then::Reached(format!("{place} {last}")),

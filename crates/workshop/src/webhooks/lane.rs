@@ -1,21 +1,23 @@
 //! One webhook's deliveries, while this node holds it: a few at a time, each attempt written down before the next.
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
-use futures_util::{StreamExt as _, stream};
+use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use kernel::{
     App,
     clock::Timestamp,
+    crypto::Secret,
     db,
     fault::{Fault, Result},
     ports::outgoing::{Call, Limits, NoReply, Reply},
     transact,
 };
+use url::Url;
 
 use super::{
     Pace,
     deliveries::{Attempt, Delivery, State},
-    model::{Held, Webhook},
+    model::Held,
     payload, retry, rules, sign,
 };
 
@@ -31,8 +33,9 @@ const MOST_KEPT: usize = 1024;
 
 /// Delivers what is due, then lets go of the webhook.
 pub async fn run(app: &App, held: Held) {
-    if let Err(error) = deliver(app, held).await {
-        tracing::warn!(%error, webhook = %held.id, "cannot deliver for a webhook just now");
+    if let Err(fault) = deliver(app, held).await {
+        let cause = fault.cause().map(|(cause, _)| cause.to_owned());
+        tracing::warn!(%fault, cause, webhook = %held.id, "attempts could not be made or written down");
     }
     let released: db::Result<()> = transact!(app.db, tx, { held.release(tx).await });
     if let Err(error) = released {
@@ -41,65 +44,107 @@ pub async fn run(app: &App, held: Held) {
     }
 }
 
-async fn deliver(app: &App, held: Held) -> db::Result<()> {
+async fn deliver(app: &App, held: Held) -> Result<()> {
     let since = app.clock.now();
     loop {
         let due = Delivery::due(&app.db, held.id, app.clock.now(), BATCH).await?;
-        if due.is_empty() || app.clock.now().since(since) > TURN {
-            return Ok(());
-        }
-        let mut attempts = stream::iter(due).map(|delivery| attempt(app, held, delivery)).buffer_unordered(AT_ONCE);
-        let mut goes_on = true;
-        while let Some(outcome) = attempts.next().await {
-            // The others under way are written down all the same.
-            goes_on &= outcome.unwrap_or_else(|fault| {
-                let cause = fault.cause().map(|(cause, _)| cause.to_owned());
-                tracing::warn!(%fault, cause, webhook = %held.id, "an attempt could not be made or written down");
-                false
-            });
-        }
-        if !goes_on {
+        if due.is_empty() || app.clock.now().since(since) > TURN || !deliver_all(app, held, due).await? {
             return Ok(());
         }
     }
 }
 
-/// One attempt; `false` when this webhook has nothing more to deliver here.
-async fn attempt(app: &App, held: Held, delivery: Delivery) -> Result<bool> {
-    // Looked at again each time: it may have been switched off, moved or given a new secret a moment ago.
-    let Some(webhook) = held.look(&app.db).await?.filter(|webhook| webhook.is_active) else { return Ok(false) };
+/// Makes an attempt at each; `false` when this webhook has nothing more to deliver here.
+async fn deliver_all(app: &App, held: Held, due: Vec<Delivery>) -> Result<bool> {
+    let (mut waiting, mut under_way) = (due.into_iter(), FuturesUnordered::new());
+    let mut goes_on = Ok(true);
+    loop {
+        if matches!(goes_on, Ok(true)) && waiting.len() > 0 {
+            // Looked at before each start: it may have been switched off, moved or given a new secret a moment ago.
+            match Target::look(app, held).await {
+                Ok(Some(target)) => {
+                    let target = Arc::new(target);
+                    let room = AT_ONCE - under_way.len();
+                    under_way
+                        .extend(waiting.by_ref().take(room).map(|delivery| attempt(app, target.clone(), delivery)));
+                }
+                Ok(None) => goes_on = Ok(false),
+                Err(fault) => goes_on = Err(fault),
+            }
+        }
+        // All that have ended are written down at once. Those under way are, too, whatever becomes of these.
+        let Some(first) = under_way.next().await else { return goes_on };
+        let mut ended = vec![first];
+        while let Some(Some(next)) = under_way.next().now_or_never() {
+            ended.push(next);
+        }
+        match write_down(app, held, &ended).await {
+            Ok(true) => {}
+            outcome => goes_on = goes_on.and(outcome),
+        }
+    }
+}
+
+async fn write_down(app: &App, held: Held, ended: &[Delivery]) -> Result<bool> {
+    transact!(app.db, tx, {
+        // A success ends a row of failures, and so do many in a row.
+        let (mut goes_on, mut before) = (true, None);
+        for delivery in ended {
+            match delivery.state {
+                State::Failed => {
+                    let counts = delivery.note_and_see(tx, held).await?;
+                    goes_on &= counts && rules::count_failure(tx, app, held.id).await?;
+                }
+                State::Delivered if before != Some(State::Delivered) => {
+                    delivery.note(tx, held).await?;
+                    held.succeeded(tx).await?;
+                }
+                _ => delivery.note(tx, held).await?,
+            }
+            before = Some(delivery.state);
+        }
+        Ok::<_, Fault>(goes_on)
+    })
+}
+
+/// What a webhook is when an attempt begins.
+struct Target {
+    /// Nothing when it is none, which no webhook is given.
+    url: Option<Url>,
+    secrets: Vec<Secret>,
+    standard_headers: bool,
+}
+
+impl Target {
+    /// Nothing when there is nothing to be sent any more, or not by this node.
+    async fn look(app: &App, held: Held) -> Result<Option<Self>> {
+        let Some(webhook) = held.look(&app.db).await?.filter(|webhook| webhook.is_active) else { return Ok(None) };
+        let secrets = webhook.signing_secrets(app, app.clock.now())?;
+        Ok(Some(Self { url: webhook.url.parse().ok(), secrets, standard_headers: webhook.standard_headers }))
+    }
+}
+
+/// One attempt, and what it makes of the delivery.
+async fn attempt(app: &App, target: Arc<Target>, delivery: Delivery) -> Delivery {
     let body = payload::body(&delivery);
     if body.len() > payload::MOST {
         tracing::warn!(delivery = %delivery.id, event = delivery.event, bytes = body.len(), "a payload is too large and was dropped");
-        let dropped = Delivery { state: State::Dropped, ready_at: None, ..delivery };
-        let noted: Result<bool> = transact!(app.db, tx, { Ok::<_, Fault>(dropped.note(tx, held).await?) });
-        return noted;
+        return Delivery { state: State::Dropped, ready_at: None, ..delivery };
     }
     let at = app.clock.now();
-    let outcome = post(app, &webhook, &delivery, body, at).await?;
-    let ended = end(app, delivery, outcome, at);
-    transact!(app.db, tx, {
-        if !ended.note(tx, held).await? {
-            return Ok(false);
-        }
-        match ended.state {
-            State::Delivered if webhook.failures > 0 => Webhook::succeeded(tx, held.id).await?,
-            State::Failed => return rules::count_failure(tx, app, held.id).await,
-            _ => {}
-        }
-        Ok::<_, Fault>(true)
-    })
+    let outcome = post(app, &target, &delivery, body, at).await;
+    end(app, delivery, outcome, at)
 }
 
 async fn post(
     app: &App,
-    webhook: &Webhook,
+    target: &Target,
     delivery: &Delivery,
     body: Vec<u8>,
     at: Timestamp,
-) -> Result<Result<Reply, NoReply>> {
-    let Ok(url) = webhook.url.parse() else { return Ok(Err(NoReply::NoSuchHost)) };
-    let secrets = webhook.signing_secrets(app, at)?;
+) -> Result<Reply, NoReply> {
+    let Target { url, secrets, standard_headers } = target;
+    let url = url.clone().ok_or(NoReply::NoSuchHost)?;
     let id = delivery.id.to_string();
     let mut headers = HeaderMap::new();
     let mut say = |name: HeaderName, value: String| {
@@ -112,18 +157,17 @@ async fn post(
     say(HeaderName::from_static("webhook-id"), id.clone());
     say(HeaderName::from_static("webhook-timestamp"), at.0.to_string());
     say(HeaderName::from_static("webhook-event-type"), delivery.event.clone());
-    say(HeaderName::from_static("webhook-signature"), sign::signature(&secrets, at, &body));
-    if webhook.standard_headers {
-        let signature = sign::standard_signature(&secrets, &id, at, &body);
+    say(HeaderName::from_static("webhook-signature"), sign::signature(secrets, at, &body));
+    if *standard_headers {
+        let signature = sign::standard_signature(secrets, &id, at, &body);
         say(HeaderName::from_static("svix-id"), id);
         say(HeaderName::from_static("svix-timestamp"), at.0.div_euclid(1000).to_string());
         say(HeaderName::from_static("svix-signature"), signature);
     }
     let limits = Limits { time: app.own::<Pace>().attempt, bytes: MOST_READ };
-    Ok(app.outgoing.send(Call { method: Method::POST, url, headers, body: body.into(), limits }).await)
+    app.outgoing.send(Call { method: Method::POST, url, headers, body: body.into(), limits }).await
 }
 
-/// What the attempt makes of the delivery.
 fn end(app: &App, before: Delivery, outcome: Result<Reply, NoReply>, at: Timestamp) -> Delivery {
     let now = app.clock.now();
     let (status, text, asked, error) = match outcome {

@@ -156,12 +156,6 @@ impl Webhook {
         Ok(())
     }
 
-    /// A delivery succeeded.
-    pub async fn succeeded(tx: &mut Tx, id: WebhookId) -> db::Result<()> {
-        tx.exec("UPDATE webhook SET failures = 0 WHERE id = $1 AND failures > 0", params![id]).await?;
-        Ok(())
-    }
-
     /// A delivery failed; answers the webhook if it still is active.
     pub async fn failed(tx: &mut Tx, id: WebhookId) -> db::Result<Option<Self>> {
         let sql = "UPDATE webhook SET failures = failures + 1 WHERE id = $1 AND is_active = $2 RETURNING *";
@@ -222,6 +216,12 @@ impl Held {
         db.opt("SELECT * FROM webhook WHERE id = $1 AND fence = $2", params![self.id, self.fence]).await
     }
 
+    /// A delivery succeeded.
+    pub async fn succeeded(&self, tx: &mut Tx) -> db::Result<()> {
+        let sql = "UPDATE webhook SET failures = 0 WHERE id = $1 AND fence = $2 AND failures > 0";
+        tx.send(sql, params![self.id, self.fence]).await
+    }
+
     /// Lets go of it until its next delivery is due.
     pub async fn release(&self, tx: &mut Tx) -> db::Result<()> {
         // Two statements: the first waits for whoever is just adding a delivery, so that the second sees it.
@@ -246,10 +246,12 @@ pub(super) async fn release_all(db: &Db) -> db::Result<()> {
 /// Those of an app that listen to a value, in the order of their ids.
 pub struct Listener {
     pub webhook_id: WebhookId,
+    pub created_at: Timestamp,
 }
-row!(Listener { webhook_id });
+row!(Listener { webhook_id, created_at });
 
 impl Listener {
+    /// Those after the given one that were there at a moment.
     pub async fn page(
         db: &Db,
         app: ApplicationId,
@@ -259,7 +261,7 @@ impl Listener {
         most: u32,
     ) -> db::Result<Vec<Self>> {
         db.all(
-            "SELECT webhook_subscription.webhook_id FROM webhook_subscription
+            "SELECT webhook_subscription.webhook_id, webhook.created_at FROM webhook_subscription
              JOIN webhook ON webhook.id = webhook_subscription.webhook_id
              WHERE webhook_subscription.app_id = $1 AND webhook_subscription.event = $2
                AND webhook_subscription.webhook_id > $3 AND webhook.is_active = $4 AND webhook.created_at <= $5
@@ -277,14 +279,13 @@ impl Listener {
         range: (&str, &str),
         now: Timestamp,
     ) -> db::Result<()> {
-        tx.exec(
+        tx.send(
             "UPDATE webhook SET next_at = $5 WHERE id IN
                  (SELECT webhook_id FROM webhook_subscription
                   WHERE app_id = $1 AND event = $2 AND webhook_id > $3 AND webhook_id <= $4)
                AND is_active = $6 AND (next_at IS NULL OR next_at > $5)",
             params![app, value, range.0, range.1, now, true],
         )
-        .await?;
-        Ok(())
+        .await
     }
 }

@@ -7,6 +7,7 @@ mod statements;
 mod writer;
 
 use std::{
+    mem,
     path::{Path, PathBuf},
     sync::mpsc,
     thread,
@@ -24,16 +25,24 @@ use super::{Done, Durability, Error, Result, Text, Value};
 
 type Reply<T> = oneshot::Sender<Result<T>>;
 
-struct Call {
+struct Statement {
     sql: Text,
     params: Vec<Value>,
+}
+struct Call {
+    statement: Statement,
     reply: Reply<Done>,
 }
 enum Work {
     One(Call),
     Tx(mpsc::Receiver<Step>),
 }
-enum Step {
+/// A step of a transaction, and what goes before it without anybody waiting for its outcome.
+struct Step {
+    before: Vec<Statement>,
+    then: Then,
+}
+enum Then {
     Run(Call),
     Commit(Reply<()>),
 }
@@ -61,7 +70,7 @@ impl Sqlite {
                 for call in calls {
                     // Somebody who has gone away needs no answer.
                     if !call.reply.is_closed() {
-                        let _ = call.reply.send(statements.run(&call.sql, &call.params));
+                        let _ = call.reply.send(statements.run(&call.statement));
                     }
                 }
             })?;
@@ -74,33 +83,56 @@ impl Sqlite {
     }
 
     pub(super) async fn read(&self, sql: Text, params: Vec<Value>) -> Result<Done> {
-        answer(|reply| self.reads.send(Call { sql, params, reply }).is_ok()).await
+        let statement = Statement { sql, params };
+        answer(|reply| self.reads.send(Call { statement, reply }).is_ok()).await
     }
 
     pub(super) async fn write(&self, sql: Text, params: Vec<Value>) -> Result<Done> {
-        answer(|reply| self.writes.send(Work::One(Call { sql, params, reply })).is_ok()).await
+        let statement = Statement { sql, params };
+        answer(|reply| self.writes.send(Work::One(Call { statement, reply })).is_ok()).await
     }
 
-    pub(super) fn begin(&self) -> Result<SqliteTx> {
-        let (steps, receiver) = mpsc::channel();
-        self.writes.send(Work::Tx(receiver)).map_err(|_| closed())?;
-        Ok(SqliteTx { steps })
+    pub(super) fn begin(&self) -> SqliteTx {
+        SqliteTx { writes: self.writes.clone(), steps: None, before: vec![] }
     }
 }
 
 /// The caller's end of an open transaction. Dropping it hangs up, and the writer rolls back.
 pub(super) struct SqliteTx {
-    steps: mpsc::Sender<Step>,
+    writes: queue::Sender<Work>,
+    /// Nothing before the first step: who begins and then thinks holds nobody up.
+    steps: Option<mpsc::Sender<Step>>,
+    before: Vec<Statement>,
 }
 
 impl SqliteTx {
-    pub(super) async fn run(&self, sql: Text, params: Vec<Value>) -> Result<Done> {
-        let sent = answer(|reply| self.steps.send(Step::Run(Call { sql, params, reply })).is_ok());
-        sent.await.map_err(silent_when_hung_up)
+    pub(super) async fn run(&mut self, sql: Text, params: Vec<Value>) -> Result<Done> {
+        let statement = Statement { sql, params };
+        answer(|reply| self.step(Then::Run(Call { statement, reply }))).await.map_err(silent_when_hung_up)
     }
 
-    pub(super) async fn commit(self) -> Result<()> {
-        answer(|reply| self.steps.send(Step::Commit(reply)).is_ok()).await.map_err(silent_when_hung_up)
+    /// Goes along with the next step: going to the writer and back costs more than most statements do.
+    pub(super) fn send(&mut self, sql: Text, params: Vec<Value>) {
+        self.before.push(Statement { sql, params });
+    }
+
+    pub(super) async fn commit(mut self) -> Result<()> {
+        if self.steps.is_none() && self.before.is_empty() {
+            return Ok(());
+        }
+        answer(|reply| self.step(Then::Commit(reply))).await.map_err(silent_when_hung_up)
+    }
+
+    fn step(&mut self, then: Then) -> bool {
+        let step = Step { before: mem::take(&mut self.before), then };
+        if let Some(steps) = &self.steps {
+            return steps.send(step).is_ok();
+        }
+        let (steps, receiver) = mpsc::channel();
+        // First, so that the writer finds it there and does not go to sleep.
+        let is_sent = steps.send(step).is_ok();
+        self.steps = Some(steps);
+        is_sent && self.writes.send(Work::Tx(receiver)).is_ok()
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 
 use rusqlite::{Connection, Statement, types::ValueRef};
 
-use super::super::{Done, Durability, Error, Result, Row, STATEMENT_TIMEOUT, Text, Value};
+use super::super::{Done, Durability, Error, Result, Row, STATEMENT_TIMEOUT, Value};
 
 /// How many virtual machine steps SQLite takes between two looks at the clock.
 const STEPS_BETWEEN_CHECKS: i32 = 10_000;
@@ -76,12 +76,12 @@ impl<'c> Statements<'c> {
         Self { connection, count: NO_DEADLINE, prepared: HashMap::new() }
     }
 
-    pub(super) fn run(&mut self, sql: &Text, params: &[Value]) -> Result<Done> {
+    pub(super) fn run(&mut self, statement: &super::Statement) -> Result<Done> {
         self.count += 1;
         self.connection.running.store(self.count, Relaxed);
-        match sql {
-            Cow::Borrowed(sql) => self.prepared(sql)?.run(params),
-            Cow::Owned(sql) => Prepared::new(&self.connection.sqlite, sql)?.run(params),
+        match &statement.sql {
+            Cow::Borrowed(sql) => self.prepared(sql)?.run(&statement.params),
+            Cow::Owned(sql) => Prepared::new(&self.connection.sqlite, sql)?.run(&statement.params),
         }
     }
 

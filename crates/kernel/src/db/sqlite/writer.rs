@@ -12,7 +12,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::{
     super::{Done, Error, Result, SILENCE},
-    Reply, Step, Work,
+    Reply, Step, Then, Work,
     statements::{Statements, Timed, now},
 };
 
@@ -112,7 +112,7 @@ impl<'c> Writer<'c> {
         let mut next = Some(first);
         while let Some(unit) = next {
             match unit {
-                Work::One(call) => match self.statements.run(&call.sql, &call.params) {
+                Work::One(call) => match self.statements.run(&call.statement) {
                     Ok(done) => waiting.push(Waiting::One(call.reply, done)),
                     // SQLite has undone the one statement; its neighbours stand.
                     Err(error) => drop(call.reply.send(Err(error))),
@@ -175,51 +175,56 @@ impl<'c> Writer<'c> {
 
     /// Runs one caller's transaction; `Some` when it is to be committed with the group.
     fn interact(&mut self, steps: &mpsc::Receiver<Step>) -> Option<Reply<()>> {
-        // The first word is waited for too: who begins and then thinks holds everybody up.
-        let mut opened = false;
-        let mut failed = false;
+        if let Err(error) = self.control("SAVEPOINT unit") {
+            refuse_steps(steps, &error);
+            return None;
+        }
+        // What the next step is told: of a statement nobody waited for its own error, and then that all is over.
+        let mut failed: Option<Error> = None;
         let started = now();
         loop {
             let left = LONGEST_TRANSACTION.saturating_sub(started.elapsed());
             match steps.recv_timeout(SILENCE.min(left)) {
-                Ok(Step::Run(call)) => {
-                    if !opened {
-                        opened = self.control("SAVEPOINT unit").is_ok();
-                        failed = !opened;
+                Ok(Step { before, then }) => {
+                    if failed.is_none() {
+                        failed = before.iter().find_map(|statement| self.statements.run(statement).err());
                     }
-                    let outcome =
-                        if failed { Err(Error::Aborted) } else { self.statements.run(&call.sql, &call.params) };
-                    failed |= outcome.is_err();
-                    let _ = call.reply.send(outcome);
-                }
-                Ok(Step::Commit(reply)) if failed => {
-                    self.undo(opened);
-                    let _ = reply.send(Err(Error::Aborted));
-                    return None;
-                }
-                Ok(Step::Commit(reply)) => {
-                    return match if opened { self.control("RELEASE unit") } else { Ok(()) } {
-                        Ok(()) => Some(reply),
-                        Err(error) => {
-                            self.undo(opened);
-                            let _ = reply.send(Err(error));
-                            None
+                    match (then, failed.take()) {
+                        (Then::Run(call), None) => {
+                            let outcome = self.statements.run(&call.statement);
+                            failed = outcome.is_err().then_some(Error::Aborted);
+                            let _ = call.reply.send(outcome);
                         }
-                    };
+                        (Then::Run(call), Some(error)) => {
+                            failed = Some(Error::Aborted);
+                            let _ = call.reply.send(Err(error));
+                        }
+                        (Then::Commit(reply), None) => match self.control("RELEASE unit") {
+                            Ok(()) => return Some(reply),
+                            Err(error) => return self.give_up(reply, error),
+                        },
+                        (Then::Commit(reply), Some(error)) => return self.give_up(reply, error),
+                    }
                 }
                 Err(hung_up_or_silent) => {
                     if hung_up_or_silent == mpsc::RecvTimeoutError::Timeout {
                         tracing::warn!("a transaction was silent or open for too long and was rolled back");
                     }
-                    self.undo(opened);
+                    self.undo();
                     return None;
                 }
             }
         }
     }
 
-    fn undo(&mut self, opened: bool) {
-        if opened && !self.connection.sqlite.is_autocommit() {
+    fn give_up(&mut self, reply: Reply<()>, error: Error) -> Option<Reply<()>> {
+        self.undo();
+        let _ = reply.send(Err(error));
+        None
+    }
+
+    fn undo(&mut self) {
+        if !self.connection.sqlite.is_autocommit() {
             let _ = self.control("ROLLBACK TO unit").and_then(|()| self.control("RELEASE unit"));
         }
     }
@@ -240,16 +245,18 @@ fn refuse(unit: Work, error: &Error) {
         Work::One(call) => {
             let _ = call.reply.send(Err(error.clone()));
         }
-        Work::Tx(steps) => {
-            while let Ok(step) = steps.recv_timeout(SILENCE) {
-                let gone = match step {
-                    Step::Run(call) => call.reply.send(Err(error.clone())).is_err(),
-                    Step::Commit(reply) => reply.send(Err(error.clone())).is_err(),
-                };
-                if gone {
-                    return;
-                }
-            }
+        Work::Tx(steps) => refuse_steps(&steps, error),
+    }
+}
+
+fn refuse_steps(steps: &mpsc::Receiver<Step>, error: &Error) {
+    while let Ok(step) = steps.recv_timeout(SILENCE) {
+        let gone = match step.then {
+            Then::Run(call) => call.reply.send(Err(error.clone())).is_err(),
+            Then::Commit(reply) => reply.send(Err(error.clone())).is_err(),
+        };
+        if gone {
+            return;
         }
     }
 }

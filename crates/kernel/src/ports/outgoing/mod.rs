@@ -25,7 +25,8 @@ use crate::config::Config;
 
 /// Shorter than receivers keep an idle connection, so that none is closed under a request; many close after five.
 const IDLE: Duration = Duration::from_secs(4);
-const IDLE_PER_HOST: usize = 8;
+/// As many as go to one webhook at once.
+const IDLE_PER_HOST: usize = 16;
 const MOST_HEADERS: usize = 100;
 
 /// One request.

@@ -103,7 +103,7 @@ async fn a_node_that_lost_its_lease_ends_nothing() {
     let second = Held::claim(&t.app.db, t.app.clock.now(), 10).await.unwrap().remove(0);
     assert!(first.look(&t.app.db).await.unwrap().is_none() && second.look(&t.app.db).await.unwrap().is_some());
     let late = Delivery { ready_at: None, state: super::super::deliveries::State::Delivered, ..delivery };
-    let noted: kernel::db::Result<bool> = kernel::transact!(t.app.db, tx, { late.note(tx, first).await });
+    let noted: kernel::db::Result<bool> = kernel::transact!(t.app.db, tx, { late.note_and_see(tx, first).await });
     assert!(!noted.unwrap(), "its word does not count any more");
     let released: kernel::db::Result<()> = kernel::transact!(t.app.db, tx, { first.release(tx).await });
     released.unwrap();
