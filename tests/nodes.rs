@@ -11,8 +11,8 @@ mod binary;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::{SocketAddr, TcpListener},
+    io::{Read as _, Write as _},
+    net::SocketAddr,
     path::Path,
     process::Stdio,
     sync::{
@@ -30,6 +30,7 @@ use binary::{
         with_key,
     },
     postgres::Postgres,
+    receiver::Receiver,
     run, token_in, wait,
 };
 use kernel::testing::S3Server;
@@ -161,42 +162,6 @@ fn what_ends_on_one_node_ends_on_the_other_within_a_second() {
     println!("slowest of {} rounds: {slowest:?}", cycles(5));
 }
 
-/// A receiver that answers at once and writes down what came.
-fn receiver(came: Arc<Mutex<Vec<String>>>) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/", listener.local_addr().unwrap());
-    thread::spawn(move || {
-        for stream in listener.incoming().map_while(Result::ok) {
-            let came = came.clone();
-            thread::spawn(move || {
-                let mut reader = BufReader::new(stream);
-                loop {
-                    let (mut length, mut line) = (0, String::new());
-                    while line != "\r\n" {
-                        line.clear();
-                        if reader.read_line(&mut line).unwrap_or(0) == 0 {
-                            return;
-                        }
-                        if let Some(said) = line.to_lowercase().strip_prefix("content-length:") {
-                            length = said.trim().parse().unwrap();
-                        }
-                    }
-                    let mut body = vec![0; length];
-                    if reader.read_exact(&mut body).is_err() {
-                        return;
-                    }
-                    came.lock().unwrap().push(String::from_utf8(body).unwrap());
-                    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-                    if reader.get_mut().write_all(answer).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    url
-}
-
 /// F15: events and mails made on both nodes, worked off by both, each once.
 #[test]
 fn f15_each_row_of_the_queues_is_worked_once() {
@@ -205,8 +170,8 @@ fn f15_each_row_of_the_queues_is_worked_once() {
     let cluster = Cluster::on(postgres.database("queues"), 2, &more);
     let nodes = [cluster.start(0), cluster.start(1)];
     let owner = owner(&nodes[0], &cluster.folders(), EMAIL);
-    let came = Arc::new(Mutex::new(Vec::new()));
-    let hook = json!({ "url": receiver(came.clone()), "events": ["audit.*"] });
+    let receiver = Receiver::start(Duration::ZERO);
+    let hook = json!({ "url": receiver.url, "events": ["audit.*"] });
     let hook = well(ask(&nodes[0], "POST", &owner.hooks(), &owner.access, &hook))["id"].clone();
 
     let each = cycles(40);
@@ -235,8 +200,8 @@ fn f15_each_row_of_the_queues_is_worked_once() {
 
     let arrived = || {
         let mut times: BTreeMap<String, usize> = BTreeMap::new();
-        for body in came.lock().unwrap().iter() {
-            let body: Value = serde_json::from_str(body).unwrap();
+        for came in receiver.all().iter() {
+            let body: Value = serde_json::from_slice(&came.body).unwrap();
             if body["event"] == "audit.WEBHOOK_CREATED" && body["details"]["webhookId"] != hook {
                 *times.entry(text(&body["details"]["webhookId"])).or_default() += 1;
             }

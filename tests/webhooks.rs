@@ -11,78 +11,21 @@ mod binary;
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::{TcpListener, TcpStream},
     path::Path,
-    sync::{Arc, Mutex},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
-use binary::{Server, mail_with, token_in, wait};
+use binary::{
+    Server, mail_with,
+    receiver::{Came, Receiver},
+    token_in, wait,
+};
 use janua_client::{Verifier, verify_webhook};
 use serde_json::{Value, json};
 
 const PASSWORD: &str = "correct horse battery staple";
 const SETTINGS: [(&str, &str); 3] =
     [("JANUA_WEBHOOK_ALLOW_NETS", "127.0.0.0/8"), ("WEBHOOK_ALLOW_HTTP", "1"), ("JANUA_RATE_LIMITS", "off")];
-
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
-}
-
-/// What came: the signature and the body of a request, and when.
-type Came = (String, Vec<u8>, u64);
-
-#[derive(Clone, Default)]
-struct Ledger(Arc<Mutex<Vec<Came>>>);
-
-/// A receiver that takes its time now and then.
-fn receiver(ledger: Ledger) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let ledger = ledger.clone();
-            std::thread::spawn(move || serve(stream.unwrap(), &ledger));
-        }
-    });
-    url
-}
-
-fn serve(stream: TcpStream, ledger: &Ledger) {
-    let mut reader = BufReader::new(stream);
-    loop {
-        let (mut length, mut signature) = (0, String::new());
-        loop {
-            let mut line = String::new();
-            if reader.read_line(&mut line).unwrap_or(0) == 0 {
-                return;
-            }
-            let line = line.trim_end();
-            match line.split_once(": ").map(|(name, value)| (name.to_lowercase(), value)) {
-                Some((name, value)) if name == "content-length" => length = value.parse().unwrap(),
-                Some((name, value)) if name == "webhook-signature" => value.clone_into(&mut signature),
-                _ => {}
-            }
-            if line.is_empty() {
-                break;
-            }
-        }
-        let mut body = vec![0; length];
-        if reader.read_exact(&mut body).is_err() {
-            return;
-        }
-        let count = {
-            let mut all = ledger.0.lock().unwrap();
-            all.push((signature, body, now()));
-            all.len()
-        };
-        std::thread::sleep(Duration::from_millis(if count % 5 == 0 { 30 } else { 0 }));
-        if reader.get_mut().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").is_err() {
-            return;
-        }
-    }
-}
 
 struct Owner {
     token: String,
@@ -116,15 +59,14 @@ fn settle(server: &Server, folder: &Path) -> Owner {
 fn what_was_acknowledged_arrives_though_the_server_is_killed_again_and_again() {
     let cycles: u64 = std::env::var("FAULT_CYCLES").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let ledger = Ledger::default();
-    let url = receiver(ledger.clone());
+    let receiver = Receiver::start(Duration::from_millis(30));
     // Each run listens on another port; the tokens are to be good for all of them.
     let settings = [&SETTINGS[..], &[("JANUA_BASE_URL", "http://localhost")]].concat();
     let mut server = Server::start(folder.path(), &settings);
     let owner = settle(&server, folder.path());
     assert!(owner.key.starts_with("pk_live_"));
     let hooks = format!("/apps/{}/webhooks", owner.app);
-    let webhook = ask(&server, "POST", &hooks, &owner.token, &json!({ "url": url, "events": ["audit.*"] }));
+    let webhook = ask(&server, "POST", &hooks, &owner.token, &json!({ "url": receiver.url, "events": ["audit.*"] }));
     let secret = webhook["secret"].as_str().unwrap().to_owned();
 
     // Keys are made and removed; each answer names the key, and so does each event.
@@ -148,8 +90,8 @@ fn what_was_acknowledged_arrives_though_the_server_is_killed_again_and_again() {
         server = Server::start(folder.path(), &settings);
     }
     let arrived = || {
-        let all = ledger.0.lock().unwrap();
-        let parsed = all.iter().map(|(_, body, _)| serde_json::from_slice::<Value>(body).unwrap());
+        let all = receiver.all();
+        let parsed = all.iter().map(|came| serde_json::from_slice::<Value>(&came.body).unwrap());
         let names = parsed.filter_map(|body| {
             Some((body["event"].as_str()?.to_owned(), body["details"]["keyId"].as_str()?.to_owned()))
         });
@@ -168,9 +110,9 @@ fn what_was_acknowledged_arrives_though_the_server_is_killed_again_and_again() {
     }
     // What was in hand when it was killed may come twice, and nothing more than that.
     std::thread::sleep(Duration::from_secs(2));
-    let all = ledger.0.lock().unwrap();
+    let all = receiver.all();
     let mut times: HashMap<String, u64> = HashMap::new();
-    for (signature, body, at) in all.iter() {
+    for Came { signature, body, at } in all.iter() {
         assert_eq!(verify_webhook(signature, body, &secret, *at), Ok(()), "every one is genuine");
         let body: Value = serde_json::from_slice(body).unwrap();
         *times.entry(body["deliveryId"].as_str().unwrap().to_owned()).or_default() += 1;

@@ -12,9 +12,10 @@ use crate::{
     ground::Ground,
     identity::login,
     load::{self, Ask},
-    process::Core,
+    process::{Core, Server},
     rounds::Rounds,
     servers::Janua,
+    webhooks::Place,
 };
 
 const SERVER: Core = Core::Only(0);
@@ -41,12 +42,30 @@ enum Scenario {
     Introspect,
     /// A change with its line in the audit log
     Audited,
+    /// The same with a webhook that hears of it
+    Webhooks,
+}
+
+/// A server with something to ask it.
+struct Stage {
+    server: Server,
+    ask: Ask,
+}
+
+impl Stage {
+    fn set(rounds: &Rounds, janua: &Janua, scenario: Scenario) -> Result<Self> {
+        if matches!(scenario, Scenario::Webhooks) {
+            let place = Place::heard(rounds, janua)?;
+            return Ok(Self { ask: Ask::again(place.act()), server: place.server });
+        }
+        let ground = Ground::lay(janua, &rounds.folder()?, SERVER, &[("JANUA_RATE_LIMITS", "off")])?;
+        Ok(Self { ask: question(&ground, scenario)?, server: ground.server })
+    }
 }
 
 pub fn take(rounds: &Rounds, janua: &Janua, options: &Options) -> Result<()> {
-    let folder = rounds.folder()?;
-    let ground = Ground::lay(janua, &folder, SERVER, &[("JANUA_RATE_LIMITS", "off")])?;
-    let data = folder.join("perf.data");
+    let stage = Stage::set(rounds, janua, options.scenario)?;
+    let data = rounds.folder()?.join("perf.data");
     let seconds = rounds.turn.as_secs();
     // It ends when the sleep does.
     let mut perf = Command::new("perf");
@@ -54,10 +73,9 @@ pub fn take(rounds: &Rounds, janua: &Janua, options: &Options) -> Result<()> {
     if options.calls {
         perf.args(["--call-graph", "dwarf,16384"]);
     }
-    perf.args(["--pid", &ground.server.pid().to_string(), "--", "sleep", &seconds.to_string()]);
-    let ask = question(&ground, options.scenario)?;
+    perf.args(["--pid", &stage.server.pid().to_string(), "--", "sleep", &seconds.to_string()]);
     let mut perf = perf.stdin(Stdio::null()).spawn().context("perf is not installed (package linux-perf)")?;
-    let asked = load::with(ground.address(), rounds.turn, GENERATOR, &ask);
+    let asked = load::with(stage.server.address, rounds.turn, GENERATOR, &stage.ask);
     ensure!(perf.wait()?.success(), "perf failed; /proc/sys/kernel/perf_event_paranoid may forbid it");
     let mut report = Command::new("perf");
     report.args(["report", "--stdio", "--percent-limit", "0.3", "--sort", "dso,symbol", "--input"]).arg(&data);
@@ -86,7 +104,7 @@ fn question(ground: &Ground, scenario: Scenario) -> Result<Ask> {
         Scenario::Me => Ask::again(get("/auth/me")),
         Scenario::SignIn => Ask::again(sign_in),
         Scenario::Introspect => Ask::again(ground.introspection("keep-alive")),
-        Scenario::Audited => Ask::again(ground.profile_change()),
+        Scenario::Audited | Scenario::Webhooks => Ask::again(ground.profile_change()),
         Scenario::Refresh => {
             let token =
                 |_| text(&ask(ground.address(), "POST", "/auth/login", &Who::default(), &login())?, "refreshToken");

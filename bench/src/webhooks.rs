@@ -39,8 +39,7 @@ const TIMED: usize = 100;
 const PATIENCE: Duration = Duration::from_mins(5);
 
 pub fn measure(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
-    let one = Place::settle(rounds, janua)?;
-    one.listen(&one.receiver.url(), "audit.*")?;
+    let one = Place::heard(rounds, janua)?;
     let mut figures = rate(rounds, &one)?;
     let many = Place::settle(rounds, janua)?;
     for _ in 0..MANY {
@@ -71,8 +70,8 @@ fn wait(what: &'static str, ours: f64, limit: f64, goal: Goal) -> Figure {
 }
 
 /// A server with somebody in an app of theirs, and a receiver.
-struct Place {
-    server: Server,
+pub struct Place {
+    pub server: Server,
     receiver: Receiver,
     app: String,
     key: String,
@@ -81,6 +80,13 @@ struct Place {
 }
 
 impl Place {
+    /// Whatever happens in the app, the receiver hears of it.
+    pub fn heard(rounds: &Rounds, janua: &Janua) -> Result<Self> {
+        let place = Self::settle(rounds, janua)?;
+        place.listen(&place.receiver.url(), "audit.*")?;
+        Ok(place)
+    }
+
     fn settle(rounds: &Rounds, janua: &Janua) -> Result<Self> {
         let folder = rounds.folder()?;
         let server = janua.serve_with(&folder, SERVER, &SETTINGS)?;
@@ -101,7 +107,7 @@ impl Place {
     }
 
     /// What is done again and again: each time it is one event for the audit log of the app.
-    fn act(&self) -> Vec<u8> {
+    pub fn act(&self) -> Vec<u8> {
         load::request("PATCH", "/user/profile", &self.in_app, r#"{"name":"Bench"}"#, "keep-alive")
     }
 

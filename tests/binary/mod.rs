@@ -15,8 +15,10 @@ use std::{
 
 pub mod browser;
 pub mod clock;
+pub mod crash;
 pub mod people;
 pub mod postgres;
+pub mod receiver;
 pub mod smtp;
 pub mod wire;
 

@@ -122,9 +122,9 @@ impl Session {
 impl Session {
     /// Somebody, or a client that acts for them, whatever key of an app came along.
     async fn recognised(parts: &mut Parts, app: &App) -> Result<Self> {
-        if let Some(Within(id)) = parts.extensions.get().copied() {
-            let living = living(app, id).await?.ok_or(UNAUTHENTICATED)?;
-            return Self::of(parts, app, living, Delivery::Cookie).await;
+        if let Some(Within { session, delivery }) = parts.extensions.get().copied() {
+            let living = living(app, session).await?.ok_or(UNAUTHENTICATED)?;
+            return Self::of(parts, app, living, delivery).await;
         }
         let (token, delivery) = presented(&parts.headers).ok_or(UNAUTHENTICATED)?;
         let (_, living) = recognise(app, &token).await?.ok_or(UNAUTHENTICATED)?;

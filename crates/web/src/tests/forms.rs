@@ -49,6 +49,22 @@ async fn a_form_has_an_end() {
 }
 
 #[tokio::test]
+async fn who_brings_a_token_in_the_header_is_given_no_cookies() {
+    let t = start().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let fields = [
+        ("call", "POST /auth/change-password"),
+        ("back", "/account"),
+        ("currentPassword", PASSWORD),
+        ("newPassword", "staple battery horse correct"),
+    ];
+    let form = || t.post("/act").header("content-type", FORM).body(query(&fields));
+    let changed = ada.asks(form()).await;
+    assert_eq!((changed.status, cookies(&changed).as_str()), (303, ""), "{}", changed.text);
+    t.finish().await;
+}
+
+#[tokio::test]
 async fn p13_a_copied_refresh_token_is_noticed_on_a_page() {
     let t = start().await;
     member(&t, "ada@example.com").await;
