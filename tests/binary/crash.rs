@@ -54,7 +54,6 @@ impl Before<'_> {
             deaths += usize::from(died);
             quiet = if died { 0 } else { quiet + 1 };
             if quiet == QUIET {
-                println!("died {deaths} times");
                 assert!(deaths > 0, "nothing was tried");
                 return;
             }

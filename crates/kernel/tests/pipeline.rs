@@ -275,7 +275,7 @@ async fn a_refusal_is_a_problem_with_the_requests_id_in_it() {
         })
     );
     assert_eq!(answer.header("x-request-id"), "from-the-client-1");
-    let entry = &t.app.description.get().unwrap().value["x-problems"]["teapot"];
+    let entry = &t.app.description.get().unwrap().value()["x-problems"]["teapot"];
     assert_eq!(entry["status"], 418, "and its type points at its entry in the description");
 
     let other = t.get("/refuse").header("x-request-id", "bad id\t").await;
@@ -623,7 +623,7 @@ async fn a_list_is_walked_by_cursors_that_only_we_can_make() {
 #[tokio::test]
 async fn the_description_says_what_the_handlers_types_say() {
     let t = TestApp::start(feature).await;
-    let description = &t.app.description.get().unwrap().value;
+    let description = &t.app.description.get().unwrap().value();
     let echo = &description["paths"]["/echo"]["post"];
     assert_eq!(echo["operationId"], "test.echo");
     let body = &echo["requestBody"]["content"]["application/json"]["schema"]["$ref"];

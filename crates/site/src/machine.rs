@@ -72,7 +72,7 @@ async fn openapi_json(State(app): State<App>, headers: HeaderMap) -> Result<Resp
 
 async fn openapi_yaml(State(app): State<App>, headers: HeaderMap) -> Result<Response> {
     let documents = app.description.get().ok_or(INTERNAL)?;
-    Ok(documents.yaml.answer(&headers))
+    Ok(documents.yaml().answer(&headers))
 }
 
 async fn robots() -> ([(header::HeaderName, &'static str); 2], &'static str) {

@@ -3,8 +3,6 @@
 //!
 //! What happens to a person goes to the app it happened in, and otherwise to the apps the person has signed in to. What
 //! happens to an app goes to that app, and what happens in an organization to the apps it owns.
-use std::time::Duration;
-
 use kernel::{
     App,
     clock::Timestamp,
@@ -115,8 +113,8 @@ pub(crate) async fn put(tx: &mut Tx, app: &App, by: &By, about: About, happened:
             "at": happened.at, "details": happened.details, "user": about.person.map(|id| listening.user(id)),
         });
         tx.send(
-            "INSERT INTO app_event (id, app_id, account_id, webhook, type, facts, at, waits_since, held_until, reached)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $7, 0, '')",
+            "INSERT INTO app_event (id, app_id, account_id, webhook, type, facts, at, waits_since, reached)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $7, '')",
             params![
                 AppEventId::new(&app.entropy, happened.at),
                 listening.app_id,
@@ -143,41 +141,33 @@ pub(crate) async fn forget_person(tx: &mut Tx, account: AccountId) -> db::Result
 pub async fn rehearse(tx: &mut Tx, app: &App, app_id: ApplicationId, facts: &Value) -> db::Result<AppEventId> {
     let (id, now) = (AppEventId::new(&app.entropy, app.clock.now()), app.clock.now());
     tx.exec(
-        "INSERT INTO app_event (id, app_id, type, facts, at, held_until, reached) VALUES ($1, $2, '', $3, $4, 0, '')",
+        "INSERT INTO app_event (id, app_id, type, facts, at, reached) VALUES ($1, $2, '', $3, $4, '')",
         params![id, app_id, facts, now],
     )
     .await?;
     Ok(id)
 }
 
-/// When the oldest event came that nobody was told of yet.
-pub async fn is_waiting(db: &Db, now: Timestamp) -> db::Result<bool> {
-    let sql = "SELECT id FROM app_event WHERE waits_since IS NOT NULL AND held_until <= $1 ORDER BY waits_since, id LIMIT 1";
-    Ok(db.opt::<(String,)>(sql, params![now]).await?.is_some())
+/// Whether there is something nobody was told of yet.
+pub async fn is_waiting(db: &Db) -> db::Result<bool> {
+    let sql = "SELECT id FROM app_event WHERE waits_since IS NOT NULL ORDER BY waits_since, id LIMIT 1";
+    Ok(db.opt::<(String,)>(sql, params![]).await?.is_some())
 }
 
-/// Takes the oldest events that wait; nobody else gets them until the time is up.
-pub async fn claim(db: &Db, now: Timestamp, hold: Duration, most: u32) -> db::Result<Vec<AppEvent>> {
-    const CLAIM: Sql = Sql::two(
-        "UPDATE app_event SET held_until = $2 WHERE id IN
-             (SELECT id FROM app_event WHERE waits_since IS NOT NULL AND held_until <= $1
-              ORDER BY waits_since, id LIMIT $3)
-         RETURNING id, app_id, webhook, type AS kind, at, reached",
-        "WITH due AS MATERIALIZED
-             (SELECT id FROM app_event WHERE waits_since IS NOT NULL AND held_until <= $1
-              ORDER BY waits_since, id LIMIT $3 FOR UPDATE SKIP LOCKED)
-         UPDATE app_event SET held_until = $2 FROM due WHERE app_event.id = due.id
-         RETURNING app_event.id, app_event.app_id, app_event.webhook, app_event.type AS kind, app_event.at,
-                   app_event.reached",
+/// The oldest events that wait; nobody else gets them until the transaction is over.
+pub async fn hold_waiting(tx: &mut Tx, most: u32) -> db::Result<Vec<AppEvent>> {
+    const HOLD: Sql = Sql::two(
+        "SELECT id, app_id, webhook, type AS kind, at, reached FROM app_event WHERE waits_since IS NOT NULL
+         ORDER BY waits_since, id LIMIT $1",
+        "SELECT id, app_id, webhook, type AS kind, at, reached FROM app_event WHERE waits_since IS NOT NULL
+         ORDER BY waits_since, id LIMIT $1 FOR UPDATE SKIP LOCKED",
     );
-    let mut claimed: Vec<AppEvent> = db.put(CLAIM, params![now, now.plus(hold), most]).await?;
-    claimed.sort_by_key(|event| event.id);
-    Ok(claimed)
+    tx.all(HOLD, params![most]).await
 }
 
 /// Notes how far an event got. Whoever was given it is not given it again.
 pub async fn reached(tx: &mut Tx, id: AppEventId, webhook: &str) -> db::Result<()> {
-    tx.send("UPDATE app_event SET reached = $2, held_until = 0 WHERE id = $1", params![id, webhook]).await
+    tx.send("UPDATE app_event SET reached = $2 WHERE id = $1", params![id, webhook]).await
 }
 
 /// Everybody was given it.
@@ -200,11 +190,6 @@ pub async fn since(
         params![app, since, after.0, after.1, most],
     )
     .await
-}
-
-/// Frees what a dead process had in hand. Only for whoever knows that no other process is at work.
-pub async fn release_all(db: &Db) -> db::Result<u64> {
-    db.exec("UPDATE app_event SET held_until = 0 WHERE held_until > 0 AND waits_since IS NOT NULL", vec![]).await
 }
 
 /// Throws away what is older and was handed out, a bit at a time; answers how much it was.

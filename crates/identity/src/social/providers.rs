@@ -75,7 +75,7 @@ pub fn names(config: &Config) -> Result<Vec<&'static str>, String> {
 
 /// Reads the settings; what is wrong with them stops the start.
 pub fn start(app: &App) -> Result<(), String> {
-    let ready = Ready { wire: Wire::new()?, by_name: read(&app.config)? };
+    let ready = Ready { wire: Wire::default(), by_name: read(&app.config)? };
     app.own::<Providers>().0.set(ready).map_err(|_| "the providers were read twice".to_owned())
 }
 

@@ -1,5 +1,5 @@
 //! Talking to providers: in good time, to nobody else than asked, and without listening to endless answers.
-use std::{pin::Pin, time::Duration};
+use std::{pin::Pin, sync::OnceLock, time::Duration};
 
 use kernel::{
     crypto::Secret,
@@ -17,7 +17,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// No answer of a provider is longer.
 const LONGEST: usize = 1024 * 1024;
 
-pub struct Wire(Client);
+/// Made for the first question: reading the system's authorities takes a while, and many installations ask nobody.
+#[derive(Default)]
+pub struct Wire(OnceLock<Client>);
 
 /// What went wrong, without anything of the question: that holds codes and secrets.
 #[derive(Debug)]
@@ -54,15 +56,19 @@ impl<'c> AsyncHttpClient<'c> for Wire {
 }
 
 impl Wire {
-    pub fn new() -> Result<Self, String> {
+    fn client(&self) -> Result<&Client, Broken> {
+        if let Some(made) = self.0.get() {
+            return Ok(made);
+        }
         // Nowhere but there: no redirect takes a secret along, and no proxy of the environment reads it.
         let client = Client::builder().timeout(TIMEOUT).redirect(Policy::none()).no_proxy().user_agent("Janua");
-        client.build().map(Self).map_err(|e| e.to_string())
+        let made = client.build()?;
+        Ok(self.0.get_or_init(|| made))
     }
 
     /// One question and its whole answer.
     async fn ask(&self, request: HttpRequest) -> Result<HttpResponse, Broken> {
-        let mut answer = self.0.execute(request.try_into()?).await?;
+        let mut answer = self.client()?.execute(request.try_into()?).await?;
         let mut body = Vec::new();
         while let Some(chunk) = answer.chunk().await? {
             if body.len() + chunk.len() > LONGEST {

@@ -67,11 +67,24 @@ pub fn requires(operation: &mut Operation, schemes: &[&str]) {
 #[derive(Default)]
 pub struct Description(OnceLock<Documents>);
 
-/// The description as a value, and as bytes in its two forms.
+/// The description in its two forms. As a value it is ten times as large, so that whoever wants one reads it.
 pub struct Documents {
-    pub value: Value,
     pub json: Document,
-    pub yaml: Document,
+    yaml: OnceLock<Document>,
+    /// What webhooks are told of: the event's name, and what it says.
+    pub told: Vec<(String, String)>,
+}
+
+impl Documents {
+    pub fn value(&self) -> Value {
+        serde_json::from_slice(self.json.bytes()).unwrap_or_default()
+    }
+
+    /// Put together for the first who asks.
+    pub fn yaml(&self) -> &Document {
+        let text = || serde_saphyr::to_string(&self.value()).unwrap_or_default();
+        self.yaml.get_or_init(|| Document::new("application/yaml", text().into_bytes()))
+    }
 }
 
 impl Description {
@@ -83,12 +96,10 @@ impl Description {
     pub(super) fn set(&self, config: &Config, version: &str, api: &OpenApi, rows: &[RouteRow]) -> Result<(), String> {
         let value = describe(config, version, api, rows).map_err(|e| e.to_string())?;
         let json = serde_json::to_vec(&value).map_err(|e| e.to_string())?;
-        let yaml = serde_saphyr::to_string(&value).map_err(|e| e.to_string())?;
-        let documents = Documents {
-            json: Document::new("application/json", json),
-            yaml: Document::new("application/yaml", yaml.into_bytes()),
-            value,
-        };
+        let told = value["webhooks"].as_object().into_iter().flatten();
+        let summary = |item: &Value| item["post"]["summary"].as_str().unwrap_or_default().to_owned();
+        let told = told.map(|(name, item)| (name.clone(), summary(item))).collect();
+        let documents = Documents { json: Document::new("application/json", json), yaml: OnceLock::new(), told };
         self.0.set(documents).map_err(|_| "the description was put together twice".to_owned())
     }
 }

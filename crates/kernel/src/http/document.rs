@@ -25,6 +25,10 @@ impl Document {
         Self { etag: etag.unwrap_or(HeaderValue::from_static("\"\"")), bytes: bytes.into(), content_type, vary: None }
     }
 
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// The request headers that chose this document among others.
     #[must_use]
     pub fn varying(mut self, headers: &'static str) -> Self {

@@ -11,6 +11,20 @@ use crate::App;
 
 const SCIM_ERROR: &str = "urn:ietf:params:scim:api:messages:2.0:Error";
 
+/// What the description says of each path.
+pub(super) struct Described(matchit::Router<Value>);
+
+impl Described {
+    pub(super) fn of(app: &App) -> Self {
+        let document = app.description.get().expect("the description is there").value();
+        let mut paths = matchit::Router::new();
+        for (template, item) in document["paths"].as_object().into_iter().flatten() {
+            paths.insert(template, item.clone()).unwrap();
+        }
+        Self(paths)
+    }
+}
+
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -46,12 +60,8 @@ impl Answer {
     }
 
     /// Fails when the route may not answer this, going by its description.
-    pub(super) fn must_be_described(&self, app: &App, method: &Method, path: &str) {
-        let documents = app.description.get().expect("the description is there");
-        let mut paths = matchit::Router::new();
-        for (template, item) in documents.value["paths"].as_object().into_iter().flatten() {
-            paths.insert(template, item).unwrap();
-        }
+    pub(super) fn must_be_described(&self, described: &Described, method: &Method, path: &str) {
+        let Described(paths) = described;
         let method = if method == Method::HEAD { "get".to_owned() } else { method.as_str().to_lowercase() };
         let operation = paths.at(path).ok().and_then(|found| found.value.get(&method));
         let from_the_pipeline = ["not_found", "method_not_allowed", "cross_site", "rate_limited", "overloaded"];

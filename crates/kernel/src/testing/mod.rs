@@ -12,7 +12,7 @@ use std::{
     collections::HashSet,
     net::{Ipv4Addr, SocketAddr},
     panic::Location,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
@@ -23,6 +23,7 @@ use axum::{
 use serde_json::Value;
 
 pub use answer::Answer;
+use answer::Described;
 pub use database::TestDb;
 pub use futures_util::future::join_all;
 pub use ports::{Mailbox, Phones};
@@ -56,6 +57,7 @@ pub struct TestApp {
     database: TestDb,
     /// The ids of the events that were told of already.
     heard: Mutex<HashSet<String>>,
+    described: OnceLock<Described>,
     finished: bool,
 }
 
@@ -126,7 +128,18 @@ impl TestApp {
         }
         let door = Door::new(app.clone(), feature.routes, "test").unwrap();
         let (jobs, heard) = (feature.jobs, Mutex::default());
-        Self { app, mailbox, phones, folder, door, jobs, database, heard, finished: false }
+        Self {
+            app,
+            mailbox,
+            phones,
+            folder,
+            door,
+            jobs,
+            database,
+            heard,
+            described: OnceLock::new(),
+            finished: false,
+        }
     }
 
     /// The same service again on the same database, after the first one is gone.
@@ -242,7 +255,8 @@ impl Ask<'_> {
         let (method, path) = (self.request.method().clone(), self.request.uri().path().to_owned());
         let response = self.test.door.clone().handle(SocketAddr::new(self.peer, 40_000), self.request).await;
         let answer = Answer::read(response).await;
-        answer.must_be_described(&self.test.app, &method, &path);
+        let described = self.test.described.get_or_init(|| Described::of(&self.test.app));
+        answer.must_be_described(described, &method, &path);
         answer
     }
 }

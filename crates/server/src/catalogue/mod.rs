@@ -178,7 +178,7 @@ fn the_catalogue_is_whole_and_the_list_of_what_is_to_come_only_shrinks() {
 async fn every_route_is_in_the_catalogue_with_its_guard_and_every_row_is_built_or_to_come() {
     let t = TestApp::start(features).await;
     let (catalogue, to_come) = (catalogue(), to_come());
-    let built = built(&t.app.description.get().expect("the description is there").value);
+    let built = built(&t.app.description.get().expect("the description is there").value());
     for (row, operation) in &built {
         let guard = catalogue.get(row).unwrap_or_else(|| panic!("{row:?} is routed and not in the catalogue"));
         assert!(!to_come.contains(row), "{row:?} is built: take it off the list of what is to come");
@@ -201,7 +201,7 @@ async fn every_route_is_in_the_catalogue_with_its_guard_and_every_row_is_built_o
 async fn without_credentials_a_public_route_answers_and_a_guarded_one_does_not() {
     let t = TestApp::start(features).await;
     let catalogue = catalogue();
-    for (method, path) in built(&t.app.description.get().expect("the description is there").value).keys() {
+    for (method, path) in built(&t.app.description.get().expect("the description is there").value()).keys() {
         let guard = &catalogue[&(method.clone(), path.clone())];
         let method: Method = method.parse().expect("a method");
         let path = path.replace(['{', '}'], "");

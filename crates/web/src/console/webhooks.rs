@@ -27,13 +27,8 @@ struct OfWebhook {
 
 /// What can be listened to, as the description has it.
 fn events(me: &Me) -> Value {
-    let described = me.app.description.get().map(|documents| &documents.value["webhooks"]);
-    let names = described
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-        .map(|(name, told)| json!({ "name": name, "says": told["post"]["summary"] }));
-    json!({ "events": names.collect::<Vec<_>>() })
+    let told = me.app.description.get().into_iter().flat_map(|documents| &documents.told);
+    json!({ "events": told.map(|(name, says)| json!({ "name": name, "says": says })).collect::<Vec<_>>() })
 }
 
 async fn webhooks_page(me: Me, Path(place): Path<OfApp>) -> Response {

@@ -16,7 +16,7 @@ use axum::{
 use kernel::{
     App,
     fault::{INTERNAL, NOT_FOUND, Result},
-    http::{Document, Path, Routes},
+    http::{Document, Documents, Path, Routes},
 };
 use minijinja::{Value as Drawn, context, value::Serde};
 use schemars::JsonSchema;
@@ -73,8 +73,8 @@ fn answer(app: &App, name: &str, headers: &HeaderMap) -> Result<Response> {
 
 /// Draws all pages, or the one that is asked for.
 fn draw_all(app: &App, only: Option<&str>) -> BTreeMap<String, Option<Document>> {
-    let Some(documents) = app.description.get() else { return BTreeMap::new() };
-    let reader = Reader::new(&documents.value);
+    let Some(document) = app.description.get().map(Documents::value) else { return BTreeMap::new() };
+    let reader = Reader::new(&document);
     let groups = reader.groups();
     let is_wanted = |name: &str| only.is_none_or(|only| only == name);
     let mut pages = BTreeMap::new();
@@ -82,7 +82,7 @@ fn draw_all(app: &App, only: Option<&str>) -> BTreeMap<String, Option<Document>>
         let content = context! {
             groups => Serde(&groups),
             everywhere => Serde(reader.everywhere()),
-            info => Serde(&documents.value["info"]),
+            info => Serde(&document["info"]),
             base => app.config.base_url(),
         };
         pages.insert(INDEX.to_owned(), draw(app, "reference.html", content));

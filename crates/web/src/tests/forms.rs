@@ -61,6 +61,7 @@ async fn who_brings_a_token_in_the_header_is_given_no_cookies() {
     let form = || t.post("/act").header("content-type", FORM).body(query(&fields));
     let changed = ada.asks(form()).await;
     assert_eq!((changed.status, cookies(&changed).as_str()), (303, ""), "{}", changed.text);
+    t.run_jobs().await;
     t.finish().await;
 }
 

@@ -35,7 +35,8 @@ async fn a_browser_gets_a_page_and_a_program_what_it_always_got() {
     assert!(varies(&page).contains("accept"));
     assert!(page.header("content-security-policy").contains("default-src 'none'"));
     assert!(page.text.contains("Everything works") && page.text.contains("datetime=\"2026-01-31T10:00:00.000Z\""));
-    let described = &t.app.description.get().unwrap().value["paths"]["/status"]["get"]["responses"]["200"]["content"];
+    let described =
+        &t.app.description.get().unwrap().value()["paths"]["/status"]["get"]["responses"]["200"]["content"];
     assert!(described["text/html"].is_object() && described["application/json"].is_object(), "{described}");
     t.run_jobs().await;
     t.finish().await;

@@ -1,10 +1,12 @@
 //! Giving what happened to everybody who listens, a bounded bit at a time.
-use std::{
-    collections::{HashMap, HashSet, hash_map::Entry},
-    time::Duration,
-};
+use std::collections::{HashMap, HashSet, hash_map::Entry};
 
-use kernel::{App, clock::Timestamp, db, transact};
+use kernel::{
+    App,
+    clock::Timestamp,
+    db::{self, Tx},
+    transact,
+};
 use tenancy::{
     apps::ApplicationId,
     outbox::{self, AppEvent},
@@ -19,8 +21,6 @@ use super::{
 /// How many events are taken at once, and how many webhooks are given one at once.
 const EVENTS: u32 = 64;
 const LISTENERS: u32 = 256;
-/// Longer than one round takes.
-const LEASE: Duration = Duration::from_secs(15);
 
 /// One event's next bit of work: who is to be given it, by the value they listen to.
 struct Share {
@@ -40,40 +40,43 @@ enum Then {
     Done,
 }
 
-/// Hands out what waits; answers whether there was anything.
+/// Hands out what waits; answers whether there was anything. Taking it and giving it away are one transaction, so that it
+/// happens once, whichever node dies.
 pub async fn round(app: &App) -> db::Result<bool> {
-    let now = app.clock.now();
-    if !outbox::is_waiting(&app.db, now).await? {
+    if !outbox::is_waiting(&app.db).await? {
         return Ok(false);
     }
-    let (mut shares, mut known) = (vec![], Known::default());
-    for event in outbox::claim(&app.db, now, LEASE, EVENTS).await? {
-        shares.extend(shares_of(app, event, &mut known).await?);
-    }
     transact!(app.db, tx, {
-        let mut woken = HashSet::new();
-        for share in &shares {
-            let Share { event, value, listeners, then } = share;
-            for webhook in listeners {
-                for name in heard_as(value, event.webhook.as_deref(), &event.kind) {
-                    Delivery::insert(tx, app, *webhook, event.id, &name, now).await?;
-                }
-            }
-            if let (Some(first), Some(last)) = (listeners.first(), listeners.last())
-                && woken.insert((event.app_id, value, first, last))
-            {
-                let (before, last) = (just_before(&first.to_string()), last.to_string());
-                Listener::wake(tx, event.app_id, value, (&before, &last), now).await?;
-            }
-            match then {
-                Then::Next => {}
-                Then::Reached(place) => outbox::reached(tx, event.id, place).await?,
-                Then::Done => outbox::handed_out(tx, event.id).await?,
+        let (mut shares, mut known) = (vec![], Known::default());
+        for event in outbox::hold_waiting(tx, EVENTS).await? {
+            shares.extend(shares_of(tx, event, &mut known).await?);
+        }
+        give(tx, app, &shares).await?;
+        Ok::<_, db::Error>(!shares.is_empty())
+    })
+}
+
+async fn give(tx: &mut Tx, app: &App, shares: &[Share]) -> db::Result<()> {
+    let (now, mut woken) = (app.clock.now(), HashSet::new());
+    for Share { event, value, listeners, then } in shares {
+        for webhook in listeners {
+            for name in heard_as(value, event.webhook.as_deref(), &event.kind) {
+                Delivery::insert(tx, app, *webhook, event.id, &name, now).await?;
             }
         }
-        Ok::<_, db::Error>(())
-    })?;
-    Ok(!shares.is_empty())
+        if let (Some(first), Some(last)) = (listeners.first(), listeners.last())
+            && woken.insert((event.app_id, value, first, last))
+        {
+            let (before, last) = (just_before(&first.to_string()), last.to_string());
+            Listener::wake(tx, event.app_id, value, (&before, &last), now).await?;
+        }
+        match then {
+            Then::Next => {}
+            Then::Reached(place) => outbox::reached(tx, event.id, place).await?,
+            Then::Done => outbox::handed_out(tx, event.id).await?,
+        }
+    }
+    Ok(())
 }
 
 /// Ids are compared as text, so that the one before an id is all of it but the end.
@@ -95,7 +98,7 @@ impl Known {
     /// The next who listen and were there when it happened, at most `most`.
     async fn page(
         &mut self,
-        app: &App,
+        tx: &mut Tx,
         event: &AppEvent,
         value: &'static str,
         after: &str,
@@ -104,19 +107,19 @@ impl Known {
         let first = match self.0.entry((event.app_id, value)) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
-                place.insert(Listener::page(&app.db, event.app_id, value, "", Timestamp(i64::MAX), LISTENERS).await?)
+                place.insert(Listener::page(tx, event.app_id, value, "", Timestamp(i64::MAX), LISTENERS).await?)
             }
         };
         if first.len() < LISTENERS as usize && after.is_empty() {
             let there = first.iter().filter(|listener| listener.created_at <= event.at);
             return Ok(there.map(|listener| listener.webhook_id).take(most as usize).collect());
         }
-        let page = Listener::page(&app.db, event.app_id, value, after, event.at, most).await?;
+        let page = Listener::page(tx, event.app_id, value, after, event.at, most).await?;
         Ok(page.into_iter().map(|listener| listener.webhook_id).collect())
     }
 }
 
-async fn shares_of(app: &App, event: AppEvent, known: &mut Known) -> db::Result<Vec<Share>> {
+async fn shares_of(tx: &mut Tx, event: AppEvent, known: &mut Known) -> db::Result<Vec<Share>> {
     let values = values(&event);
     let (mut place, mut after) = match event.reached.split_once(' ') {
         Some((place, after)) => (place.parse().unwrap_or(0), after.to_owned()),
@@ -124,7 +127,7 @@ async fn shares_of(app: &App, event: AppEvent, known: &mut Known) -> db::Result<
     };
     let (mut shares, mut room) = (vec![], LISTENERS);
     while let Some(&value) = values.get(place) {
-        let listeners = known.page(app, &event, value, &after, room).await?;
+        let listeners = known.page(tx, &event, value, &after, room).await?;
         let count = u32::try_from(listeners.len()).unwrap_or(u32::MAX);
         let then = match listeners.last() {
             Some(last) if count == room => Then::Reached(format!("{place} {last}")),

@@ -22,7 +22,6 @@ mod sign;
 use std::time::Duration;
 
 use kernel::{app::Feature, db, http::Routes};
-use tenancy::outbox;
 
 pub use dispatch::deliver_due;
 
@@ -41,7 +40,6 @@ pub struct Pace {
 
 /// Frees what a dead process had in hand. Only for whoever knows that no other process is at work.
 pub async fn release_all(db: &db::Db) -> db::Result<()> {
-    outbox::release_all(db).await?;
     model::release_all(db).await
 }
 

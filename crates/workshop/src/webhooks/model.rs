@@ -253,14 +253,14 @@ row!(Listener { webhook_id, created_at });
 impl Listener {
     /// Those after the given one that were there at a moment.
     pub async fn page(
-        db: &Db,
+        tx: &mut Tx,
         app: ApplicationId,
         value: &str,
         after: &str,
         at: Timestamp,
         most: u32,
     ) -> db::Result<Vec<Self>> {
-        db.all(
+        tx.all(
             "SELECT webhook_subscription.webhook_id, webhook.created_at FROM webhook_subscription
              JOIN webhook ON webhook.id = webhook_subscription.webhook_id
              WHERE webhook_subscription.app_id = $1 AND webhook_subscription.event = $2

@@ -5,7 +5,7 @@ use super::*;
 
 /// The schema of an event in the description, with what it refers to.
 fn validator(t: &TestApp, event: &str) -> jsonschema::Validator {
-    let document = &t.app.description.get().unwrap().value;
+    let document = &t.app.description.get().unwrap().value();
     let name = if event.starts_with("audit.") { "audit.*" } else { event };
     let content = &document["webhooks"][name]["post"]["requestBody"]["content"]["application/json"];
     assert!(content["example"].is_object(), "{event} has an example");
