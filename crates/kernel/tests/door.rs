@@ -144,6 +144,51 @@ async fn an_error_ends_its_transaction_on_both_engines() {
     assert_eq!(ids(&test.db).await, HashSet::from(["taken".to_owned()]));
 }
 
+#[tokio::test]
+async fn what_is_sent_along_happens_in_its_order_or_not_at_all() {
+    let test = open().await;
+    // With nothing waited for but the commit, and with something in between that must see it.
+    let sent: Result<(), Error> = transact!(test.db, tx, {
+        tx.send(ADD, params!["first"]).await?;
+        tx.send("UPDATE thing SET number = 1 WHERE id = $1", params!["first"]).await
+    });
+    sent.unwrap();
+    let seen: Result<(i64,), Error> = transact!(test.db, tx, {
+        tx.send("UPDATE thing SET number = number + 1 WHERE id = $1", params!["first"]).await?;
+        let seen = tx.one::<(i64,)>("SELECT number FROM thing WHERE id = $1", params!["first"]).await?;
+        tx.send("UPDATE thing SET number = number * 10 WHERE id = $1", params!["first"]).await?;
+        Ok(seen)
+    });
+    assert_eq!(seen.unwrap(), (2,));
+    let now: (i64,) = test.db.one("SELECT number FROM thing WHERE id = $1", params!["first"]).await.unwrap();
+    assert_eq!(now, (20,));
+
+    // It fails with its own error, at the commit or at the next that is waited for, and takes all of it along.
+    let refused: Result<(), Error> = transact!(test.db, tx, {
+        tx.send(ADD, params!["lost"]).await?;
+        tx.send(ADD, params!["first"]).await?;
+        tx.send(ADD, params!["lost too"]).await
+    });
+    assert!(refused.as_ref().is_err_and(|error| error.is_unique("thing_pkey")), "{refused:?}");
+    let refused: Result<u64, Error> = transact!(test.db, tx, {
+        tx.exec(ADD, params!["lost"]).await?;
+        tx.send(ADD, params!["first"]).await?;
+        tx.exec(ADD, params!["lost too"]).await
+    });
+    assert!(refused.as_ref().is_err_and(|error| error.is_unique("thing_pkey")), "{refused:?}");
+    assert_eq!(ids(&test.db).await, HashSet::from(["first".to_owned()]));
+
+    // Nobody commits what was refused, whoever does not look.
+    let mut tx = test.db.begin().await.unwrap();
+    tx.exec(ADD, params!["unseen"]).await.unwrap();
+    let _ = tx.send(ADD, params!["first"]).await;
+    let _ = tx.exec(ADD, params!["after"]).await;
+    assert!(tx.commit().await.is_err());
+    assert_eq!(ids(&test.db).await, HashSet::from(["first".to_owned()]));
+    let nul: Result<(), Error> = transact!(test.db, tx, { tx.send(ADD, params!["nul \0"]).await });
+    assert!(matches!(nul, Err(Error::NulInText)));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_in_a_shared_commit_does_not_touch_its_neighbours() {
     let test = open().await;
