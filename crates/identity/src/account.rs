@@ -76,8 +76,9 @@ async fn update_profile(
     .filter_map(|(name, is_given)| is_given.then_some(name))
     .collect();
     let account = transact!(app.db, tx, {
-        let mut account = Account::find(tx, id).await?.ok_or(kernel::fault::UNAUTHENTICATED)?;
-        let old_name = account.name.clone();
+        // Held, so that of two changes at once neither undoes the other.
+        let held = Account::hold(tx, id).await?.ok_or(kernel::fault::UNAUTHENTICATED)?;
+        let mut account = held.clone();
         if let Some(name) = &patch.name {
             account.name = name.trim().to_owned();
         }
@@ -86,7 +87,7 @@ async fn update_profile(
         }
         account.accepts_marketing = patch.accept_marketing.unwrap_or(account.accepts_marketing);
         account.updated_at = app.clock.now();
-        account.save_profile(tx, &old_name).await?;
+        account.save_profile(tx, &held.name).await?;
         events::record(tx, &app, &session.by(), Some(id), &Event::ProfileUpdated { fields: fields.clone() }).await?;
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, id.to_string()).await?;
         Ok::<_, Fault>(account)

@@ -143,9 +143,8 @@ pub async fn newcomer(tx: &mut Tx, app: &App, visitor: &Visitor, new: Account, t
     }
     Account::verified(tx, there.id, &new.name, new.password_hash.as_deref(), now).await?;
     // What somebody else agreed to under this address is not agreed to.
-    Account { accepts_marketing: new.accepts_marketing, name: new.name, ..there.clone() }
-        .save_profile(tx, &there.name)
-        .await?;
+    let known = Account { accepts_marketing: new.accepts_marketing, name: new.name, ..there.clone() };
+    known.save_profile(tx, &known.name).await?;
     once::void(tx, Purpose::VerifyEmail, there.id, now).await?;
     if is_new {
         events::record(tx, app, &visitor.by, Some(there.id), &Event::AccountCreated).await?;

@@ -398,3 +398,22 @@ async fn many_mails_to_one_person_go_out_once_each_and_in_order() {
     }
     t.finish().await;
 }
+
+#[tokio::test]
+async fn of_two_changes_to_a_profile_at_once_neither_undoes_the_other() {
+    let t = start().await;
+    let person = signed_in(&t, "ada@example.com").await;
+    for round in 0..20 {
+        let (name, bio) = (format!("Ada {round}"), format!("Round {round}"));
+        let changes = [json!({ "name": name }), json!({ "bio": bio }), json!({ "acceptMarketing": true })];
+        let answers =
+            join_all(changes.iter().map(|change| {
+                person.asks(t.ask(axum::http::Method::PATCH, "/user/profile").json(change)).into_future()
+            }))
+            .await;
+        assert!(answers.iter().all(|answer| answer.status == 200));
+        let me = person.asks(t.get("/auth/me")).await.body;
+        assert_eq!((&me["name"], &me["bio"]), (&json!(name), &json!(bio)), "round {round}");
+    }
+    t.finish().await;
+}

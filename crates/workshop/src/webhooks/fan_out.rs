@@ -21,6 +21,8 @@ use super::{
 /// How many events are taken at once, and how many webhooks are given one at once.
 const EVENTS: u32 = 64;
 const LISTENERS: u32 = 256;
+/// About how many deliveries a round makes at most: on SQLite every other writer waits for it.
+const DELIVERIES: usize = 1024;
 
 /// One event's next bit of work: who is to be given it, by the value they listen to.
 struct Share {
@@ -47,9 +49,14 @@ pub async fn round(app: &App) -> db::Result<bool> {
         return Ok(false);
     }
     transact!(app.db, tx, {
-        let (mut shares, mut known) = (vec![], Known::default());
+        let (mut shares, mut known, mut deliveries): (Vec<Share>, _, _) = (vec![], Known::default(), 0);
         for event in outbox::hold_waiting(tx, EVENTS).await? {
-            shares.extend(shares_of(tx, event, &mut known).await?);
+            let of_event = shares_of(tx, event, &mut known).await?;
+            deliveries += of_event.iter().map(|share| share.listeners.len()).sum::<usize>();
+            shares.extend(of_event);
+            if deliveries >= DELIVERIES {
+                break;
+            }
         }
         give(tx, app, &shares).await?;
         Ok::<_, db::Error>(!shares.is_empty())
