@@ -435,12 +435,12 @@ impl Person {
 /// A new access token for a session that goes on as it is, for the organization it acts for now.
 pub fn renew(app: &App, session: &enter::Session, org: &Membership) -> Result<Response> {
     let living = &session.living;
-    let (access_token, expires_in) = tokens::mint(app, &living.account, &living.session, Some(org))?;
+    let (access_token, expires_in) = tokens::mint(app, &living.person.account, &living.session, Some(org))?;
     let mut headers = HeaderMap::new();
     if session.delivery == Delivery::Cookie {
         cookies::set_access(app, &access_token, expires_in, &mut headers);
     }
-    let user = UserView::of(&living.account, &living.factors);
+    let user = UserView::of(&living.person.account, &living.person.factors);
     let view = SignedIn { user, org: Some(OrgView::of(org)), access_token, expires_in, refresh_token: None };
     let mut response = Json(view).into_response();
     response.headers_mut().extend(headers);

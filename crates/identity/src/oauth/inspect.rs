@@ -173,7 +173,7 @@ async fn revoke_token(
     let token = body.token.ok_or_else(missing)?;
     let session = match enter::recognise(&app, &token.0).await? {
         Some((_, living)) => {
-            Some(living.session.clone()).filter(|session| session.holder().as_ref() == Some(&client.id))
+            Some((*living.session).clone()).filter(|session| session.holder().as_ref() == Some(&client.id))
         }
         None => refreshable(&app, &token, &client.id).await?,
     };

@@ -1,13 +1,6 @@
 //! What this node remembers of tokens, sessions, memberships and keys, so that the common request touches no database;
 //! and how it hears what to forget.
-use std::{
-    hash::Hash,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::SeqCst},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use kernel::{
     App,
@@ -17,64 +10,45 @@ use kernel::{
 };
 use moka::sync::Cache;
 
+use super::memory::{MOST, Memory, REMEMBERED};
 use crate::{
-    accounts::{Account, AccountId},
+    accounts::AccountId,
     apps::{self, Application, ApplicationId, Keyed},
-    factors::{Factors, Whole},
+    factors::Whole,
     orgs::{self, Membership, OrgId},
     sessions::{self, SessionId},
     tokens::{self, Claims},
 };
 
-/// Nothing is remembered longer than this, whatever nobody said.
-const REMEMBERED: Duration = Duration::from_mins(1);
-const MOST: u64 = 50_000;
-
 /// A living session and whose it is.
+#[derive(Clone)]
 pub struct Living {
-    pub session: sessions::Session,
-    pub account: Account,
-    pub factors: Factors,
+    pub session: Arc<sessions::Session>,
+    pub person: Arc<Whole>,
     /// The organization the session acts for.
-    pub org: Option<Membership>,
+    pub org: Option<Arc<Membership>>,
 }
 
 /// What is remembered on this node.
 pub struct Live {
-    /// Counts what was forgotten: what was read before it is not remembered after it.
-    forgotten: AtomicU64,
     /// By the digest of the token.
     tokens: Cache<[u8; 32], Arc<Claims>>,
-    sessions: Cache<SessionId, Arc<Living>>,
-    members: Cache<(OrgId, AccountId), Arc<Membership>>,
+    sessions: Memory<SessionId, sessions::Session>,
+    people: Memory<AccountId, Whole>,
+    members: Memory<(OrgId, AccountId), Membership>,
     /// By the digest of the key.
-    keys: Cache<[u8; 32], Arc<Keyed>>,
+    keys: Memory<[u8; 32], Keyed>,
 }
 
 impl Default for Live {
     fn default() -> Self {
         Self {
-            forgotten: AtomicU64::new(0),
             tokens: Cache::builder().max_capacity(MOST).time_to_live(Duration::from_mins(15)).build(),
-            sessions: short_lived(),
-            members: short_lived(),
-            keys: short_lived(),
+            sessions: Memory::default(),
+            people: Memory::default(),
+            members: Memory::default(),
+            keys: Memory::default(),
         }
-    }
-}
-
-fn short_lived<K: Hash + Eq + Send + Sync + 'static, V: Clone + Send + Sync + 'static>() -> Cache<K, V> {
-    Cache::builder().max_capacity(MOST).time_to_live(REMEMBERED).support_invalidation_closures().build()
-}
-
-/// Forgets what is so; all of it, should that fail.
-fn forget<K, V>(cache: &Cache<K, V>, is_so: impl Fn(&K, &V) -> bool + Send + Sync + 'static)
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-{
-    if cache.invalidate_entries_if(is_so).is_err() {
-        cache.invalidate_all();
     }
 }
 
@@ -82,53 +56,32 @@ impl Live {
     /// Forgets what a notice makes untrue.
     pub fn hear(&self, notice: &Notice) {
         match notice {
-            Notice::News { topic, body } if topic == sessions::TOPIC => {
-                self.forgotten.fetch_add(1, SeqCst);
-                match body.parse::<SessionId>() {
-                    Ok(id) => self.sessions.invalidate(&id),
-                    Err(_) => self.sessions.invalidate_all(),
-                }
-            }
-            Notice::News { topic, body } if topic == ACCOUNT_TOPIC => {
-                self.forgotten.fetch_add(1, SeqCst);
-                let id = body.parse::<AccountId>().ok();
-                forget(&self.sessions, move |_, living| id.is_none_or(|id| living.account.id == id));
-                forget(&self.members, move |(_, account), _| id.is_none_or(|id| *account == id));
-            }
+            Notice::News { topic, body } if topic == sessions::TOPIC => match body.parse::<SessionId>() {
+                Ok(id) => self.sessions.forget(&id),
+                Err(_) => self.sessions.forget_all(),
+            },
+            Notice::News { topic, body } if topic == ACCOUNT_TOPIC => match body.parse::<AccountId>() {
+                Ok(id) => self.people.forget(&id),
+                Err(_) => self.people.forget_all(),
+            },
             Notice::News { topic, body } if topic == orgs::TOPIC => {
-                self.forgotten.fetch_add(1, SeqCst);
                 let id = body.parse::<OrgId>().ok();
                 let is_it = move |org: OrgId| id.is_none_or(|id| org == id);
-                forget(&self.sessions, move |_, living| living.org.as_ref().is_some_and(|org| is_it(org.org.id)));
-                forget(&self.members, move |(org, _), _| is_it(*org));
-                forget(&self.keys, move |_, keyed| is_it(keyed.org_id));
+                self.sessions.forget_if(move |_, session| session.org_id.is_some_and(is_it));
+                self.members.forget_if(move |(org, _), _| is_it(*org));
+                self.keys.forget_if(move |_, keyed| is_it(keyed.org_id));
             }
             Notice::News { topic, body } if topic == apps::TOPIC => {
-                self.forgotten.fetch_add(1, SeqCst);
                 let id = body.parse::<ApplicationId>().ok();
-                forget(&self.keys, move |_, keyed| id.is_none_or(|id| keyed.app_id == id));
+                self.keys.forget_if(move |_, keyed| id.is_none_or(|id| keyed.app_id == id));
             }
             Notice::News { .. } => {}
             Notice::StartOver => {
-                self.forgotten.fetch_add(1, SeqCst);
-                self.sessions.invalidate_all();
-                self.members.invalidate_all();
-                self.keys.invalidate_all();
+                self.sessions.forget_all();
+                self.people.forget_all();
+                self.members.forget_all();
+                self.keys.forget_all();
             }
-        }
-    }
-
-    /// Remembers what was read, unless something was forgotten since `before`.
-    fn remember<K: Hash + Eq + Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'static>(
-        &self,
-        cache: &Cache<K, V>,
-        key: &K,
-        value: V,
-        before: u64,
-    ) {
-        cache.insert(key.clone(), value);
-        if self.forgotten.load(SeqCst) != before {
-            cache.invalidate(key);
         }
     }
 
@@ -139,27 +92,35 @@ impl Live {
         org: OrgId,
         account: AccountId,
     ) -> db::Result<Option<Arc<Membership>>> {
-        let before = self.forgotten.load(SeqCst);
-        if let Some(known) = self.members.get(&(org, account)) {
-            return Ok(Some(known));
-        }
-        let found = Membership::of(&app.db, org, account).await?.map(Arc::new);
-        if let Some(found) = &found {
-            self.remember(&self.members, &(org, account), found.clone(), before);
-        }
-        Ok(found)
+        self.members.recall(&(org, account), Membership::of(&app.db, org, account)).await
     }
 
     /// What an app's key stands for; nothing for one that is not ours. Its use is noted when it is looked up anew.
     pub async fn keyed(&self, app: &App, key: &Secret) -> db::Result<Option<Arc<Keyed>>> {
-        let (before, digest) = (self.forgotten.load(SeqCst), crypto::digest(key.expose().as_bytes()));
-        if let Some(known) = self.keys.get(&digest) {
-            return Ok(Some(known));
-        }
-        let Some(found) = Keyed::find(&app.db, key).await?.map(Arc::new) else { return Ok(None) };
-        found.note_use(&app.db, app.clock.now()).await?;
-        self.remember(&self.keys, &digest, found.clone(), before);
-        Ok(Some(found))
+        let read = async {
+            let found = Keyed::find(&app.db, key).await?;
+            if let Some(found) = &found {
+                found.note_use(&app.db, app.clock.now()).await?;
+            }
+            Ok(found)
+        };
+        self.keys.recall(&crypto::digest(key.expose().as_bytes()), read).await
+    }
+
+    /// A session that is alive at this moment, and whose it is.
+    async fn living(&self, app: &App, id: SessionId) -> db::Result<Option<Living>> {
+        let now = app.clock.now();
+        let session = self.sessions.recall(&id, sessions::Session::find(&app.db, id)).await?;
+        let Some(session) = session.filter(|session| session.is_alive(now)) else { return Ok(None) };
+        let account = session.account_id;
+        let Some(person) = self.people.recall(&account, Whole::find(&app.db, account)).await? else {
+            return Ok(None);
+        };
+        let org = match session.org_id {
+            Some(org) => self.membership(app, org, account).await?,
+            None => None,
+        };
+        Ok(Some(Living { session, person, org }))
     }
 }
 
@@ -206,29 +167,12 @@ fn verified(app: &App, token: &Secret) -> Option<Arc<Claims>> {
 }
 
 /// Whose access token this is, if it is good now.
-pub async fn recognise(app: &App, token: &Secret) -> db::Result<Option<(Arc<Claims>, Arc<Living>)>> {
+pub async fn recognise(app: &App, token: &Secret) -> db::Result<Option<(Arc<Claims>, Living)>> {
     let Some(claims) = verified(app, token) else { return Ok(None) };
-    let found = living(app, claims.sid).await?.filter(|living| living.account.id == claims.sub);
+    let found = living(app, claims.sid).await?.filter(|living| living.person.account.id == claims.sub);
     Ok(found.map(|living| (claims, living)))
 }
 
-pub(super) async fn living(app: &App, id: SessionId) -> db::Result<Option<Arc<Living>>> {
-    let (live, now) = (app.own::<Arc<Live>>(), app.clock.now());
-    let before = live.forgotten.load(SeqCst);
-    if let Some(living) = live.sessions.get(&id) {
-        return Ok(Some(living).filter(|living| living.session.is_alive(now)));
-    }
-    let Some(session) = sessions::Session::find(&app.db, id).await?.filter(|found| found.is_alive(now)) else {
-        return Ok(None);
-    };
-    let whole = Whole::find(&app.db, session.account_id).await?;
-    let org = match session.org_id {
-        Some(org) => Membership::of(&app.db, org, session.account_id).await?,
-        None => None,
-    };
-    let living = whole.map(|Whole { account, factors }| Arc::new(Living { session, account, factors, org }));
-    if let Some(living) = &living {
-        live.remember(&live.sessions, &id, living.clone(), before);
-    }
-    Ok(living)
+pub(super) async fn living(app: &App, id: SessionId) -> db::Result<Option<Living>> {
+    app.own::<Arc<Live>>().living(app, id).await
 }

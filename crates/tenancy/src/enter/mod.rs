@@ -4,6 +4,7 @@ mod app;
 mod captcha;
 pub mod cookies;
 mod live;
+mod memory;
 mod org;
 mod scim;
 mod session;

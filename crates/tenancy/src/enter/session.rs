@@ -1,5 +1,5 @@
 //! A signed-in person: the token is checked, the session lives, the account is at hand.
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use axum::{
     extract::FromRequestParts,
@@ -66,7 +66,7 @@ pub async fn may_use_cookie(app: &App, headers: &HeaderMap, session: &sessions::
 
 /// Somebody who is signed in, by cookie or by bearer token.
 pub struct Session {
-    pub living: Arc<Living>,
+    pub living: Living,
     /// How the client keeps its tokens.
     pub delivery: Delivery,
     /// Whether the access token has run out and the refresh token stands in for it.
@@ -77,11 +77,11 @@ pub struct Session {
 
 impl Session {
     pub fn account(&self) -> &Account {
-        &self.living.account
+        &self.living.person.account
     }
 
     pub fn factors(&self) -> &Factors {
-        &self.living.factors
+        &self.living.person.factors
     }
 
     pub fn id(&self) -> SessionId {
@@ -90,7 +90,7 @@ impl Session {
 
     /// The organization this session acts for.
     pub fn org(&self) -> Option<&Membership> {
-        self.living.org.as_ref()
+        self.living.org.as_deref()
     }
 
     /// Whether this session began with everything that is asked of the person today: one that is older than their
@@ -131,7 +131,7 @@ impl Session {
         Self::of(parts, app, living, delivery).await
     }
 
-    async fn of(parts: &mut Parts, app: &App, living: Arc<Living>, delivery: Delivery) -> Result<Self> {
+    async fn of(parts: &mut Parts, app: &App, living: Living, delivery: Delivery) -> Result<Self> {
         let client = Client::from_request_parts(parts, app).await?;
         if delivery == Delivery::Cookie {
             may_use_cookie(app, &parts.headers, &living.session).await?;
@@ -261,7 +261,7 @@ impl OperationInput for Browser {
 
 /// The living session of which this is the present refresh token. That of an app's session is for the app alone, with its
 /// key.
-async fn refreshable(app: &App, token: &Secret) -> db::Result<Option<Arc<Living>>> {
+async fn refreshable(app: &App, token: &Secret) -> db::Result<Option<Living>> {
     let Some((id, generation)) = sessions::read_refresh_token(app, token) else { return Ok(None) };
     let present = sessions::Session::find(&app.db, id).await?;
     let present = present.filter(|session| session.generation == generation && session.holder().is_none());
