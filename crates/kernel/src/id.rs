@@ -6,7 +6,7 @@ use std::{borrow::Cow, cmp::Ordering, fmt, hash, marker::PhantomData, str::FromS
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
-use uuid::Uuid;
+use uuid::{Builder, Uuid};
 
 use crate::{
     clock::Timestamp,
@@ -25,6 +25,12 @@ impl<Kind> Id<Kind> {
     pub fn moment(self) -> Timestamp {
         let (seconds, nanos) = self.0.get_timestamp().map_or((0, 0), |at| at.to_unix());
         Timestamp(i64::try_from(seconds).unwrap_or_default() * 1000 + i64::from(nanos / 1_000_000))
+    }
+
+    /// The least id of a moment: what was made before has a lesser one, also as text.
+    pub fn first_of(moment: Timestamp) -> Self {
+        let millis = u64::try_from(moment.0).unwrap_or_default();
+        Self(Builder::from_unix_timestamp_millis(millis, &[0; 10]).into_uuid(), PhantomData)
     }
 
     /// For standards that want the bytes.
@@ -123,6 +129,15 @@ mod tests {
     use super::*;
 
     struct Thing;
+
+    #[test]
+    fn what_was_made_before_a_moment_has_a_lesser_id() {
+        let (entropy, moment) = (Entropy::seeded(1), Timestamp(1_700_000_000_000));
+        let first = Id::<Thing>::first_of(moment).to_string();
+        assert!(Id::<Thing>::new(&entropy, Timestamp(moment.0 - 1)).to_string() < first);
+        assert!(Id::<Thing>::new(&entropy, moment).to_string() >= first);
+        assert_eq!(Id::<Thing>::first_of(moment).moment(), moment);
+    }
 
     #[test]
     fn an_id_has_exactly_one_spelling() {

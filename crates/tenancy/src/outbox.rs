@@ -196,10 +196,10 @@ pub async fn since(
 pub async fn sweep(db: &Db, before: Timestamp, most: u32) -> db::Result<u64> {
     db.exec(
         "DELETE FROM app_event WHERE id IN
-             (SELECT id FROM app_event WHERE at < $1 AND waits_since IS NULL AND NOT EXISTS
+             (SELECT id FROM app_event WHERE id < $1 AND waits_since IS NULL AND NOT EXISTS
                   (SELECT 1 FROM webhook_delivery WHERE webhook_delivery.event_id = app_event.id)
-              ORDER BY at LIMIT $2)",
-        params![before, most],
+              ORDER BY id LIMIT $2)",
+        params![AppEventId::first_of(before), most],
     )
     .await
 }

@@ -234,20 +234,13 @@ impl Delivery {
 
     /// Removes records that were kept long enough, and what waits for nobody, a bit at a time.
     pub async fn sweep(db: &Db, before: Timestamp, most: u32) -> db::Result<u64> {
-        let old = db
-            .exec(
-                "DELETE FROM webhook_delivery WHERE id IN
-                     (SELECT id FROM webhook_delivery WHERE delivered_at < $1 AND ready_at IS NULL LIMIT $2)",
-                params![before, most],
-            )
-            .await?;
-        let left = db
-            .exec(
-                "DELETE FROM webhook_delivery WHERE id IN
-                     (SELECT id FROM webhook_delivery WHERE created_at < $1 AND delivered_at IS NULL LIMIT $2)",
-                params![before, most],
-            )
-            .await?;
-        Ok(old.max(left))
+        db.exec(
+            "DELETE FROM webhook_delivery WHERE id IN
+                 (SELECT id FROM webhook_delivery
+                  WHERE id < $1 AND (delivered_at IS NULL OR (delivered_at < $2 AND ready_at IS NULL))
+                  ORDER BY id LIMIT $3)",
+            params![DeliveryId::first_of(before), before, most],
+        )
+        .await
     }
 }
