@@ -271,7 +271,7 @@ async fn run(connection: &Object, sql: &Text, params: &[Value]) -> Result<Done> 
     let found = connection.query(&statement, &bound).await?;
     let read = |row: &tokio_postgres::Row| -> Result<Row> {
         let values = (0..row.len()).map(|i| value(row, i)).collect::<Result<_>>()?;
-        Ok(Row { names: names.clone(), values })
+        Ok(Row::new(names.clone(), values))
     };
     let rows = found.iter().map(read).collect::<Result<Vec<_>>>()?;
     Ok(Done { changed: rows.len() as u64, rows })

@@ -28,7 +28,8 @@ into_value! {
     f64 => |x| Value::Real(x);
     Vec<u8> => |x| Value::Bytes(x);
     &[u8] => |x| Value::Bytes(x.to_vec());
-    &serde_json::Value => |x| Value::Text(x.to_string());
+    // Not by `to_string`, which goes through the formatter.
+    &serde_json::Value => |x| Value::Text(serde_json::to_string(x).unwrap_or_default());
 }
 impl<T: Into<Value>> From<Option<T>> for Value {
     fn from(option: Option<T>) -> Self {
@@ -38,7 +39,7 @@ impl<T: Into<Value>> From<Option<T>> for Value {
 /// A list of words, kept as JSON text.
 impl From<&Vec<String>> for Value {
     fn from(words: &Vec<String>) -> Self {
-        Self::Text(serde_json::json!(words).to_string())
+        Self::Text(serde_json::to_string(words).unwrap_or_default())
     }
 }
 
@@ -86,14 +87,22 @@ impl<T: FromValue> FromValue for Option<T> {
 /// A row that owns its values; columns are read by name, each at most once.
 #[derive(Debug)]
 pub struct Row {
-    pub(super) names: Arc<[String]>,
-    pub(super) values: Vec<Value>,
+    names: Arc<[String]>,
+    values: Vec<Value>,
+    /// Where the next column is looked for first: most are read in their order.
+    next: usize,
 }
 
 impl Row {
+    pub(super) fn new(names: Arc<[String]>, values: Vec<Value>) -> Self {
+        Self { names, values, next: 0 }
+    }
+
     pub fn get<T: FromValue>(&mut self, name: &str) -> Result<T> {
-        let found = self.names.iter().position(|n| n == name);
+        let mut places = (self.next..self.names.len()).chain(0..self.next);
+        let found = places.find(|place| self.names[*place] == name);
         let place = found.ok_or_else(|| Error::Decode(format!("there is no column {name}")))?;
+        self.next = place + 1;
         T::from_value(std::mem::replace(&mut self.values[place], Value::Null))
             .ok_or_else(|| Error::Decode(format!("column {name} is null or has another type")))
     }
@@ -105,9 +114,11 @@ pub trait FromRow: Sized {
 
 /// The first column alone: `db.one::<(i64,)>("SELECT CAST(COUNT(*) AS BIGINT) …")`.
 impl<T: FromValue> FromRow for (T,) {
-    fn from_row(mut row: Row) -> Result<Self> {
-        let first = row.names.first().cloned().ok_or_else(|| Error::Decode("the row is empty".into()))?;
-        row.get(&first).map(|value| (value,))
+    fn from_row(row: Row) -> Result<Self> {
+        let first = row.values.into_iter().next().ok_or_else(|| Error::Decode("the row is empty".into()))?;
+        let value =
+            T::from_value(first).ok_or_else(|| Error::Decode("the column is null or has another type".into()));
+        value.map(|value| (value,))
     }
 }
 

@@ -121,8 +121,11 @@ impl<'c> Prepared<'c> {
         let mut found = Vec::new();
         let mut rows = self.statement.raw_query();
         while let Some(row) = rows.next()? {
-            let values = (0..self.names.len()).map(|i| row.get_ref(i).map(owned).map_err(Error::from));
-            found.push(Row { names: self.names.clone(), values: values.collect::<Result<_>>()? });
+            let mut values = Vec::with_capacity(self.names.len());
+            for place in 0..self.names.len() {
+                values.push(owned(row.get_ref(place)?));
+            }
+            found.push(Row::new(self.names.clone(), values));
         }
         let changed = found.len() as u64;
         Ok(Done { rows: found, changed })

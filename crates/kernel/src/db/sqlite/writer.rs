@@ -23,6 +23,8 @@ const GROUP_AGE: Duration = Duration::from_millis(20);
 const PATIENCE_PART: u32 = 2;
 /// But on a slow disk not for long: waiting awake takes a processor.
 const LONGEST_PATIENCE: Duration = Duration::from_micros(500);
+/// How often the writer makes way for the caller of the open transaction before it goes to sleep.
+const TIMES_TO_MAKE_WAY: usize = 8;
 /// However busy it keeps: everybody else is waiting.
 const LONGEST_TRANSACTION: Duration = Duration::from_secs(10);
 
@@ -184,7 +186,7 @@ impl<'c> Writer<'c> {
         let started = now();
         loop {
             let left = LONGEST_TRANSACTION.saturating_sub(started.elapsed());
-            match steps.recv_timeout(SILENCE.min(left)) {
+            match next_step(steps, SILENCE.min(left)) {
                 Ok(Step { before, then }) => {
                     if failed.is_none() {
                         failed = before.iter().find_map(|statement| self.statements.run(statement).err());
@@ -238,6 +240,17 @@ impl<'c> Writer<'c> {
             error.into()
         })
     }
+}
+
+/// Most callers come back at once: making way for them takes less than going to sleep and being woken.
+fn next_step(steps: &mpsc::Receiver<Step>, patience: Duration) -> Result<Step, mpsc::RecvTimeoutError> {
+    for _ in 0..TIMES_TO_MAKE_WAY {
+        if let Ok(step) = steps.try_recv() {
+            return Ok(step);
+        }
+        thread::yield_now();
+    }
+    steps.recv_timeout(patience)
 }
 
 fn refuse(unit: Work, error: &Error) {
