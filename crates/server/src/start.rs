@@ -4,7 +4,6 @@ use std::{
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::Path,
     sync::Arc,
-    thread,
 };
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -76,45 +75,29 @@ impl Node {
         let sms = sms::from_config(&config).map_err(|wrong| anyhow!(wrong))?;
         let clock = Clock::System;
         let objects = objects::from_config(&config, &vault, &clock).map_err(|wrong| anyhow!(wrong))?;
-        let outgoing = Outgoing::from_config(&config).map_err(|wrong| anyhow!(wrong))?;
-        let put_together = || {
-            let Feature { routes, jobs, own, starts, tasks } = features(&config);
-            let app = App::new(Parts {
-                db,
-                vault,
-                mail,
-                sms,
-                objects,
-                outgoing,
-                own,
-                clock,
-                entropy: Entropy::system(),
-                metrics: Metrics::new(VERSION),
-                description: Description::default(),
-                inside: Inside::default(),
-                leaving: Leaving::default(),
-                config,
-            });
-            let door = Door::new(app.clone(), routes, VERSION).map_err(|wrong| anyhow!(wrong))?;
-            anyhow::Ok((app, door, jobs, starts, tasks))
-        };
-        let (app, door, jobs, starts, tasks) = on_a_thread_of_its_own(put_together)?;
+        let Feature { routes, jobs, own, starts, tasks } = features(&config);
+        let app = App::new(Parts {
+            db,
+            vault,
+            mail,
+            sms,
+            objects,
+            outgoing: Outgoing::from_config(&config).map_err(|wrong| anyhow!(wrong))?,
+            own,
+            clock,
+            entropy: Entropy::system(),
+            metrics: Metrics::new(VERSION),
+            description: Description::default(),
+            inside: Inside::default(),
+            leaving: Leaving::default(),
+            config,
+        });
         for start in starts {
             start(app.clone()).await.map_err(|wrong| anyhow!(wrong))?;
         }
+        let door = Door::new(app.clone(), routes, VERSION).map_err(|wrong| anyhow!(wrong))?;
         Ok(Self { app, door, jobs: Arc::new(jobs), tasks, _lock: lock })
     }
-}
-
-/// Work that takes far more memory than what comes out of it, here the description of all routes: what a thread took
-/// goes back as a whole when it ends, while on one that lives on the result would lie scattered over all of it.
-fn on_a_thread_of_its_own<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    let runtime = tokio::runtime::Handle::current();
-    let within = || {
-        let _runtime = runtime.enter();
-        work()
-    };
-    thread::scope(|scope| scope.spawn(within).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// The data folder, for its owner alone.

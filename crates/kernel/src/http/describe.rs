@@ -1,7 +1,9 @@
 //! The OpenAPI 3.1 description: what the handlers' types say, with every refusal spelled out.
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::OnceLock,
+    panic::resume_unwind,
+    sync::{Mutex, OnceLock, PoisonError},
+    thread,
 };
 
 use aide::openapi::{OpenApi, Operation};
@@ -9,13 +11,15 @@ use axum::http::Method;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::{document::Document, input::dialect, routes::RouteRow, tongue::Tongue};
-use crate::{
-    config::Config,
-    fault::{
-        COMMON, CROSS_SITE, Code, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_MISMATCH, INTERNAL, INVALID, OVERLOADED,
-        RATE_LIMITED, STORAGE_FULL, TIMED_OUT, UNAVAILABLE,
-    },
+use super::{
+    document::Document,
+    input::dialect,
+    routes::{Draft, RouteRow},
+    tongue::Tongue,
+};
+use crate::fault::{
+    COMMON, CROSS_SITE, Code, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_MISMATCH, INTERNAL, INVALID, OVERLOADED,
+    RATE_LIMITED, STORAGE_FULL, TIMED_OUT, UNAVAILABLE,
 };
 
 /// Where extractors leave the codes they can answer, until the description is put together.
@@ -63,9 +67,19 @@ pub fn requires(operation: &mut Operation, schemes: &[&str]) {
     operation.security.push(schemes.iter().map(|scheme| ((*scheme).to_owned(), vec![])).collect());
 }
 
-/// The description as it is served, set once all routes are known.
+/// The description as it is served. Nobody may ever ask for it, so that it is put together for the first who does.
 #[derive(Default)]
-pub struct Description(OnceLock<Documents>);
+pub struct Description {
+    draft: Mutex<Option<Manuscript>>,
+    documents: OnceLock<Documents>,
+}
+
+/// What the description is made of.
+struct Manuscript {
+    draft: Draft,
+    version: String,
+    base_url: String,
+}
 
 /// The description in its two forms. As a value it is ten times as large, so that whoever wants one reads it.
 pub struct Documents {
@@ -88,23 +102,53 @@ impl Documents {
 }
 
 impl Description {
-    /// Empty only while the server is being put together.
-    pub fn get(&self) -> Option<&Documents> {
-        self.0.get()
+    pub(super) fn set(&self, draft: Draft, version: &str, base_url: String) {
+        let manuscript = Manuscript { draft, version: version.to_owned(), base_url };
+        *self.draft.lock().unwrap_or_else(PoisonError::into_inner) = Some(manuscript);
     }
 
-    pub(super) fn set(&self, config: &Config, version: &str, api: &OpenApi, rows: &[RouteRow]) -> Result<(), String> {
-        let value = describe(config, version, api, rows).map_err(|e| e.to_string())?;
+    /// Empty while the server is being put together, and where two routes contradict each other, which the log then says.
+    pub fn get(&self) -> Option<&Documents> {
+        if let Some(documents) = self.documents.get() {
+            return Some(documents);
+        }
+        // Held meanwhile, so that whoever else asks waits for the same.
+        let mut draft = self.draft.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(manuscript) = draft.take() {
+            match manuscript.write() {
+                Ok(documents) => return Some(self.documents.get_or_init(|| documents)),
+                Err(error) => tracing::error!(error, "the description cannot be put together"),
+            }
+        }
+        self.documents.get()
+    }
+}
+
+impl Manuscript {
+    /// On a thread that ends, because it takes far more memory than what comes out of it: what a thread took goes back as
+    /// a whole, while on one that lives on the result would lie scattered over all of it.
+    fn write(self) -> Result<Documents, String> {
+        thread::scope(|scope| scope.spawn(|| self.written()).join()).unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    fn written(self) -> Result<Documents, String> {
+        let Self { draft, version, base_url } = self;
+        let (api, rows) = draft.describe();
+        let value = describe(&base_url, &version, &api, &rows).map_err(|e| e.to_string())?;
         let json = serde_json::to_vec(&value).map_err(|e| e.to_string())?;
         let told = value["webhooks"].as_object().into_iter().flatten();
         let summary = |item: &Value| item["post"]["summary"].as_str().unwrap_or_default().to_owned();
         let told = told.map(|(name, item)| (name.clone(), summary(item))).collect();
-        let documents = Documents { json: Document::new("application/json", json), yaml: OnceLock::new(), told };
-        self.0.set(documents).map_err(|_| "the description was put together twice".to_owned())
+        Ok(Documents { json: Document::new("application/json", json), yaml: OnceLock::new(), told })
     }
 }
 
-fn describe(config: &Config, version: &str, api: &OpenApi, rows: &[RouteRow]) -> serde_json::Result<Value> {
+fn describe(
+    base_url: &str,
+    version: &str,
+    api: &OpenApi,
+    rows: &[(RouteRow, Vec<Value>)],
+) -> serde_json::Result<Value> {
     let mut document = serde_json::to_value(api)?;
     document["openapi"] = json!("3.1.0");
     document["info"] = json!({
@@ -114,7 +158,7 @@ fn describe(config: &Config, version: &str, api: &OpenApi, rows: &[RouteRow]) ->
         "description": "Every refusal is an RFC 9457 problem; branch on its `code`. `x-problems` lists them all. Under /oauth and /scim/v2 refusals look as those standards have them.",
         "license": { "name": "Apache 2.0", "identifier": "Apache-2.0" },
     });
-    document["servers"] = json!([{ "url": config.base_url() }]);
+    document["servers"] = json!([{ "url": base_url }]);
     let whole = |settings: &mut SchemaSettings| {
         settings.meta_schema = None;
         settings.inline_subschemas = true;
@@ -132,14 +176,14 @@ fn describe(config: &Config, version: &str, api: &OpenApi, rows: &[RouteRow]) ->
     let mut known: BTreeMap<String, (u16, String)> = common.collect();
     let (mut tags, mut schemes) = (BTreeSet::new(), BTreeSet::new());
     let mut names = BTreeSet::new();
-    for row in rows {
+    for (row, schemas) in rows {
         let operation = &mut document["paths"][row.path][row.method.as_str().to_lowercase()];
         tags.extend(operation["tags"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
         let name = operation["operationId"].as_str().unwrap_or_default().to_owned();
         if !names.insert(name.clone()) {
             return Err(serde::ser::Error::custom(format!("two operations are called {name}")));
         }
-        for answer in &row.answers {
+        for (answer, schema) in row.answers.iter().zip(schemas) {
             let described = &mut operation["responses"][answer.status.to_string()];
             if described["description"].is_null() {
                 described["description"] = json!("As it says.");
@@ -149,7 +193,7 @@ fn describe(config: &Config, version: &str, api: &OpenApi, rows: &[RouteRow]) ->
             }
             // Without its parameters, which generators do not look up.
             let kind = answer.content_type.split(';').next().unwrap_or_default();
-            described["content"][kind] = json!({ "schema": answer.schema });
+            described["content"][kind] = json!({ "schema": schema });
         }
         for requirement in operation["security"].as_array().into_iter().flatten() {
             schemes.extend(requirement.as_object().into_iter().flat_map(Map::keys).cloned());

@@ -76,14 +76,15 @@ struct Known {
 }
 
 impl Door {
-    /// Puts the routes behind the door and fills in the description.
+    /// Puts the routes behind the door.
     pub fn new(app: App, routes: Routes, version: &str) -> Result<Self, String> {
-        let (router, rows, api) = routes.finish();
-        app.description.set(&app.config, version, &api, &rows)?;
+        let (router, draft) = routes.finish();
+        let rows = known(&app, &draft.rows)?;
+        app.description.set(draft, version, app.config.base_url());
         let router = router.with_state(app.clone());
         let per_minute = NonZeroU32::new(app.config.rate_limit_per_minute).filter(|_| app.config.rate_limits.is_on());
         let door = Arc::new(Inner {
-            rows: known(&app, rows)?,
+            rows,
             unknown: Arc::new(Known {
                 exists: false,
                 body_limit: 0,
@@ -295,13 +296,13 @@ async fn compressed(response: Response, encodings: Option<HeaderValue>) -> Respo
     }
 }
 
-fn known(app: &App, rows: Vec<RouteRow>) -> Result<matchit::Router<ByMethod>, String> {
+fn known(app: &App, rows: &[RouteRow]) -> Result<matchit::Router<ByMethod>, String> {
     let mut by_path: HashMap<&'static str, ByMethod> = HashMap::new();
     for row in rows {
         let metrics = app.metrics.route(row.method.as_str(), row.path);
-        let RouteRow { body_limit, always, is_kept, .. } = row;
+        let RouteRow { body_limit, always, is_kept, .. } = *row;
         let known = Known { exists: true, body_limit, always, is_kept, metrics };
-        by_path.entry(row.path).or_default().push((row.method, Arc::new(known)));
+        by_path.entry(row.path).or_default().push((row.method.clone(), Arc::new(known)));
     }
     let mut router = matchit::Router::new();
     for (path, methods) in by_path {

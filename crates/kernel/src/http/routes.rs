@@ -6,9 +6,9 @@ use aide::{
     openapi::OpenApi,
     operation::OperationHandler,
 };
-use axum::{handler::Handler, http::Method};
+use axum::{Router, handler::Handler, http::Method};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::input::dialect;
 use crate::{
@@ -22,15 +22,41 @@ const MIB: usize = 1024 * 1024;
 pub struct Routes {
     tag: &'static str,
     body_limit: usize,
-    router: ApiRouter<App>,
+    router: Router<App>,
     rows: Vec<RouteRow>,
+    described: Vec<DescribeRoute>,
     told: Vec<Told>,
+}
+
+/// Describes a route, once somebody wants to read it: that takes far more time and memory than to serve it.
+type DescribeRoute = Box<dyn FnOnce(ApiRouter<App>) -> ApiRouter<App> + Send>;
+
+/// The schema of a type, where and when it is described.
+type DescribeType = fn() -> Value;
+
+fn schema_of<T: JsonSchema>() -> Value {
+    in_context(|ctx| ctx.schema.subschema_for::<T>().to_value())
 }
 
 /// What the service tells others, by requests of its own.
 struct Told {
     name: &'static str,
-    item: Value,
+    tag: &'static str,
+    summary: &'static str,
+    schema: DescribeType,
+    example: Value,
+}
+
+impl Told {
+    fn item(&self) -> Value {
+        json!({ "post": {
+            "operationId": format!("told.{}", self.name), "tags": [self.tag], "summary": self.summary,
+            "requestBody": { "required": true, "content": { "application/json": {
+                "schema": (self.schema)(), "example": self.example,
+            } } },
+            "responses": { "2XX": { "description": "Any of these says that it arrived." } },
+        } })
+    }
 }
 
 /// What the pipeline knows of a route before its handler runs.
@@ -52,7 +78,7 @@ pub(super) struct RouteRow {
 pub(super) struct Described {
     pub(super) status: u16,
     pub(super) content_type: &'static str,
-    pub(super) schema: Value,
+    pub(super) schema: Option<DescribeType>,
 }
 
 macro_rules! verbs { ($($verb:ident, $with:ident, $method:ident;)*) => { $(
@@ -66,8 +92,11 @@ macro_rules! verbs { ($($verb:ident, $with:ident, $method:ident;)*) => { $(
     {
         let tag = self.tag;
         let name = std::any::type_name::<H>().rsplit("::").next().unwrap_or_default();
-        let route = routing::$with(handler, |op| op.id(&format!("{tag}.{name}")).tag(tag).summary(summary));
-        self.router = self.router.api_route(path, route);
+        self.router = self.router.route(path, axum::routing::$verb(handler.clone()));
+        self.described.push(Box::new(move |api| {
+            let route = routing::$with(handler, |op| op.id(&format!("{tag}.{name}")).tag(tag).summary(summary));
+            api.api_route(path, route)
+        }));
         self.rows.push(RouteRow {
             method: Method::$method, path, body_limit: self.body_limit, always: false, is_kept: true,
             codes: vec![], answers: vec![],
@@ -79,14 +108,7 @@ macro_rules! verbs { ($($verb:ident, $with:ident, $method:ident;)*) => { $(
 impl Routes {
     /// The tag groups the routes in the description.
     pub fn new(tag: &'static str) -> Self {
-        // The library starts with an older dialect. Once something was described the dialect is set already.
-        in_context(|ctx| {
-            if ctx.schema.definitions().is_empty() {
-                let place = |settings: &mut SchemaSettings| settings.definitions_path = "/components/schemas".into();
-                ctx.schema = SchemaGenerator::new(dialect().with(place));
-            }
-        });
-        Self { tag, body_limit: MIB, router: ApiRouter::new(), rows: vec![], told: vec![] }
+        Self { tag, body_limit: MIB, router: Router::new(), rows: vec![], described: vec![], told: vec![] }
     }
 
     verbs! {
@@ -113,9 +135,8 @@ impl Routes {
     /// The route above also answers `T` with this status and type.
     #[must_use]
     pub fn answers<T: JsonSchema>(mut self, status: u16, content_type: &'static str) -> Self {
-        let schema = in_context(|ctx| ctx.schema.subschema_for::<T>().to_value());
         if let Some(row) = self.rows.last_mut() {
-            row.answers.push(Described { status, content_type, schema });
+            row.answers.push(Described { status, content_type, schema: Some(schema_of::<T>) });
         }
         self
     }
@@ -124,7 +145,7 @@ impl Routes {
     #[must_use]
     pub fn answers_nothing(mut self, status: u16) -> Self {
         if let Some(row) = self.rows.last_mut() {
-            row.answers.push(Described { status, content_type: "", schema: Value::Null });
+            row.answers.push(Described { status, content_type: "", schema: None });
         }
         self
     }
@@ -151,37 +172,59 @@ impl Routes {
     /// A request the service itself makes: a webhook with the body `T`, and an example of it.
     #[must_use]
     pub fn tells<T: JsonSchema>(mut self, name: &'static str, summary: &'static str, example: &Value) -> Self {
-        let schema = in_context(|ctx| ctx.schema.subschema_for::<T>().to_value());
-        let item = serde_json::json!({ "post": {
-            "operationId": format!("told.{name}"), "tags": [self.tag], "summary": summary,
-            "requestBody": { "required": true, "content": { "application/json": {
-                "schema": schema, "example": example,
-            } } },
-            "responses": { "2XX": { "description": "Any of these says that it arrived." } },
-        } });
-        self.told.push(Told { name, item });
+        let (tag, example) = (self.tag, example.clone());
+        self.told.push(Told { name, tag, summary, schema: schema_of::<T>, example });
         self
     }
 
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.rows.extend(other.rows);
+        self.described.extend(other.described);
         self.told.extend(other.told);
         Self { router: self.router.merge(other.router), ..self }
     }
 
-    pub(super) fn finish(self) -> (axum::Router<App>, Vec<RouteRow>, OpenApi) {
-        let mut api = OpenApi::default();
+    pub(super) fn finish(self) -> (Router<App>, Draft) {
         let router = self
             .router
-            .finish_api(&mut api)
             .fallback(|| async { Fault::from(NOT_FOUND) })
             .method_not_allowed_fallback(|| async { Fault::from(METHOD_NOT_ALLOWED) });
-        for Told { name, item } in self.told {
+        (router, Draft { rows: self.rows, described: self.described, told: self.told })
+    }
+}
+
+/// What is known of the routes before they are described.
+pub(super) struct Draft {
+    pub(super) rows: Vec<RouteRow>,
+    described: Vec<DescribeRoute>,
+    told: Vec<Told>,
+}
+
+impl Draft {
+    /// Describes everything, each route with the schemas of the answers its handler does not show. On a thread that
+    /// describes nothing else: the library keeps what it knows with the thread.
+    pub(super) fn describe(self) -> (OpenApi, Vec<(RouteRow, Vec<Value>)>) {
+        // It starts with an older dialect.
+        in_context(|ctx| {
+            let place = |settings: &mut SchemaSettings| settings.definitions_path = "/components/schemas".into();
+            ctx.schema = SchemaGenerator::new(dialect().with(place));
+        });
+        let (mut router, mut rows) = (ApiRouter::new(), vec![]);
+        for (row, describe) in self.rows.into_iter().zip(self.described) {
+            router = describe(router);
+            let answers = row.answers.iter().map(|answer| answer.schema.map(|schema| schema()).unwrap_or_default());
+            let answers = answers.collect();
+            rows.push((row, answers));
+        }
+        let told: Vec<_> = self.told.iter().map(|told| (told.name, told.item())).collect();
+        let mut api = OpenApi::default();
+        let _served_elsewhere: Router<App> = router.finish_api(&mut api);
+        for (name, item) in told {
             if let Ok(item) = serde_json::from_value(item) {
                 api.webhooks.insert(name.to_owned(), item);
             }
         }
-        (router, self.rows, api)
+        (api, rows)
     }
 }
