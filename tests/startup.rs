@@ -58,6 +58,22 @@ fn it_starts_again_on_what_a_crash_left_behind() {
     }
 }
 
+/// Whether the system gives a process huge pages, as it tells.
+fn has_huge_pages(server: &Server) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    status.lines().find_map(|line| line.strip_prefix("THP_enabled:")).unwrap().trim() == "1"
+}
+
+#[test]
+fn pages_are_small_again_after_a_password_was_hashed() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &[]);
+    assert!(!has_huge_pages(&server), "from the start");
+    let nobody = r#"{"email":"nobody@example.com","password":"correct horse battery"}"#;
+    assert_eq!(server.visit().ask("POST", "/auth/login", "", nobody).0, 401);
+    assert!(!has_huge_pages(&server), "for what came with the password alone");
+}
+
 #[test]
 fn an_embedded_database_belongs_to_one_server() {
     let folder = tempfile::tempdir().unwrap();

@@ -11,6 +11,7 @@ pub mod fault;
 pub mod http;
 pub mod id;
 pub mod jobs;
+pub mod pages;
 pub mod ports;
 pub mod telemetry;
 #[cfg(feature = "testing")]

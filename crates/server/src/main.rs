@@ -128,6 +128,7 @@ fn variables() -> impl Iterator<Item = (String, String)> {
 }
 
 fn main() -> ExitCode {
+    kernel::pages::keep_small();
     let cli = Cli::parse();
     match run(cli) {
         Ok(code) => code,

@@ -11,6 +11,7 @@ use kernel::{
     crypto::{Secret, same},
     entropy::Entropy,
     fault::{Code, INTERNAL, OVERLOADED, Result},
+    pages,
 };
 use password_hash::{PasswordVerifier as _, phc::PasswordHash};
 use tokio::sync::oneshot;
@@ -163,7 +164,9 @@ impl Bench {
 
     fn tag(&mut self, password: &[u8], salt: &[u8]) -> Option<[u8; TAG]> {
         let mut tag = [0; TAG];
-        self.memory.resize(self.argon2.params().block_count(), Block::default());
+        if self.memory.is_empty() {
+            self.memory = pages::vec_of(self.argon2.params().block_count(), &Block::default());
+        }
         self.argon2.hash_password_into_with_memory(password, salt, &mut tag, &mut self.memory[..]).ok()?;
         Some(tag)
     }
