@@ -164,18 +164,31 @@ impl Fault {
         self.0.cause.as_deref().map(|cause| (cause, self.0.born))
     }
 
-    pub fn problem(&self, request_id: &str) -> Problem {
+    pub fn problem<'a>(&'a self, request_id: &'a str) -> Problem<'a> {
         let inner = &*self.0;
         Problem {
             kind: format!("/openapi.json#/x-problems/{}", inner.code.name),
-            title: inner.code.says.into(),
+            title: inner.code.says,
             status: inner.code.status,
-            detail: inner.detail.clone(),
-            code: inner.code.name.into(),
-            request_id: request_id.to_owned(),
-            errors: inner.fields.clone(),
-            extra: inner.extra.clone(),
+            detail: inner.detail.as_deref(),
+            code: inner.code.name,
+            request_id,
+            errors: &inner.fields,
+            extra: &inner.extra,
         }
+    }
+
+    /// Its answer without a body, which depends on whom it is said to.
+    pub(crate) fn head(&self) -> Response {
+        let status = StatusCode::from_u16(self.0.code.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = status.into_response();
+        for (name, value) in &self.0.headers {
+            response.headers_mut().insert(name, value.clone());
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().entry(header::WWW_AUTHENTICATE).or_insert(HeaderValue::from_static("Bearer"));
+        }
+        response
     }
 }
 
@@ -267,27 +280,27 @@ impl From<Code> for Fault {
 /// RFC 9457: how every refusal looks on the wire.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Problem {
+pub struct Problem<'a> {
     /// Points at this code's entry in the description of the interface.
     #[serde(rename = "type")]
     pub kind: String,
     /// What this kind of failure means, in one sentence.
-    pub title: String,
+    pub title: &'a str,
     /// The HTTP status again.
     pub status: u16,
     /// What is special about this very case.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub detail: Option<String>,
+    pub detail: Option<&'a str>,
     /// Stable; branch on this.
-    pub code: String,
+    pub code: &'a str,
     /// Quote this when you ask for help.
-    pub request_id: String,
+    pub request_id: &'a str,
     /// Every field that is wrong.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub errors: Vec<FieldError>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub errors: &'a [FieldError],
     /// What a client needs to go on: the `challenge` of `captcha_required`.
     #[serde(flatten)]
-    pub extra: serde_json::Map<String, serde_json::Value>,
+    pub extra: &'a serde_json::Map<String, serde_json::Value>,
 }
 
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -297,20 +310,13 @@ pub struct FieldError {
     pub message: String,
 }
 
-/// The fault travels to the pipeline inside the response; the body is made there, once, in the right form.
+/// A handler's fault travels to the pipeline inside the response; the body is made there, once, in the right form.
 #[derive(Clone)]
 pub(crate) struct Carried(pub(crate) Arc<Fault>);
 
 impl IntoResponse for Fault {
-    fn into_response(mut self) -> Response {
-        let status = StatusCode::from_u16(self.0.code.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = status.into_response();
-        for (name, value) in self.0.headers.drain(..) {
-            response.headers_mut().insert(name, value);
-        }
-        if status == StatusCode::UNAUTHORIZED {
-            response.headers_mut().entry(header::WWW_AUTHENTICATE).or_insert(HeaderValue::from_static("Bearer"));
-        }
+    fn into_response(self) -> Response {
+        let mut response = self.head();
         response.extensions_mut().insert(Carried(Arc::new(self)));
         response
     }

@@ -126,9 +126,14 @@ impl Description {
 
 impl Manuscript {
     /// On a thread that ends, because it takes far more memory than what comes out of it: what a thread took goes back as
-    /// a whole, while on one that lives on the result would lie scattered over all of it.
+    /// a whole, while on one that lives on the result would lie scattered over all of it. Where no thread can be had, here.
     fn write(self) -> Result<Documents, String> {
-        thread::scope(|scope| scope.spawn(|| self.written()).join()).unwrap_or_else(|panic| resume_unwind(panic))
+        let mut manuscript = Some(self);
+        let on_a_thread = thread::scope(|scope| {
+            let spawned = thread::Builder::new().spawn_scoped(scope, || manuscript.take().map(Self::written));
+            spawned.ok()?.join().unwrap_or_else(|panic| resume_unwind(panic))
+        });
+        on_a_thread.or_else(|| manuscript.map(Self::written)).unwrap_or_else(|| Err("there is nothing to say".into()))
     }
 
     fn written(self) -> Result<Documents, String> {

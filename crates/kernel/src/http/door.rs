@@ -19,7 +19,7 @@ use axum::{
     Router,
     body::{Body, HttpBody as _},
     http::{HeaderValue, Method, Request, header},
-    response::{IntoResponse as _, Response},
+    response::Response,
 };
 use futures_util::{FutureExt as _, future::Either};
 use http_body_util::Limited;
@@ -133,10 +133,7 @@ impl Door {
                 Ok((_place, work)) => work.await,
                 Err(refusal) => Err(refusal),
             };
-            let mut response = answer.unwrap_or_else(Fault::into_response);
-            if let Some(Carried(fault)) = response.extensions_mut().remove() {
-                response = render(response, &fault, &id, tongue);
-            }
+            let mut response = whole(answer, &id, tongue);
             if is_public(&response) {
                 response = compressed(response, encodings).await;
             }
@@ -232,14 +229,10 @@ impl Inner {
             Turn::Again(answer) => Ok(answer),
             Turn::First(slot) => {
                 let tongue = Tongue::of(parts.uri.path());
-                let response = self.call(Request::from_parts(parts, Body::from(body)), deadline).await;
-                let mut response = response.unwrap_or_else(Fault::into_response);
-                // Rendered here, so that the kept answer is whole; the id in it is the first request's.
-                if let Some(Carried(fault)) = response.extensions_mut().remove() {
-                    let id = ABOUT.try_with(Clone::clone).unwrap_or_default();
-                    response = render(response, &fault, &id, tongue);
-                }
-                Ok(slot.settle(&self.app, response).await)
+                let answer = self.call(Request::from_parts(parts, Body::from(body)), deadline).await;
+                // Made whole here, because it is kept; the id in it is the first request's.
+                let id = ABOUT.try_with(Clone::clone).unwrap_or_default();
+                Ok(slot.settle(&self.app, whole(answer, &id, tongue)).await)
             }
         }
     }
@@ -315,6 +308,17 @@ fn of_method<'a>(known: &'a [(Method, Arc<Known>)], method: &Method) -> Option<&
     // The router answers HEAD with GET's handler.
     let method = if method == Method::HEAD { &Method::GET } else { method };
     known.iter().find(|(known, _)| known == method).map(|(_, known)| known)
+}
+
+/// The answer with its body, also where it is a refusal: at the door, or by a handler, which hands it on inside.
+fn whole(answer: Result<Response>, id: &str, tongue: Tongue) -> Response {
+    match answer {
+        Ok(mut response) => match response.extensions_mut().remove() {
+            Some(Carried(fault)) => render(response, &fault, id, tongue),
+            None => response,
+        },
+        Err(fault) => render(fault.head(), &fault, id, tongue),
+    }
 }
 
 /// Makes the body of a refusal, and writes its cause to the log.

@@ -486,6 +486,6 @@ pub(super) fn parameters<T: JsonSchema>(ctx: &mut GenContext, operation: &mut Op
 
 /// Nothing to describe: the fault's shapes come from the codes a route can answer.
 impl OperationOutput for Fault {
-    type Inner = crate::fault::Problem;
+    type Inner = crate::fault::Problem<'static>;
 }
 impl OperationInput for App {}

@@ -4,6 +4,9 @@ use schemars::{Schema, SchemaGenerator};
 
 use crate::fault::{Fault, OAuthError, Problem, ScimError};
 
+/// Most refusals are shorter, in bytes.
+const ROOM: usize = 320;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tongue {
     Problem,
@@ -41,7 +44,7 @@ impl Tongue {
 
     pub(super) fn schema(self, generator: SchemaGenerator) -> Schema {
         match self {
-            Self::Problem => generator.into_root_schema_for::<Problem>(),
+            Self::Problem => generator.into_root_schema_for::<Problem<'_>>(),
             Self::OAuth => generator.into_root_schema_for::<OAuthError>(),
             Self::Scim => generator.into_root_schema_for::<ScimError>(),
         }
@@ -49,12 +52,16 @@ impl Tongue {
 
     /// The body of a refusal.
     pub(super) fn say(self, fault: &Fault, request_id: &str) -> Vec<u8> {
+        let mut body = Vec::with_capacity(ROOM);
         let said = match self {
-            Self::Problem => serde_json::to_vec(&fault.problem(request_id)),
-            Self::OAuth => serde_json::to_vec(&fault.oauth_error()),
-            Self::Scim => serde_json::to_vec(&fault.scim_error()),
+            Self::Problem => serde_json::to_writer(&mut body, &fault.problem(request_id)),
+            Self::OAuth => serde_json::to_writer(&mut body, &fault.oauth_error()),
+            Self::Scim => serde_json::to_writer(&mut body, &fault.scim_error()),
         };
-        said.unwrap_or_default()
+        if let Err(error) = said {
+            tracing::error!(%error, "a refusal cannot be put into words");
+        }
+        body
     }
 }
 
