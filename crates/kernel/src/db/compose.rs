@@ -5,7 +5,7 @@
 //! stand in the program, and values, and has no way to take anything else. A value becomes the next `$n`; its text never
 //! comes near the statement. So a caller can choose among what the program can ask, and cannot ask anything new.
 //!
-//! Such a statement is prepared for one use, since there is no end to their shapes, and can only read.
+//! There is no end to the shapes of such statements, so only a few stay prepared. They can only read.
 use super::Value;
 
 /// Pieces of SQL that stand in the program, and the values between them.

@@ -17,6 +17,11 @@ use super::super::{Done, Durability, Error, Result, Row, STATEMENT_TIMEOUT, Valu
 /// How many virtual machine steps SQLite takes between two looks at the clock.
 const STEPS_BETWEEN_CHECKS: i32 = 10_000;
 
+/// How many composed statements stay prepared. There is no end to their shapes, but a client asks in a few.
+const MOST_COMPOSED: usize = 32;
+/// In bytes of text. A longer one is prepared for one use: whoever writes long filters is not to fill our memory with them.
+const LONGEST_COMPOSED: usize = 2048;
+
 /// A connection whose statements are cut off when they run too long.
 pub(super) struct Timed {
     pub(super) sqlite: Connection,
@@ -56,11 +61,13 @@ pub(in super::super) fn open(path: &Path, durability: Durability) -> Result<Conn
     Ok(connection)
 }
 
-/// The statements of a connection by where their text stands in the program, of which there is an end.
+/// The statements of a connection.
 pub(super) struct Statements<'c> {
     connection: &'c Timed,
     count: u64,
+    /// By where their text stands in the program, of which there is an end.
     prepared: HashMap<(*const u8, usize), Prepared<'c>>,
+    composed: HashMap<String, Prepared<'c>>,
 }
 
 struct Prepared<'c> {
@@ -73,7 +80,7 @@ struct Prepared<'c> {
 
 impl<'c> Statements<'c> {
     pub(super) fn of(connection: &'c Timed) -> Self {
-        Self { connection, count: NO_DEADLINE, prepared: HashMap::new() }
+        Self { connection, count: NO_DEADLINE, prepared: HashMap::new(), composed: HashMap::new() }
     }
 
     pub(super) fn run(&mut self, statement: &super::Statement) -> Result<Done> {
@@ -81,6 +88,7 @@ impl<'c> Statements<'c> {
         self.connection.running.store(self.count, Relaxed);
         match &statement.sql {
             Cow::Borrowed(sql) => self.prepared(sql)?.run(&statement.params),
+            Cow::Owned(sql) if sql.len() <= LONGEST_COMPOSED => self.composed(sql)?.run(&statement.params),
             Cow::Owned(sql) => Prepared::new(&self.connection.sqlite, sql)?.run(&statement.params),
         }
     }
@@ -96,6 +104,17 @@ impl<'c> Statements<'c> {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => place.insert(Prepared::new(&self.connection.sqlite, sql)?),
         })
+    }
+
+    fn composed(&mut self, sql: &str) -> rusqlite::Result<&mut Prepared<'c>> {
+        if !self.composed.contains_key(sql) {
+            let prepared = Prepared::new(&self.connection.sqlite, sql)?;
+            if self.composed.len() == MOST_COMPOSED {
+                self.composed.clear();
+            }
+            self.composed.insert(sql.to_owned(), prepared);
+        }
+        self.composed.get_mut(sql).ok_or(rusqlite::Error::InvalidQuery)
     }
 }
 
@@ -158,4 +177,29 @@ impl rusqlite::ToSql for Value {
 #[expect(clippy::disallowed_methods, reason = "measures how long something takes, not a moment anybody sees")]
 pub(super) fn now() -> Instant {
     Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn composed_statements_stay_prepared_within_bounds() {
+        let folder = tempfile::tempdir().unwrap();
+        let connection = Timed::connect(&folder.path().join("x.db"), Durability::Full).unwrap();
+        let mut statements = Statements::of(&connection);
+        let ask = |statements: &mut Statements<'_>, number: usize| {
+            let sql = Cow::Owned(format!("SELECT $1 + {number} AS sum"));
+            let done = statements.run(&super::super::Statement { sql, params: vec![Value::Int(1)] }).unwrap();
+            (done.changed, statements.composed.len())
+        };
+        assert_eq!((ask(&mut statements, 0), ask(&mut statements, 0)), ((1, 1), (1, 1)), "the same one again");
+        for number in 0..1000 {
+            assert!(ask(&mut statements, number).1 <= MOST_COMPOSED, "{number}");
+        }
+        let kept = statements.composed.len();
+        let sql = Cow::Owned(format!("SELECT $1{} AS sum", " + 1".repeat(LONGEST_COMPOSED / 4)));
+        let done = statements.run(&super::super::Statement { sql, params: vec![Value::Int(1)] }).unwrap();
+        assert_eq!((done.changed, statements.composed.len()), (1, kept), "a long one is answered and not kept");
+    }
 }
