@@ -110,8 +110,8 @@ pub fn status_of(fault: &Fault) -> StatusCode {
 pub fn said(fault: &Fault) -> String {
     let problem = fault.problem("");
     let fields = problem.errors.iter().map(|wrong| wrong.message.clone()).collect::<Vec<_>>().join("; ");
-    let more = problem.detail.or_else(|| (!fields.is_empty()).then_some(fields));
-    more.map_or(problem.title.clone(), |more| format!("{} {more}", problem.title))
+    let more = problem.detail.or((!fields.is_empty()).then_some(&*fields));
+    more.map_or_else(|| problem.title.to_owned(), |more| format!("{} {more}", problem.title))
 }
 
 /// The route above is drawn, also when it is refused.

@@ -188,6 +188,15 @@ async fn submit(t: &TestApp, path: &str, fields: &[(&str, &str)], cookies: &str)
     if cookies.is_empty() { ask.await } else { ask.header("cookie", cookies).await }
 }
 
+/// What the script on a page does with the challenge in it.
+fn solve(page: &str) -> String {
+    let (_, challenge) = page.split_once("data-challenge=\"").expect("a challenge");
+    let challenge = challenge.split('"').next().expect("its end").replace("&quot;", "\"").replace("&#x2f;", "/");
+    let challenge: altcha::Challenge = serde_json::from_str(&challenge).expect("a challenge");
+    let solution = altcha::solve_challenge(altcha::SolveChallengeOptions::new(&challenge)).unwrap().expect("solved");
+    data_encoding::BASE64.encode(json!({ "challenge": challenge, "solution": solution }).to_string().as_bytes())
+}
+
 fn base(t: &TestApp) -> String {
     t.app.config.base_url()
 }

@@ -5,7 +5,7 @@ use identity::testing::{PASSWORD, Person, member, signed_in};
 use kernel::{config::Config, testing::TestApp};
 use serde_json::json;
 
-use super::{FORM, act, base, browser, client, cookies, feature, query, start, submit, text, visit};
+use super::{FORM, act, base, browser, client, cookies, feature, query, solve, start, submit, text, visit};
 
 async fn org_of(t: &TestApp, cookies: &str) -> String {
     let made = act(t, cookies, "POST /org", "/console", &[("name", "Own"), ("then", "/console/orgs/{id}")]).await;
@@ -243,14 +243,27 @@ async fn whoever_guesses_on_an_account_page_is_asked_to_prove_some_work_there() 
         TestApp::start_with(Config { rate_limits: kernel::config::Switch::On, ..Config::for_tests() }, feature).await;
     member(&t, "ada@example.com").await;
     let ada = browser(&t, "ada@example.com").await;
-    let fields = [("form", "password"), ("currentPassword", "wrong"), ("newPassword", "quite another horse 7")];
-    let all: Vec<_> =
-        [("call", "POST /auth/change-password"), ("back", "/account/security")].into_iter().chain(fields).collect();
-    let mut last = submit(&t, "/act", &all, &ada).await;
+    let change = async |password: &str, captcha: &str| {
+        let mut fields = vec![("call", "POST /auth/change-password"), ("back", "/account/security")];
+        fields.extend([
+            ("form", "password"),
+            ("currentPassword", password),
+            ("newPassword", "quite another horse 7"),
+        ]);
+        fields.extend([("captcha", captcha)].into_iter().filter(|_| !captcha.is_empty()));
+        submit(&t, "/act", &fields, &ada).await
+    };
+    let mut last = change("wrong", "").await;
     for _ in 0..6 {
-        last = submit(&t, "/act", &all, &ada).await;
+        last = change("wrong", "").await;
     }
     assert!(last.text.contains("class=\"captcha\""), "{}", last.text);
+    let unproven = change(PASSWORD, "").await;
+    assert_eq!(unproven.status, 403, "the right one does not help alone: {}", unproven.text);
+    let changed = change(PASSWORD, &solve(&last.text)).await;
+    assert_eq!(changed.status, 303, "{}", changed.text);
+    let entered = [("email", "ada@example.com"), ("password", "quite another horse 7")];
+    assert!(submit(&t, "/sign-in", &entered, "").await.header("set-cookie").contains("service_"), "the new one");
     t.run_jobs().await;
     t.finish().await;
 }
