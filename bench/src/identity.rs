@@ -16,6 +16,7 @@ use aws_lc_rs::{
     rsa::KeySize,
     signature::{RSA_PKCS1_SHA256, RsaKeyPair},
 };
+use kernel::pages;
 use serde_json::{Value, json};
 
 use crate::{
@@ -105,41 +106,48 @@ pub fn post_as(address: SocketAddr, token: &str, path: &str, body: &Value) -> Re
     Ok(serde_json::from_str(body)?)
 }
 
-/// What a second of the server's processor buys, against the hash alone with its memory at hand.
+/// What a second of the server's processor buys, against the hash alone with its memory at hand: as the library gives it,
+/// and in huge pages as the server has it.
 fn sign_in(rounds: &Rounds, server: &Server) -> Result<Vec<Figure>> {
     let ask = Ask::again(load::request("POST", "/auth/login", "", &login().to_string(), "keep-alive"));
     let what = "POST /auth/login by processor time; raw argon2id";
-    against_hashes(rounds, server, &ask, "sign-in", what, Goal::Ratio(0.95))
+    let mut figures =
+        both_ways("sign-in", what, &beside_hashes(rounds, server, &ask, raw_hash()?)?, Some(Goal::Ratio(0.95)));
+    let samples = beside_hashes(rounds, server, &ask, raw_hash_in(pages::vec_of)?)?.only(|rate| rate.per_cpu_second);
+    let what = "the same by processor time; raw argon2id in huge pages";
+    figures.push(Figure { scenario: "sign-in", what, unit: Unit::PerCpuSecond, samples, goal: None });
+    Ok(figures)
 }
 
 /// Who asks too often is to cost next to nothing.
 fn sent_away(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
-    let folder = rounds.folder()?;
-    let server = janua.serve_with(&folder, SERVER, &[("JANUA_RATE_LIMIT_PER_MINUTE", "1")])?;
-    let ask = Ask::Refused(load::request("POST", "/auth/login", "", &login().to_string(), "keep-alive"));
-    load::with(server.address, WARM_UP, GENERATOR, &ask)?;
+    let (server, ask) = refused(rounds, janua)?;
     let what = "429 for a sign-in by processor time; raw argon2id";
-    against_hashes(rounds, &server, &ask, "refusal", what, Goal::Ratio(2000.0))
+    Ok(both_ways("refusal", what, &beside_hashes(rounds, &server, &ask, raw_hash()?)?, Some(Goal::Ratio(2000.0))))
 }
 
-fn against_hashes(
-    rounds: &Rounds,
-    server: &Server,
-    ask: &Ask,
-    scenario: &'static str,
-    what: &'static str,
-    goal: Goal,
-) -> Result<Vec<Figure>> {
-    let hash = raw_hash()?;
-    let limit = || side(std::process::id(), |slice| repeat(slice, &hash));
+/// A server at which somebody has asked too often, and goes on.
+pub fn refused(rounds: &Rounds, janua: &Janua) -> Result<(Server, Ask)> {
+    let server = janua.serve_with(&rounds.folder()?, SERVER, &[("JANUA_RATE_LIMIT_PER_MINUTE", "1")])?;
+    let ask = Ask::Refused(load::request("POST", "/auth/login", "", &login().to_string(), "keep-alive"));
+    load::with(server.address, WARM_UP, GENERATOR, &ask)?;
+    Ok((server, ask))
+}
+
+fn beside_hashes(rounds: &Rounds, server: &Server, ask: &Ask, hash: impl Fn() -> Result<()>) -> Result<Sides<Rate>> {
+    let limit = || repeat(&hash);
     let ours = || side(server.pid(), |slice| load::with(server.address, slice, GENERATOR, ask));
-    Ok(both_ways(scenario, what, &rounds::interleave(scenario, rounds.turn, limit, ours)?, Some(goal)))
+    rounds::interleave("hashes", rounds.turn, limit, ours)
 }
 
 /// One hash of a password with its memory at hand, and nothing around it.
 pub fn raw_hash() -> Result<impl Fn() -> Result<()>> {
+    raw_hash_in(|count, block| vec![*block; count])
+}
+
+fn raw_hash_in(memory: fn(usize, &Block) -> Vec<Block>) -> Result<impl Fn() -> Result<()>> {
     let params = Params::new(19_456, 2, 1, Some(32)).map_err(|e| anyhow::anyhow!("{e}"))?;
-    let memory = RefCell::new(vec![Block::default(); params.block_count()]);
+    let memory = RefCell::new(memory(params.block_count(), &Block::default()));
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
     Ok(move || {
         let mut tag = [0; 32];
@@ -171,7 +179,7 @@ fn refresh(rounds: &Rounds, server: &Server) -> Result<Vec<Figure>> {
         let mut signature = vec![0; key.public_modulus_len()];
         Ok(key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), &[7; 400], &mut signature)?)
     };
-    let limit = || side(std::process::id(), |slice| repeat(slice, sign));
+    let limit = || repeat(sign);
     let sides = rounds::interleave("refresh", rounds.turn, limit, ours)?;
     let what = "POST /auth/refresh by processor time; raw RS256";
     Ok(both_ways("refresh", what, &sides, Some(Goal::Ratio(0.8))))
@@ -236,12 +244,18 @@ pub fn side<'a>(pid: u32, mut work: impl FnMut(Duration) -> Result<u64> + 'a) ->
     Ok(Box::new(move |slice| Tally::of(pid, || work(slice))))
 }
 
-fn repeat(length: Duration, mut work: impl FnMut() -> Result<()>) -> Result<u64> {
-    let until = Instant::now() + length;
-    let mut count = 0;
-    while Instant::now() < until {
-        work()?;
-        count += 1;
-    }
-    Ok(count)
+/// The limit's side: the same work again and again, where the server does its own.
+#[expect(clippy::unnecessary_wraps, reason = "sides may fail to be made")]
+fn repeat<'a>(mut work: impl FnMut() -> Result<()> + 'a) -> Result<Side<'a>> {
+    Ok(Box::new(move |slice| {
+        Tally::here(SERVER, || {
+            let until = Instant::now() + slice;
+            let mut count = 0;
+            while Instant::now() < until {
+                work()?;
+                count += 1;
+            }
+            Ok(count)
+        })
+    }))
 }

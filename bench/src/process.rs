@@ -28,13 +28,18 @@ pub enum Core {
     Only(usize),
 }
 
-/// Starts a program on a core. A process inherits where its parent may run, so this thread goes there for a moment.
+/// Starts a program on a core: a process inherits where its parent may run.
 pub fn spawn(command: &mut Command, core: Core) -> Result<Child> {
+    on(core, || Ok(command.spawn()?))
+}
+
+/// Works on a core for a while.
+pub fn on<T>(core: Core, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let before = sched_getaffinity(None)?;
     stay_on(core)?;
-    let child = command.spawn();
+    let outcome = work();
     sched_setaffinity(None, &before)?;
-    Ok(child?)
+    outcome
 }
 
 /// From now on this thread, and those it starts, run there.

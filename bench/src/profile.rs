@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::{
     client::{self, Who, ask, text},
     ground::Ground,
-    identity::login,
+    identity::{login, refused},
     load::{self, Ask},
     process::{Core, Server},
     rounds::Rounds,
@@ -37,6 +37,8 @@ pub struct Options {
 enum Scenario {
     Health,
     SignIn,
+    /// A sign-in by who asks too often
+    Refused,
     Refresh,
     Me,
     Introspect,
@@ -54,12 +56,47 @@ struct Stage {
 
 impl Stage {
     fn set(rounds: &Rounds, janua: &Janua, scenario: Scenario) -> Result<Self> {
-        if matches!(scenario, Scenario::Webhooks) {
-            let place = Place::heard(rounds, janua)?;
-            return Ok(Self { ask: Ask::again(place.act()), server: place.server });
-        }
-        let ground = Ground::lay(janua, &rounds.folder()?, SERVER, &[("JANUA_RATE_LIMITS", "off")])?;
-        Ok(Self { ask: question(&ground, scenario)?, server: ground.server })
+        let ground = || Ground::lay(janua, &rounds.folder()?, SERVER, &[("JANUA_RATE_LIMITS", "off")]);
+        let stage = |ground: Ground, request| Self { server: ground.server, ask: Ask::again(request) };
+        let get = |path: &str| {
+            let ground = ground()?;
+            let request = client::request("GET", path, &Who::with(&ground.token), "", "keep-alive");
+            anyhow::Ok(stage(ground, request))
+        };
+        Ok(match scenario {
+            Scenario::Health => get("/health")?,
+            Scenario::Me => get("/auth/me")?,
+            Scenario::SignIn => stage(
+                ground()?,
+                client::request("POST", "/auth/login", &Who::default(), &login().to_string(), "keep-alive"),
+            ),
+            Scenario::Refused => {
+                let (server, ask) = refused(rounds, janua)?;
+                Self { server, ask }
+            }
+            Scenario::Refresh => {
+                let ground = ground()?;
+                let address = ground.address();
+                let token =
+                    |_| text(&ask(address, "POST", "/auth/login", &Who::default(), &login())?, "refreshToken");
+                let tokens = (0..load::CONNECTIONS).map(token).collect::<Result<_>>()?;
+                Self { server: ground.server, ask: Ask::chain(tokens) }
+            }
+            Scenario::Introspect => {
+                let ground = ground()?;
+                let request = ground.introspection("keep-alive");
+                stage(ground, request)
+            }
+            Scenario::Audited => {
+                let ground = ground()?;
+                let request = ground.profile_change();
+                stage(ground, request)
+            }
+            Scenario::Webhooks => {
+                let place = Place::heard(rounds, janua)?;
+                Self { ask: Ask::again(place.act()), server: place.server }
+            }
+        })
     }
 }
 
@@ -94,21 +131,4 @@ pub fn take(rounds: &Rounds, janua: &Janua, options: &Options) -> Result<()> {
         None => println!("{text}"),
     }
     Ok(())
-}
-
-fn question(ground: &Ground, scenario: Scenario) -> Result<Ask> {
-    let get = |path: &str| client::request("GET", path, &Who::with(&ground.token), "", "keep-alive");
-    let sign_in = client::request("POST", "/auth/login", &Who::default(), &login().to_string(), "keep-alive");
-    Ok(match scenario {
-        Scenario::Health => Ask::again(get("/health")),
-        Scenario::Me => Ask::again(get("/auth/me")),
-        Scenario::SignIn => Ask::again(sign_in),
-        Scenario::Introspect => Ask::again(ground.introspection("keep-alive")),
-        Scenario::Audited | Scenario::Webhooks => Ask::again(ground.profile_change()),
-        Scenario::Refresh => {
-            let token =
-                |_| text(&ask(ground.address(), "POST", "/auth/login", &Who::default(), &login())?, "refreshToken");
-            Ask::chain((0..load::CONNECTIONS).map(token).collect::<Result<_>>()?)
-        }
-    })
 }

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use tempfile::TempDir;
 
-use crate::process;
+use crate::process::{self, Core};
 
 /// How often each side has its turn, unless a scenario says otherwise.
 pub const ROUNDS: usize = 3;
@@ -125,6 +125,12 @@ impl Tally {
         let (started, cpu_before) = (Instant::now(), process::cpu_time(pid)?);
         let count = work()?;
         Ok(Self { count, took: started.elapsed(), cpu: process::cpu_time(pid)?.saturating_sub(cpu_before) })
+    }
+
+    /// `work` is done by this process on a core, which is the server's where it is the server's limit: the neighbours of
+    /// cores differ.
+    pub fn here(core: Core, work: impl FnOnce() -> Result<u64>) -> Result<Self> {
+        process::on(core, || Self::of(std::process::id(), work))
     }
 
     fn rate(&self) -> Rate {

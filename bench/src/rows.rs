@@ -56,7 +56,7 @@ fn raw_changes(path: &Path) -> Result<Side<'static>> {
     let account: String = connection.query_row("SELECT id FROM account LIMIT 1", [], |row| row.get(0))?;
     let mut last: i64 = connection.query_row("SELECT COUNT(*) FROM audit_event", [], |row| row.get(0))?;
     Ok(Box::new(move |slice| {
-        Tally::of(std::process::id(), || {
+        Tally::here(SERVER, || {
             let (first, until) = (last, Instant::now() + slice);
             while Instant::now() < until {
                 let tx = connection.transaction()?;
@@ -109,7 +109,7 @@ fn sign_up(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
         let mut connection = entry::raw(&path)?;
         let (mut last, hash) = (0, &hash);
         let side: Side<'_> = Box::new(move |slice| {
-            Tally::of(std::process::id(), || {
+            Tally::here(SERVER, || {
                 let (mut count, until) = (0, Instant::now() + slice);
                 while Instant::now() < until {
                     let tx = connection.transaction()?;

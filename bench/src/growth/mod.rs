@@ -25,8 +25,8 @@ use crate::{
 
 const SERVER: Core = Core::Only(0);
 const GENERATOR: Core = Core::Only(1);
-/// What is measured in one go before another size has its turn.
-const SLICE: Duration = Duration::from_secs(1);
+/// What is measured in one go before another size has its turn. What a neighbour does lasts for seconds.
+const SLICE: Duration = Duration::from_millis(500);
 const STARTS: usize = 10;
 
 #[derive(clap::Args)]
@@ -89,8 +89,8 @@ struct Cost {
 
 /// Asks all sizes in turn.
 fn ask(rounds: &Rounds, places: &[Place], question: Question) -> Result<Vec<Figure>> {
-    let slices = rounds.turn.as_secs().max(1);
-    let bar = rounds::bar(question.name(), ROUNDS * usize::try_from(slices)? * places.len());
+    let slices = usize::try_from(rounds.turn.as_millis() / SLICE.as_millis())?.max(1) * question.turns();
+    let bar = rounds::bar(question.name(), ROUNDS * slices * places.len());
     let mut costs: Vec<Vec<Cost>> = vec![vec![]; places.len()];
     for place in places {
         let ask = place.asked.question(place.server.address, question)?;

@@ -79,6 +79,11 @@ impl Question {
     pub fn connections(self) -> usize {
         if self == Self::Refresh { CHAINS } else { 1 }
     }
+
+    /// A sign-in takes so long that a turn has a few dozen. The slowest hundredth needs hundreds.
+    pub fn turns(self) -> usize {
+        if self == Self::SignIn { 4 } else { 1 }
+    }
 }
 
 const CHAINS: usize = 4;
