@@ -48,19 +48,21 @@ pub async fn round(app: &App) -> db::Result<bool> {
     if !outbox::is_waiting(&app.db).await? {
         return Ok(false);
     }
-    transact!(app.db, tx, {
-        let (mut shares, mut known, mut deliveries): (Vec<Share>, _, _) = (vec![], Known::default(), 0);
-        for event in outbox::hold_waiting(tx, EVENTS).await? {
-            let of_event = shares_of(tx, event, &mut known).await?;
-            deliveries += of_event.iter().map(|share| share.listeners.len()).sum::<usize>();
-            shares.extend(of_event);
-            if deliveries >= DELIVERIES {
-                break;
-            }
+    transact!(app.db, tx, { hand_out(tx, app).await })
+}
+
+pub(super) async fn hand_out(tx: &mut Tx, app: &App) -> db::Result<bool> {
+    let (mut shares, mut known, mut deliveries): (Vec<Share>, _, _) = (vec![], Known::default(), 0);
+    for event in outbox::hold_waiting(tx, EVENTS).await? {
+        let of_event = shares_of(tx, event, &mut known).await?;
+        deliveries += of_event.iter().map(|share| share.listeners.len()).sum::<usize>();
+        shares.extend(of_event);
+        if deliveries >= DELIVERIES {
+            break;
         }
-        give(tx, app, &shares).await?;
-        Ok::<_, db::Error>(!shares.is_empty())
-    })
+    }
+    give(tx, app, &shares).await?;
+    Ok(!shares.is_empty())
 }
 
 async fn give(tx: &mut Tx, app: &App, shares: &[Share]) -> db::Result<()> {

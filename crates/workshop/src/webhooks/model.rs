@@ -197,7 +197,7 @@ impl Held {
              RETURNING id, fence",
             "WITH due AS MATERIALIZED
                  (SELECT id FROM webhook WHERE next_at <= $1 AND held_until <= $1 AND is_active = $4
-                  ORDER BY next_at, id LIMIT $3 FOR UPDATE SKIP LOCKED)
+                  ORDER BY next_at, id LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED)
              UPDATE webhook SET held_until = $2, fence = fence + 1 FROM due WHERE webhook.id = due.id
              RETURNING webhook.id, webhook.fence",
         );
@@ -224,12 +224,17 @@ impl Held {
 
     /// Lets go of it until its next delivery is due.
     pub async fn release(&self, tx: &mut Tx) -> db::Result<()> {
-        // Two statements: the first waits for whoever is just adding a delivery, so that the second sees it.
-        let sql = "UPDATE webhook SET held_until = 0 WHERE id = $1 AND fence = $2";
-        if tx.exec(sql, params![self.id, self.fence]).await? == 1 {
+        // Two statements: the first waits for whoever is just adding a delivery ([`Listener::page`]), so that the second
+        // sees it. Nobody would look for it otherwise.
+        const HOLD: Sql = Sql::two(
+            "SELECT id, fence FROM webhook WHERE id = $1 AND fence = $2",
+            "SELECT id, fence FROM webhook WHERE id = $1 AND fence = $2 FOR UPDATE",
+        );
+        if tx.opt::<Self>(HOLD, params![self.id, self.fence]).await?.is_some() {
             tx.exec(
-                "UPDATE webhook SET next_at = (SELECT MIN(ready_at) FROM webhook_delivery
-                                               WHERE webhook_id = $1 AND ready_at IS NOT NULL) WHERE id = $1",
+                "UPDATE webhook SET held_until = 0, next_at =
+                     (SELECT MIN(ready_at) FROM webhook_delivery WHERE webhook_id = $1 AND ready_at IS NOT NULL)
+                 WHERE id = $1",
                 params![self.id],
             )
             .await?;
@@ -250,8 +255,22 @@ pub struct Listener {
 }
 row!(Listener { webhook_id, created_at });
 
+macro_rules! page {
+    ($lock:literal) => {
+        concat!(
+            "SELECT webhook_subscription.webhook_id, webhook.created_at FROM webhook_subscription
+             JOIN webhook ON webhook.id = webhook_subscription.webhook_id
+             WHERE webhook_subscription.app_id = $1 AND webhook_subscription.event = $2
+               AND webhook_subscription.webhook_id > $3 AND webhook.is_active = $4 AND webhook.created_at <= $5
+             ORDER BY webhook_subscription.webhook_id LIMIT $6",
+            $lock
+        )
+    };
+}
+
 impl Listener {
-    /// Those after the given one that were there at a moment.
+    /// Those after the given one that were there at a moment. Until the transaction is over none of them is let go of by
+    /// whoever delivers for it: it would not see what is being added. Others may add to them all the same.
     pub async fn page(
         tx: &mut Tx,
         app: ApplicationId,
@@ -260,15 +279,8 @@ impl Listener {
         at: Timestamp,
         most: u32,
     ) -> db::Result<Vec<Self>> {
-        tx.all(
-            "SELECT webhook_subscription.webhook_id, webhook.created_at FROM webhook_subscription
-             JOIN webhook ON webhook.id = webhook_subscription.webhook_id
-             WHERE webhook_subscription.app_id = $1 AND webhook_subscription.event = $2
-               AND webhook_subscription.webhook_id > $3 AND webhook.is_active = $4 AND webhook.created_at <= $5
-             ORDER BY webhook_subscription.webhook_id LIMIT $6",
-            params![app, value, after, true, at, most],
-        )
-        .await
+        const PAGE: Sql = Sql::two(page!(""), page!(" FOR KEY SHARE OF webhook"));
+        tx.all(PAGE, params![app, value, after, true, at, most]).await
     }
 
     /// Says to all between the two that there is something to deliver.

@@ -1,6 +1,6 @@
 //! Delivering again, and nodes that lost their lease.
 use super::{
-    super::{deliveries::Delivery, model::Held},
+    super::{deliveries::Delivery, fan_out, model::Held},
     *,
 };
 
@@ -111,5 +111,29 @@ async fn a_node_that_lost_its_lease_ends_nothing() {
     assert!(Held::claim(&t.app.db, t.app.clock.now(), 10).await.unwrap().is_empty());
     super::super::lane::run(&t.app, second).await;
     assert_eq!(receiver.events(), ["user.created"]);
+    done(t).await;
+}
+
+#[tokio::test]
+async fn f15_what_is_added_while_a_node_lets_go_of_a_webhook_is_not_forgotten() {
+    let t = start().await;
+    let (shop, receiver) = (Shop::open(&t).await, Receiver::start().await);
+    let webhook = shop.register(&t, &receiver.url, &["user.signed_in"]).await;
+    shop.rehearse(&t, &webhook).await;
+    let held = Held::claim(&t.app.db, t.app.clock.now(), 10).await.unwrap().remove(0);
+    login_with(&t, "ada@example.com", &shop.key).await;
+
+    // Another one is being added; it is not there for others yet.
+    let mut adding = t.app.db.begin().await.unwrap();
+    assert!(fan_out::hand_out(&mut adding, &t.app).await.unwrap());
+    let app = t.app.clone();
+    let mut letting_go = tokio::spawn(async move { super::super::lane::run(&app, held).await });
+    let early = tokio::time::timeout(Duration::from_millis(500), &mut letting_go).await;
+    assert!(early.is_err(), "whoever lets go of it waits for what is being added");
+    adding.commit().await.unwrap();
+    letting_go.await.unwrap();
+
+    deliver(&t).await;
+    assert_eq!(receiver.events(), ["user.signed_in", "user.signed_in"]);
     done(t).await;
 }
