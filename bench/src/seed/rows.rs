@@ -218,8 +218,9 @@ impl<'a> Directory<'a> {
                 .prepare("INSERT INTO org_member (org_id, account_id, role, joined_at) VALUES (?1, ?2, ?3, ?4)")?,
             person: connection.prepare(
                 "INSERT INTO person (org_id, id, place, account_id, source, active, is_home, comes_back, user_name,
-                                     user_name_key, email, email_key, attributes, version, created_at, updated_at)
-                 VALUES (?1, ?2, ?3, ?2, 'member', 1, 0, 0, ?4, ?4, ?4, ?4, ?5, 1, ?6, ?6)",
+                                     user_name_key, email, email_key, attributes, version, created_at, updated_at,
+                                     role)
+                 VALUES (?1, ?2, ?3, ?2, 'member', 1, 0, 0, ?4, ?4, ?4, ?4, ?5, 1, ?6, ?6, ?7)",
             )?,
             value: connection.prepare(
                 "INSERT INTO person_value (org_id, person_id, path, item, value, folded)
@@ -233,7 +234,7 @@ impl<'a> Directory<'a> {
         self.member.execute(params![org, id, role, at])?;
         let work = json!([{ "value": email, "type": "work", "primary": true }]);
         let attributes = json!({ "displayName": name, "emails": work });
-        self.person.execute(params![org, id, i64::try_from(place)?, email, attributes.to_string(), at])?;
+        self.person.execute(params![org, id, i64::try_from(place)?, email, attributes.to_string(), at, role])?;
         for found in tenancy::people::values_of(&attributes) {
             self.value.execute(params![org, id, found.path, found.value, found.value.to_lowercase()])?;
         }

@@ -64,3 +64,13 @@ async fn set_role(t: &TestApp, person: &Person, org: &str, whom: &str, role: &st
 async fn remove(t: &TestApp, person: &Person, org: &str, whom: &str) -> Answer {
     person.asks(t.ask(Method::DELETE, &format!("/org/{org}/members/{whom}"))).await
 }
+
+/// Whatever happened, the directory shows the role that the membership says, and none without one.
+pub(crate) async fn finish(t: TestApp) {
+    let sql = "SELECT person.id FROM person
+               LEFT JOIN org_member ON org_member.org_id = person.org_id AND org_member.account_id = person.account_id
+               WHERE COALESCE(person.role, '') <> COALESCE(org_member.role, '')";
+    let wrong: Vec<(String,)> = t.app.db.all(sql, vec![]).await.unwrap();
+    assert_eq!(wrong, []);
+    t.finish().await;
+}

@@ -338,16 +338,25 @@ impl Member {
             )
             .await?;
         if added == 1 {
-            people::joined(tx, org, account, now).await?;
+            people::joined(tx, org, account, role, now).await?;
         }
         changed(tx, org).await?;
         Ok(added == 1)
     }
 
     pub async fn set_role(tx: &mut Tx, org: OrgId, account: AccountId, role: Role) -> db::Result<()> {
-        let sql = "UPDATE org_member SET role = $3 WHERE org_id = $1 AND account_id = $2";
-        tx.exec(sql, params![org, account, role]).await?;
+        Self::write_role(tx, org, account, role).await?;
         changed(tx, org).await
+    }
+
+    /// Says nobody that it changed.
+    pub(crate) async fn write_role(tx: &mut Tx, org: OrgId, account: AccountId, role: Role) -> db::Result<()> {
+        let sql = "UPDATE org_member SET role = $3 WHERE org_id = $1 AND account_id = $2";
+        match tx.exec(sql, params![org, account, role]).await? {
+            // Somebody else has just ended the membership.
+            0 => Ok(()),
+            _ => people::note_role(tx, org, account, Some(role)).await,
+        }
     }
 
     pub async fn remove(tx: &mut Tx, org: OrgId, account: AccountId) -> db::Result<()> {
@@ -358,6 +367,7 @@ impl Member {
     /// Ends the membership, and nothing that the directory knows.
     async fn take_out(tx: &mut Tx, org: OrgId, account: AccountId) -> db::Result<()> {
         tx.exec("DELETE FROM org_member WHERE org_id = $1 AND account_id = $2", params![org, account]).await?;
+        people::note_role(tx, org, account, None).await?;
         let sql = "UPDATE session SET org_id = NULL WHERE org_id = $1 AND account_id = $2";
         tx.exec(sql, params![org, account]).await?;
         let sql = "UPDATE account SET active_org_id = NULL WHERE id = $2 AND active_org_id = $1";

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::{
     accounts::AccountId,
-    orgs::{Org, OrgId, Role},
+    orgs::{Member, Org, OrgId, Role},
 };
 
 pub type PersonId = Id<Person>;
@@ -28,6 +28,8 @@ pub struct Person {
     pub id: PersonId,
     pub place: i64,
     pub account_id: Option<AccountId>,
+    /// What they are in the organization; none for who has not come yet, or is switched off.
+    pub role: Option<Role>,
     /// `scim`, or `member` for who came without being announced.
     pub source: String,
     pub active: bool,
@@ -61,7 +63,8 @@ row!(Person {
     attributes,
     version,
     created_at,
-    updated_at
+    updated_at,
+    role
 });
 
 /// Who was announced by the organization's provider.
@@ -129,7 +132,7 @@ impl Person {
         Ok(made == 1)
     }
 
-    /// Writes everything but the place. The version counts.
+    /// Writes everything but the place and the role, which [goes along](note_role) with the membership. The version counts.
     pub async fn save(&self, tx: &mut Tx) -> db::Result<()> {
         tx.exec(
             "UPDATE person SET account_id = $3, source = $4, active = $5, is_home = $6, comes_back = $7, user_name = $8,
@@ -225,7 +228,13 @@ struct Known {
 row!(Known { email, email_key, email_verified, name });
 
 /// Somebody became a member: the row that was waiting for them is theirs, or there is a new one.
-pub(crate) async fn joined(tx: &mut Tx, org: OrgId, account: AccountId, now: Timestamp) -> db::Result<()> {
+pub(crate) async fn joined(
+    tx: &mut Tx,
+    org: OrgId,
+    account: AccountId,
+    role: Role,
+    now: Timestamp,
+) -> db::Result<()> {
     let sql = "SELECT email, email_key, email_verified, name FROM account WHERE id = $1";
     let known: Known = tx.one(sql, params![account]).await?;
     let proven = known.email_key.clone().filter(|_| known.email_verified).unwrap_or_default();
@@ -244,11 +253,8 @@ pub(crate) async fn joined(tx: &mut Tx, org: OrgId, account: AccountId, now: Tim
         let there = Person { account_id: Some(account), active: true, comes_back: false, updated_at: now, ..person };
         there.save(tx).await?;
         // What their groups stand for is theirs from the start.
-        if role_by_groups(tx, org, there.id).await? == Some(Role::Admin) {
-            let sql = "UPDATE org_member SET role = $3 WHERE org_id = $1 AND account_id = $2 AND role = 'member'";
-            tx.exec(sql, params![org, account, Role::Admin]).await?;
-        }
-        return Ok(());
+        let role = role_by_groups(tx, org, there.id).await?.map_or(role, |by_groups| role.max(by_groups));
+        return Member::write_role(tx, org, account, role).await;
     }
     let id: PersonId = account.to_string().parse().map_err(|_| db::Error::Missing)?;
     let address = known.email.clone().map(|email| json!([{ "value": email, "type": "work", "primary": true }]));
@@ -261,6 +267,7 @@ pub(crate) async fn joined(tx: &mut Tx, org: OrgId, account: AccountId, now: Tim
         id,
         place: Person::next_place(tx, org).await?,
         account_id: Some(account),
+        role: None,
         source: CAME_BY_THEMSELVES.to_owned(),
         active: true,
         is_home: false,
@@ -281,7 +288,12 @@ pub(crate) async fn joined(tx: &mut Tx, org: OrgId, account: AccountId, now: Tim
         person.user_name_key.clone_from(&person.user_name);
         person.insert(tx).await?;
     }
-    Ok(())
+    note_role(tx, org, account, Some(role)).await
+}
+
+/// Keeps the role that the directory shows what the membership says.
+pub(crate) async fn note_role(tx: &mut Tx, org: OrgId, account: AccountId, role: Option<Role>) -> db::Result<()> {
+    tx.send("UPDATE person SET role = $3 WHERE org_id = $1 AND account_id = $2", params![org, account, role]).await
 }
 
 /// The highest role of the groups somebody is in; none when no group of theirs stands for one.
@@ -305,7 +317,7 @@ pub(crate) async fn left(tx: &mut Tx, org: OrgId, account: AccountId) -> db::Res
         tx.exec(sql, params![org, place]).await?;
         tx.exec("UPDATE org SET people = people - 1 WHERE id = $1", params![org]).await?;
     }
-    let sql = "UPDATE person SET active = FALSE, account_id = NULL, is_home = FALSE, comes_back = FALSE,
+    let sql = "UPDATE person SET active = FALSE, account_id = NULL, role = NULL, is_home = FALSE, comes_back = FALSE,
                                  version = version + 1
                WHERE org_id = $1 AND account_id = $2";
     tx.exec(sql, params![org, account]).await?;

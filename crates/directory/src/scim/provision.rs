@@ -71,6 +71,7 @@ pub async fn create(app: &App, caller: &ScimToken, read: &Read) -> Result<Person
             id,
             place: Person::next_place(tx, org).await?,
             account_id: None,
+            role: None,
             source: ANNOUNCED.to_owned(),
             active: read.active.unwrap_or(true),
             is_home: false,

@@ -30,15 +30,12 @@ enum Place {
     Value(String),
 }
 
-const ROLE: &str = "(SELECT role FROM org_member WHERE org_member.org_id = person.org_id
-                     AND org_member.account_id = person.account_id)";
 const IN_GROUP: &str = "EXISTS (SELECT 1 FROM person_group_member AS seat
   JOIN person_group AS room ON room.org_id = seat.org_id AND room.id = seat.group_id
   WHERE seat.org_id = person.org_id AND seat.person_id = person.id AND ";
 const HAS_MEMBER: &str = "EXISTS (SELECT 1 FROM (
     SELECT seat.org_id, seat.group_id, seat.person_id FROM person_group_member AS seat
-    UNION ALL SELECT person.org_id, org_member.role, person.id FROM person
-    JOIN org_member ON org_member.org_id = person.org_id AND org_member.account_id = person.account_id) AS seat
+    UNION ALL SELECT person.org_id, person.role, person.id FROM person) AS seat
   WHERE seat.org_id = found.org_id AND seat.group_id = found.id AND ";
 
 fn place(resource: &Resource, named: &Named) -> Option<Place> {
@@ -56,7 +53,7 @@ fn place(resource: &Resource, named: &Named) -> Option<Place> {
         (true, ("meta", "created")) => Place::Moment("person.created_at"),
         (true, ("meta", "lastModified")) => Place::Moment("person.updated_at"),
         (true, ("meta", "resourceType")) => Place::Column("'User'"),
-        (true, ("roles", "value")) => Place::Column(ROLE),
+        (true, ("roles", "value")) => Place::Column("person.role"),
         (true, ("groups", "value")) => Place::Exists(IN_GROUP, "seat.group_id", ")"),
         (true, ("groups", "display")) => Place::Exists(IN_GROUP, "room.display_name_key", ")"),
         (true, ("meta" | "schemas" | "groups" | "roles", _)) => return None,

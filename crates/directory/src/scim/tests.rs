@@ -78,7 +78,7 @@ impl Org {
 
     async fn finish(self) {
         self.t.run_jobs().await;
-        self.t.finish().await;
+        crate::tests::finish(self.t).await;
     }
 }
 

@@ -8,7 +8,7 @@ use kernel::{
 use serde_json::{Map, Value, json};
 use tenancy::{
     email::Email,
-    orgs::{OrgId, Role},
+    orgs::OrgId,
     people::{self, Person, PersonId},
 };
 
@@ -23,14 +23,12 @@ use super::{
 /// A person with what hangs on them.
 pub struct Seen {
     pub person: Person,
-    /// What they are in the organization; none before they have come.
-    pub role: Option<Role>,
     pub groups: Vec<InGroup>,
 }
 
 impl FromRow for Seen {
-    fn from_row(mut row: Row) -> db::Result<Self> {
-        Ok(Self { role: row.get("role")?, person: Person::from_row(row)?, groups: vec![] })
+    fn from_row(row: Row) -> db::Result<Self> {
+        Ok(Self { person: Person::from_row(row)?, groups: vec![] })
     }
 }
 
@@ -41,9 +39,7 @@ pub struct InGroup {
 }
 row!(InGroup { person_id, id, display_name });
 
-const SEEN: &str = "SELECT person.*, org_member.role FROM person
-  LEFT JOIN org_member ON org_member.org_id = person.org_id AND org_member.account_id = person.account_id
-  WHERE person.org_id = ";
+const SEEN: &str = "SELECT * FROM person WHERE person.org_id = ";
 
 pub async fn one(app: &App, org: OrgId, id: PersonId) -> Result<Option<Seen>> {
     let mut question = Composed::new(SEEN);
@@ -70,9 +66,7 @@ async fn everybody(app: &App, org: OrgId, asked: &Asked) -> Result<(Vec<Seen>, i
     let found = app
         .db
         .all(
-            "SELECT person.*, org_member.role FROM person
-             LEFT JOIN org_member ON org_member.org_id = person.org_id AND org_member.account_id = person.account_id
-             WHERE person.org_id = $1 AND person.place >= $2 AND person.place < $3 ORDER BY person.place",
+            "SELECT * FROM person WHERE org_id = $1 AND place >= $2 AND place < $3 ORDER BY place",
             params![org, asked.start, asked.start + asked.count],
         )
         .await?;
@@ -115,9 +109,10 @@ async fn add_groups(app: &App, org: OrgId, found: &mut [Seen]) -> Result<()> {
     if found.is_empty() {
         return Ok(());
     }
+    // A cross join, because SQLite takes one in the order it is written in: it would go through all groups otherwise.
     let mut question = Composed::new(
-        "SELECT seat.person_id, room.id, room.display_name FROM person_group_member AS seat
-         JOIN person_group AS room ON room.org_id = seat.org_id AND room.id = seat.group_id WHERE seat.org_id = ",
+        "SELECT seat.person_id, room.id, room.display_name FROM person_group_member AS seat CROSS JOIN person_group AS room
+         WHERE room.org_id = seat.org_id AND room.id = seat.group_id AND seat.org_id = ",
     );
     question.value(org).sql(" AND seat.person_id IN (");
     for (number, seen) in found.iter().enumerate() {
@@ -163,7 +158,7 @@ impl Seen {
         }
         let place = |id: &str| format!("{base}/scim/v2/Groups/{id}");
         let direct = self.groups.iter().map(|group| (group.id.as_str(), group.display_name.as_str()));
-        let role = self.role.map(|role| (role.name(), role.name()));
+        let role = person.role.map(|role| (role.name(), role.name()));
         let groups: Vec<Value> = role
             .into_iter()
             .chain(direct)
@@ -172,7 +167,7 @@ impl Seen {
         if !groups.is_empty() {
             shown["groups"] = Value::Array(groups);
         }
-        if let Some(role) = self.role {
+        if let Some(role) = person.role {
             shown["roles"] = json!([{ "value": role, "primary": true }]);
         }
         shown["meta"] = json!({

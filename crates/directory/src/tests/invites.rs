@@ -36,7 +36,7 @@ async fn a_newcomer_gets_an_account_by_it() {
     assert_eq!(t.post("/auth/accept-invite").json(&body).await.refusal(), (410, "token_spent"));
     assert_eq!(login(&t, "bob@example.com", NEW).await.status, 200);
     t.run_jobs().await;
-    t.finish().await;
+    finish(t).await;
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn signing_up_with_it_confirms_the_address() {
     assert_eq!((bob.status, &bob.body["org"]["id"]), (200, &org["id"]));
     assert_eq!(sign_up("bob@example.com", &token).await.refusal(), (410, "token_spent"));
     t.run_jobs().await;
-    t.finish().await;
+    finish(t).await;
 }
 
 #[tokio::test]
@@ -97,7 +97,7 @@ async fn p53_it_opens_nothing_that_is_somebodys() {
     assert_eq!(late.refusal(), (410, "token_spent"));
     assert_eq!(login(&t, "cyd@example.com", PASSWORD).await.status, 401, "whoever came first gets nothing");
     t.run_jobs().await;
-    t.finish().await;
+    finish(t).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -148,7 +148,7 @@ async fn p53_it_is_good_once_for_a_week_until_replaced_or_cancelled() {
     let body = json!({ "token": late, "name": "Cyd", "password": NEW });
     assert_eq!(t.post("/auth/accept-invite").json(&body).await.refusal(), (410, "token_spent"));
     t.run_jobs().await;
-    t.finish().await;
+    finish(t).await;
 }
 
 #[tokio::test]
@@ -178,7 +178,7 @@ async fn what_somebody_promised_goes_with_their_role() {
     remove(&t, &ada, org, &bob.id).await;
     assert_eq!(left().await, "z");
     t.run_jobs().await;
-    t.finish().await;
+    finish(t).await;
 }
 
 #[tokio::test]
@@ -198,5 +198,5 @@ async fn an_organization_is_no_way_to_write_to_strangers() {
     let more = invite(&t, &ada, id(&second), "more@example.com", "member").await;
     assert_eq!(more.refusal(), (429, "rate_limited"), "another organization of the same person is no way around");
     t.run_jobs().await;
-    t.finish().await;
+    finish(t).await;
 }

@@ -85,7 +85,7 @@ async fn p50_every_route_asks_for_its_role() {
         t.run_jobs().await;
         t.happened().await;
     }
-    t.finish().await;
+    finish(t).await;
 }
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn p49_another_tenants_id_is_like_a_random_one() {
     let page = eve.asks(t.get(&format!("/org/{}/members?cursor=AAAA", id(&of_eve)))).await;
     assert_eq!(page.refusal(), (400, "bad_cursor"));
     t.run_jobs().await;
-    t.finish().await;
+    finish(t).await;
 }
 
 #[tokio::test]
@@ -132,5 +132,5 @@ async fn p51_what_is_not_offered_cannot_be_assigned() {
     assert_eq!(invited.body["invitedBy"], json!(ada.id));
     assert!(invited.body["expiresAt"].as_str().unwrap() < "2099");
     t.run_jobs().await;
-    t.finish().await;
+    finish(t).await;
 }

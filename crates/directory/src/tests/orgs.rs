@@ -51,7 +51,7 @@ async fn an_organization_is_made_changed_and_given_up() {
     assert_eq!(log.body["events"][0]["type"], "ORG_DELETED", "who did it finds it in their own log");
     assert_eq!(log.body["events"][0]["orgId"], made["id"]);
     t.run_jobs().await;
-    t.finish().await;
+    finish(t).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -64,7 +64,7 @@ async fn p76_a_slug_has_one_owner() {
         assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
     }
     t.run_jobs().await;
-    t.finish().await;
+    finish(t).await;
 }
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn a_session_acts_for_one_organization_and_says_so() {
     assert_eq!((renewed.status, &renewed.body["org"]), (200, &Value::Null));
     assert_eq!(claims(&renewed.body["accessToken"])["role"], Value::Null);
     t.run_jobs().await;
-    t.finish().await;
+    finish(t).await;
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn a_cookie_session_gets_its_new_token_as_a_cookie() {
     assert_eq!(switched.status, 200, "{}", switched.text);
     assert!(switched.header("set-cookie").starts_with("service_access="), "{:?}", switched.headers);
     t.run_jobs().await;
-    t.finish().await;
+    finish(t).await;
 }
 
 #[tokio::test]
@@ -141,7 +141,7 @@ async fn metadata_is_merged_key_by_key() {
     assert_eq!(patch(json!([1])).await.status, 400);
     assert_eq!(ada.asks(t.get(&path)).await.body, second.body, "nothing of it was kept");
     t.run_jobs().await;
-    t.finish().await;
+    finish(t).await;
 }
 
 #[tokio::test]
@@ -159,5 +159,5 @@ async fn an_export_holds_everything_and_no_secret() {
     assert_eq!(kinds, ["ORG_EXPORTED", "MEMBER_INVITED", "ORG_CREATED"]);
     assert!(!export.text.contains(&token) && !export.text.contains("hash"), "{}", export.text);
     t.run_jobs().await;
-    t.finish().await;
+    finish(t).await;
 }

@@ -29,7 +29,7 @@ async fn p52_the_last_owner_stays() {
     let left: (i64,) = t.app.db.one("SELECT CAST(COUNT(*) AS BIGINT) FROM org", vec![]).await.unwrap();
     assert_eq!(left, (0,));
     t.run_jobs().await;
-    t.finish().await;
+    finish(t).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -54,7 +54,7 @@ async fn p52_two_owners_who_remove_each_other_at_once_leave_one() {
         assert_eq!(owners, (1,));
     }
     t.run_jobs().await;
-    t.finish().await;
+    finish(t).await;
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn p50_admins_leave_owners_alone() {
     assert_eq!(remove(&t, &ada, org, &bob.id).await.status, 204);
     assert_eq!(bob.asks(t.get(&format!("/org/{org}/members"))).await.refusal(), (404, "not_found"));
     t.run_jobs().await;
-    t.finish().await;
+    finish(t).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -113,7 +113,7 @@ async fn p56_who_loses_a_role_while_they_use_it_leaves_nothing_behind() {
         assert_eq!(left, (0,), "what they promised goes with the role");
     }
     t.run_jobs().await;
-    t.finish().await;
+    finish(t).await;
 }
 
 #[tokio::test]
@@ -142,7 +142,7 @@ async fn who_leaves_for_good_leaves_the_organizations_past() {
     assert_eq!((&invited["details"]["email"], &invited["ip"]), (&json!("friend@example.com"), &Value::Null));
     assert!(of("MEMBER_REMOVED").is_some(), "{}", past.text);
     t.run_jobs().await;
-    t.finish().await;
+    finish(t).await;
 }
 
 #[tokio::test]
@@ -167,5 +167,5 @@ async fn p56_a_lost_role_is_lost_on_every_node() {
     tokio::time::timeout(std::time::Duration::from_secs(1), gone).await.expect("there within a second");
     drop(other);
     t.run_jobs().await;
-    t.finish().await;
+    finish(t).await;
 }
