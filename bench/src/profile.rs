@@ -121,9 +121,9 @@ pub fn take(rounds: &Rounds, janua: &Janua, options: &Options) -> Result<()> {
     ensure!(report.status.success(), "perf report: {}", String::from_utf8_lossy(&report.stderr));
     let answered = asked?;
     let mut text = format!("{answered} requests in {seconds} s\n\n");
-    // perf fills its lines up with spaces.
-    for line in String::from_utf8_lossy(&report.stdout).lines() {
-        text += line.trim_end();
+    // perf has remarks of its own, and fills its lines up with spaces and empty columns.
+    for line in String::from_utf8_lossy(&report.stdout).lines().filter(|line| !line.starts_with('#')) {
+        text += line.trim_end_matches([' ', '-']);
         text.push('\n');
     }
     match &options.out {
