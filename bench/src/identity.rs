@@ -111,9 +111,11 @@ pub fn post_as(address: SocketAddr, token: &str, path: &str, body: &Value) -> Re
 fn sign_in(rounds: &Rounds, server: &Server) -> Result<Vec<Figure>> {
     let ask = Ask::again(load::request("POST", "/auth/login", "", &login().to_string(), "keep-alive"));
     let what = "POST /auth/login by processor time; raw argon2id";
-    let mut figures =
-        both_ways("sign-in", what, &beside_hashes(rounds, server, &ask, raw_hash()?)?, Some(Goal::Ratio(0.95)));
-    let samples = beside_hashes(rounds, server, &ask, raw_hash_in(pages::vec_of)?)?.only(|rate| rate.per_cpu_second);
+    let ours = |slice| load::asleep(server.address, slice, GENERATOR, &ask);
+    let sides = beside_hashes(rounds, server, ours, raw_hash()?)?;
+    let mut figures = both_ways("sign-in", what, &sides, Some(Goal::Ratio(0.95)));
+    let sides = beside_hashes(rounds, server, ours, raw_hash_in(pages::vec_of)?)?;
+    let samples = sides.only(|rate| rate.per_cpu_second);
     let what = "the same by processor time; raw argon2id in huge pages";
     figures.push(Figure { scenario: "sign-in", what, unit: Unit::PerCpuSecond, samples, goal: None });
     Ok(figures)
@@ -123,7 +125,8 @@ fn sign_in(rounds: &Rounds, server: &Server) -> Result<Vec<Figure>> {
 fn sent_away(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
     let (server, ask) = refused(rounds, janua)?;
     let what = "429 for a sign-in by processor time; raw argon2id";
-    Ok(both_ways("refusal", what, &beside_hashes(rounds, &server, &ask, raw_hash()?)?, Some(Goal::Ratio(2000.0))))
+    let ours = |slice| load::with(server.address, slice, GENERATOR, &ask);
+    Ok(both_ways("refusal", what, &beside_hashes(rounds, &server, ours, raw_hash()?)?, Some(Goal::Ratio(2000.0))))
 }
 
 /// A server at which somebody has asked too often, and goes on.
@@ -134,10 +137,14 @@ pub fn refused(rounds: &Rounds, janua: &Janua) -> Result<(Server, Ask)> {
     Ok((server, ask))
 }
 
-fn beside_hashes(rounds: &Rounds, server: &Server, ask: &Ask, hash: impl Fn() -> Result<()>) -> Result<Sides<Rate>> {
+fn beside_hashes(
+    rounds: &Rounds,
+    server: &Server,
+    ours: impl Fn(Duration) -> Result<u64>,
+    hash: impl Fn() -> Result<()>,
+) -> Result<Sides<Rate>> {
     let limit = || repeat(&hash);
-    let ours = || side(server.pid(), |slice| load::with(server.address, slice, GENERATOR, ask));
-    rounds::interleave("hashes", rounds.turn, limit, ours)
+    rounds::interleave("hashes", rounds.turn, limit, || side(server.pid(), &ours))
 }
 
 /// One hash of a password with its memory at hand, and nothing around it.
@@ -169,7 +176,7 @@ fn refresh(rounds: &Rounds, server: &Server) -> Result<Vec<Figure>> {
                 })
                 .collect();
             let ask = Ask::chain(sessions?);
-            Tally::of(server.pid(), || load::with(server.address, slice, GENERATOR, &ask))
+            Tally::of(server.pid(), || load::asleep(server.address, slice, GENERATOR, &ask))
         }))
     };
     let pair = aws_lc_rs::rsa::KeyPair::generate(KeySize::Rsa2048)?;

@@ -101,8 +101,9 @@ pub fn with(address: SocketAddr, length: Duration, core: Core, ask: &Ask) -> Res
     Ok(generate(address, length, core, ask, CONNECTIONS, Asking::default())?.answered)
 }
 
-/// The same where its core has other work to do, too.
-pub fn beside_others(address: SocketAddr, length: Duration, core: Core, ask: &Ask) -> Result<u64> {
+/// The same with a generator that sleeps while it waits: where its core has other work to do, too, and where the limit is
+/// measured without a generator. Two processors may be one core, which would be slower for ours alone.
+pub fn asleep(address: SocketAddr, length: Duration, core: Core, ask: &Ask) -> Result<u64> {
     let asking = Asking { sleeps: true, ..Asking::default() };
     Ok(generate(address, length, core, ask, CONNECTIONS, asking)?.answered)
 }

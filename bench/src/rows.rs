@@ -42,7 +42,7 @@ fn audited(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
     let other = rounds.folder()?;
     drop(Ground::lay(janua, &other, SERVER, &[("JANUA_RATE_LIMITS", "off")])?);
     let limit = || raw_changes(&database(&other));
-    let ours = || side(ground.server.pid(), |slice| load::with(ground.address(), slice, GENERATOR, &ask));
+    let ours = || side(ground.server.pid(), |slice| load::asleep(ground.address(), slice, GENERATOR, &ask));
     let sides = rounds::interleave("audited", rounds.turn, limit, ours)?;
     let what = "PATCH /user/profile by processor time; same rows raw, 32 a commit";
     Ok(both_ways("audited", what, &sides, None))
@@ -139,7 +139,7 @@ fn settled(server: &Server, folder: &Path, slice: Duration, ask: &Ask) -> Result
     let connection = Connection::open_with_flags(database(folder), flags)?;
     let count = |sql: &str| -> Result<i64> { Ok(connection.query_row(sql, [], |row| row.get(0))?) };
     let before = count("SELECT COUNT(*) FROM account")?;
-    let answered = load::with(server.address, slice, GENERATOR, ask)?;
+    let answered = load::asleep(server.address, slice, GENERATOR, ask)?;
     let (started, expected) = (Instant::now(), before + i64::try_from(answered)?);
     while count("SELECT COUNT(*) FROM account")? < expected || count("SELECT COUNT(*) FROM mail")? > 0 {
         ensure!(started.elapsed() < PATIENCE, "those who signed up get no account, or no mail");

@@ -145,8 +145,7 @@ fn rate(rounds: &Rounds, place: &Place) -> Result<Vec<Figure>> {
         let ours = || {
             let before = place.receiver.count.load(Relaxed);
             let started = Instant::now();
-            let accepted =
-                load::beside_others(place.server.address, rounds.turn, GENERATOR, &Ask::again(place.act()))?;
+            let accepted = load::asleep(place.server.address, rounds.turn, GENERATOR, &Ask::again(place.act()))?;
             place.until(before + accepted)?;
             Ok(per_second(accepted, started.elapsed()))
         };
@@ -169,8 +168,7 @@ fn cost(one: &Place, many: &Place) -> Result<Figure> {
     let mut samples = Sides { limit: vec![], ours: vec![] };
     for _ in 0..ROUNDS {
         let (before, cpu) = (one.receiver.count.load(Relaxed), cpu_time(one.server.pid())?);
-        let sent =
-            load::beside_others(one.server.address, Duration::from_secs(1), GENERATOR, &Ask::again(one.act()))?;
+        let sent = load::asleep(one.server.address, Duration::from_secs(1), GENERATOR, &Ask::again(one.act()))?;
         one.until(before + sent)?;
         samples.limit.push(millis_each(cpu_time(one.server.pid())?.saturating_sub(cpu), sent));
         let (before, cpu) = (many.receiver.count.load(Relaxed), cpu_time(many.server.pid())?);
