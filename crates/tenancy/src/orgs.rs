@@ -349,7 +349,7 @@ impl Member {
         changed(tx, org).await
     }
 
-    /// Says nobody that it changed.
+    /// Like [`set_role`](Self::set_role), and tells nobody.
     pub(crate) async fn write_role(tx: &mut Tx, org: OrgId, account: AccountId, role: Role) -> db::Result<()> {
         let sql = "UPDATE org_member SET role = $3 WHERE org_id = $1 AND account_id = $2";
         match tx.exec(sql, params![org, account, role]).await? {
