@@ -253,7 +253,8 @@ pub(crate) async fn joined(
         let there = Person { account_id: Some(account), active: true, comes_back: false, updated_at: now, ..person };
         there.save(tx).await?;
         // What their groups stand for is theirs from the start.
-        let role = role_by_groups(tx, org, there.id).await?.map_or(role, |by_groups| role.max(by_groups));
+        let is_admin = role_by_groups(tx, org, there.id).await? == Some(Role::Admin);
+        let role = if is_admin { role.max(Role::Admin) } else { role };
         return Member::write_role(tx, org, account, role).await;
     }
     let id: PersonId = account.to_string().parse().map_err(|_| db::Error::Missing)?;
