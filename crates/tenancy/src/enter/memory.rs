@@ -1,9 +1,11 @@
 //! What a node keeps in mind of what it read, until it hears that it changed.
 use std::{
     array,
+    collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher as _},
+    pin::pin,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::SeqCst},
     },
     time::Duration,
@@ -11,6 +13,7 @@ use std::{
 
 use kernel::db;
 use moka::sync::Cache;
+use tokio::sync::OnceCell;
 
 /// Nothing is remembered longer than this, whatever nobody said.
 pub const REMEMBERED: Duration = Duration::from_mins(1);
@@ -21,17 +24,24 @@ pub struct Memory<K, V> {
     cache: Cache<K, Arc<V>>,
     /// Counts what was forgotten, for each share of the keys: what was read before it is not remembered after it.
     forgotten: [AtomicU64; SHARES],
+    /// What is being read, by its key and the count from before.
+    readings: Mutex<Readings<K, V>>,
 }
+
+/// How many ask for it, and what the first of them finds.
+type Readings<K, V> = HashMap<(K, u64), (usize, Shared<V>)>;
+type Shared<V> = Arc<OnceCell<Option<Arc<V>>>>;
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static, V: Send + Sync + 'static> Default for Memory<K, V> {
     fn default() -> Self {
         let cache = Cache::builder().max_capacity(MOST).time_to_live(REMEMBERED).support_invalidation_closures();
-        Self { cache: cache.build(), forgotten: array::from_fn(|_| AtomicU64::new(0)) }
+        Self { cache: cache.build(), forgotten: array::from_fn(|_| AtomicU64::new(0)), readings: Mutex::default() }
     }
 }
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static, V: Send + Sync + 'static> Memory<K, V> {
-    /// What is remembered, or what is read now. That something is not there is not remembered.
+    /// What is remembered, or what is read now. That something is not there is not remembered. Those who ask for the same
+    /// at the same time share what one of them reads, unless it was forgotten in between.
     pub async fn recall(
         &self,
         key: &K,
@@ -42,12 +52,24 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, V: Send + Sync + 'static> Mem
         }
         let forgotten = self.share(key);
         let before = forgotten.load(SeqCst);
-        let Some(found) = read.await?.map(Arc::new) else { return Ok(None) };
-        self.cache.insert(key.clone(), found.clone());
-        if forgotten.load(SeqCst) != before {
-            self.cache.invalidate(key);
+        let (reading, mut read) = (Reading::join(&self.readings, (key.clone(), before)), pin!(read));
+        let mut is_mine = false;
+        let own = async {
+            is_mine = true;
+            let found = (&mut read).await?.map(Arc::new);
+            if let Some(found) = &found {
+                self.cache.insert(key.clone(), found.clone());
+                if forgotten.load(SeqCst) != before {
+                    self.cache.invalidate(key);
+                }
+            }
+            Ok::<_, db::Error>(found)
+        };
+        match reading.shared.get_or_try_init(|| own).await? {
+            // It may have come into being since the other one looked.
+            None if !is_mine => Ok(read.await?.map(Arc::new)),
+            found => Ok(found.clone()),
         }
-        Ok(Some(found))
     }
 
     pub fn forget(&self, key: &K) {
@@ -80,6 +102,39 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, V: Send + Sync + 'static> Mem
         let share = usize::try_from(hasher.finish() % SHARES as u64).unwrap_or_default();
         &self.forgotten[share]
     }
+}
+
+/// One who asks for what is being read.
+struct Reading<'a, K: Hash + Eq, V> {
+    readings: &'a Mutex<Readings<K, V>>,
+    key: (K, u64),
+    shared: Shared<V>,
+}
+
+impl<'a, K: Hash + Eq + Clone, V> Reading<'a, K, V> {
+    fn join(readings: &'a Mutex<Readings<K, V>>, key: (K, u64)) -> Self {
+        let mut list = lock(readings);
+        let (askers, shared) = list.entry(key.clone()).or_default();
+        *askers += 1;
+        Self { readings, key, shared: shared.clone() }
+    }
+}
+
+impl<K: Hash + Eq, V> Drop for Reading<'_, K, V> {
+    fn drop(&mut self) {
+        let mut list = lock(self.readings);
+        if let Some((askers, _)) = list.get_mut(&self.key) {
+            *askers -= 1;
+            if *askers == 0 {
+                list.remove(&self.key);
+            }
+        }
+    }
+}
+
+/// Nothing can fail while it is held.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -121,6 +176,51 @@ mod tests {
             assert_eq!(memory.recall(&1, read).await.ok().flatten().as_deref(), Some(&"old"));
             assert_eq!(recall(&memory, 1, "new").await, Some("new"));
         }
+    }
+
+    #[tokio::test]
+    async fn those_who_ask_at_the_same_time_share_what_one_of_them_reads() {
+        let (memory, reads) = (Memory::<u8, u8>::default(), AtomicU64::new(0));
+        let read = |found| {
+            let reads = &reads;
+            async move {
+                reads.fetch_add(1, SeqCst);
+                tokio::task::yield_now().await;
+                Ok(found)
+            }
+        };
+        let (first, second) = tokio::join!(memory.recall(&1, read(Some(7))), memory.recall(&1, read(Some(8))));
+        let found = [first, second].map(|found| found.ok().flatten().as_deref().copied());
+        assert_eq!((found, reads.load(SeqCst)), ([Some(7); 2], 1));
+        assert!(lock(&memory.readings).is_empty());
+
+        memory.forget_all();
+        let late = async {
+            memory.forget(&1);
+            memory.recall(&1, read(Some(8))).await
+        };
+        let (first, late) = tokio::join!(memory.recall(&1, read(Some(7))), late);
+        let found = [first, late].map(|found| found.ok().flatten().as_deref().copied());
+        assert_eq!((found, reads.load(SeqCst)), ([Some(7), Some(8)], 3), "who comes after it was forgotten reads");
+
+        let (gone, there) = tokio::join!(memory.recall(&2, read(None)), memory.recall(&2, read(Some(9))));
+        let found = [gone, there].map(|found| found.ok().flatten().as_deref().copied());
+        assert_eq!(found, [None, Some(9)], "nobody is told by somebody else that it is not there");
+        assert!(lock(&memory.readings).is_empty());
+    }
+
+    #[tokio::test]
+    async fn who_goes_away_while_reading_leaves_it_to_the_next() {
+        let memory = Memory::<u8, u8>::default();
+        let mut second = Box::pin(memory.recall(&1, ready(Ok(Some(7)))));
+        tokio::select! {
+            biased;
+            _ = memory.recall(&1, std::future::pending()) => panic!("it is never there"),
+            _ = &mut second => panic!("somebody else reads it"),
+            () = ready(()) => {}
+        }
+        assert_eq!(second.await.ok().flatten().as_deref(), Some(&7));
+        assert!(lock(&memory.readings).is_empty());
     }
 
     #[tokio::test]
