@@ -1,8 +1,17 @@
 //! One webhook's deliveries, while this node holds it: a few at a time, each attempt written down before the next.
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    mem,
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
-use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
+use futures_util::{
+    FutureExt as _, StreamExt as _,
+    future::{Fuse, FusedFuture as _},
+    stream::FuturesUnordered,
+};
 use kernel::{
     App,
     clock::Timestamp,
@@ -16,15 +25,17 @@ use url::Url;
 
 use super::{
     Pace,
-    deliveries::{Attempt, Delivery, State},
+    deliveries::{Attempt, Delivery, DeliveryId, State},
     model::Held,
     payload, retry, rules, sign,
 };
 
 /// How many attempts go to one webhook at once.
 const AT_ONCE: usize = 16;
+/// How many of them, with those that have ended, are not written down yet: whatever dies, no more are repeated.
+const UNWRITTEN: usize = 2 * AT_ONCE;
 /// What is looked up at once, so that memory does not grow with what waits.
-const BATCH: u32 = 48;
+const BATCH: usize = 48;
 /// After this long others get their turn.
 const TURN: Duration = Duration::from_secs(20);
 const MOST_READ: usize = 64 * 1024;
@@ -45,51 +56,108 @@ pub async fn run(app: &App, held: Held) {
 }
 
 async fn deliver(app: &App, held: Held) -> Result<()> {
-    let since = app.clock.now();
-    loop {
-        let due = Delivery::due(&app.db, held.id, app.clock.now(), BATCH).await?;
-        if due.is_empty() || app.clock.now().since(since) > TURN || !deliver_all(app, held, due).await? {
-            return Ok(());
-        }
-    }
-}
-
-/// Makes an attempt at each; `false` when this webhook has nothing more to deliver here.
-async fn deliver_all(app: &App, held: Held, due: Vec<Delivery>) -> Result<bool> {
-    let (mut waiting, mut under_way) = (due.into_iter(), FuturesUnordered::new());
+    let (mut queue, mut under_way) = (Queue::of(app, held), FuturesUnordered::new());
+    // All that have ended are written down at once, and meanwhile others are under way.
+    let (mut ended, mut writing) = (vec![], Fuse::terminated());
     let mut goes_on = Ok(true);
     loop {
-        if matches!(goes_on, Ok(true)) && waiting.len() > 0 {
-            // Looked at before each start: it may have been switched off, moved or given a new secret a moment ago.
-            match Target::look(app, held).await {
-                Ok(Some(target)) => {
-                    let target = Arc::new(target);
-                    let room = AT_ONCE - under_way.len();
-                    under_way
-                        .extend(waiting.by_ref().take(room).map(|delivery| attempt(app, target.clone(), delivery)));
+        if matches!(goes_on, Ok(true)) {
+            match queue.begin(AT_ONCE - under_way.len()).await {
+                Ok(Some(begun)) => {
+                    under_way.extend(begun.into_iter().map(|(target, delivery)| attempt(app, target, delivery)));
                 }
                 Ok(None) => goes_on = Ok(false),
                 Err(fault) => goes_on = Err(fault),
             }
         }
-        // All that have ended are written down at once. Those under way are, too, whatever becomes of these.
-        let Some(first) = under_way.next().await else { return goes_on };
-        let mut ended = vec![first];
-        while let Some(Some(next)) = under_way.next().now_or_never() {
-            ended.push(next);
+        if writing.is_terminated() && !ended.is_empty() {
+            writing = write_down(app, held, mem::take(&mut ended)).boxed().fuse();
         }
-        match write_down(app, held, &ended).await {
-            Ok(true) => {}
-            outcome => goes_on = goes_on.and(outcome),
+        tokio::select! {
+            Some(first) = under_way.next() => {
+                let mut next = Some(first);
+                while let Some(delivery) = next {
+                    queue.begun.insert(delivery.id, delivery.state);
+                    ended.push(delivery);
+                    next = under_way.next().now_or_never().flatten();
+                }
+            }
+            (written, outcome) = &mut writing, if !writing.is_terminated() => {
+                queue.written(&written);
+                // What is under way is written down whatever becomes of these.
+                if !matches!(outcome, Ok(true)) {
+                    goes_on = goes_on.and(outcome);
+                }
+            }
+            else => return goes_on.map(drop),
         }
     }
 }
 
-async fn write_down(app: &App, held: Held, ended: &[Delivery]) -> Result<bool> {
-    transact!(app.db, tx, {
+/// What one webhook has to deliver.
+struct Queue<'a> {
+    app: &'a App,
+    held: Held,
+    since: Timestamp,
+    waiting: VecDeque<Delivery>,
+    /// Begun and not written down yet, and where each is by now. In the database they are still due.
+    begun: HashMap<DeliveryId, State>,
+    /// Nothing more was due when it was last looked up, and nothing was written down since.
+    is_dry: bool,
+}
+
+impl<'a> Queue<'a> {
+    fn of(app: &'a App, held: Held) -> Self {
+        let since = app.clock.now();
+        Self { app, held, since, waiting: VecDeque::new(), begun: HashMap::new(), is_dry: false }
+    }
+
+    /// What begins now, at most `most`; nothing at all when this webhook has nothing more to deliver here.
+    async fn begin(&mut self, most: usize) -> Result<Option<Vec<(Arc<Target>, Delivery)>>> {
+        let most = most.min(UNWRITTEN - self.begun.len());
+        // A failure may be the one that switches the webhook off: it is written down before anything else is sent.
+        if most == 0 || self.begun.values().any(|state| *state == State::Failed) {
+            return Ok(Some(vec![]));
+        }
+        if self.waiting.is_empty() {
+            self.look_up().await?;
+        }
+        if self.waiting.is_empty() {
+            return Ok(Some(vec![]));
+        }
+        // Looked at before each start: it may have been switched off, moved or given a new secret a moment ago.
+        let Some(target) = Target::look(self.app, self.held).await?.map(Arc::new) else { return Ok(None) };
+        let most = most.min(self.waiting.len());
+        self.begun.extend(self.waiting.iter().take(most).map(|delivery| (delivery.id, delivery.state)));
+        Ok(Some(self.waiting.drain(..most).map(|delivery| (target.clone(), delivery)).collect()))
+    }
+
+    async fn look_up(&mut self) -> Result<()> {
+        let now = self.app.clock.now();
+        if self.is_dry || now.since(self.since) > TURN {
+            return Ok(());
+        }
+        let most = u32::try_from(BATCH + self.begun.len()).unwrap_or(u32::MAX);
+        let due = Delivery::due(&self.app.db, self.held.id, now, most).await?;
+        self.waiting.extend(due.into_iter().filter(|delivery| !self.begun.contains_key(&delivery.id)));
+        self.is_dry = self.waiting.is_empty();
+        Ok(())
+    }
+
+    fn written(&mut self, deliveries: &[Delivery]) {
+        for delivery in deliveries {
+            self.begun.remove(&delivery.id);
+        }
+        self.is_dry = false;
+    }
+}
+
+/// Answers the deliveries, and whether others may follow.
+async fn write_down(app: &App, held: Held, ended: Vec<Delivery>) -> (Vec<Delivery>, Result<bool>) {
+    let outcome = transact!(app.db, tx, {
         // A success ends a row of failures, and so do many in a row.
         let (mut goes_on, mut before) = (true, None);
-        for delivery in ended {
+        for delivery in &ended {
             match delivery.state {
                 State::Failed => {
                     let counts = delivery.note_and_see(tx, held).await?;
@@ -104,7 +172,8 @@ async fn write_down(app: &App, held: Held, ended: &[Delivery]) -> Result<bool> {
             before = Some(delivery.state);
         }
         Ok::<_, Fault>(goes_on)
-    })
+    });
+    (ended, outcome)
 }
 
 /// What a webhook is when an attempt begins.

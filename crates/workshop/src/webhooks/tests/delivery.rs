@@ -1,4 +1,6 @@
 //! One delivery: what is sent, what is kept, what is tried again and when.
+use std::collections::HashSet;
+
 use super::*;
 
 #[tokio::test]
@@ -108,6 +110,24 @@ async fn p65_a_receiver_says_when_to_come_back() {
     t.advance(Duration::from_secs(2));
     deliver(&t).await;
     assert_eq!(receiver.heard().len(), 1);
+    done(t).await;
+}
+
+#[tokio::test]
+async fn of_many_that_wait_each_is_sent_once_and_the_last_one_too() {
+    const MANY: usize = 100;
+    let t = start().await;
+    let (shop, receiver) = (Shop::open(&t).await, Receiver::start().await);
+    let webhook = shop.register(&t, &receiver.url, &["user.created"]).await;
+    for _ in 0..MANY {
+        shop.rehearse(&t, &webhook).await;
+    }
+    assert_eq!(deliver(&t).await, 1, "in one turn of one webhook");
+    let heard = receiver.heard();
+    let ids: HashSet<_> = heard.iter().map(|heard| heard.header("webhook-id")).collect();
+    assert_eq!((heard.len(), ids.len()), (MANY, MANY));
+    let records = shop.deliveries(&t, &webhook).await;
+    assert!(records.iter().all(|record| record["status"] == "delivered" && record["attemptCount"] == 1));
     done(t).await;
 }
 
