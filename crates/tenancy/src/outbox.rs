@@ -6,16 +6,18 @@
 use kernel::{
     App,
     clock::Timestamp,
-    db::{self, Db, Reach, Sql, Tx},
+    db::{self, Db, InJson, Reach, Sql, Tx},
     id::Id,
     params, row,
 };
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::{
     accounts::AccountId,
     apps::ApplicationId,
-    events::{About, By, Happened},
+    events::{About, By, Event, Happened},
+    orgs::OrgId,
     scopes::{Scope, Scopes},
 };
 
@@ -81,21 +83,47 @@ impl Listening {
         }
     }
 
-    /// The person; of one who is gone nothing but the id.
-    fn user(&self, id: AccountId) -> Value {
+    fn user(&self, id: AccountId) -> User<'_> {
         let has = |scope| self.scopes.as_ref().is_none_or(|scopes| scopes.has(scope));
-        let mut user = json!({ "id": id });
-        if let (Some(name), Some(email_verified)) = (&self.name, self.email_verified) {
-            if has(Scope::Email) {
-                user["email"] = json!(self.email);
-                user["emailVerified"] = json!(email_verified);
-            }
-            if has(Scope::Profile) {
-                user["name"] = json!(name);
-            }
+        let (email, name) = (has(Scope::Email), has(Scope::Profile));
+        User {
+            email: self.email.as_deref().filter(|_| email),
+            email_verified: self.email_verified.filter(|_| email),
+            id,
+            name: self.name.as_deref().filter(|_| name),
         }
-        user
     }
+}
+
+/// What is kept of what happened.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Facts<'a> {
+    id: Id<Event>,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    actor: Option<AccountId>,
+    target: Option<&'a str>,
+    org_id: Option<OrgId>,
+    app_id: Option<ApplicationId>,
+    ip: Option<&'a str>,
+    user_agent: Option<&'a str>,
+    at: Timestamp,
+    details: &'a Value,
+    user: Option<User<'a>>,
+}
+
+/// The person; of one who is gone nothing but the id.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct User<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    email: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    email_verified: Option<bool>,
+    id: AccountId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
 }
 
 pub(crate) async fn put(tx: &mut Tx, app: &App, by: &By, about: About, happened: &Happened) -> db::Result<()> {
@@ -105,12 +133,19 @@ pub(crate) async fn put(tx: &mut Tx, app: &App, by: &By, about: About, happened:
     }
     for listening in listening {
         let is_here = by.app == Some(listening.app_id) || about.org.is_some();
-        let facts = json!({
-            "id": happened.id, "type": happened.kind, "actor": by.actor, "target": happened.target,
-            "orgId": about.org, "appId": about.app.or(by.app),
+        let facts = InJson(Facts {
+            id: happened.id,
+            kind: happened.kind,
+            actor: by.actor,
+            target: happened.target.as_deref(),
+            org_id: about.org,
+            app_id: about.app.or(by.app),
             // Where somebody is when they act elsewhere is not this app's business.
-            "ip": by.ip.as_ref().filter(|_| is_here), "userAgent": by.user_agent.as_ref().filter(|_| is_here),
-            "at": happened.at, "details": happened.details, "user": about.person.map(|id| listening.user(id)),
+            ip: by.ip.as_deref().filter(|_| is_here),
+            user_agent: by.user_agent.as_deref().filter(|_| is_here),
+            at: happened.at,
+            details: &happened.details,
+            user: about.person.map(|id| listening.user(id)),
         });
         tx.send(
             "INSERT INTO app_event (id, app_id, account_id, webhook, type, facts, at, waits_since, reached)

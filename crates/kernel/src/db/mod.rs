@@ -18,7 +18,7 @@ use std::{borrow::Cow, path::Path, sync::Arc, time::Duration};
 
 pub use compose::Composed;
 pub use notices::{Listener, Notice, Reach};
-pub use value::{FromRow, FromValue, Row, Value};
+pub use value::{FromRow, FromValue, InJson, Row, Value};
 
 use crate::fault::{self, Fault};
 use notices::Notices;

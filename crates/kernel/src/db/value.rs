@@ -1,6 +1,8 @@
 //! What can be bound and read: the set of types both databases agree on.
 use std::sync::Arc;
 
+use serde::{Serialize, de::DeserializeOwned};
+
 use super::{Error, Result};
 
 #[derive(Debug, Clone, PartialEq)]
@@ -40,6 +42,21 @@ impl<T: Into<Value>> From<Option<T>> for Value {
 impl From<&Vec<String>> for Value {
     fn from(words: &Vec<String>) -> Self {
         Self::Text(serde_json::to_string(words).unwrap_or_default())
+    }
+}
+
+/// Something of a form of its own, kept as JSON text.
+#[derive(Debug, Clone)]
+pub struct InJson<T>(pub T);
+
+impl<T: Serialize> From<&InJson<T>> for Value {
+    fn from(InJson(content): &InJson<T>) -> Self {
+        Self::Text(serde_json::to_string(content).unwrap_or_default())
+    }
+}
+impl<T: DeserializeOwned> FromValue for InJson<T> {
+    fn from_value(value: Value) -> Option<Self> {
+        serde_json::from_str(&String::from_value(value)?).ok().map(Self)
     }
 }
 

@@ -18,7 +18,7 @@ use tenancy::{
 
 use super::{
     api::Which,
-    deliveries::{Delivery, DeliveryId, State as DeliveryState},
+    deliveries::{Attempt, Delivery, DeliveryId, State as DeliveryState},
     jobs::{KEPT, Recover},
     model::{Webhook, WebhookId},
     names, payload,
@@ -62,20 +62,17 @@ struct DeliveryView {
     status: DeliveryState,
     /// When it is tried next.
     next_attempt_at: Option<Timestamp>,
-    /// Every attempt (`at`, `statusCode`, `latencyMs`, `error`), oldest first.
-    attempts: Value,
+    /// Every attempt, oldest first.
+    attempts: Vec<Attempt>,
 }
 
 impl From<Delivery> for DeliveryView {
     fn from(delivery: Delivery) -> Self {
-        let mut payload = payload::payload(&delivery.event, &delivery.facts);
-        payload.insert("event".into(), json!(delivery.event));
-        payload.insert("deliveryId".into(), json!(delivery.id));
         Self {
             webhook_id: delivery.webhook_id,
             delivery_id: delivery.id,
+            payload: serde_json::from_slice(&payload::body(&delivery)).unwrap_or_default(),
             event: delivery.event,
-            payload,
             status_code: delivery.status_code,
             response: delivery.response,
             attempt_count: delivery.attempt_count,
@@ -83,7 +80,7 @@ impl From<Delivery> for DeliveryView {
             ttl: delivery.delivered_at.map(|at| at.plus(KEPT).0.div_euclid(1000)),
             status: delivery.state,
             next_attempt_at: delivery.ready_at,
-            attempts: delivery.attempts,
+            attempts: delivery.attempts.0,
         }
     }
 }

@@ -2,7 +2,7 @@
 use kernel::{
     App,
     clock::Timestamp,
-    db::{self, Db, FromValue, Tx, Value},
+    db::{self, Db, FromValue, InJson, Tx, Value},
     id::Id,
     params, row,
 };
@@ -75,11 +75,10 @@ pub struct Delivery {
     pub attempt_count: u32,
     pub status_code: u16,
     pub response: Option<String>,
-    /// A list of [`Attempt`].
-    pub attempts: serde_json::Value,
+    pub attempts: InJson<Vec<Attempt>>,
     pub delivered_at: Option<Timestamp>,
-    /// What happened, as the outbox has it.
-    pub facts: serde_json::Value,
+    /// What happened, as the outbox has it: JSON.
+    pub facts: String,
 }
 row!(Delivery {
     id,

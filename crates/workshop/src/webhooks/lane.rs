@@ -253,9 +253,7 @@ fn end(app: &App, before: Delivery, outcome: Result<Reply, NoReply>, at: Timesta
     let jitter = Duration::from_millis(app.entropy.up_to(retry::JITTER_MS));
     let attempt = Attempt { at, status_code: status, latency_ms: millis(now.since(at)), error };
     let mut attempts = before.attempts;
-    if let (Some(list), Ok(attempt)) = (attempts.as_array_mut(), serde_json::to_value(attempt)) {
-        list.push(attempt);
-    }
+    attempts.0.push(attempt);
     Delivery {
         state: match (is_delivered, is_over) {
             (true, _) => State::Delivered,

@@ -1,8 +1,13 @@
 //! What a delivery says: its body, and the description of it. No token, secret or hash is among the facts it is made of.
+use std::collections::BTreeMap;
+
 use kernel::{clock::Timestamp, http::Routes};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{
+    Map, Value, json,
+    value::{RawValue, to_raw_value},
+};
 
 use super::deliveries::Delivery;
 
@@ -11,36 +16,29 @@ pub const MOST: usize = 256 * 1024;
 
 /// What is sent. It is made of what is stored alone, so that every attempt says the same, byte for byte.
 pub fn body(delivery: &Delivery) -> Vec<u8> {
-    let mut said = payload(&delivery.event, &delivery.facts);
-    said.insert("event".into(), json!(delivery.event));
-    said.insert("deliveryId".into(), json!(delivery.id));
-    serde_json::to_vec(&said).unwrap_or_default()
+    serde_json::from_str(&delivery.facts)
+        .and_then(|facts| told(&delivery.event, delivery.id, facts))
+        .unwrap_or_default()
 }
 
-/// The part that depends on what happened.
-pub fn payload(event: &str, facts: &Value) -> Map<String, Value> {
-    let mut facts = facts.as_object().cloned().unwrap_or_default();
-    if event.starts_with("audit.") {
+/// The parts of an object, each as it is written. They are named by us: no name needs an escape.
+type Parts<'a> = BTreeMap<&'a str, &'a RawValue>;
+
+fn told(event: &str, delivery: impl Serialize, mut facts: Parts<'_>) -> serde_json::Result<Vec<u8>> {
+    let (name, id) = (to_raw_value(event)?, to_raw_value(&delivery)?);
+    let mut said = if event.starts_with("audit.") {
         facts.remove("user");
-        return facts;
-    }
-    let mut said = Map::new();
-    for (from, to) in
-        [("id", "eventId"), ("at", "occurredAt"), ("appId", "appId"), ("user", "user"), ("test", "test")]
-    {
-        if let Some(value) = facts.remove(from) {
-            said.insert(to.into(), value);
-        }
-    }
-    for name in ["ip", "userAgent"] {
-        if let Some(value) = facts.remove(name).filter(|value| !value.is_null()) {
-            said.insert(name.into(), value);
-        }
-    }
-    if let Some(Value::Object(details)) = facts.remove("details") {
-        said.extend(details);
-    }
-    said
+        facts
+    } else {
+        let details = facts.get("details").and_then(|details| serde_json::from_str::<Parts<'_>>(details.get()).ok());
+        let known = [("id", "eventId"), ("at", "occurredAt"), ("appId", "appId"), ("user", "user"), ("test", "test")];
+        let known = known.into_iter().filter_map(|(from, to)| Some((to, *facts.get(from)?)));
+        let where_from = ["ip", "userAgent"].into_iter().filter_map(|name| Some((name, *facts.get(name)?)));
+        let where_from = where_from.filter(|(_, value)| value.get() != "null");
+        known.chain(where_from).chain(details.unwrap_or_default()).collect()
+    };
+    said.extend([("event", &*name), ("deliveryId", &*id)]);
+    serde_json::to_vec(&said)
 }
 
 /// Who it is about. After somebody deleted their account nothing but the id is said any more.
@@ -161,10 +159,10 @@ pub fn example_facts(event: &str) -> Value {
 }
 
 fn example(event: &str) -> Value {
-    let mut said = payload(event, &example_facts(event));
-    said.insert("event".into(), json!(event));
-    said.insert("deliveryId".into(), json!("019c137e-c2d0-7d11-8f00-3a4b5c6d7e8f"));
-    said.into()
+    let facts = example_facts(event).to_string();
+    let parts = serde_json::from_str(&facts).unwrap_or_default();
+    let body = told(event, "019c137e-c2d0-7d11-8f00-3a4b5c6d7e8f", parts).unwrap_or_default();
+    serde_json::from_slice(&body).unwrap_or_default()
 }
 
 /// Adds what is told to the description of the interface.
