@@ -45,7 +45,7 @@ impl Timestamp {
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let moment = jiff::Timestamp::from_millisecond(self.0).unwrap_or_default();
-        write!(f, "{}", moment.strftime("%Y-%m-%dT%H:%M:%S%.3fZ"))
+        write!(f, "{moment:.3}")
     }
 }
 

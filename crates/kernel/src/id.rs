@@ -33,6 +33,11 @@ impl<Kind> Id<Kind> {
         Self(Builder::from_unix_timestamp_millis(millis, &[0; 10]).into_uuid(), PhantomData)
     }
 
+    /// Its one spelling; there are several ids in everything that is written, and a formatter takes longer.
+    fn with_text<T>(&self, say: impl FnOnce(&str) -> T) -> T {
+        say(self.0.hyphenated().encode_lower(&mut Uuid::encode_buffer()))
+    }
+
     /// For standards that want the bytes.
     pub fn uuid(self) -> Uuid {
         self.0
@@ -82,18 +87,14 @@ impl<Kind> FromStr for Id<Kind> {
 
     /// Only the usual spelling with hyphens in lower case: every id has exactly one name.
     fn from_str(text: &str) -> Result<Self, uuid::Error> {
-        let id = Uuid::try_parse(text)?;
-        if id.hyphenated().encode_lower(&mut Uuid::encode_buffer()) == text {
-            Ok(Self(id, PhantomData))
-        } else {
-            Uuid::try_parse("").map(|id| Self(id, PhantomData))
-        }
+        let id = Self(Uuid::try_parse(text)?, PhantomData);
+        if id.with_text(|usual| usual == text) { Ok(id) } else { Uuid::try_parse("").map(|id| Self(id, PhantomData)) }
     }
 }
 
 impl<Kind> Serialize for Id<Kind> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
+        self.with_text(|text| to.serialize_str(text))
     }
 }
 impl<'de, Kind> Deserialize<'de> for Id<Kind> {
@@ -115,7 +116,7 @@ impl<Kind> JsonSchema for Id<Kind> {
 
 impl<Kind> From<Id<Kind>> for Value {
     fn from(id: Id<Kind>) -> Self {
-        Self::Text(id.to_string())
+        id.with_text(|text| Self::Text(text.to_owned()))
     }
 }
 impl<Kind> FromValue for Id<Kind> {
