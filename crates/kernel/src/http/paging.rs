@@ -48,6 +48,11 @@ impl Key {
     pub fn newest() -> Self {
         Self { at: Timestamp(i64::MAX), id: "~".into() }
     }
+
+    /// Older than everything.
+    pub fn oldest() -> Self {
+        Self { at: Timestamp(i64::MIN), id: String::new() }
+    }
 }
 
 impl Page {

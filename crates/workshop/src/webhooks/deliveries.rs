@@ -3,6 +3,7 @@ use kernel::{
     App,
     clock::Timestamp,
     db::{self, Db, FromValue, InJson, Tx, Value},
+    http::Key,
     id::Id,
     params, row,
 };
@@ -166,14 +167,15 @@ impl Delivery {
         .await
     }
 
-    /// What is to be tried now.
-    pub async fn due(db: &Db, webhook: WebhookId, now: Timestamp, most: u32) -> db::Result<Vec<Self>> {
+    /// What is to be tried now, in the order in which it became so, after the one given.
+    pub async fn due(db: &Db, webhook: WebhookId, now: Timestamp, after: &Key, most: u32) -> db::Result<Vec<Self>> {
         db.all(
             "SELECT webhook_delivery.*, app_event.facts FROM webhook_delivery
              JOIN app_event ON app_event.id = webhook_delivery.event_id
              WHERE webhook_delivery.webhook_id = $1 AND webhook_delivery.ready_at <= $2
-             ORDER BY webhook_delivery.ready_at, webhook_delivery.id LIMIT $3",
-            params![webhook, now, most],
+               AND (webhook_delivery.ready_at, webhook_delivery.id) > ($3, $4)
+             ORDER BY webhook_delivery.ready_at, webhook_delivery.id LIMIT $5",
+            params![webhook, now, after.at, &after.id, most],
         )
         .await
     }

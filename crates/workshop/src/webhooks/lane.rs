@@ -1,4 +1,5 @@
-//! One webhook's deliveries, while this node holds it: a few at a time, each attempt written down before the next.
+//! One webhook's deliveries, while this node holds it: a few at a time, and what has ended is written down while others are
+//! under way.
 use std::{
     collections::{HashMap, VecDeque},
     mem,
@@ -18,6 +19,7 @@ use kernel::{
     crypto::Secret,
     db,
     fault::{Fault, Result},
+    http::Key,
     ports::outgoing::{Call, Limits, NoReply, Reply},
     transact,
 };
@@ -33,9 +35,9 @@ use super::{
 /// How many attempts go to one webhook at once.
 const AT_ONCE: usize = 16;
 /// How many of them, with those that have ended, are not written down yet: whatever dies, no more are repeated.
-const UNWRITTEN: usize = 2 * AT_ONCE;
+const UNWRITTEN: usize = 4 * AT_ONCE;
 /// What is looked up at once, so that memory does not grow with what waits.
-const BATCH: usize = 48;
+const BATCH: u32 = 48;
 /// After this long others get their turn.
 const TURN: Duration = Duration::from_secs(20);
 const MOST_READ: usize = 64 * 1024;
@@ -100,6 +102,8 @@ struct Queue<'a> {
     held: Held,
     since: Timestamp,
     waiting: VecDeque<Delivery>,
+    /// The last one that was looked up, while there are more.
+    after: Key,
     /// Begun and not written down yet, and where each is by now. In the database they are still due.
     begun: HashMap<DeliveryId, State>,
     /// Nothing more was due when it was last looked up, and nothing was written down since.
@@ -109,7 +113,15 @@ struct Queue<'a> {
 impl<'a> Queue<'a> {
     fn of(app: &'a App, held: Held) -> Self {
         let since = app.clock.now();
-        Self { app, held, since, waiting: VecDeque::new(), begun: HashMap::new(), is_dry: false }
+        Self {
+            app,
+            held,
+            since,
+            waiting: VecDeque::new(),
+            after: Key::oldest(),
+            begun: HashMap::new(),
+            is_dry: false,
+        }
     }
 
     /// What begins now, at most `most`; nothing at all when this webhook has nothing more to deliver here.
@@ -137,10 +149,15 @@ impl<'a> Queue<'a> {
         if self.is_dry || now.since(self.since) > TURN {
             return Ok(());
         }
-        let most = u32::try_from(BATCH + self.begun.len()).unwrap_or(u32::MAX);
-        let due = Delivery::due(&self.app.db, self.held.id, now, most).await?;
-        self.waiting.extend(due.into_iter().filter(|delivery| !self.begun.contains_key(&delivery.id)));
-        self.is_dry = self.waiting.is_empty();
+        while self.waiting.is_empty() && !self.is_dry {
+            let due = Delivery::due(&self.app.db, self.held.id, now, &self.after, BATCH).await?;
+            let last = due.last().filter(|_| due.len() == BATCH as usize);
+            let after = last.and_then(|last| Some(Key { at: last.ready_at?, id: last.id.to_string() }));
+            self.waiting.extend(due.into_iter().filter(|delivery| !self.begun.contains_key(&delivery.id)));
+            // After the last one from the start again: another node's clock may have put something before it.
+            self.is_dry = after.is_none() && self.waiting.is_empty();
+            self.after = after.unwrap_or_else(Key::oldest);
+        }
         Ok(())
     }
 
@@ -250,7 +267,7 @@ fn end(app: &App, before: Delivery, outcome: Result<Reply, NoReply>, at: Timesta
     let tries = before.tries + 1;
     let is_delivered = (200..300).contains(&status);
     let is_over = is_delivered || !retry::is_worth_it(status) || tries >= retry::TRIES;
-    let jitter = Duration::from_millis(app.entropy.up_to(retry::JITTER_MS));
+    let jitter = || Duration::from_millis(app.entropy.up_to(retry::JITTER_MS));
     let attempt = Attempt { at, status_code: status, latency_ms: millis(now.since(at)), error };
     let mut attempts = before.attempts;
     attempts.0.push(attempt);
@@ -260,7 +277,7 @@ fn end(app: &App, before: Delivery, outcome: Result<Reply, NoReply>, at: Timesta
             (false, true) => State::Failed,
             (false, false) => State::Pending,
         },
-        ready_at: (!is_over).then(|| now.plus(retry::wait(tries, asked, jitter))),
+        ready_at: (!is_over).then(|| now.plus(retry::wait(tries, asked, jitter()))),
         tries,
         attempt_count: before.attempt_count + 1,
         status_code: status,
