@@ -23,6 +23,7 @@ use kernel::{
     ports::outgoing::{Call, Limits, NoReply, Reply},
     transact,
 };
+use tokio::time;
 use url::Url;
 
 use super::{
@@ -38,6 +39,8 @@ const AT_ONCE: usize = 16;
 const UNWRITTEN: usize = 4 * AT_ONCE;
 /// What is looked up at once, so that memory does not grow with what waits.
 const BATCH: u32 = 48;
+/// How soon what came meanwhile is begun beside attempts that hang.
+const LOOK: Duration = Duration::from_millis(250);
 /// After this long others get their turn.
 const TURN: Duration = Duration::from_secs(20);
 const MOST_READ: usize = 64 * 1024;
@@ -91,6 +94,7 @@ async fn deliver(app: &App, held: Held) -> Result<()> {
                     goes_on = goes_on.and(outcome);
                 }
             }
+            () = time::sleep(LOOK), if queue.waiting.is_empty() && !under_way.is_empty() => queue.is_dry = false,
             else => return goes_on.map(drop),
         }
     }
@@ -106,7 +110,7 @@ struct Queue<'a> {
     after: Key,
     /// Begun and not written down yet, and where each is by now. In the database they are still due.
     begun: HashMap<DeliveryId, State>,
-    /// Nothing more was due when it was last looked up, and nothing was written down since.
+    /// Nothing more was due when it was last looked up, which was a moment ago.
     is_dry: bool,
 }
 

@@ -168,6 +168,27 @@ async fn p63_bad_receivers_are_cut_off_and_delay_nobody() {
 }
 
 #[tokio::test]
+async fn an_attempt_that_hangs_does_not_hold_up_the_next_one_to_the_same_receiver() {
+    let patient = |config: &Config| feature(config).own(Pace { attempt: Duration::from_mins(1) });
+    let t = TestApp::start_with(config(), patient).await;
+    let shop = Shop::open(&t).await;
+    let hanging = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", hanging.local_addr().unwrap());
+    let webhook = shop.register(&t, &url, &["user.created"]).await;
+    shop.rehearse(&t, &webhook).await;
+    let happens = async {
+        let _first = hanging.accept().await.unwrap();
+        shop.rehearse(&t, &webhook).await;
+        let second = tokio::time::timeout(Duration::from_secs(20), hanging.accept()).await;
+        assert!(second.is_ok(), "it waits for the first");
+        drop(hanging);
+    };
+    tokio::join!(deliver(&t), happens);
+    assert_eq!(shop.deliveries(&t, &webhook).await.len(), 2);
+    done(t).await;
+}
+
+#[tokio::test]
 async fn a_payload_over_256_kb_is_dropped_and_records_are_kept_for_thirty_days() {
     let t = start().await;
     let (shop, receiver) = (Shop::open(&t).await, Receiver::start().await);
