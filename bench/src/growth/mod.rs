@@ -57,6 +57,8 @@ pub fn measure(rounds: &Rounds, janua: &Janua, options: &Options) -> Result<Outc
     for users in &options.sizes {
         places.push(settle(janua, &root.join(users.to_string()), *users)?);
     }
+    // What was seeded is on the disk before anything is asked: the system would write it out meanwhile.
+    rustix::fs::sync();
     let mut outcome = Outcome::default();
     for question in Question::ALL {
         outcome.take(question.name(), ask(rounds, &places, question));

@@ -289,6 +289,8 @@ fn end(app: &App, before: Delivery, outcome: Result<Reply, NoReply>, at: Timesta
         response: (!is_delivered).then(|| text.replace('\0', "\u{fffd}")),
         attempts,
         delivered_at: Some(now),
+        // It was sent, and is not to fill the memory until that is written down.
+        facts: String::new(),
         ..before
     }
 }
