@@ -41,7 +41,7 @@ const UNWRITTEN: usize = 4 * AT_ONCE;
 const BATCH: u32 = 48;
 /// How soon what came meanwhile is begun beside attempts that hang.
 const LOOK: Duration = Duration::from_millis(250);
-/// After this long others get their turn.
+/// After this long nothing more begins: others get their turn, and what is under way ends well within the lease.
 const TURN: Duration = Duration::from_secs(20);
 const MOST_READ: usize = 64 * 1024;
 /// How much of a receiver's answer is kept.
@@ -131,13 +131,13 @@ impl<'a> Queue<'a> {
     /// What begins now, at most `most`; nothing at all when this webhook has nothing more to deliver here.
     async fn begin(&mut self, most: usize) -> Result<Option<Vec<(Arc<Target>, Delivery)>>> {
         let most = most.min(UNWRITTEN - self.begun.len());
+        let now = self.app.clock.now();
         // A failure may be the one that switches the webhook off: it is written down before anything else is sent.
-        if most == 0 || self.begun.values().any(|state| *state == State::Failed) {
+        let has_failed = || self.begun.values().any(|state| *state == State::Failed);
+        if most == 0 || now.since(self.since) > TURN || has_failed() {
             return Ok(Some(vec![]));
         }
-        if self.waiting.is_empty() {
-            self.look_up().await?;
-        }
+        self.look_up(now).await?;
         if self.waiting.is_empty() {
             return Ok(Some(vec![]));
         }
@@ -148,11 +148,8 @@ impl<'a> Queue<'a> {
         Ok(Some(self.waiting.drain(..most).map(|delivery| (target.clone(), delivery)).collect()))
     }
 
-    async fn look_up(&mut self) -> Result<()> {
-        let now = self.app.clock.now();
-        if self.is_dry || now.since(self.since) > TURN {
-            return Ok(());
-        }
+    /// Unless something is waiting.
+    async fn look_up(&mut self, now: Timestamp) -> Result<()> {
         while self.waiting.is_empty() && !self.is_dry {
             let due = Delivery::due(&self.app.db, self.held.id, now, &self.after, BATCH).await?;
             let last = due.last().filter(|_| due.len() == BATCH as usize);

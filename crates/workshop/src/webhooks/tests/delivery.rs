@@ -168,6 +168,26 @@ async fn p63_bad_receivers_are_cut_off_and_delay_nobody() {
 }
 
 #[tokio::test]
+async fn after_its_time_a_webhook_makes_way_and_goes_on_later() {
+    const MANY: usize = 40;
+    let t = start().await;
+    let (shop, receiver) = (Shop::open(&t).await, Receiver::start().await);
+    let webhook = shop.register(&t, &receiver.url, &["user.created"]).await;
+    for _ in 0..MANY {
+        shop.rehearse(&t, &webhook).await;
+    }
+    let time_passes = async {
+        while receiver.inner.lock().unwrap().heard.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        t.advance(Duration::from_secs(21));
+    };
+    let (turns, ()) = tokio::join!(deliver(&t), time_passes);
+    assert_eq!((turns, receiver.heard().len()), (2, MANY));
+    done(t).await;
+}
+
+#[tokio::test]
 async fn an_attempt_that_hangs_does_not_hold_up_the_next_one_to_the_same_receiver() {
     let patient = |config: &Config| feature(config).own(Pace { attempt: Duration::from_mins(1) });
     let t = TestApp::start_with(config(), patient).await;
