@@ -148,7 +148,7 @@ impl<'a> Queue<'a> {
         Ok(Some(self.waiting.drain(..most).map(|delivery| (target.clone(), delivery)).collect()))
     }
 
-    /// Unless something is waiting.
+    /// Looks up what is due, unless something is waiting already.
     async fn look_up(&mut self, now: Timestamp) -> Result<()> {
         while self.waiting.is_empty() && !self.is_dry {
             let due = Delivery::due(&self.app.db, self.held.id, now, &self.after, BATCH).await?;
