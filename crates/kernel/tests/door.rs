@@ -2,13 +2,17 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 use std::{
     collections::HashSet,
-    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
+use futures_util::FutureExt as _;
 use kernel::{
     clock::Timestamp,
-    db::{Db, Error, Notice, Reach, migrate::Migration},
+    db::{Db, Error, Notice, Reach, Tx, migrate::Migration},
     params, row,
     testing::{START, TestDb},
     transact,
@@ -224,7 +228,7 @@ async fn a_failure_in_a_shared_commit_does_not_touch_its_neighbours() {
 async fn ten_thousand_writers_at_once_all_get_through() {
     let test = open().await;
     // A request waits for a place before it writes; so do these, as many as the pipeline lets in.
-    let places = std::sync::Arc::new(tokio::sync::Semaphore::new(if TestDb::on_postgres() { 64 } else { 10_000 }));
+    let places = Arc::new(tokio::sync::Semaphore::new(if TestDb::on_postgres() { 64 } else { 10_000 }));
     let writers: Vec<_> = (0..10_000)
         .map(|i| {
             let (db, places) = (test.db.clone(), places.clone());
@@ -357,8 +361,147 @@ async fn a_notice_is_heard_after_the_commit_and_never_without_it() {
     if TestDb::on_postgres() {
         let heard = tokio::time::timeout(Duration::from_secs(1), there.next()).await;
         assert_eq!(heard.expect("within a second").unwrap(), news, "and on the other node");
-        let again = tokio::time::timeout(Duration::from_millis(100), here.next()).await;
-        assert!(again.is_err(), "a node does not hear itself twice");
+        let again = tokio::time::timeout(Duration::from_secs(1), here.next()).await;
+        assert_eq!(again.expect("within a second").unwrap(), news, "and here once more, whoever went away meanwhile");
+    }
+}
+
+#[tokio::test]
+async fn who_goes_away_while_it_commits_is_heard_of_all_the_same() {
+    let test = open().await;
+    let told = Arc::new(Mutex::new(HashSet::new()));
+    let heard = told.clone();
+    test.db.on_notice(move |notice| {
+        if let Notice::News { body, .. } = notice {
+            heard.lock().unwrap().insert(body.clone());
+        }
+    });
+    for i in 0..20 {
+        let id = format!("n{i}");
+        let mut tx = test.db.begin().await.unwrap();
+        tx.exec(ADD, params![&id]).await.unwrap();
+        tx.notify(Reach::EveryNode, "session", &*id).await.unwrap();
+        // Polled once, so that the commit is on its way, and dropped like the request of a client that hangs up.
+        drop(tx.commit().now_or_never());
+        let is_told = async {
+            while !ids(&test.db).await.contains(&id) || !told.lock().unwrap().contains(&id) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(2), is_told).await.expect("what is remembered here is forgotten");
+    }
+}
+
+/// Transactions that take along what they need, which on SQLite run on the writer's thread.
+mod carried {
+    use super::*;
+
+    type Done = Result<i64, Error>;
+
+    async fn count(tx: &mut Tx) -> Done {
+        let (count,) = tx.one("SELECT CAST(COUNT(*) AS BIGINT) AS n FROM thing", params![]).await?;
+        Ok(count)
+    }
+
+    async fn add(tx: &mut Tx, id: &str) -> Done {
+        tx.send(ADD, params![format!("{id}, sent")]).await?;
+        tx.exec(ADD, params![id]).await?;
+        tx.notify(Reach::EveryNode, "thing", id).await?;
+        count(tx).await
+    }
+
+    #[tokio::test]
+    async fn it_sees_what_it_did_and_all_of_it_is_there_or_nothing() {
+        let test = open().await;
+        let mut heard = test.db.listen();
+        let added: Done = test.db.transact("a".to_owned(), |tx, id| Box::pin(add(tx, id))).await;
+        assert_eq!(added.unwrap(), 2);
+        let news = Notice::News { topic: "thing".into(), body: "a".into() };
+        while heard.next().await.unwrap() != news {}
+
+        let refused: Done = test
+            .db
+            .transact((), |tx, ()| {
+                Box::pin(async move {
+                    add(tx, "b").await?;
+                    Err(Error::Missing)
+                })
+            })
+            .await;
+        assert!(matches!(refused, Err(Error::Missing)), "{refused:?}");
+        let twice: Done = test.db.transact((), |tx, ()| Box::pin(add(tx, "a"))).await;
+        assert!(twice.as_ref().is_err_and(|error| error.is_unique("thing_pkey")), "{twice:?}");
+        let at_the_end: Result<(), Error> =
+            test.db.transact((), |tx, ()| Box::pin(async move { tx.send(ADD, params!["a"]).await })).await;
+        assert!(at_the_end.as_ref().is_err_and(|error| error.is_unique("thing_pkey")), "{at_the_end:?}");
+        assert_eq!(ids(&test.db).await.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn it_runs_again_when_it_lost() {
+        let test = open().await;
+        let tries = Arc::new(AtomicU32::new(0));
+        let outcome: Done = test
+            .db
+            .transact(tries.clone(), |tx, tries| {
+                Box::pin(async move {
+                    let added = add(tx, "once").await?;
+                    let is_late = tries.fetch_add(1, Relaxed) >= 2;
+                    if is_late { Ok(added) } else { Err(Error::Conflict("made up".into())) }
+                })
+            })
+            .await;
+        assert_eq!((outcome.unwrap(), tries.load(Relaxed), ids(&test.db).await.len()), (2, 3, 2));
+    }
+
+    #[tokio::test]
+    async fn one_that_panics_or_waits_for_something_else_leaves_the_others_alone() {
+        let test = open().await;
+        let db = test.db.clone();
+        let panics = tokio::spawn(async move {
+            db.transact((), |tx, ()| {
+                Box::pin(async move {
+                    add(tx, "panics").await?;
+                    assert!(tx.exec(ADD, params!["more"]).await.is_err(), "as it should here");
+                    Ok::<_, Error>(())
+                })
+            })
+            .await
+        });
+        // Elsewhere the panic is the caller's.
+        assert!(!matches!(panics.await, Ok(Ok(()))));
+        if !TestDb::on_postgres() {
+            let waits: Done = test
+                .db
+                .transact((), |tx, ()| {
+                    Box::pin(async move {
+                        add(tx, "waits").await?;
+                        tokio::task::yield_now().await;
+                        add(tx, "more").await
+                    })
+                })
+                .await;
+            assert!(matches!(waits, Err(Error::Driver(_))), "{waits:?}");
+        }
+        let next = test.db.transact((), |tx, ()| Box::pin(add(tx, "next"))).await;
+        assert_eq!(next.unwrap(), 2);
+    }
+
+    #[tokio::test]
+    async fn who_goes_away_meanwhile_has_done_all_of_it_or_nothing() {
+        let test = open().await;
+        for i in 0..100 {
+            let db = test.db.clone();
+            let (id, wait) = (format!("n{i}"), Duration::from_micros(i * 20));
+            let work = db.transact(id.clone(), |tx, id| Box::pin(add(tx, id)));
+            let in_time = tokio::time::timeout(wait, work).await;
+            // Behind it, whether it was given up or not.
+            test.db.exec(ADD, params![format!("{id}, behind")]).await.unwrap();
+            let found = ids(&test.db).await;
+            let done = (found.contains(&id), found.contains(&format!("{id}, sent")));
+            assert_eq!(done.0, done.1, "{id}");
+            assert!(done.0 || in_time.is_err(), "{id} was acknowledged");
+        }
     }
 }
 

@@ -16,12 +16,15 @@ mod value;
 
 use std::{borrow::Cow, path::Path, sync::Arc, time::Duration};
 
+use futures_util::future::BoxFuture;
+use tokio::sync::oneshot;
+
 pub use compose::Composed;
 pub use notices::{Listener, Notice, Reach};
 pub use value::{FromRow, FromValue, InJson, Row, Value};
 
 use crate::fault::{self, Fault};
-use notices::Notices;
+use notices::{News, Notices};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -123,35 +126,30 @@ macro_rules! transact {
                 $work
             }
             .await;
-            if let Some(outcome) = tries.settle(tx, outcome).await {
+            let outcome = tx.settle(outcome).await;
+            if !tries.again(&outcome).await {
                 break outcome;
             }
         }
     }};
 }
 
+/// What a transaction does, with what it takes along. It does nothing but SQL.
+pub type Work<A, T, E> = for<'t> fn(&'t mut Tx, &'t A) -> BoxFuture<'t, Result<T, E>>;
+
 /// How often a transaction was tried.
 #[derive(Default)]
 pub struct Tries(u32);
 
 impl Tries {
-    /// Commits when the work succeeded; `None` when it lost and is worth another try.
-    pub async fn settle<T, E: Outcome>(&mut self, tx: Tx, outcome: Result<T, E>) -> Option<Result<T, E>> {
-        let outcome = match outcome {
-            Ok(value) => tx.commit().await.map(|()| value).map_err(E::from),
-            Err(error) => {
-                drop(tx);
-                Err(error)
-            }
-        };
+    /// Whether it lost and is worth another try, which begins a little later.
+    pub async fn again<T, E: Outcome>(&mut self, outcome: &Result<T, E>) -> bool {
         self.0 += 1;
-        match outcome {
-            Err(error) if error.is_conflict() && self.0 < TRIES => {
-                tokio::time::sleep(Duration::from_millis(5 << self.0)).await;
-                None
-            }
-            outcome => Some(outcome),
+        let again = outcome.as_ref().is_err_and(Outcome::is_conflict) && self.0 < TRIES;
+        if again {
+            tokio::time::sleep(Duration::from_millis(5 << self.0)).await;
         }
+        again
     }
 }
 
@@ -162,10 +160,17 @@ pub struct Sql {
     postgres: &'static str,
 }
 impl Sql {
-    /// For claims, which skip what others hold on PostgreSQL, and for nothing else.
+    /// For row locks, which one writer alone does not need, and for nothing else.
     pub const fn two(sqlite: &'static str, postgres: &'static str) -> Self {
         Self { sqlite, postgres }
     }
+}
+/// A question whose rows nobody else changes until the transaction is over: `tx.opt(holding!("SELECT …"), params![id])`.
+#[macro_export]
+macro_rules! holding {
+    ($question:literal) => {
+        $crate::db::Sql::two($question, concat!($question, " FOR NO KEY UPDATE"))
+    };
 }
 /// Only text that stands in the program: a built string is impossible by type.
 impl From<&'static str> for Sql {
@@ -205,8 +210,7 @@ enum Engine {
 /// An open transaction; rolled back when dropped without [`Tx::commit`].
 pub struct Tx {
     engine: EngineTx,
-    notices: Notices,
-    pending: Vec<Notice>,
+    news: News,
 }
 enum EngineTx {
     Sqlite(sqlite::SqliteTx),
@@ -284,7 +288,35 @@ impl Db {
             Engine::Sqlite(sqlite) => EngineTx::Sqlite(sqlite.begin()),
             Engine::Postgres(postgres) => EngineTx::Postgres(Box::new(postgres.begin().await?)),
         };
-        Ok(Tx { engine, notices: self.notices.clone(), pending: vec![] })
+        Ok(Tx { engine, news: News::none_yet(&self.notices) })
+    }
+
+    /// Runs `work` in one transaction and commits it, as [`transact!`](crate::transact) does. For what happens often: on
+    /// SQLite it takes along what it needs and runs where the writes are made, where a step costs next to nothing. From
+    /// elsewhere each costs a way there and back, which is more than most statements take.
+    pub async fn transact<A, T, E>(&self, along: A, work: Work<A, T, E>) -> Result<T, E>
+    where
+        A: Send + Sync + 'static,
+        T: Send + 'static,
+        E: Outcome + Send + 'static,
+    {
+        let Engine::Sqlite(sqlite) = &self.engine else { return transact!(self, tx, { work(tx, &along).await }) };
+        let (along, mut tries) = (Arc::new(along), Tries::default());
+        loop {
+            let (along, news) = (along.clone(), News::none_yet(&self.notices));
+            let outcome = sqlite.carry(move |engine, reply| async move {
+                let mut tx = Tx { engine: EngineTx::Sqlite(engine), news };
+                match work(&mut tx, &along).await {
+                    Ok(value) => tx.leave(reply, value),
+                    // He may have gone away.
+                    Err(error) => drop(reply.send(Err(error))),
+                }
+            });
+            let outcome = outcome.await.map_err(E::from).flatten();
+            if !tries.again(&outcome).await {
+                return outcome;
+            }
+        }
     }
 
     /// What other requests and other nodes say after their commits. A slow listener is told to start over.
@@ -365,21 +397,35 @@ impl Tx {
     pub async fn notify(&mut self, reach: Reach, topic: &'static str, body: impl Into<String>) -> Result<()> {
         let notice = Notice::News { topic: topic.into(), body: body.into() };
         if let (Reach::EveryNode, EngineTx::Postgres(tx)) = (reach, &mut self.engine) {
-            tx.notify(&notice, &self.notices).await?;
+            tx.notify(&notice).await?;
         }
-        self.pending.push(notice);
+        self.news.add(notice);
         Ok(())
+    }
+
+    /// Commits when the work succeeded, and otherwise leaves nothing behind.
+    pub async fn settle<T, E: Outcome>(self, outcome: Result<T, E>) -> Result<T, E> {
+        let value = outcome?;
+        self.commit().await?;
+        Ok(value)
     }
 
     pub async fn commit(self) -> Result<()> {
         match self.engine {
-            EngineTx::Sqlite(tx) => tx.commit().await?,
-            EngineTx::Postgres(tx) => tx.commit().await?,
+            EngineTx::Sqlite(tx) => tx.commit(self.news).await,
+            EngineTx::Postgres(tx) => {
+                tx.commit().await?;
+                self.news.tell();
+                Ok(())
+            }
         }
-        for notice in self.pending {
-            self.notices.tell(notice);
+    }
+
+    /// Leaves the commit to the thread this runs on, which tells how it ended.
+    fn leave<T: Send + 'static, E: Outcome + Send + 'static>(self, reply: oneshot::Sender<Result<T, E>>, value: T) {
+        if let EngineTx::Sqlite(tx) = self.engine {
+            tx.leave(self.news, move |outcome| drop(reply.send(outcome.map(|()| value).map_err(E::from))));
         }
-        Ok(())
     }
 
     async fn run(&mut self, sql: Sql, params: Vec<Value>) -> Result<Done> {

@@ -1,5 +1,8 @@
 //! What a committed transaction tells the rest of this process, and through PostgreSQL the other nodes.
-use std::sync::{Arc, PoisonError, RwLock};
+use std::{
+    borrow::Cow,
+    sync::{Arc, PoisonError, RwLock},
+};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast::{self, error::RecvError};
@@ -29,23 +32,19 @@ type Hook = Box<dyn Fn(&Notice) + Send + Sync>;
 #[derive(Clone)]
 pub(super) struct Notices {
     hooks: Arc<RwLock<Vec<Hook>>>,
-    /// Chosen at random when the process starts, so that a node does not hear itself twice.
-    node: Arc<str>,
     sender: broadcast::Sender<Notice>,
 }
 
 /// What travels through PostgreSQL.
 #[derive(Serialize, Deserialize)]
-struct Envelope {
-    node: String,
-    topic: String,
-    body: String,
+struct Envelope<'a> {
+    topic: Cow<'a, str>,
+    body: Cow<'a, str>,
 }
 
 impl Notices {
     pub(super) fn new() -> Self {
-        let node = crate::entropy::Entropy::system().secret().expose()[..16].into();
-        Self { node, sender: broadcast::channel(BACKLOG).0, hooks: Arc::default() }
+        Self { sender: broadcast::channel(BACKLOG).0, hooks: Arc::default() }
     }
 
     pub(super) fn hook(&self, hook: Hook) {
@@ -73,17 +72,41 @@ impl Notices {
         Listener(self.sender.subscribe())
     }
 
-    pub(super) fn pack(&self, topic: &str, body: &str) -> String {
-        let envelope = Envelope { node: self.node.to_string(), topic: topic.to_owned(), body: body.to_owned() };
+    pub(super) fn pack(topic: &str, body: &str) -> String {
+        let envelope = Envelope { topic: topic.into(), body: body.into() };
         serde_json::to_string(&envelope).unwrap_or_default()
     }
 
-    /// Passes on what another node said.
+    /// Passes on what came through PostgreSQL. What this node said itself is among it, and is heard a second time: who
+    /// said it may have gone away, or lost the line, before he knew that it was so.
     pub(super) fn heard(&self, packed: &str) {
-        match serde_json::from_str::<Envelope>(packed) {
-            Ok(envelope) if *envelope.node == *self.node => {}
-            Ok(envelope) => self.tell(Notice::News { topic: envelope.topic, body: envelope.body }),
+        match serde_json::from_str::<Envelope<'_>>(packed) {
+            Ok(Envelope { topic, body }) => {
+                self.tell(Notice::News { topic: topic.into_owned(), body: body.into_owned() });
+            }
             Err(error) => tracing::warn!(%error, "a notice that is not ours was ignored"),
+        }
+    }
+}
+
+/// What a transaction says once it is committed.
+pub(super) struct News {
+    notices: Notices,
+    pending: Vec<Notice>,
+}
+
+impl News {
+    pub(super) fn none_yet(notices: &Notices) -> Self {
+        Self { notices: notices.clone(), pending: vec![] }
+    }
+
+    pub(super) fn add(&mut self, notice: Notice) {
+        self.pending.push(notice);
+    }
+
+    pub(super) fn tell(self) {
+        for notice in self.pending {
+            self.notices.tell(notice);
         }
     }
 }

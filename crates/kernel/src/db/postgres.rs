@@ -147,9 +147,9 @@ impl PgTx {
         drop(self.connection.take().map(Object::take));
     }
 
-    pub(super) async fn notify(&mut self, notice: &Notice, notices: &Notices) -> Result<()> {
+    pub(super) async fn notify(&mut self, notice: &Notice) -> Result<()> {
         let Notice::News { topic, body } = notice else { return Ok(()) };
-        let packed = notices.pack(topic, body);
+        let packed = Notices::pack(topic, body);
         if packed.len() > NOTICE_LIMIT {
             return Err(Error::Driver(format!("a notice on {topic} is too long: {} bytes", packed.len())));
         }

@@ -2,6 +2,7 @@
 //!
 //! The queues have no bound of their own: a request waits for one statement at a time, and the pipeline bounds the
 //! requests. Nobody hears back before the commit he was part of is on the disk.
+mod conversation;
 mod errors;
 mod statements;
 mod writer;
@@ -18,10 +19,11 @@ use tokio::sync::oneshot;
 
 pub(super) use self::statements::open;
 use self::{
+    conversation::Conversation,
     statements::{Statements, Timed},
     writer::Writer,
 };
-use super::{Done, Durability, Error, Result, Text, Value};
+use super::{Done, Durability, Error, Result, Text, Value, notices::News};
 
 type Reply<T> = oneshot::Sender<Result<T>>;
 
@@ -35,7 +37,7 @@ struct Call {
 }
 enum Work {
     One(Call),
-    Tx(mpsc::Receiver<Step>),
+    Tx(Conversation),
 }
 /// A step of a transaction, and what goes before it without anybody waiting for its outcome.
 struct Step {
@@ -44,8 +46,10 @@ struct Step {
 }
 enum Then {
     Run(Call),
-    Commit(Reply<()>),
+    Commit(Heard),
 }
+/// Hears how a commit ended.
+type Heard = Box<dyn FnOnce(Result<()>) + Send>;
 
 pub(super) struct Sqlite {
     path: PathBuf,
@@ -95,6 +99,19 @@ impl Sqlite {
     pub(super) fn begin(&self) -> SqliteTx {
         SqliteTx { writes: self.writes.clone(), steps: None, before: vec![] }
     }
+
+    /// Has the writer run a whole transaction; answers what it replies.
+    pub(super) async fn carry<T, F>(&self, work: impl FnOnce(SqliteTx, oneshot::Sender<T>) -> F) -> Result<T>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (sender, steps) = mpsc::channel();
+        let (reply, outcome) = oneshot::channel();
+        let tx = SqliteTx { writes: self.writes.clone(), steps: Some(sender), before: vec![] };
+        let carried = Conversation::carried(steps, work(tx, reply));
+        self.writes.send(Work::Tx(carried)).map_err(|_| closed())?;
+        outcome.await.map_err(|_| Error::Driver("the transaction did not come to its end".into()))
+    }
 }
 
 /// The caller's end of an open transaction. Dropping it hangs up, and the writer rolls back.
@@ -116,11 +133,24 @@ impl SqliteTx {
         self.before.push(Statement { sql, params });
     }
 
-    pub(super) async fn commit(mut self) -> Result<()> {
+    pub(super) async fn commit(self, news: News) -> Result<()> {
         if self.steps.is_none() && self.before.is_empty() {
+            news.tell();
             return Ok(());
         }
-        answer(|reply| self.step(Then::Commit(reply))).await.map_err(silent_when_hung_up)
+        answer(|reply: Reply<()>| self.leave(news, |outcome| drop(reply.send(outcome))))
+            .await
+            .map_err(silent_when_hung_up)
+    }
+
+    /// Asks for the commit, and does not wait for it. What it has to say is said even if nobody hears how it ended.
+    pub(super) fn leave(mut self, news: News, heard: impl FnOnce(Result<()>) + Send + 'static) -> bool {
+        self.step(Then::Commit(Box::new(|outcome| {
+            if outcome.is_ok() {
+                news.tell();
+            }
+            heard(outcome);
+        })))
     }
 
     fn step(&mut self, then: Then) -> bool {
@@ -132,7 +162,7 @@ impl SqliteTx {
         // First, so that the writer finds it there and does not go to sleep.
         let is_sent = steps.send(step).is_ok();
         self.steps = Some(steps);
-        is_sent && self.writes.send(Work::Tx(receiver)).is_ok()
+        is_sent && self.writes.send(Work::Tx(Conversation::with(receiver))).is_ok()
     }
 }
 

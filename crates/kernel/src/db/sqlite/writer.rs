@@ -1,7 +1,7 @@
 //! The one thread that writes: whoever waits for it shares a commit.
 use std::{
     cell::RefCell,
-    sync::mpsc,
+    sync::mpsc::RecvTimeoutError,
     thread,
     time::{Duration, Instant},
 };
@@ -12,7 +12,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::{
     super::{Done, Error, Result, SILENCE},
-    Reply, Step, Then, Work,
+    Conversation, Heard, Reply, Step, Then, Work,
     statements::{Statements, Timed, now},
 };
 
@@ -23,8 +23,6 @@ const GROUP_AGE: Duration = Duration::from_millis(20);
 const PATIENCE_PART: u32 = 2;
 /// But on a slow disk not for long: waiting awake takes a processor.
 const LONGEST_PATIENCE: Duration = Duration::from_micros(500);
-/// How often the writer makes way for the caller of the open transaction before it goes to sleep.
-const TIMES_TO_MAKE_WAY: usize = 8;
 /// However busy it keeps: everybody else is waiting.
 const LONGEST_TRANSACTION: Duration = Duration::from_secs(10);
 
@@ -79,16 +77,16 @@ pub(super) fn crier() -> Crier {
 /// Told the outcome of the commit it waits for.
 pub(super) enum Waiting {
     One(Reply<Done>, Done),
-    Tx(Reply<()>),
+    Tx(Heard),
 }
 
 impl Waiting {
     fn tell(self, outcome: &Result<()>) {
-        // Who has gone away meanwhile hears nothing.
-        let _gone = match self {
-            Self::One(reply, done) => reply.send(outcome.clone().map(|()| done)).is_err(),
-            Self::Tx(reply) => reply.send(outcome.clone()).is_err(),
-        };
+        match self {
+            // Who has gone away meanwhile hears nothing.
+            Self::One(reply, done) => drop(reply.send(outcome.clone().map(|()| done))),
+            Self::Tx(heard) => heard(outcome.clone()),
+        }
     }
 }
 
@@ -119,7 +117,7 @@ impl<'c> Writer<'c> {
                     // SQLite has undone the one statement; its neighbours stand.
                     Err(error) => drop(call.reply.send(Err(error))),
                 },
-                Work::Tx(steps) => waiting.extend(self.interact(&steps).map(Waiting::Tx)),
+                Work::Tx(caller) => waiting.extend(self.interact(caller).map(Waiting::Tx)),
             }
             // Some errors (a full disk, say) undo the whole transaction: then nothing of this group has happened.
             if self.connection.sqlite.is_autocommit() {
@@ -176,9 +174,9 @@ impl<'c> Writer<'c> {
     }
 
     /// Runs one caller's transaction; `Some` when it is to be committed with the group.
-    fn interact(&mut self, steps: &mpsc::Receiver<Step>) -> Option<Reply<()>> {
+    fn interact(&mut self, mut caller: Conversation) -> Option<Heard> {
         if let Err(error) = self.control("SAVEPOINT unit") {
-            refuse_steps(steps, &error);
+            refuse_steps(caller, &error);
             return None;
         }
         // What the next step is told: of a statement nobody waited for its own error, and then that all is over.
@@ -186,7 +184,7 @@ impl<'c> Writer<'c> {
         let started = now();
         loop {
             let left = LONGEST_TRANSACTION.saturating_sub(started.elapsed());
-            match next_step(steps, SILENCE.min(left)) {
+            match caller.next(SILENCE.min(left)) {
                 Ok(Step { before, then }) => {
                     if failed.is_none() {
                         failed = before.iter().find_map(|statement| self.statements.run(statement).err());
@@ -201,15 +199,15 @@ impl<'c> Writer<'c> {
                             failed = Some(Error::Aborted);
                             let _ = call.reply.send(Err(error));
                         }
-                        (Then::Commit(reply), None) => match self.control("RELEASE unit") {
-                            Ok(()) => return Some(reply),
-                            Err(error) => return self.give_up(reply, error),
+                        (Then::Commit(heard), None) => match self.control("RELEASE unit") {
+                            Ok(()) => return Some(heard),
+                            Err(error) => return self.give_up(heard, error),
                         },
-                        (Then::Commit(reply), Some(error)) => return self.give_up(reply, error),
+                        (Then::Commit(heard), Some(error)) => return self.give_up(heard, error),
                     }
                 }
                 Err(hung_up_or_silent) => {
-                    if hung_up_or_silent == mpsc::RecvTimeoutError::Timeout {
+                    if hung_up_or_silent == RecvTimeoutError::Timeout {
                         tracing::warn!("a transaction was silent or open for too long and was rolled back");
                     }
                     self.undo();
@@ -219,9 +217,9 @@ impl<'c> Writer<'c> {
         }
     }
 
-    fn give_up(&mut self, reply: Reply<()>, error: Error) -> Option<Reply<()>> {
+    fn give_up(&mut self, heard: Heard, error: Error) -> Option<Heard> {
         self.undo();
-        let _ = reply.send(Err(error));
+        heard(Err(error));
         None
     }
 
@@ -242,34 +240,20 @@ impl<'c> Writer<'c> {
     }
 }
 
-/// Most callers come back at once: making way for them takes less than going to sleep and being woken.
-fn next_step(steps: &mpsc::Receiver<Step>, patience: Duration) -> Result<Step, mpsc::RecvTimeoutError> {
-    for _ in 0..TIMES_TO_MAKE_WAY {
-        if let Ok(step) = steps.try_recv() {
-            return Ok(step);
-        }
-        thread::yield_now();
-    }
-    steps.recv_timeout(patience)
-}
-
 fn refuse(unit: Work, error: &Error) {
     match unit {
         Work::One(call) => {
             let _ = call.reply.send(Err(error.clone()));
         }
-        Work::Tx(steps) => refuse_steps(&steps, error),
+        Work::Tx(caller) => refuse_steps(caller, error),
     }
 }
 
-fn refuse_steps(steps: &mpsc::Receiver<Step>, error: &Error) {
-    while let Ok(step) = steps.recv_timeout(SILENCE) {
-        let gone = match step.then {
-            Then::Run(call) => call.reply.send(Err(error.clone())).is_err(),
-            Then::Commit(reply) => reply.send(Err(error.clone())).is_err(),
-        };
-        if gone {
-            return;
+fn refuse_steps(mut caller: Conversation, error: &Error) {
+    while let Ok(Step { then, .. }) = caller.next(SILENCE) {
+        match then {
+            Then::Run(call) => drop(call.reply.send(Err(error.clone()))),
+            Then::Commit(heard) => return heard(Err(error.clone())),
         }
     }
 }

@@ -1,0 +1,64 @@
+//! The writer's end of a transaction: the caller's next step, wherever he is.
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::mpsc::{Receiver, RecvTimeoutError},
+    task::{Context, Waker},
+    thread,
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+
+use super::Step;
+use crate::telemetry;
+
+/// How often the writer makes way for a caller elsewhere before it goes to sleep.
+const TIMES_TO_MAKE_WAY: usize = 8;
+
+pub(super) struct Conversation {
+    steps: Receiver<Step>,
+    /// A caller who came along to the writer's thread.
+    carried: Option<BoxFuture<'static, ()>>,
+}
+
+impl Conversation {
+    pub(super) fn with(steps: Receiver<Step>) -> Self {
+        Self { steps, carried: None }
+    }
+
+    pub(super) fn carried(steps: Receiver<Step>, caller: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self { steps, carried: Some(Box::pin(telemetry::about_the_same(caller))) }
+    }
+
+    /// The next step; an error when there is none any more, or it does not come in time.
+    pub(super) fn next(&mut self, patience: Duration) -> Result<Step, RecvTimeoutError> {
+        match &mut self.carried {
+            Some(caller) if !patience.is_zero() => next_of(caller, &self.steps),
+            Some(_) => Err(RecvTimeoutError::Timeout),
+            None => self.awaited(patience),
+        }
+    }
+
+    /// Most callers come back at once: making way for them takes less than going to sleep and being woken.
+    fn awaited(&self, patience: Duration) -> Result<Step, RecvTimeoutError> {
+        for _ in 0..TIMES_TO_MAKE_WAY {
+            if let Ok(step) = self.steps.try_recv() {
+                return Ok(step);
+            }
+            thread::yield_now();
+        }
+        self.steps.recv_timeout(patience)
+    }
+}
+
+/// A caller who is here runs until he has a step. His step is answered before he runs again, so that nobody wakes him; and
+/// if he fails, so does his transaction and nothing else.
+fn next_of(caller: &mut BoxFuture<'static, ()>, steps: &Receiver<Step>) -> Result<Step, RecvTimeoutError> {
+    let run = || caller.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    let is_waiting = catch_unwind(AssertUnwindSafe(run)).is_ok_and(|poll| poll.is_pending());
+    let step = steps.try_recv();
+    if step.is_err() && is_waiting {
+        tracing::error!("a transaction that runs on the writer's thread waited for something that is not SQL");
+    }
+    step.map_err(|_| RecvTimeoutError::Disconnected)
+}
