@@ -7,7 +7,7 @@ use axum::{
 use kernel::{
     App,
     clock::Timestamp,
-    db::Reach,
+    db::{Reach, Tx},
     fault::{Fault, Result},
     http::{Json, Key, MaybeJson, Page, Routes},
     transact,
@@ -15,11 +15,11 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    accounts::Account,
+    accounts::{Account, AccountId},
     apps::UsedApp,
     audit::AuditEntry,
     enter::{ACCOUNT_TOPIC, Session, Visitor, cookies},
-    events::{self, About, Event},
+    events::{self, About, By, Event},
     factors::TrustedDevice,
     mail,
     orgs::{self, LAST_OWNER, Membership, OrgView},
@@ -66,33 +66,34 @@ async fn update_profile(
     session: Session,
     Json(patch): Json<ProfilePatch>,
 ) -> Result<Json<UserView>> {
-    let id = session.account().id;
-    let fields: Vec<_> = [
-        ("name", patch.name.is_some()),
-        ("bio", patch.bio.is_some()),
-        ("acceptMarketing", patch.accept_marketing.is_some()),
-    ]
-    .into_iter()
-    .filter_map(|(name, is_given)| is_given.then_some(name))
-    .collect();
-    let account = transact!(app.db, tx, {
+    let along = (app.clone(), session.account().id, session.by(), patch);
+    let changed = app.db.transact(along, |tx, (app, id, by, patch)| Box::pin(patch.apply(tx, app, *id, by)));
+    Ok(Json(UserView::of(&changed.await?, session.factors())))
+}
+
+impl ProfilePatch {
+    async fn apply(&self, tx: &mut Tx, app: &App, id: AccountId, by: &By) -> Result<Account> {
         // Held, so that of two changes at once neither undoes the other.
         let held = Account::hold(tx, id).await?.ok_or(kernel::fault::UNAUTHENTICATED)?;
-        let mut account = held.clone();
-        if let Some(name) = &patch.name {
+        let (mut account, mut fields) = (held.clone(), vec![]);
+        if let Some(name) = &self.name {
             account.name = name.trim().to_owned();
+            fields.push("name");
         }
-        if let Some(bio) = &patch.bio {
+        if let Some(bio) = &self.bio {
             account.bio = Some(bio.clone()).filter(|bio| !bio.is_empty());
+            fields.push("bio");
         }
-        account.accepts_marketing = patch.accept_marketing.unwrap_or(account.accepts_marketing);
+        if let Some(accepts) = self.accept_marketing {
+            account.accepts_marketing = accepts;
+            fields.push("acceptMarketing");
+        }
         account.updated_at = app.clock.now();
         account.save_profile(tx, &held.name).await?;
-        events::record(tx, &app, &session.by(), Some(id), &Event::ProfileUpdated { fields: fields.clone() }).await?;
+        events::record(tx, app, by, Some(id), &Event::ProfileUpdated { fields }).await?;
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, id.to_string()).await?;
-        Ok::<_, Fault>(account)
-    })?;
-    Ok(Json(UserView::of(&account, session.factors())))
+        Ok(account)
+    }
 }
 
 async fn create_avatar_upload(

@@ -75,17 +75,32 @@ async fn refresh(
         may_use_cookie(&app, &headers, &session).await?;
     }
     let through = visitor.app.as_ref().map(|keyed| keyed.app_id.to_string());
-    let outcome = transact!(app.db, tx, {
-        match sessions::turn(tx, &app, id, generation, through.as_deref()).await? {
-            Turned::On(session) => person(tx, *session, delivery).await,
-            Turned::Reused(session) => {
-                end_copied(tx, &app, &visitor, &session).await?;
-                Ok(None)
+    let person = turn(&app, visitor.by, (id, generation), through, delivery).await?;
+    person.ok_or(UNAUTHENTICATED)?.answer(&app)
+}
+
+/// Gives the next refresh token for one that was shown, to whoever holds the session; nothing when it is worth nothing.
+pub async fn turn(
+    app: &App,
+    by: By,
+    shown: (SessionId, i64),
+    holder: Option<String>,
+    delivery: Delivery,
+) -> Result<Option<Person>> {
+    let along = (app.clone(), by, shown, holder, delivery);
+    let turned = app.db.transact(along, |tx, (app, by, (id, generation), holder, delivery)| {
+        Box::pin(async move {
+            match sessions::turn(tx, app, *id, *generation, holder.as_deref()).await? {
+                Turned::On(session) => person(tx, *session, *delivery).await,
+                Turned::Reused(session) => {
+                    end_copied(tx, app, by, &session).await?;
+                    Ok(None)
+                }
+                Turned::Ended => Ok::<_, Fault>(None),
             }
-            Turned::Ended => Ok::<_, Fault>(None),
-        }
-    })?;
-    outcome.ok_or(UNAUTHENTICATED)?.answer(&app)
+        })
+    });
+    turned.await
 }
 
 /// Whose session this is, and what they are now.
@@ -114,13 +129,13 @@ pub async fn turn_over(tx: &mut Tx, app: &App, id: SessionId) -> Result<Option<P
 }
 
 /// Somebody has a copy of the refresh token; nobody knows who of the two is right.
-pub async fn end_copied(tx: &mut Tx, app: &App, visitor: &Visitor, session: &sessions::Session) -> Result<()> {
+async fn end_copied(tx: &mut Tx, app: &App, by: &By, session: &sessions::Session) -> Result<()> {
     let (now, account, id) = (app.clock.now(), session.account_id, session.id);
     if sessions::Session::revoke(tx, account, id, now).await? {
         let reused = Event::RefreshTokenReused { session: id };
-        events::record(tx, app, &visitor.by, Some(account), &reused).await?;
+        events::record(tx, app, by, Some(account), &reused).await?;
         let ended = Event::SessionRevoked { session: id, reason: "refresh_token_reused" };
-        events::record(tx, app, &visitor.by, Some(account), &ended).await?;
+        events::record(tx, app, by, Some(account), &ended).await?;
     }
     Ok(())
 }

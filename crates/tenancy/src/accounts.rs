@@ -4,6 +4,7 @@ use std::ops::Deref;
 use kernel::{
     clock::Timestamp,
     db::{self, Db, Tx},
+    holding,
     id::Id,
     params, row,
 };
@@ -117,8 +118,7 @@ impl Account {
 
     /// Lets nobody else change what hangs on this account until the transaction is over, and answers what it is now.
     pub async fn hold(tx: &mut Tx, id: AccountId) -> db::Result<Option<HeldAccount>> {
-        let sql = "UPDATE account SET updated_at = updated_at WHERE id = $1 RETURNING *";
-        Ok(tx.put(sql, params![id]).await?.into_iter().next().map(HeldAccount))
+        Ok(tx.opt(holding!("SELECT * FROM account WHERE id = $1"), params![id]).await?.map(HeldAccount))
     }
 
     /// The account of an address, made when there is none; `true` when it was made.

@@ -6,6 +6,7 @@ use kernel::{
     clock::Timestamp,
     crypto::{self, Secret},
     db::{self, Db, FromValue, Reach, Tx, Value},
+    holding,
     http::Key,
     id::Id,
     params, row,
@@ -99,9 +100,7 @@ impl Application {
 
     /// Lets nobody else change it until the transaction is over, and answers what it is now.
     pub async fn hold(tx: &mut Tx, id: ApplicationId) -> db::Result<Option<Self>> {
-        let held: Vec<Self> =
-            tx.put("UPDATE app SET updated_at = updated_at WHERE id = $1 RETURNING *", params![id]).await?;
-        Ok(held.into_iter().next())
+        tx.opt(holding!("SELECT * FROM app WHERE id = $1"), params![id]).await
     }
 
     /// `false` when the slug is somebody else's.

@@ -5,6 +5,7 @@ use kernel::{
     clock::Timestamp,
     db::{self, Db, FromRow, FromValue, Reach, Row, Tx, Value},
     fault::Code,
+    holding,
     http::Key,
     id::Id,
     params, row,
@@ -112,7 +113,8 @@ impl Org {
 
     /// Lets nobody else change it or its members until the transaction is over; `false` when it is gone.
     pub async fn hold(tx: &mut Tx, id: OrgId) -> db::Result<bool> {
-        Ok(tx.exec("UPDATE org SET updated_at = updated_at WHERE id = $1", params![id]).await? == 1)
+        let held: Option<(String,)> = tx.opt(holding!("SELECT id FROM org WHERE id = $1"), params![id]).await?;
+        Ok(held.is_some())
     }
 
     /// Writes name, slug and look; `false` when the slug is somebody else's.

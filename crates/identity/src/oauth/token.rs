@@ -16,7 +16,7 @@ use tenancy::{
     enter::{Delivery, Visitor},
     id_tokens,
     scopes::Scopes,
-    sessions::{self, Session, SessionId, Turned, read_refresh_token},
+    sessions::{self, Session, SessionId, read_refresh_token},
     sign_in::{self, Entered, Grant, Person, Typed},
     tokens,
 };
@@ -190,16 +190,8 @@ async fn by_refresh_token(app: &App, visitor: &Visitor, client: &Caller, body: T
     if let Some(session) = Session::find(&app.db, id).await? {
         refuse_more(&session, body.scope.as_deref(), body.resource.as_deref())?;
     }
-    let person = transact!(app.db, tx, {
-        match sessions::turn(tx, app, id, generation, Some(&client.id)).await? {
-            Turned::On(session) => session::person(tx, *session, Delivery::Body).await,
-            Turned::Reused(session) => {
-                session::end_copied(tx, app, visitor, &session).await?;
-                Ok(None)
-            }
-            Turned::Ended => Ok::<_, Fault>(None),
-        }
-    })?;
+    let holder = Some(client.id.clone());
+    let person = session::turn(app, visitor.by.clone(), (id, generation), holder, Delivery::Body).await?;
     Tokens::of(app, &person.ok_or(INVALID_GRANT)?, None)
 }
 

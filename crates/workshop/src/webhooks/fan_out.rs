@@ -5,7 +5,6 @@ use kernel::{
     App,
     clock::Timestamp,
     db::{self, Tx},
-    transact,
 };
 use tenancy::{
     apps::ApplicationId,
@@ -48,7 +47,7 @@ pub async fn round(app: &App) -> db::Result<bool> {
     if !outbox::is_waiting(&app.db).await? {
         return Ok(false);
     }
-    transact!(app.db, tx, { hand_out(tx, app).await })
+    app.db.transact(app.clone(), |tx, app| Box::pin(hand_out(tx, app))).await
 }
 
 pub(super) async fn hand_out(tx: &mut Tx, app: &App) -> db::Result<bool> {

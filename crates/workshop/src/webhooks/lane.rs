@@ -17,8 +17,8 @@ use kernel::{
     App,
     clock::Timestamp,
     crypto::Secret,
-    db,
-    fault::{Fault, Result},
+    db::{self, Tx},
+    fault::Result,
     http::Key,
     ports::outgoing::{Call, Limits, NoReply, Reply},
     transact,
@@ -106,8 +106,10 @@ struct Queue<'a> {
     held: Held,
     since: Timestamp,
     waiting: VecDeque<Delivery>,
-    /// The last one that was looked up, while there are more.
+    /// Everything up to here was looked up.
     after: Key,
+    /// When it was last looked up from the start.
+    from_start: Timestamp,
     /// Begun and not written down yet, and where each is by now. In the database they are still due.
     begun: HashMap<DeliveryId, State>,
     /// Nothing more was due when it was last looked up, which was a moment ago.
@@ -123,6 +125,7 @@ impl<'a> Queue<'a> {
             since,
             waiting: VecDeque::new(),
             after: Key::oldest(),
+            from_start: since,
             begun: HashMap::new(),
             is_dry: false,
         }
@@ -148,50 +151,60 @@ impl<'a> Queue<'a> {
         Ok(Some(self.waiting.drain(..most).map(|delivery| (target.clone(), delivery)).collect()))
     }
 
-    /// Looks up what is due, unless something is waiting already.
+    /// Looks up what is due, unless something is waiting already. Of what is begun and still due in the database it sees
+    /// as little as it can: it goes on where it was.
     async fn look_up(&mut self, now: Timestamp) -> Result<()> {
         while self.waiting.is_empty() && !self.is_dry {
+            // From the start again once in a while: another node's clock may have put something before that.
+            if self.begun.is_empty() || now.since(self.from_start) > LOOK {
+                (self.after, self.from_start) = (Key::oldest(), now);
+            }
             let due = Delivery::due(&self.app.db, self.held.id, now, &self.after, BATCH).await?;
-            let last = due.last().filter(|_| due.len() == BATCH as usize);
-            let after = last.and_then(|last| Some(Key { at: last.ready_at?, id: last.id.to_string() }));
+            let is_all = due.len() < BATCH as usize;
+            if let Some((at, id)) = due.last().and_then(|last| Some((last.ready_at?, last.id))) {
+                // Others may come within the same millisecond, and their ids are in no order.
+                self.after = Key { at, id: if is_all { String::new() } else { id.to_string() } };
+            }
             self.waiting.extend(due.into_iter().filter(|delivery| !self.begun.contains_key(&delivery.id)));
-            // After the last one from the start again: another node's clock may have put something before it.
-            self.is_dry = after.is_none() && self.waiting.is_empty();
-            self.after = after.unwrap_or_else(Key::oldest);
+            self.is_dry = is_all && self.waiting.is_empty();
         }
         Ok(())
     }
 
-    fn written(&mut self, deliveries: &[Delivery]) {
+    fn written(&mut self, deliveries: &[DeliveryId]) {
         for delivery in deliveries {
-            self.begun.remove(&delivery.id);
+            self.begun.remove(delivery);
         }
         self.is_dry = false;
     }
 }
 
-/// Answers the deliveries, and whether others may follow.
-async fn write_down(app: &App, held: Held, ended: Vec<Delivery>) -> (Vec<Delivery>, Result<bool>) {
-    let outcome = transact!(app.db, tx, {
-        // A success ends a row of failures, and so do many in a row.
-        let (mut goes_on, mut before) = (true, None);
-        for delivery in &ended {
-            match delivery.state {
-                State::Failed => {
-                    let counts = delivery.note_and_see(tx, held).await?;
-                    goes_on &= counts && rules::count_failure(tx, app, held.id).await?;
-                }
-                State::Delivered if before != Some(State::Delivered) => {
-                    delivery.note(tx, held).await?;
-                    held.succeeded(tx).await?;
-                }
-                _ => delivery.note(tx, held).await?,
+/// Answers which deliveries they were, and whether others may follow.
+async fn write_down(app: &App, held: Held, ended: Vec<Delivery>) -> (Vec<DeliveryId>, Result<bool>) {
+    let ids = ended.iter().map(|delivery| delivery.id).collect();
+    let along = (app.clone(), held, ended);
+    let written = app.db.transact(along, |tx, (app, held, ended)| Box::pin(note(tx, app, *held, ended)));
+    (ids, written.await)
+}
+
+async fn note(tx: &mut Tx, app: &App, held: Held, ended: &[Delivery]) -> Result<bool> {
+    // A success ends a row of failures, and so do many in a row.
+    let (mut goes_on, mut before) = (true, None);
+    for delivery in ended {
+        match delivery.state {
+            State::Failed => {
+                let counts = delivery.note_and_see(tx, held).await?;
+                goes_on &= counts && rules::count_failure(tx, app, held.id).await?;
             }
-            before = Some(delivery.state);
+            State::Delivered if before != Some(State::Delivered) => {
+                delivery.note(tx, held).await?;
+                held.succeeded(tx).await?;
+            }
+            _ => delivery.note(tx, held).await?,
         }
-        Ok::<_, Fault>(goes_on)
-    });
-    (ended, outcome)
+        before = Some(delivery.state);
+    }
+    Ok(goes_on)
 }
 
 /// What a webhook is when an attempt begins.

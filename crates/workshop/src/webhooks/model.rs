@@ -7,6 +7,7 @@ use kernel::{
     crypto::Secret,
     db::{self, Db, Sql, Tx},
     fault::{Fault, INTERNAL, Result},
+    holding,
     http::Key,
     id::Id,
     params, row,
@@ -124,9 +125,7 @@ impl Webhook {
 
     /// Lets nobody else change it until the transaction is over, and answers what it is now.
     pub async fn hold(tx: &mut Tx, app: ApplicationId, id: WebhookId) -> db::Result<Option<Self>> {
-        let sql = "UPDATE webhook SET url = url WHERE app_id = $1 AND id = $2 RETURNING *";
-        let held: Vec<Self> = tx.put(sql, params![app, id]).await?;
-        Ok(held.into_iter().next())
+        tx.opt(holding!("SELECT * FROM webhook WHERE app_id = $1 AND id = $2"), params![app, id]).await
     }
 
     pub async fn page(db: &Db, app: ApplicationId, below: &Key, most: u32) -> db::Result<Vec<Self>> {
