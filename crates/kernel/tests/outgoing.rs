@@ -17,6 +17,7 @@ use kernel::{
         outgoing::{Allowed, Call, Limits, NoReply, Outgoing, Reply},
     },
 };
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpListener,
@@ -208,7 +209,7 @@ async fn a_certificate_must_be_of_an_authority_that_is_trusted() {
     let url = format!("https://127.0.0.1:{port}/");
     let stranger = get(&allowing(&["127.0.0.0/8"], false), &url).await.unwrap_err();
     assert!(matches!(&stranger, NoReply::Broken(why) if why.contains("certificate")), "{stranger:?}");
-    let authorities = vec![reqwest::Certificate::from_pem(&pem).unwrap()];
+    let authorities = vec![CertificateDer::from_pem_slice(&pem).unwrap()];
     let allowed =
         Allowed { networks: vec!["127.0.0.1".parse::<std::net::IpAddr>().unwrap().into()], ..Allowed::default() };
     let way = Outgoing::new(Resolver::new(&[]), Allowed { authorities, ..allowed });

@@ -1,33 +1,26 @@
 //! Requests to addresses that somebody else chose. They go to the public internet and never inside: the name is looked
 //! up, every address it leads to is checked, and the connection is made to an address that was. No redirect is
 //! followed, no proxy of the environment is used, and both time and size of the answer have an end.
+mod client;
 mod special;
 
 use std::{
     error::Error,
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, Method, Request, StatusCode};
 use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt as _, Full};
 use ipnet::IpNet;
-use reqwest::{
-    Certificate, Client,
-    dns::{Addrs, Name, Resolve, Resolving},
-    redirect::Policy,
-};
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use url::{Host, Url};
 
+use self::client::Client;
 use super::dns::Resolver;
 use crate::config::Config;
-
-/// Shorter than receivers keep an idle connection, so that none is closed under a request; many close after five.
-const IDLE: Duration = Duration::from_secs(4);
-/// As many as go to one webhook at once.
-const IDLE_PER_HOST: usize = 16;
-const MOST_HEADERS: usize = 100;
 
 /// One request.
 #[derive(Debug, Clone)]
@@ -90,13 +83,13 @@ pub struct Allowed {
     pub networks: Vec<IpNet>,
     pub plain_http: bool,
     /// Authorities that are trusted beside the system's.
-    pub authorities: Vec<Certificate>,
+    pub authorities: Vec<CertificateDer<'static>>,
 }
 
 /// The way out. One for a node: it keeps connections alive.
 pub struct Outgoing {
     guard: Arc<Guard>,
-    authorities: Vec<Certificate>,
+    authorities: Vec<CertificateDer<'static>>,
     /// Made at the first request: reading the system's authorities takes a while, and many servers call nobody.
     made: OnceLock<Client>,
 }
@@ -106,8 +99,8 @@ impl Outgoing {
         let authorities = match &config.outgoing_ca {
             Some(file) => {
                 let say = |error: &dyn Error| format!("outgoing_ca: {}: {error}", file.display());
-                let pem = std::fs::read(file).map_err(|error| say(&error))?;
-                Certificate::from_pem_bundle(&pem).map_err(|error| say(&error))?
+                let found = CertificateDer::pem_file_iter(file).map_err(|error| say(&error))?;
+                found.collect::<Result<Vec<_>, _>>().map_err(|error| say(&error))?
             }
             None => vec![],
         };
@@ -138,11 +131,14 @@ impl Outgoing {
     async fn exchange(&self, call: Call) -> Result<Reply, NoReply> {
         // A connection that is still open would not ask where its name leads to now.
         self.guard.addresses(&call.url).await?;
-        let request = self.client()?.request(call.method, call.url).headers(call.headers).body(call.body);
-        let mut answer = request.send().await.map_err(broken)?;
-        let (status, headers) = (answer.status(), std::mem::take(answer.headers_mut()));
+        let mut request = Request::new(Full::new(call.body));
+        *request.uri_mut() = call.url.as_str().parse().map_err(broken)?;
+        *request.method_mut() = call.method;
+        *request.headers_mut() = call.headers;
+        let (head, mut rest) = self.client()?.request(request).await.map_err(broken)?.into_parts();
         let (mut body, mut is_cut) = (BytesMut::new(), false);
-        while let Some(chunk) = answer.chunk().await.map_err(broken)? {
+        while let Some(frame) = rest.frame().await {
+            let Ok(chunk) = frame.map_err(broken)?.into_data() else { continue };
             let room = call.limits.bytes - body.len();
             body.extend_from_slice(&chunk[..chunk.len().min(room)]);
             if chunk.len() > room {
@@ -150,24 +146,14 @@ impl Outgoing {
                 break;
             }
         }
-        Ok(Reply { status, headers, body: body.freeze(), is_cut })
+        Ok(Reply { status: head.status, headers: head.headers, body: body.freeze(), is_cut })
     }
 
     fn client(&self) -> Result<&Client, NoReply> {
         if let Some(made) = self.made.get() {
             return Ok(made);
         }
-        let builder = Client::builder()
-            .dns_resolver(Checked(self.guard.clone()))
-            .redirect(Policy::none())
-            .no_proxy()
-            .http1_only()
-            .http1_max_headers(MOST_HEADERS)
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(IDLE_PER_HOST)
-            .referer(false)
-            .tls_certs_merge(self.authorities.iter().cloned());
-        let made = builder.build().map_err(|error| NoReply::Broken(error.to_string()))?;
+        let made = client::make(self.guard.clone(), &self.authorities).map_err(broken)?;
         Ok(self.made.get_or_init(|| made))
     }
 }
@@ -215,31 +201,16 @@ impl Guard {
     }
 }
 
-/// The client asks when it connects, and connects to what it hears: so this is the check that counts.
-struct Checked(Arc<Guard>);
-
-impl Resolve for Checked {
-    fn resolve(&self, name: Name) -> Resolving {
-        let guard = self.0.clone();
-        Box::pin(async move {
-            let addresses = guard.resolve(name.as_str()).await.map_err(Box::new)?;
-            let sockets = addresses.into_iter().map(|address| SocketAddr::new(address, 0));
-            Ok(Box::new(sockets) as Addrs)
-        })
-    }
-}
-
-/// What the client says went wrong, without the address: that may hold somebody's secret.
-fn broken(error: reqwest::Error) -> NoReply {
-    let error = error.without_url();
-    let mut cause: Option<&(dyn Error + 'static)> = error.source();
-    let mut innermost = None;
-    while let Some(inner) = cause {
-        if let Some(ours) = inner.downcast_ref::<NoReply>() {
+/// What went wrong, by its innermost cause. Nothing in it names the address: that may hold somebody's secret.
+fn broken(error: impl Error + 'static) -> NoReply {
+    let mut cause: &(dyn Error + 'static) = &error;
+    loop {
+        if let Some(ours) = cause.downcast_ref::<NoReply>() {
             return ours.clone();
         }
-        innermost = Some(inner.to_string());
-        cause = inner.source();
+        match cause.source() {
+            Some(deeper) => cause = deeper,
+            None => return NoReply::Broken(cause.to_string()),
+        }
     }
-    NoReply::Broken(innermost.unwrap_or_else(|| error.to_string()))
 }
