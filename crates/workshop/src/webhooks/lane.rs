@@ -155,8 +155,9 @@ impl<'a> Queue<'a> {
     /// as little as it can: it goes on where it was.
     async fn look_up(&mut self, now: Timestamp) -> Result<()> {
         while self.waiting.is_empty() && !self.is_dry {
-            // From the start again once in a while: another node's clock may have put something before that.
-            if self.begun.is_empty() || now.since(self.from_start) > LOOK {
+            // From the start again once in a while: another clock, or ours set back, may have put something before that.
+            let is_long_ago = now.since(self.from_start) > LOOK || now < self.from_start;
+            if self.begun.is_empty() || is_long_ago {
                 (self.after, self.from_start) = (Key::oldest(), now);
             }
             let due = Delivery::due(&self.app.db, self.held.id, now, &self.after, BATCH).await?;
