@@ -12,13 +12,15 @@ tokio::task_local! {
     pub static ABOUT: Arc<str>;
 }
 
-/// The same, about what the present task is: for what it has done elsewhere.
-pub fn about_the_same<F: Future>(work: F) -> impl Future<Output = F::Output> {
-    let about = ABOUT.try_with(Arc::clone).ok();
-    async move {
-        match about {
-            Some(about) => ABOUT.scope(about, work).await,
-            None => work.await,
-        }
+/// What the present task is about, for what it has done elsewhere.
+pub fn about() -> Option<Arc<str>> {
+    ABOUT.try_with(Arc::clone).ok()
+}
+
+/// Runs a piece of a task's work about what the task is about.
+pub fn within<T>(about: Option<&Arc<str>>, work: impl FnOnce() -> T) -> T {
+    match about {
+        Some(about) => ABOUT.sync_scope(about.clone(), work),
+        None => work(),
     }
 }

@@ -24,8 +24,8 @@ const LISTENERS: u32 = 256;
 const DELIVERIES: usize = 1024;
 
 /// One event's next bit of work: who is to be given it, by the value they listen to.
-struct Share {
-    event: AppEvent,
+struct Share<'e> {
+    event: &'e AppEvent,
     value: &'static str,
     listeners: Vec<WebhookId>,
     then: Then,
@@ -51,8 +51,9 @@ pub async fn round(app: &App) -> db::Result<bool> {
 }
 
 pub(super) async fn hand_out(tx: &mut Tx, app: &App) -> db::Result<bool> {
-    let (mut shares, mut known, mut deliveries): (Vec<Share>, _, _) = (vec![], Known::default(), 0);
-    for event in outbox::hold_waiting(tx, EVENTS).await? {
+    let events = outbox::hold_waiting(tx, EVENTS).await?;
+    let (mut shares, mut known, mut deliveries): (Vec<Share<'_>>, _, _) = (vec![], Known::default(), 0);
+    for event in &events {
         let of_event = shares_of(tx, event, &mut known).await?;
         deliveries += of_event.iter().map(|share| share.listeners.len()).sum::<usize>();
         shares.extend(of_event);
@@ -64,7 +65,7 @@ pub(super) async fn hand_out(tx: &mut Tx, app: &App) -> db::Result<bool> {
     Ok(!shares.is_empty())
 }
 
-async fn give(tx: &mut Tx, app: &App, shares: &[Share]) -> db::Result<()> {
+async fn give(tx: &mut Tx, app: &App, shares: &[Share<'_>]) -> db::Result<()> {
     let (now, mut woken) = (app.clock.now(), HashSet::new());
     for Share { event, value, listeners, then } in shares {
         for webhook in listeners {
@@ -127,15 +128,15 @@ impl Known {
     }
 }
 
-async fn shares_of(tx: &mut Tx, event: AppEvent, known: &mut Known) -> db::Result<Vec<Share>> {
-    let values = values(&event);
+async fn shares_of<'e>(tx: &mut Tx, event: &'e AppEvent, known: &mut Known) -> db::Result<Vec<Share<'e>>> {
+    let values = values(event);
     let (mut place, mut after) = match event.reached.split_once(' ') {
         Some((place, after)) => (place.parse().unwrap_or(0), after.to_owned()),
         None => (0, String::new()),
     };
     let (mut shares, mut room) = (vec![], LISTENERS);
     while let Some(&value) = values.get(place) {
-        let listeners = known.page(tx, &event, value, &after, room).await?;
+        let listeners = known.page(tx, event, value, &after, room).await?;
         let count = u32::try_from(listeners.len()).unwrap_or(u32::MAX);
         let then = match listeners.last() {
             Some(last) if count == room => Then::Reached(format!("{place} {last}")),
@@ -144,7 +145,7 @@ async fn shares_of(tx: &mut Tx, event: AppEvent, known: &mut Known) -> db::Resul
         };
         let is_full = matches!(then, Then::Reached(_));
         room -= count;
-        shares.push(Share { event: event.clone(), value, listeners, then });
+        shares.push(Share { event, value, listeners, then });
         if is_full {
             break;
         }

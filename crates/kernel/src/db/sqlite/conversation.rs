@@ -1,7 +1,10 @@
 //! The writer's end of a transaction: the caller's next step, wherever he is.
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::mpsc::{Receiver, RecvTimeoutError},
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError},
+    },
     task::{Context, Waker},
     thread,
     time::Duration,
@@ -17,8 +20,14 @@ const TIMES_TO_MAKE_WAY: usize = 8;
 
 pub(super) struct Conversation {
     steps: Receiver<Step>,
-    /// A caller who came along to the writer's thread.
-    carried: Option<BoxFuture<'static, ()>>,
+    carried: Option<Carried>,
+}
+
+/// A caller who came along to the writer's thread.
+struct Carried {
+    caller: BoxFuture<'static, ()>,
+    /// What his log lines are about.
+    about: Option<Arc<str>>,
 }
 
 impl Conversation {
@@ -27,13 +36,13 @@ impl Conversation {
     }
 
     pub(super) fn carried(steps: Receiver<Step>, caller: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self { steps, carried: Some(Box::pin(telemetry::about_the_same(caller))) }
+        Self { steps, carried: Some(Carried { caller: Box::pin(caller), about: telemetry::about() }) }
     }
 
     /// The next step; an error when there is none any more, or it does not come in time.
     pub(super) fn next(&mut self, patience: Duration) -> Result<Step, RecvTimeoutError> {
         match &mut self.carried {
-            Some(caller) if !patience.is_zero() => next_of(caller, &self.steps),
+            Some(carried) if !patience.is_zero() => carried.next(&self.steps),
             Some(_) => Err(RecvTimeoutError::Timeout),
             None => self.awaited(patience),
         }
@@ -51,14 +60,17 @@ impl Conversation {
     }
 }
 
-/// A caller who is here runs until he has a step. His step is answered before he runs again, so that nobody wakes him; and
-/// if he fails, so does his transaction and nothing else.
-fn next_of(caller: &mut BoxFuture<'static, ()>, steps: &Receiver<Step>) -> Result<Step, RecvTimeoutError> {
-    let run = || caller.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-    let is_waiting = catch_unwind(AssertUnwindSafe(run)).is_ok_and(|poll| poll.is_pending());
-    let step = steps.try_recv();
-    if step.is_err() && is_waiting {
-        tracing::error!("a transaction that runs on the writer's thread waited for something that is not SQL");
+impl Carried {
+    /// Runs until there is a step, which is answered before this runs again, so that nobody need wake it. If it fails, so
+    /// does its transaction and nothing else.
+    fn next(&mut self, steps: &Receiver<Step>) -> Result<Step, RecvTimeoutError> {
+        let run = || self.caller.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let run = AssertUnwindSafe(|| telemetry::within(self.about.as_ref(), run));
+        let is_waiting = catch_unwind(run).is_ok_and(|poll| poll.is_pending());
+        let step = steps.try_recv();
+        if step.is_err() && is_waiting {
+            tracing::error!("a transaction that runs on the writer's thread waited for something that is not SQL");
+        }
+        step.map_err(|_| RecvTimeoutError::Disconnected)
     }
-    step.map_err(|_| RecvTimeoutError::Disconnected)
 }

@@ -10,7 +10,7 @@ use std::{
     time::Instant,
 };
 
-use rusqlite::{Connection, Statement, types::ValueRef};
+use rusqlite::{Connection, PrepFlags, Statement, types::ValueRef};
 
 use super::super::{Done, Durability, Error, Result, Row, STATEMENT_TIMEOUT, Value};
 
@@ -120,7 +120,8 @@ impl<'c> Statements<'c> {
 
 impl<'c> Prepared<'c> {
     fn new(connection: &'c Connection, sql: &str) -> rusqlite::Result<Self> {
-        let statement = connection.prepare(sql)?;
+        // Not in the small memory at hand, which is then free for what statements need while they run.
+        let statement = connection.prepare_with_flags(sql, PrepFlags::SQLITE_PREPARE_PERSISTENT)?;
         let number = |place| statement.parameter_name(place).and_then(|name| name[1..].parse().ok()).unwrap_or(place);
         let numbers = (1..=statement.parameter_count()).map(number).collect();
         let names = statement.column_names().map(str::to_owned).collect();

@@ -204,7 +204,8 @@ async fn an_attempt_that_hangs_does_not_hold_up_the_next_one_to_the_same_receive
         let second = tokio::time::timeout(Duration::from_secs(20), hanging.accept()).await;
         assert!(second.is_ok(), "it waits for the first");
         // A node whose clock is slow adds one that was due before the first, and a second passes.
-        let sql = "INSERT INTO webhook_delivery (id, webhook_id, event_id, event, state, ready_at, tries, attempt_count,
+        let sql =
+            "INSERT INTO webhook_delivery (id, webhook_id, event_id, event, state, ready_at, tries, attempt_count,
                                                  status_code, attempts, created_at)
                    SELECT $1, webhook_id, event_id, 'user.deleted', state, ready_at - 60000, 0, 0, 0, '[]', created_at
                    FROM webhook_delivery ORDER BY id LIMIT 1";
