@@ -13,7 +13,7 @@ use futures_util::FutureExt as _;
 use kernel::{
     clock::Timestamp,
     db::{Db, Error, Notice, Reach, Tx, migrate::Migration},
-    params, row,
+    params, row, telemetry,
     testing::{START, TestDb},
     transact,
 };
@@ -435,6 +435,14 @@ mod carried {
             test.db.transact((), |tx, ()| Box::pin(async move { tx.send(ADD, params!["a"]).await })).await;
         assert!(at_the_end.as_ref().is_err_and(|error| error.is_unique("thing_pkey")), "{at_the_end:?}");
         assert_eq!(ids(&test.db).await.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn its_log_lines_are_about_what_the_callers_are() {
+        let test = open().await;
+        let asked = || test.db.transact((), |_, ()| Box::pin(async { Ok::<_, Error>(telemetry::about()) }));
+        let about = telemetry::ABOUT.scope("request 7".into(), asked()).await.unwrap();
+        assert_eq!((about.as_deref(), asked().await.unwrap()), (Some("request 7"), None));
     }
 
     #[tokio::test]
