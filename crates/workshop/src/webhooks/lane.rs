@@ -21,7 +21,6 @@ use kernel::{
     fault::Result,
     http::Key,
     ports::outgoing::{Call, Limits, NoReply, Reply},
-    transact,
 };
 use tokio::time;
 use url::Url;
@@ -29,7 +28,7 @@ use url::Url;
 use super::{
     Pace,
     deliveries::{Attempt, Delivery, DeliveryId, State},
-    model::Held,
+    model::{Held, Webhook},
     payload, retry, rules, sign,
 };
 
@@ -53,7 +52,7 @@ pub async fn run(app: &App, held: Held) {
         let cause = fault.cause().map(|(cause, _)| cause.to_owned());
         tracing::warn!(%fault, cause, webhook = %held.id, "attempts could not be made or written down");
     }
-    let released: db::Result<()> = transact!(app.db, tx, { held.release(tx).await });
+    let released: db::Result<()> = app.db.transact(held, |tx, held| Box::pin(held.release(tx))).await;
     if let Err(error) = released {
         // The lease runs out by itself.
         tracing::warn!(%error, webhook = %held.id, "cannot let go of a webhook");
@@ -110,6 +109,7 @@ struct Queue<'a> {
     after: Key,
     /// When it was last looked up from the start.
     from_start: Timestamp,
+    target: Option<Arc<Target>>,
     /// Begun and not written down yet, and where each is by now. In the database they are still due.
     begun: HashMap<DeliveryId, State>,
     /// Nothing more was due when it was last looked up, which was a moment ago.
@@ -126,6 +126,7 @@ impl<'a> Queue<'a> {
             waiting: VecDeque::new(),
             after: Key::oldest(),
             from_start: since,
+            target: None,
             begun: HashMap::new(),
             is_dry: false,
         }
@@ -145,10 +146,24 @@ impl<'a> Queue<'a> {
             return Ok(Some(vec![]));
         }
         // Looked at before each start: it may have been switched off, moved or given a new secret a moment ago.
-        let Some(target) = Target::look(self.app, self.held).await?.map(Arc::new) else { return Ok(None) };
+        let Some(webhook) = self.held.look(&self.app.db).await?.filter(|webhook| webhook.is_active) else {
+            return Ok(None);
+        };
+        let target = self.target_of(webhook, now)?;
         let most = most.min(self.waiting.len());
         self.begun.extend(self.waiting.iter().take(most).map(|delivery| (delivery.id, delivery.state)));
         Ok(Some(self.waiting.drain(..most).map(|delivery| (target.clone(), delivery)).collect()))
+    }
+
+    /// What is as it was is not opened and read again. Two secrets are, because one of them has an end.
+    fn target_of(&mut self, webhook: Webhook, now: Timestamp) -> Result<Arc<Target>> {
+        let is_same = |target: &&Arc<Target>| target.webhook == webhook && webhook.retiring_secret.is_none();
+        if let Some(known) = self.target.as_ref().filter(is_same) {
+            return Ok(known.clone());
+        }
+        let target = Arc::new(Target::of(self.app, webhook, now)?);
+        self.target = Some(target.clone());
+        Ok(target)
     }
 
     /// Looks up what is due, unless something is waiting already. Of what is begun and still due in the database it sees
@@ -210,18 +225,15 @@ async fn note(tx: &mut Tx, app: &App, held: Held, ended: &[Delivery]) -> Result<
 
 /// What a webhook is when an attempt begins.
 struct Target {
+    webhook: Webhook,
     /// Nothing when it is none, which no webhook is given.
     url: Option<Url>,
     secrets: Vec<Secret>,
-    standard_headers: bool,
 }
 
 impl Target {
-    /// Nothing when there is nothing to be sent any more, or not by this node.
-    async fn look(app: &App, held: Held) -> Result<Option<Self>> {
-        let Some(webhook) = held.look(&app.db).await?.filter(|webhook| webhook.is_active) else { return Ok(None) };
-        let secrets = webhook.signing_secrets(app, app.clock.now())?;
-        Ok(Some(Self { url: webhook.url.parse().ok(), secrets, standard_headers: webhook.standard_headers }))
+    fn of(app: &App, webhook: Webhook, now: Timestamp) -> Result<Self> {
+        Ok(Self { url: webhook.url.parse().ok(), secrets: webhook.signing_secrets(app, now)?, webhook })
     }
 }
 
@@ -244,7 +256,7 @@ async fn post(
     body: Vec<u8>,
     at: Timestamp,
 ) -> Result<Reply, NoReply> {
-    let Target { url, secrets, standard_headers } = target;
+    let Target { webhook, url, secrets } = target;
     let url = url.clone().ok_or(NoReply::NoSuchHost)?;
     let id = delivery.id.to_string();
     let mut headers = HeaderMap::new();
@@ -259,7 +271,7 @@ async fn post(
     say(HeaderName::from_static("webhook-timestamp"), at.0.to_string());
     say(HeaderName::from_static("webhook-event-type"), delivery.event.clone());
     say(HeaderName::from_static("webhook-signature"), sign::signature(secrets, at, &body));
-    if *standard_headers {
+    if webhook.standard_headers {
         let signature = sign::standard_signature(secrets, &id, at, &body);
         say(HeaderName::from_static("svix-id"), id);
         say(HeaderName::from_static("svix-timestamp"), at.0.div_euclid(1000).to_string());

@@ -16,7 +16,7 @@ use tenancy::apps::ApplicationId;
 
 pub type WebhookId = Id<Webhook>;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Webhook {
     pub id: WebhookId,
     pub app_id: ApplicationId,
