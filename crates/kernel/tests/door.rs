@@ -371,6 +371,7 @@ async fn who_goes_away_while_it_commits_is_heard_of_all_the_same() {
     let test = open().await;
     let told = Arc::new(Mutex::new(HashSet::new()));
     let heard = told.clone();
+    test.db.on_notice(|_| panic!("as it should here; nobody else is to suffer from it"));
     test.db.on_notice(move |notice| {
         if let Notice::News { body, .. } = notice {
             heard.lock().unwrap().insert(body.clone());

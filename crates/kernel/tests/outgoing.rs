@@ -218,6 +218,20 @@ async fn a_certificate_must_be_of_an_authority_that_is_trusted() {
 }
 
 #[test]
+fn a_file_of_authorities_that_holds_none_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("authorities.pem");
+    let garbage = "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n";
+    for content in ["", "no certificate", garbage] {
+        std::fs::write(&file, content).unwrap();
+        let setting = ("JANUA_OUTGOING_CA".to_owned(), file.display().to_string());
+        let config = Config::load(None, [setting], []).unwrap();
+        let said = Outgoing::from_config(&config).err().unwrap();
+        assert!(said.starts_with("outgoing_ca: ") && said.contains("authorities.pem"), "{said}");
+    }
+}
+
+#[test]
 fn the_switch_for_plain_http_has_two_names() {
     for name in ["WEBHOOK_ALLOW_HTTP", "JANUA_WEBHOOK_ALLOW_HTTP"] {
         let config = Config::load(None, [(name.to_owned(), "1".to_owned())], []).unwrap();

@@ -1,6 +1,7 @@
 //! What a committed transaction tells the rest of this process, and through PostgreSQL the other nodes.
 use std::{
     borrow::Cow,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, PoisonError, RwLock},
 };
 
@@ -58,7 +59,10 @@ impl Notices {
 
     fn call_hooks(&self, notice: &Notice) {
         for hook in &*self.hooks.read().unwrap_or_else(PoisonError::into_inner) {
-            hook(notice);
+            // It may run on the thread that writes, which must not end with it.
+            if catch_unwind(AssertUnwindSafe(|| hook(notice))).is_err() {
+                tracing::error!(?notice, "what a notice makes untrue may still be remembered");
+            }
         }
     }
 

@@ -7,6 +7,7 @@ mod special;
 use std::{
     error::Error,
     net::IpAddr,
+    path::Path,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -15,7 +16,10 @@ use axum::http::{HeaderMap, Method, Request, StatusCode};
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt as _, Full};
 use ipnet::IpNet;
-use rustls::pki_types::{CertificateDer, pem::PemObject as _};
+use rustls::{
+    RootCertStore,
+    pki_types::{CertificateDer, pem::PemObject as _},
+};
 use url::{Host, Url};
 
 use self::client::Client;
@@ -98,9 +102,7 @@ impl Outgoing {
     pub fn from_config(config: &Config) -> Result<Self, String> {
         let authorities = match &config.outgoing_ca {
             Some(file) => {
-                let say = |error: &dyn Error| format!("outgoing_ca: {}: {error}", file.display());
-                let found = CertificateDer::pem_file_iter(file).map_err(|error| say(&error))?;
-                found.collect::<Result<Vec<_>, _>>().map_err(|error| say(&error))?
+                read_authorities(file).map_err(|error| format!("outgoing_ca: {}: {error}", file.display()))?
             }
             None => vec![],
         };
@@ -199,6 +201,16 @@ impl Guard {
             None => Ok(addresses),
         }
     }
+}
+
+/// The certificates in a file, each of which could be trusted.
+fn read_authorities(file: &Path) -> Result<Vec<CertificateDer<'static>>, Box<dyn Error>> {
+    let found = CertificateDer::pem_file_iter(file)?.collect::<Result<Vec<_>, _>>()?;
+    let mut trusted = RootCertStore::empty();
+    for certificate in &found {
+        trusted.add(certificate.clone())?;
+    }
+    if found.is_empty() { Err("there is no certificate in it".into()) } else { Ok(found) }
 }
 
 /// What went wrong, by its innermost cause. Nothing in it names the address: that may hold somebody's secret.
