@@ -39,6 +39,9 @@ pub(super) struct Notices {
 /// What travels through PostgreSQL.
 #[derive(Serialize, Deserialize)]
 struct Envelope<'a> {
+    /// Says nothing; nodes of 0.1 hear nobody who does not say who he is.
+    #[serde(default)]
+    node: Cow<'a, str>,
     topic: Cow<'a, str>,
     body: Cow<'a, str>,
 }
@@ -77,7 +80,7 @@ impl Notices {
     }
 
     pub(super) fn pack(topic: &str, body: &str) -> String {
-        let envelope = Envelope { topic: topic.into(), body: body.into() };
+        let envelope = Envelope { node: "".into(), topic: topic.into(), body: body.into() };
         serde_json::to_string(&envelope).unwrap_or_default()
     }
 
@@ -85,7 +88,7 @@ impl Notices {
     /// said it may have gone away, or lost the line, before he knew that it was so.
     pub(super) fn heard(&self, packed: &str) {
         match serde_json::from_str::<Envelope<'_>>(packed) {
-            Ok(Envelope { topic, body }) => {
+            Ok(Envelope { topic, body, .. }) => {
                 self.tell(Notice::News { topic: topic.into_owned(), body: body.into_owned() });
             }
             Err(error) => tracing::warn!(%error, "a notice that is not ours was ignored"),
