@@ -75,32 +75,30 @@ async fn refresh(
         may_use_cookie(&app, &headers, &session).await?;
     }
     let through = visitor.app.as_ref().map(|keyed| keyed.app_id.to_string());
-    let person = turn(&app, visitor.by, (id, generation), through, delivery).await?;
+    let person = turn(&app, &visitor.by, (id, generation), through, delivery).await?;
     person.ok_or(UNAUTHENTICATED)?.answer(&app)
 }
 
 /// Gives the next refresh token for one that was shown, to whoever holds the session; nothing when it is worth nothing.
 pub async fn turn(
     app: &App,
-    by: By,
+    by: &By,
     shown: (SessionId, i64),
     holder: Option<String>,
     delivery: Delivery,
 ) -> Result<Option<Person>> {
-    let along = (app.clone(), by, shown, holder, delivery);
-    let turned = app.db.transact(along, |tx, (app, by, (id, generation), holder, delivery)| {
-        Box::pin(async move {
-            match sessions::turn(tx, app, *id, *generation, holder.as_deref()).await? {
-                Turned::On(session) => person(tx, *session, *delivery).await,
-                Turned::Reused(session) => {
-                    end_copied(tx, app, by, &session).await?;
-                    Ok(None)
-                }
-                Turned::Ended => Ok::<_, Fault>(None),
+    let (id, generation) = shown;
+    // Not carried to the writer: while one waits here others join its commit, and a signature leaves time for that.
+    transact!(app.db, tx, {
+        match sessions::turn(tx, app, id, generation, holder.as_deref()).await? {
+            Turned::On(session) => person(tx, *session, delivery).await,
+            Turned::Reused(session) => {
+                end_copied(tx, app, by, &session).await?;
+                Ok(None)
             }
-        })
-    });
-    turned.await
+            Turned::Ended => Ok::<_, Fault>(None),
+        }
+    })
 }
 
 /// Whose session this is, and what they are now.

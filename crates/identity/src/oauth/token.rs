@@ -191,7 +191,7 @@ async fn by_refresh_token(app: &App, visitor: &Visitor, client: &Caller, body: T
         refuse_more(&session, body.scope.as_deref(), body.resource.as_deref())?;
     }
     let holder = Some(client.id.clone());
-    let person = session::turn(app, visitor.by.clone(), (id, generation), holder, Delivery::Body).await?;
+    let person = session::turn(app, &visitor.by, (id, generation), holder, Delivery::Body).await?;
     Tokens::of(app, &person.ok_or(INVALID_GRANT)?, None)
 }
 
