@@ -75,7 +75,7 @@ async fn refresh(
         may_use_cookie(&app, &headers, &session).await?;
     }
     let through = visitor.app.as_ref().map(|keyed| keyed.app_id.to_string());
-    let person = turn(&app, &visitor.by, (id, generation), through, delivery).await?;
+    let person = turn(&app, &visitor.by, (id, generation), through.as_deref(), delivery).await?;
     person.ok_or(UNAUTHENTICATED)?.answer(&app)
 }
 
@@ -84,13 +84,13 @@ pub async fn turn(
     app: &App,
     by: &By,
     shown: (SessionId, i64),
-    holder: Option<String>,
+    holder: Option<&str>,
     delivery: Delivery,
 ) -> Result<Option<Person>> {
     let (id, generation) = shown;
-    // Not carried to the writer: while one waits here others join its commit, and a signature leaves time for that.
+    // Not carried to the writer, which was measured and cost more: probably fewer shared a commit.
     transact!(app.db, tx, {
-        match sessions::turn(tx, app, id, generation, holder.as_deref()).await? {
+        match sessions::turn(tx, app, id, generation, holder).await? {
             Turned::On(session) => person(tx, *session, delivery).await,
             Turned::Reused(session) => {
                 end_copied(tx, app, by, &session).await?;

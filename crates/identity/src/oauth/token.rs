@@ -190,8 +190,7 @@ async fn by_refresh_token(app: &App, visitor: &Visitor, client: &Caller, body: T
     if let Some(session) = Session::find(&app.db, id).await? {
         refuse_more(&session, body.scope.as_deref(), body.resource.as_deref())?;
     }
-    let holder = Some(client.id.clone());
-    let person = session::turn(app, &visitor.by, (id, generation), holder, Delivery::Body).await?;
+    let person = session::turn(app, &visitor.by, (id, generation), Some(&client.id), Delivery::Body).await?;
     Tokens::of(app, &person.ok_or(INVALID_GRANT)?, None)
 }
 
