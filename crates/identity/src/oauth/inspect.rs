@@ -93,7 +93,7 @@ fn missing() -> Fault {
 /// What the token says, if it is good now and this app's.
 async fn look(app: &App, token: &Typed, client: ApplicationId) -> Result<Option<Found>> {
     let iss = app.config.base_url();
-    if let Some((claims, living)) = enter::recognise(app, &token.0).await? {
+    if let Some((claims, living)) = enter::recognise(app, token.0.expose()).await? {
         // Whoever it was made for may look at it, and whoever runs the place it counts at.
         let is_theirs = living.session.app_id == Some(client) || is_meant_for(app, &living.session, client).await?;
         return Ok(is_theirs.then(|| Found {
@@ -171,7 +171,7 @@ async fn revoke_token(
 ) -> Result<()> {
     let client = client::of(&app, &headers, &visitor, &body.client).await?;
     let token = body.token.ok_or_else(missing)?;
-    let session = match enter::recognise(&app, &token.0).await? {
+    let session = match enter::recognise(&app, token.0.expose()).await? {
         Some((_, living)) => {
             Some((*living.session).clone()).filter(|session| session.holder().as_ref() == Some(&client.id))
         }

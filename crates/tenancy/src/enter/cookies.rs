@@ -30,11 +30,16 @@ pub enum Delivery {
 
 /// A cookie by either of its names, the stricter one first.
 pub fn read(headers: &HeaderMap, names: [&str; 2]) -> Option<Secret> {
+    peek(headers, names).map(|value| value.to_owned().into())
+}
+
+/// The same where it is, for what every request brings: a secret's copy is wiped byte by byte.
+pub(super) fn peek<'h>(headers: &'h HeaderMap, names: [&str; 2]) -> Option<&'h str> {
     names.into_iter().find_map(|name| {
         let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
         let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.split_once('='));
-        let found = pairs.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned());
-        found.filter(|value| !value.is_empty()).map(Secret::from)
+        let found = pairs.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim());
+        found.filter(|value| !value.is_empty())
     })
 }
 

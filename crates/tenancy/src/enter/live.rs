@@ -153,13 +153,13 @@ pub async fn read_origins(app: &App) -> db::Result<()> {
     Ok(())
 }
 
-fn verified(app: &App, token: &Secret) -> Option<Arc<Claims>> {
+fn verified(app: &App, token: &str) -> Option<Arc<Claims>> {
     let live = app.own::<Arc<Live>>();
-    let key = crypto::digest(token.expose().as_bytes());
+    let key = crypto::digest(token.as_bytes());
     match live.tokens.get(&key) {
         Some(claims) => tokens::is_current(&claims, app.clock.now()).then_some(claims),
         None => {
-            let claims = Arc::new(tokens::verify(app, token.expose())?);
+            let claims = Arc::new(tokens::verify(app, token)?);
             live.tokens.insert(key, claims.clone());
             Some(claims)
         }
@@ -167,7 +167,7 @@ fn verified(app: &App, token: &Secret) -> Option<Arc<Claims>> {
 }
 
 /// Whose access token this is, if it is good now.
-pub async fn recognise(app: &App, token: &Secret) -> db::Result<Option<(Arc<Claims>, Living)>> {
+pub async fn recognise(app: &App, token: &str) -> db::Result<Option<(Arc<Claims>, Living)>> {
     let Some(claims) = verified(app, token) else { return Ok(None) };
     let found = living(app, claims.sid).await?.filter(|living| living.person.account.id == claims.sub);
     Ok(found.map(|living| (claims, living)))

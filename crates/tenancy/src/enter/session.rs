@@ -43,11 +43,11 @@ const FRESH: Duration = Duration::from_mins(10);
 pub async fn is_still_good(app: &App, headers: &HeaderMap) -> Result<()> {
     app_key(app, headers).await?;
     let Some((token, delivery)) = presented(headers) else { return Ok(()) };
-    if token.expose().starts_with(scim_tokens::START) {
-        let found = ScimToken::recognise(&app.db, &token, app.clock.now()).await?;
+    if token.starts_with(scim_tokens::START) {
+        let found = ScimToken::recognise(&app.db, &token.to_owned().into(), app.clock.now()).await?;
         return found.map(drop).ok_or_else(|| UNAUTHENTICATED.into());
     }
-    let (_, living) = recognise(app, &token).await?.ok_or(UNAUTHENTICATED)?;
+    let (_, living) = recognise(app, token).await?.ok_or(UNAUTHENTICATED)?;
     match delivery {
         Delivery::Cookie => may_use_cookie(app, headers, &living.session).await,
         Delivery::Body => Ok(()),
@@ -127,7 +127,7 @@ impl Session {
             return Self::of(parts, app, living, delivery).await;
         }
         let (token, delivery) = presented(&parts.headers).ok_or(UNAUTHENTICATED)?;
-        let (_, living) = recognise(app, &token).await?.ok_or(UNAUTHENTICATED)?;
+        let (_, living) = recognise(app, token).await?.ok_or(UNAUTHENTICATED)?;
         Self::of(parts, app, living, delivery).await
     }
 
@@ -149,8 +149,8 @@ impl Session {
 
     /// By the header alone, whatever cookies came along.
     async fn by_bearer(parts: &mut Parts, app: &App) -> Result<Self> {
-        let token = bearer(&parts.headers).ok_or(UNAUTHENTICATED)?.to_owned().into();
-        let (_, living) = recognise(app, &token).await?.ok_or(UNAUTHENTICATED)?;
+        let token = bearer(&parts.headers).ok_or(UNAUTHENTICATED)?;
+        let (_, living) = recognise(app, token).await?.ok_or(UNAUTHENTICATED)?;
         Self::of(parts, app, living, Delivery::Body).await?.without_scopes()
     }
 
@@ -181,9 +181,9 @@ impl FromRequestParts<App> for Session {
 }
 
 /// The cookie first, then the header.
-fn presented(headers: &HeaderMap) -> Option<(Secret, Delivery)> {
-    let in_header = || bearer(headers).map(|token| (token.to_owned().into(), Delivery::Body));
-    cookies::read(headers, cookies::ACCESS).map(|token| (token, Delivery::Cookie)).or_else(in_header)
+fn presented(headers: &HeaderMap) -> Option<(&str, Delivery)> {
+    let in_header = || bearer(headers).map(|token| (token, Delivery::Body));
+    cookies::peek(headers, cookies::ACCESS).map(|token| (token, Delivery::Cookie)).or_else(in_header)
 }
 
 /// Somebody who is signed in, or a client that acts for them within its scopes. For the few routes where a client may
@@ -228,7 +228,7 @@ impl FromRequestParts<App> for Browser {
         }
         // By the strict names alone: a neighbouring host must not put somebody else in front of a page.
         let found = match cookies::read_strictly(app, &parts.headers, cookies::ACCESS) {
-            Some(token) => recognise(app, &token).await?.map(|(_, living)| living),
+            Some(token) => recognise(app, token.expose()).await?.map(|(_, living)| living),
             None => None,
         };
         let (found, is_due) = match (found, cookies::read_strictly(app, &parts.headers, cookies::REFRESH)) {
