@@ -1,5 +1,12 @@
 //! Sealing with the master key: AES-256-GCM-SIV, a key of its own for each purpose, bound to the place it is kept in.
-use std::{fs, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path};
+use std::{
+    collections::HashMap,
+    fs,
+    io::Write as _,
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+    sync::{Arc, PoisonError, RwLock},
+};
 
 use aws_lc_rs::{
     aead::{AES_256_GCM_SIV, Aad, Nonce, RandomizedNonceKey},
@@ -88,30 +95,39 @@ impl MasterKey {
     }
 }
 
+/// The keys of one purpose.
+struct Keys {
+    seal: RandomizedNonceKey,
+    mac: hmac::Key,
+}
+
 /// Makes keyed digests of one purpose.
-pub struct MacKey(hmac::Key);
+pub struct MacKey(Arc<Keys>);
 
 impl MacKey {
     pub fn sign(&self, data: &[u8]) -> String {
-        HEXLOWER.encode(hmac::sign(&self.0, data).as_ref())
+        HEXLOWER.encode(hmac::sign(&self.0.mac, data).as_ref())
     }
 }
 
 /// Seals and opens what the server must be able to read back.
 pub struct Vault {
     master: MasterKey,
+    /// Those that were needed: deriving one takes longer than using it.
+    keys: RwLock<HashMap<&'static str, Arc<Keys>>>,
 }
 
 impl Vault {
     pub fn new(master: MasterKey) -> Self {
-        Self { master }
+        Self { master, keys: RwLock::default() }
     }
 
     /// Seals for one purpose and one place (`table:column:id`); it opens nowhere else.
-    pub fn seal(&self, purpose: &str, place: &str, plain: &[u8]) -> Vec<u8> {
+    pub fn seal(&self, purpose: &'static str, place: &str, plain: &[u8]) -> Vec<u8> {
         let mut body = plain.to_vec();
         #[expect(clippy::expect_used, reason = "fails only past 64 GiB or without randomness")]
-        let nonce = self.key(purpose).seal_in_place_append_tag(Aad::from(place), &mut body).expect("sealing works");
+        let nonce =
+            self.keys(purpose).seal.seal_in_place_append_tag(Aad::from(place), &mut body).expect("sealing works");
         let mut sealed = Vec::with_capacity(1 + NONCE_LEN + body.len());
         sealed.push(SCHEME);
         sealed.extend_from_slice(nonce.as_ref());
@@ -119,27 +135,27 @@ impl Vault {
         sealed
     }
 
-    pub fn open(&self, purpose: &str, place: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, VaultError> {
+    pub fn open(&self, purpose: &'static str, place: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, VaultError> {
         let (head, body) = sealed.split_at_checked(1 + NONCE_LEN).ok_or(VaultError::Unreadable)?;
         let nonce = match head.split_first() {
             Some((&SCHEME, nonce)) => Nonce::try_assume_unique_for_key(nonce).map_err(|_| VaultError::Unreadable)?,
             _ => return Err(VaultError::Unreadable),
         };
         let mut body = Zeroizing::new(body.to_vec());
-        let opened = self.key(purpose).open_in_place(nonce, Aad::from(place), &mut body);
+        let opened = self.keys(purpose).seal.open_in_place(nonce, Aad::from(place), &mut body);
         let length = opened.map_err(|_| VaultError::Unreadable)?.len();
         body.truncate(length);
         Ok(body)
     }
 
     /// A keyed digest for what must be recognised again but neither read nor made by others.
-    pub fn mac(&self, purpose: &str, data: &[u8]) -> String {
+    pub fn mac(&self, purpose: &'static str, data: &[u8]) -> String {
         self.mac_key(purpose).sign(data)
     }
 
     /// The key of such digests, for whoever makes many of one purpose.
-    pub fn mac_key(&self, purpose: &str) -> MacKey {
-        MacKey(hmac::Key::new(hmac::HMAC_SHA256, &*self.master.derive(purpose)))
+    pub fn mac_key(&self, purpose: &'static str) -> MacKey {
+        MacKey(self.keys(purpose))
     }
 
     /// Whether the database belongs to some master key already.
@@ -159,9 +175,16 @@ impl Vault {
         if same(kept.as_bytes(), proof.as_bytes()) { Ok(()) } else { Err(VaultError::Wrong) }
     }
 
-    fn key(&self, purpose: &str) -> RandomizedNonceKey {
+    fn keys(&self, purpose: &'static str) -> Arc<Keys> {
+        if let Some(known) = self.keys.read().unwrap_or_else(PoisonError::into_inner).get(purpose) {
+            return known.clone();
+        }
+        let key = self.master.derive(purpose);
         #[expect(clippy::expect_used, reason = "the key has the length the cipher asks for")]
-        RandomizedNonceKey::new(&AES_256_GCM_SIV, &*self.master.derive(purpose)).expect("32 bytes are a key")
+        let seal = RandomizedNonceKey::new(&AES_256_GCM_SIV, &*key).expect("32 bytes are a key");
+        let keys = Arc::new(Keys { seal, mac: hmac::Key::new(hmac::HMAC_SHA256, &*key) });
+        self.keys.write().unwrap_or_else(PoisonError::into_inner).insert(purpose, keys.clone());
+        keys
     }
 }
 
