@@ -1,7 +1,10 @@
 //! Chance by purpose: ids, tokens, secrets, codes. Seeded in tests, so that a run can be repeated.
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    cell::RefCell,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use aws_lc_rs::{digest, rand};
@@ -13,8 +16,6 @@ use crate::{clock::Timestamp, crypto::Secret};
 #[derive(Clone)]
 pub struct Entropy {
     source: Source,
-    /// What tells the names this node gives from those of others.
-    node: [u8; 10],
     /// The moment and sequence of the newest id, so that ids of one node sort in the order they were made.
     newest: Arc<AtomicU64>,
 }
@@ -28,6 +29,18 @@ enum Source {
 
 /// How many bits of an id count the ids of one millisecond.
 const SEQUENCE_BITS: u32 = 12;
+/// How many bytes of an id stand behind its moment.
+const REST: usize = 10;
+
+/// Chance for ids, drawn for many at once: a little of it costs as much as a lot. For nothing that must stay secret.
+struct Ahead {
+    drawn: [u8; 64 * REST],
+    used: usize,
+}
+
+thread_local! {
+    static AHEAD: RefCell<Ahead> = const { RefCell::new(Ahead { drawn: [0; 64 * REST], used: 64 * REST }) };
+}
 
 impl Entropy {
     pub fn system() -> Self {
@@ -39,9 +52,7 @@ impl Entropy {
     }
 
     fn of(source: Source) -> Self {
-        let mut entropy = Self { source, node: [0; 10], newest: Arc::default() };
-        entropy.node = entropy.bytes();
-        entropy
+        Self { source, newest: Arc::default() }
     }
 
     pub fn fill(&self, out: &mut [u8]) {
@@ -71,15 +82,10 @@ impl Entropy {
 
     /// A UUIDv7: sorts by when it was made, also within a millisecond, and cannot be guessed.
     pub fn uuid(&self, now: Timestamp) -> Uuid {
-        self.numbered(now, self.bytes())
-    }
-
-    /// A UUIDv7 that is like no other but may be guessed, at a tenth of the price: for what is named and opens nothing.
-    pub fn name(&self, now: Timestamp) -> Uuid {
-        self.numbered(now, self.node)
-    }
-
-    fn numbered(&self, now: Timestamp, mut rest: [u8; 10]) -> Uuid {
+        let mut rest: [u8; REST] = match self.source {
+            Source::System => self.from_ahead(),
+            Source::Seeded(_) => self.bytes(),
+        };
         let first = u64::try_from(now.0).unwrap_or(0) << SEQUENCE_BITS;
         let next = |newest: u64| Some(first.max(newest + 1));
         let newest = self.newest.fetch_update(Relaxed, Relaxed, next).unwrap_or(first);
@@ -87,6 +93,19 @@ impl Entropy {
         // RFC 9562, 6.2, method 1: the sequence stands before what is random.
         [rest[0], rest[1]] = [(id >> 8).to_be_bytes()[7] & 0x0f, id.to_be_bytes()[7]];
         uuid::Builder::from_unix_timestamp_millis(id >> SEQUENCE_BITS, &rest).into_uuid()
+    }
+
+    fn from_ahead(&self) -> [u8; REST] {
+        AHEAD.with_borrow_mut(|Ahead { drawn, used }| {
+            if *used == drawn.len() {
+                self.fill(drawn);
+                *used = 0;
+            }
+            *used += REST;
+            let mut rest = [0; REST];
+            rest.copy_from_slice(&drawn[*used - REST..*used]);
+            rest
+        })
     }
 
     /// A bearer token: 256 bits in 43 characters that are safe in a URL.
@@ -120,6 +139,8 @@ impl Entropy {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -142,6 +163,8 @@ mod tests {
         let in_order = made.clone();
         made.sort();
         assert_eq!(made, in_order, "ids sort in the order they were made");
+        let rests: HashSet<_> = made.iter().map(|id| id.as_bytes()[8..].to_vec()).collect();
+        assert_eq!(rests.len(), made.len(), "no chance is used twice");
         assert!(entropy.uuid(Timestamp(0)) > in_order[4_999], "also when the clock goes back");
     }
 }

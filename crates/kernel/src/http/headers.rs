@@ -19,7 +19,7 @@ pub(super) fn request_id(headers: &HeaderMap, entropy: &Entropy, now: Timestamp)
         Some(id) if is_well_formed(id) => id.into(),
         _ => {
             let mut buffer = uuid::Uuid::encode_buffer();
-            (&*entropy.name(now).hyphenated().encode_lower(&mut buffer)).into()
+            (&*entropy.uuid(now).hyphenated().encode_lower(&mut buffer)).into()
         }
     }
 }
