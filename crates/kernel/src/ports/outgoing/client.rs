@@ -27,8 +27,8 @@ use super::{Guard, NoReply};
 
 /// Shorter than receivers keep an idle connection, so that none is closed under a request; many close after five.
 const IDLE: Duration = Duration::from_secs(4);
-/// As many as go to one webhook at once.
-const IDLE_PER_HOST: usize = 16;
+/// Many webhooks may lead to one host, and each event then goes there as often.
+const IDLE_PER_HOST: usize = 128;
 const MOST_HEADERS: usize = 100;
 
 pub(super) type Client = legacy::Client<HttpsConnector<HttpConnector<Checked>>, Full<Bytes>>;
