@@ -338,8 +338,8 @@ async fn a_real_deadlock_is_resolved_by_trying_again() {
 #[tokio::test]
 async fn a_notice_is_heard_after_the_commit_and_never_without_it() {
     let test = open().await;
-    let (mut here, other) = (test.db.listen(), test.another_node().await);
-    let mut there = other.listen();
+    let (mut here, other) = (test.db.listen(&["session"]), test.another_node().await);
+    let mut there = other.listen(&["session"]);
     let mut tx = test.db.begin().await.unwrap();
     tx.notify(Reach::EveryNode, "session", "undone").await.unwrap();
     drop(tx);
@@ -349,6 +349,7 @@ async fn a_notice_is_heard_after_the_commit_and_never_without_it() {
     }
     transact!(test.db, tx, {
         tx.exec(ADD, params!["a"]).await?;
+        tx.notify(Reach::EveryNode, "another topic", "somebody else's").await?;
         tx.notify(Reach::EveryNode, "session", "gone").await
     })
     .unwrap();
@@ -414,7 +415,7 @@ mod carried {
     #[tokio::test]
     async fn it_sees_what_it_did_and_all_of_it_is_there_or_nothing() {
         let test = open().await;
-        let mut heard = test.db.listen();
+        let mut heard = test.db.listen(&["thing"]);
         let added: Done = test.db.transact("a".to_owned(), |tx, id| Box::pin(add(tx, id))).await;
         assert_eq!(added.unwrap(), 2);
         let news = Notice::News { topic: "thing".into(), body: "a".into() };

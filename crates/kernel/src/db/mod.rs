@@ -220,7 +220,7 @@ enum EngineTx {
 impl Db {
     /// Opens `sqlite:PATH` or `postgres://…`. Nothing is created but an empty SQLite file.
     pub async fn open(url: &str, connections: usize, durability: Durability) -> Result<Self> {
-        let notices = Notices::new();
+        let notices = Notices::default();
         let engine = match sqlite_path(url) {
             Some(path) => Engine::Sqlite(Arc::new(sqlite::Sqlite::open(Path::new(path), durability)?)),
             None => Engine::Postgres(Arc::new(postgres::Postgres::connect(url, connections, notices.clone()).await?)),
@@ -319,9 +319,10 @@ impl Db {
         }
     }
 
-    /// What other requests and other nodes say after their commits. A slow listener is told to start over.
-    pub fn listen(&self) -> Listener {
-        self.notices.listen()
+    /// What other requests and other nodes say on these topics after their commits. A slow listener is told to start
+    /// over.
+    pub fn listen(&self, topics: &'static [&'static str]) -> Listener {
+        self.notices.listen(topics)
     }
 
     /// Calls `hook` with every notice, before the commit that caused it returns: a cache on this node is right at once.

@@ -2,7 +2,7 @@
 use std::{
     borrow::Cow,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ pub enum Reach {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     News {
-        topic: String,
+        topic: Cow<'static, str>,
         body: String,
     },
     /// Notices may have been missed: whoever keeps a cache empties it.
@@ -30,10 +30,25 @@ pub enum Notice {
 
 type Hook = Box<dyn Fn(&Notice) + Send + Sync>;
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Notices {
     hooks: Arc<RwLock<Vec<Hook>>>,
+    ears: Arc<RwLock<Vec<Ear>>>,
+}
+
+/// Where a [`Listener`] hears of its topics, and is not woken by any other.
+struct Ear {
+    topics: &'static [&'static str],
     sender: broadcast::Sender<Notice>,
+}
+
+impl Ear {
+    fn is_for(&self, notice: &Notice) -> bool {
+        match notice {
+            Notice::News { topic, .. } => self.topics.contains(&&**topic),
+            Notice::StartOver => true,
+        }
+    }
 }
 
 /// What travels through PostgreSQL.
@@ -47,12 +62,8 @@ struct Envelope<'a> {
 }
 
 impl Notices {
-    pub(super) fn new() -> Self {
-        Self { sender: broadcast::channel(BACKLOG).0, hooks: Arc::default() }
-    }
-
     pub(super) fn hook(&self, hook: Hook) {
-        self.hooks.write().unwrap_or_else(PoisonError::into_inner).push(hook);
+        write(&self.hooks).push(hook);
     }
 
     /// Nothing can be heard: what is remembered may be untrue, and there is no news for anybody.
@@ -61,7 +72,7 @@ impl Notices {
     }
 
     fn call_hooks(&self, notice: &Notice) {
-        for hook in &*self.hooks.read().unwrap_or_else(PoisonError::into_inner) {
+        for hook in &*read(&self.hooks) {
             // It may run on the thread that writes, which must not end with it.
             if catch_unwind(AssertUnwindSafe(|| hook(notice))).is_err() {
                 tracing::error!(?notice, "what a notice makes untrue may still be remembered");
@@ -69,14 +80,18 @@ impl Notices {
         }
     }
 
-    pub(super) fn tell(&self, notice: Notice) {
-        self.call_hooks(&notice);
-        // An error means that nobody listens, which is fine.
-        let _ = self.sender.send(notice);
+    pub(super) fn tell(&self, notice: &Notice) {
+        self.call_hooks(notice);
+        for ear in read(&self.ears).iter().filter(|ear| ear.is_for(notice)) {
+            // An error means that nobody listens any more, which is fine.
+            let _ = ear.sender.send(notice.clone());
+        }
     }
 
-    pub(super) fn listen(&self) -> Listener {
-        Listener(self.sender.subscribe())
+    pub(super) fn listen(&self, topics: &'static [&'static str]) -> Listener {
+        let (sender, receiver) = broadcast::channel(BACKLOG);
+        write(&self.ears).push(Ear { topics, sender });
+        Listener(receiver)
     }
 
     pub(super) fn pack(topic: &str, body: &str) -> String {
@@ -89,11 +104,19 @@ impl Notices {
     pub(super) fn heard(&self, packed: &str) {
         match serde_json::from_str::<Envelope<'_>>(packed) {
             Ok(Envelope { topic, body, .. }) => {
-                self.tell(Notice::News { topic: topic.into_owned(), body: body.into_owned() });
+                self.tell(&Notice::News { topic: topic.into_owned().into(), body: body.into_owned() });
             }
             Err(error) => tracing::warn!(%error, "a notice that is not ours was ignored"),
         }
     }
+}
+
+fn read<T>(shared: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    shared.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(shared: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    shared.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What a transaction says once it is committed.
@@ -112,7 +135,7 @@ impl News {
     }
 
     pub(super) fn tell(self) {
-        for notice in self.pending {
+        for notice in &self.pending {
             self.notices.tell(notice);
         }
     }

@@ -4,11 +4,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::{sync::Semaphore, task::JoinSet, time};
 
 use super::{Jobs, Kind, Later, TOPIC, model, model::Claimed, recurring};
-use crate::{
-    App,
-    db::{self, Notice},
-    telemetry::ABOUT,
-};
+use crate::{App, db, telemetry::ABOUT};
 
 /// A node that dies loses its claims after this long; one that lives renews them in time.
 const LEASE: Duration = Duration::from_mins(1);
@@ -32,7 +28,7 @@ impl Worker {
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let hands = Arc::new(Semaphore::new(self.app.config.workers));
         let mut running = JoinSet::new();
-        let mut notices = self.app.db.listen();
+        let mut notices = self.app.db.listen(&[TOPIC]);
         let mut stop = std::pin::pin!(stop);
         loop {
             let idle = match self.round(&hands, &mut running).await {
@@ -45,7 +41,7 @@ impl Worker {
             tokio::select! {
                 () = &mut stop => break,
                 () = time::sleep(idle) => {}
-                Some(()) = work_announced(&mut notices) => {}
+                Some(_) = notices.next() => {}
                 Some(_) = running.join_next(), if !running.is_empty() => {}
             }
         }
@@ -76,15 +72,6 @@ impl Worker {
             });
         }
         Ok(Duration::ZERO)
-    }
-}
-
-async fn work_announced(notices: &mut db::Listener) -> Option<()> {
-    loop {
-        match notices.next().await? {
-            Notice::News { topic, .. } if topic != TOPIC => {}
-            _ => return Some(()),
-        }
     }
 }
 

@@ -130,14 +130,20 @@ pub const ACCOUNT_TOPIC: &str = "account";
 /// Hears from all nodes when the signing keys changed; a command beside an embedded database is noticed within a minute.
 /// The origins of apps are read again when an app changed.
 pub async fn watch(app: App) {
-    let mut notices = app.db.listen();
+    let mut notices = app.db.listen(&[crate::keys::TOPIC, apps::TOPIC, orgs::TOPIC]);
+    // Whatever is heard meanwhile does not put it off.
+    let mut minute = tokio::time::interval(REMEMBERED);
     loop {
-        let (is_about_keys, is_about_apps) = match tokio::time::timeout(REMEMBERED, notices.next()).await {
-            Ok(None) => return,
-            Ok(Some(Notice::News { topic, .. })) => {
+        let heard = tokio::select! {
+            _ = minute.tick() => Some(Notice::StartOver),
+            heard = notices.next() => heard,
+        };
+        let (is_about_keys, is_about_apps) = match heard {
+            None => return,
+            Some(Notice::News { topic, .. }) => {
                 (topic == crate::keys::TOPIC, topic == apps::TOPIC || topic == orgs::TOPIC)
             }
-            Ok(Some(Notice::StartOver)) | Err(_) => (true, true),
+            Some(Notice::StartOver) => (true, true),
         };
         if is_about_keys && let Err(error) = crate::keys::load(&app).await {
             tracing::error!(error, "cannot read the signing keys again; going on with those at hand");

@@ -3,10 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
-use kernel::{
-    App,
-    db::{self, Notice},
-};
+use kernel::{App, db};
 use tenancy::outbox;
 use tokio::{sync::Semaphore, task::JoinSet, time};
 
@@ -20,7 +17,7 @@ const AT_ONCE: u32 = 64;
 pub async fn run(app: App) {
     let lanes = Arc::new(Semaphore::new(app.config.webhook_lanes));
     let mut running = JoinSet::new();
-    let mut notices = app.db.listen();
+    let mut notices = app.db.listen(&[outbox::TOPIC]);
     loop {
         notices.skip();
         let idle = round(&app, &lanes, &mut running).await.unwrap_or_else(|error| {
@@ -29,17 +26,8 @@ pub async fn run(app: App) {
         });
         tokio::select! {
             () = time::sleep(idle) => {}
-            heard = announced(&mut notices) => if heard.is_none() { return },
+            heard = notices.next() => if heard.is_none() { return },
             Some(_) = running.join_next(), if !running.is_empty() => {}
-        }
-    }
-}
-
-async fn announced(notices: &mut db::Listener) -> Option<()> {
-    loop {
-        match notices.next().await? {
-            Notice::News { topic, .. } if topic != outbox::TOPIC => {}
-            _ => return Some(()),
         }
     }
 }

@@ -50,7 +50,7 @@ async fn hear(postgres: &Postgres, notices: &Notices, hears: &AtomicBool) -> Res
     let listening = async {
         let listen = format!("LISTEN {CHANNEL}");
         timeout(PATIENCE, client.batch_execute(&listen)).await.map_err(|_| no_answer())??;
-        notices.tell(Notice::StartOver);
+        notices.tell(&Notice::StartOver);
         hears.store(true, Relaxed);
         // A line that is dead without saying so would be listened to for minutes.
         loop {
