@@ -498,6 +498,38 @@ mod carried {
     }
 
     #[tokio::test]
+    async fn one_that_fails_after_it_wrote_costs_its_neighbours_nothing_but_another_try() {
+        let test = open().await;
+        for round in 0..3 {
+            // Nobody is served before this one is done, so that all of them are in one commit.
+            let mut first = test.db.begin().await.unwrap();
+            count(&mut first).await.unwrap();
+            let runs = Arc::new(AtomicU32::new(0));
+            let along = (runs.clone(), format!("{round} came along"));
+            let came_along = test.db.transact(along, |tx, (runs, id)| {
+                runs.fetch_add(1, Relaxed);
+                Box::pin(add(tx, id))
+            });
+            let single = test.db.exec(ADD, params![format!("{round} single")]);
+            let talked = async { transact!(test.db, tx, { add(tx, &format!("{round} talked")).await }) };
+            let fails = test.db.transact((), |tx, ()| {
+                Box::pin(async move {
+                    add(tx, "fails").await?;
+                    Err::<i64, _>(Error::Missing)
+                })
+            });
+            let is_over = async { drop(first) };
+            let (came_along, single, talked, failed, ()) = tokio::join!(came_along, single, talked, fails, is_over);
+            assert!(matches!(failed, Err(Error::Missing)), "{failed:?}");
+            assert!(came_along.is_ok() && single.is_ok() && talked.is_ok(), "{came_along:?} {single:?} {talked:?}");
+            assert_eq!(ids(&test.db).await.len(), 5 * (round + 1));
+            // The first failure costs the whole commit; from then on each is undone alone.
+            let expected = if round == 0 && !TestDb::on_postgres() { 2 } else { 1 };
+            assert_eq!(runs.load(Relaxed), expected, "round {round}");
+        }
+    }
+
+    #[tokio::test]
     async fn who_goes_away_meanwhile_has_done_all_of_it_or_nothing() {
         let test = open().await;
         for i in 0..100 {

@@ -10,6 +10,7 @@ use kernel::{
     crypto::Secret,
     db::{self, Tx},
     fault::{Code, Fault, INTERNAL, Result},
+    transact,
 };
 
 use crate::once::{self, Purpose};
@@ -70,9 +71,7 @@ impl Captcha {
 
     /// Whether this pass was given for this route; it is used up either way.
     pub async fn accept(app: &App, pass: &Secret, route: &str) -> db::Result<bool> {
-        let mut tx = app.db.begin().await?;
-        let spent = once::spend(&mut tx, Purpose::CaptchaPass, pass, app.clock.now()).await?;
-        tx.commit().await?;
+        let spent = transact!(app.db, tx, { once::spend(tx, Purpose::CaptchaPass, pass, app.clock.now()).await })?;
         Ok(spent.and_then(|spent| spent.aside(app)).is_some_and(|aside| aside == route.as_bytes()))
     }
 }

@@ -39,6 +39,10 @@ impl Conversation {
         Self { steps, carried: Some(Carried { caller: Box::pin(caller), about: telemetry::about() }) }
     }
 
+    pub(super) fn is_carried(&self) -> bool {
+        self.carried.is_some()
+    }
+
     /// The next step; an error when there is none any more, or it does not come in time.
     pub(super) fn next(&mut self, patience: Duration) -> Result<Step, RecvTimeoutError> {
         match &mut self.carried {

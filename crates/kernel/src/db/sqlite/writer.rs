@@ -1,6 +1,7 @@
 //! The one thread that writes: whoever waits for it shares a commit.
 use std::{
     cell::RefCell,
+    collections::VecDeque,
     sync::mpsc::RecvTimeoutError,
     thread,
     time::{Duration, Instant},
@@ -12,7 +13,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::{
     super::{Done, Error, Result, SILENCE},
-    Conversation, Heard, Reply, Step, Then, Work,
+    Call, Conversation, Heard, Step, Then, Work,
     statements::{Statements, Timed, now},
 };
 
@@ -25,6 +26,9 @@ const PATIENCE_PART: u32 = 2;
 const LONGEST_PATIENCE: Duration = Duration::from_micros(500);
 /// However busy it keeps: everybody else is waiting.
 const LONGEST_TRANSACTION: Duration = Duration::from_secs(10);
+/// After one caller has cost a whole group, this many are made so that each can be undone alone: what failed once may
+/// fail again.
+const CAREFUL_GROUPS: u32 = 100;
 
 /// Why no write may be acknowledged any more. After a failed fsync the kernel may have dropped what it could not
 /// write, and a second fsync would say that all is well: only a restart, which reads the disk, tells the truth.
@@ -50,6 +54,19 @@ pub(super) struct Writer<'c> {
     crier: Crier,
     broken: Broken,
     last: Group,
+    /// Statements of a group that was undone.
+    again: VecDeque<Call>,
+    /// How many of the next groups are made with care.
+    careful: u32,
+}
+
+/// How what one caller has done is undone.
+enum Undo {
+    Alone,
+    /// With everything in its group, if there is more to undo than when these were the changes so far. Remembering for
+    /// each caller what every page was like costs more than most do, and of those who come along few fail after they
+    /// wrote.
+    WithGroup(u64),
 }
 
 /// What the last commit was like: whoever it answered often comes back at once.
@@ -76,7 +93,7 @@ pub(super) fn crier() -> Crier {
 
 /// Told the outcome of the commit it waits for.
 pub(super) enum Waiting {
-    One(Reply<Done>, Done),
+    One(Call, Done),
     Tx(Heard),
 }
 
@@ -84,7 +101,7 @@ impl Waiting {
     fn tell(self, outcome: &Result<()>) {
         match self {
             // Who has gone away meanwhile hears nothing.
-            Self::One(reply, done) => drop(reply.send(outcome.clone().map(|()| done))),
+            Self::One(call, done) => drop(call.reply.send(outcome.clone().map(|()| done))),
             Self::Tx(heard) => heard(outcome.clone()),
         }
     }
@@ -93,36 +110,41 @@ impl Waiting {
 impl<'c> Writer<'c> {
     pub(super) fn new(connection: &'c Timed, crier: Crier) -> Self {
         let statements = Statements::of(connection);
-        Self { connection, statements, crier, broken: Broken::default(), last: Group::default() }
+        let (broken, last) = (Broken::default(), Group::default());
+        Self { connection, statements, crier, broken, last, again: VecDeque::new(), careful: 0 }
     }
 
     pub(super) fn run(&mut self, work: &queue::Receiver<Work>) {
-        while let Some(first) = self.awaited(work, 0, now()).or_else(|| work.recv().ok()) {
+        while let Some(first) = self.again().or_else(|| self.awaited(work, 0, now())).or_else(|| work.recv().ok()) {
             self.group(first, work);
         }
     }
 
-    /// Everything already in the queue runs in one transaction, each interactive unit in its own savepoint.
+    fn again(&mut self) -> Option<Work> {
+        self.again.pop_front().map(Work::One)
+    }
+
+    /// Everything already in the queue runs in one transaction.
     fn group(&mut self, first: Work, work: &queue::Receiver<Work>) {
         if let Err(error) = self.broken.check().and_then(|()| self.control("BEGIN IMMEDIATE")) {
             return refuse(first, &error);
         }
+        self.careful = self.careful.saturating_sub(1);
         let started = now();
         let mut waiting: Vec<Waiting> = Vec::with_capacity(self.last.units);
         let mut next = Some(first);
         while let Some(unit) = next {
             match unit {
                 Work::One(call) => match self.statements.run(&call.statement) {
-                    Ok(done) => waiting.push(Waiting::One(call.reply, done)),
+                    Ok(done) => waiting.push(Waiting::One(call, done)),
                     // SQLite has undone the one statement; its neighbours stand.
                     Err(error) => drop(call.reply.send(Err(error))),
                 },
                 Work::Tx(caller) => waiting.extend(self.interact(caller).map(Waiting::Tx)),
             }
-            // Some errors (a full disk, say) undo the whole transaction: then nothing of this group has happened.
+            // Some errors (a full disk, say) undo the whole transaction.
             if self.connection.sqlite.is_autocommit() {
-                let undone = Err(Error::Unavailable("the commit this was part of was undone".into()));
-                return self.tell(waiting, undone);
+                return self.start_over(waiting);
             }
             next = self.next(work, waiting.len(), started);
         }
@@ -138,6 +160,18 @@ impl<'c> Writer<'c> {
         self.tell(waiting, outcome);
     }
 
+    /// Nothing of a group has happened. Single statements run again here, and transactions where they came from.
+    fn start_over(&mut self, waiting: Vec<Waiting>) {
+        let mut transactions = vec![];
+        for one in waiting {
+            match one {
+                Waiting::One(call, _) => self.again.push_back(call),
+                Waiting::Tx(heard) => transactions.push(Waiting::Tx(heard)),
+            }
+        }
+        self.tell(transactions, Err(Error::Conflict("the commit this was part of was undone".into())));
+    }
+
     /// A crowd is told by the runtime its callers wait in: waking each of them from here would cost as much as the work.
     fn tell(&self, mut waiting: Vec<Waiting>, mut outcome: Result<()>) {
         if waiting.len() > 1 {
@@ -150,11 +184,11 @@ impl<'c> Writer<'c> {
     }
 
     /// Who else joins the group: whoever is there, and those who will likely come back.
-    fn next(&self, work: &queue::Receiver<Work>, units: usize, started: Instant) -> Option<Work> {
+    fn next(&mut self, work: &queue::Receiver<Work>, units: usize, started: Instant) -> Option<Work> {
         if units >= GROUP_UNITS || started.elapsed() >= GROUP_AGE {
             return None;
         }
-        work.try_recv().ok().or_else(|| self.awaited(work, units, started))
+        self.again().or_else(|| work.try_recv().ok()).or_else(|| self.awaited(work, units, started))
     }
 
     /// Waits awake for somebody of the last group, for a part of what its commit took: going to sleep and being woken
@@ -175,10 +209,13 @@ impl<'c> Writer<'c> {
 
     /// Runs one caller's transaction; `Some` when it is to be committed with the group.
     fn interact(&mut self, mut caller: Conversation) -> Option<Heard> {
-        if let Err(error) = self.control("SAVEPOINT unit") {
-            refuse_steps(caller, &error);
-            return None;
-        }
+        let undo = match self.prepare_to_undo(&caller) {
+            Ok(undo) => undo,
+            Err(error) => {
+                refuse_steps(caller, &error);
+                return None;
+            }
+        };
         // What the next step is told: of a statement nobody waited for its own error, and then that all is over.
         let mut failed: Option<Error> = None;
         let started = now();
@@ -199,34 +236,56 @@ impl<'c> Writer<'c> {
                             failed = Some(Error::Aborted);
                             let _ = call.reply.send(Err(error));
                         }
-                        (Then::Commit(heard), None) => match self.control("RELEASE unit") {
+                        (Then::Commit(heard), None) => match self.keep(&undo) {
                             Ok(()) => return Some(heard),
-                            Err(error) => return self.give_up(heard, error),
+                            Err(error) => return self.give_up(&undo, heard, error),
                         },
-                        (Then::Commit(heard), Some(error)) => return self.give_up(heard, error),
+                        (Then::Commit(heard), Some(error)) => return self.give_up(&undo, heard, error),
                     }
                 }
                 Err(hung_up_or_silent) => {
                     if hung_up_or_silent == RecvTimeoutError::Timeout {
                         tracing::warn!("a transaction was silent or open for too long and was rolled back");
                     }
-                    self.undo();
+                    self.undo(&undo);
                     return None;
                 }
             }
         }
     }
 
-    fn give_up(&mut self, heard: Heard, error: Error) -> Option<Heard> {
-        self.undo();
+    fn prepare_to_undo(&mut self, caller: &Conversation) -> Result<Undo> {
+        if caller.is_carried() && self.careful == 0 {
+            return Ok(Undo::WithGroup(self.connection.sqlite.total_changes()));
+        }
+        self.control("SAVEPOINT unit").map(|()| Undo::Alone)
+    }
+
+    fn keep(&mut self, undo: &Undo) -> Result<()> {
+        match undo {
+            Undo::Alone => self.control("RELEASE unit"),
+            Undo::WithGroup(_) => Ok(()),
+        }
+    }
+
+    fn give_up(&mut self, undo: &Undo, heard: Heard, error: Error) -> Option<Heard> {
+        self.undo(undo);
         heard(Err(error));
         None
     }
 
-    fn undo(&mut self) {
-        if !self.connection.sqlite.is_autocommit() {
-            let _ = self.control("ROLLBACK TO unit").and_then(|()| self.control("RELEASE unit"));
+    fn undo(&mut self, undo: &Undo) {
+        if self.connection.sqlite.is_autocommit() {
+            return;
         }
+        let _ = match undo {
+            Undo::Alone => self.control("ROLLBACK TO unit").and_then(|()| self.control("RELEASE unit")),
+            Undo::WithGroup(changes) if *changes == self.connection.sqlite.total_changes() => Ok(()),
+            Undo::WithGroup(_) => {
+                self.careful = CAREFUL_GROUPS;
+                self.control("ROLLBACK")
+            }
+        };
     }
 
     /// Runs what begins or ends something; it takes as long as it takes.
