@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::outbox::AppEventId;
 
-use super::model::{Held, WebhookId};
+use super::model::WebhookId;
 
 pub type DeliveryId = Id<Delivery>;
 
@@ -97,10 +97,9 @@ row!(Delivery {
 });
 
 const NOTE: &str =
-    "UPDATE webhook_delivery SET state = $3, ready_at = $4, tries = $5, attempt_count = $6, status_code = $7,
-                                 response = $8, attempts = $9, delivered_at = $10
-     WHERE id = $1 AND ready_at IS NOT NULL
-       AND EXISTS (SELECT 1 FROM webhook WHERE webhook.id = webhook_delivery.webhook_id AND fence = $2)";
+    "UPDATE webhook_delivery SET state = $2, ready_at = $3, tries = $4, attempt_count = $5, status_code = $6,
+                                 response = $7, attempts = $8, delivered_at = $9
+     WHERE id = $1 AND ready_at IS NOT NULL";
 
 impl Delivery {
     /// A new one; nothing when the webhook was given this already.
@@ -180,20 +179,20 @@ impl Delivery {
         .await
     }
 
-    /// Writes down how an attempt ended, unless that does not count any more: the webhook is gone, or another node has it.
-    pub async fn note(&self, tx: &mut Tx, held: Held) -> db::Result<()> {
-        tx.send(NOTE, self.noted(held)).await
+    /// Writes down how an attempt ended, unless it was taken out of the queue meanwhile. The webhook must be ours
+    /// ([`Held::keep`](super::model::Held::keep)).
+    pub async fn note(&self, tx: &mut Tx) -> db::Result<()> {
+        tx.send(NOTE, self.noted()).await
     }
 
     /// The same, for whoever must know whether it counts.
-    pub async fn note_and_see(&self, tx: &mut Tx, held: Held) -> db::Result<bool> {
-        Ok(tx.exec(NOTE, self.noted(held)).await? == 1)
+    pub async fn note_and_see(&self, tx: &mut Tx) -> db::Result<bool> {
+        Ok(tx.exec(NOTE, self.noted()).await? == 1)
     }
 
-    fn noted(&self, held: Held) -> Vec<Value> {
+    fn noted(&self) -> Vec<Value> {
         params![
             self.id,
-            held.fence,
             self.state,
             self.ready_at,
             self.tries,

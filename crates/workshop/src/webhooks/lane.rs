@@ -203,20 +203,24 @@ async fn write_down(app: &App, held: Held, ended: Vec<Delivery>) -> (Vec<Deliver
     (ids, written.await)
 }
 
-async fn note(tx: &mut Tx, app: &App, held: Held, ended: &[Delivery]) -> Result<bool> {
+/// Nothing counts that was done for a webhook which is gone, or which another node has by now.
+pub(super) async fn note(tx: &mut Tx, app: &App, held: Held, ended: &[Delivery]) -> Result<bool> {
+    if !held.keep(tx).await? {
+        return Ok(false);
+    }
     // A success ends a row of failures, and so do many in a row.
     let (mut goes_on, mut before) = (true, None);
     for delivery in ended {
         match delivery.state {
             State::Failed => {
-                let counts = delivery.note_and_see(tx, held).await?;
+                let counts = delivery.note_and_see(tx).await?;
                 goes_on &= counts && rules::count_failure(tx, app, held.id).await?;
             }
             State::Delivered if before != Some(State::Delivered) => {
-                delivery.note(tx, held).await?;
+                delivery.note(tx).await?;
                 held.succeeded(tx).await?;
             }
-            _ => delivery.note(tx, held).await?,
+            _ => delivery.note(tx).await?,
         }
         before = Some(delivery.state);
     }

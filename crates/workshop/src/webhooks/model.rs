@@ -215,10 +215,15 @@ impl Held {
         db.opt("SELECT * FROM webhook WHERE id = $1 AND fence = $2", params![self.id, self.fence]).await
     }
 
+    /// Whether it is still there and still ours; if so, it stays ours until the transaction is over.
+    pub async fn keep(&self, tx: &mut Tx) -> db::Result<bool> {
+        let question = holding!("SELECT id, fence FROM webhook WHERE id = $1 AND fence = $2");
+        Ok(tx.opt::<Self>(question, params![self.id, self.fence]).await?.is_some())
+    }
+
     /// A delivery succeeded.
     pub async fn succeeded(&self, tx: &mut Tx) -> db::Result<()> {
-        let sql = "UPDATE webhook SET failures = 0 WHERE id = $1 AND fence = $2 AND failures > 0";
-        tx.send(sql, params![self.id, self.fence]).await
+        tx.send("UPDATE webhook SET failures = 0 WHERE id = $1 AND failures > 0", params![self.id]).await
     }
 
     /// Lets go of it until its next delivery is due.

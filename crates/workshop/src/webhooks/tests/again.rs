@@ -1,6 +1,8 @@
 //! Delivering again, and nodes that lost their lease.
+use std::slice;
+
 use super::{
-    super::{deliveries::Delivery, fan_out, model::Held},
+    super::{deliveries::Delivery, fan_out, lane, model::Held},
     *,
 };
 
@@ -103,13 +105,13 @@ async fn a_node_that_lost_its_lease_ends_nothing() {
     let second = Held::claim(&t.app.db, t.app.clock.now(), 10).await.unwrap().remove(0);
     assert!(first.look(&t.app.db).await.unwrap().is_none() && second.look(&t.app.db).await.unwrap().is_some());
     let late = Delivery { ready_at: None, state: super::super::deliveries::State::Delivered, ..delivery };
-    let noted: kernel::db::Result<bool> = kernel::transact!(t.app.db, tx, { late.note_and_see(tx, first).await });
-    assert!(!noted.unwrap(), "its word does not count any more");
+    let goes_on = kernel::transact!(t.app.db, tx, { lane::note(tx, &t.app, first, slice::from_ref(&late)).await });
+    assert!(!goes_on.unwrap(), "its word does not count any more");
     let released: kernel::db::Result<()> = kernel::transact!(t.app.db, tx, { first.release(tx).await });
     released.unwrap();
     assert!(second.look(&t.app.db).await.unwrap().is_some(), "nor does it take the webhook from the other");
     assert!(Held::claim(&t.app.db, t.app.clock.now(), 10).await.unwrap().is_empty());
-    super::super::lane::run(&t.app, second).await;
+    lane::run(&t.app, second).await;
     assert_eq!(receiver.events(), ["user.created"]);
     done(t).await;
 }
@@ -127,7 +129,7 @@ async fn f15_what_is_added_while_a_node_lets_go_of_a_webhook_is_not_forgotten() 
     let mut adding = t.app.db.begin().await.unwrap();
     assert!(fan_out::hand_out(&mut adding, &t.app).await.unwrap());
     let app = t.app.clone();
-    let mut letting_go = tokio::spawn(async move { super::super::lane::run(&app, held).await });
+    let mut letting_go = tokio::spawn(async move { lane::run(&app, held).await });
     let early = tokio::time::timeout(Duration::from_millis(500), &mut letting_go).await;
     assert!(early.is_err(), "whoever lets go of it waits for what is being added");
     adding.commit().await.unwrap();
