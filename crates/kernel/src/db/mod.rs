@@ -201,6 +201,8 @@ pub struct Db {
     engine: Engine,
     notices: Notices,
 }
+/// What is done in PostgreSQL is boxed, so that a request on SQLite does not carry the room for it along: those who wait
+/// are copied more than once before they do.
 #[derive(Clone)]
 enum Engine {
     Sqlite(Arc<sqlite::Sqlite>),
@@ -269,7 +271,7 @@ impl Db {
         refuse_nul(&params)?;
         every(match &self.engine {
             Engine::Sqlite(sqlite) => sqlite.read(text.into(), params).await,
-            Engine::Postgres(postgres) => postgres.run(text.into(), params).await,
+            Engine::Postgres(postgres) => Box::pin(postgres.run(text.into(), params)).await,
         }?)
     }
 
@@ -286,7 +288,7 @@ impl Db {
     pub async fn begin(&self) -> Result<Tx> {
         let engine = match &self.engine {
             Engine::Sqlite(sqlite) => EngineTx::Sqlite(sqlite.begin()),
-            Engine::Postgres(postgres) => EngineTx::Postgres(Box::new(postgres.begin().await?)),
+            Engine::Postgres(postgres) => EngineTx::Postgres(Box::new(Box::pin(postgres.begin()).await?)),
         };
         Ok(Tx { engine, news: News::none_yet(&self.notices) })
     }
@@ -300,7 +302,10 @@ impl Db {
         T: Send + 'static,
         E: Outcome + Send + 'static,
     {
-        let Engine::Sqlite(sqlite) = &self.engine else { return transact!(self, tx, { work(tx, &along).await }) };
+        let Engine::Sqlite(sqlite) = &self.engine else {
+            let elsewhere = async { transact!(self, tx, { work(tx, &along).await }) };
+            return Box::pin(elsewhere).await;
+        };
         let (along, mut tries) = (Arc::new(along), Tries::default());
         loop {
             let (along, news) = (along.clone(), News::none_yet(&self.notices));
@@ -348,7 +353,7 @@ impl Db {
         refuse_nul(&params)?;
         match &self.engine {
             Engine::Sqlite(sqlite) => sqlite.read(sql.sqlite.into(), params).await,
-            Engine::Postgres(postgres) => postgres.run(sql.postgres.into(), params).await,
+            Engine::Postgres(postgres) => Box::pin(postgres.run(sql.postgres.into(), params)).await,
         }
     }
 
@@ -356,7 +361,7 @@ impl Db {
         refuse_nul(&params)?;
         match &self.engine {
             Engine::Sqlite(sqlite) => sqlite.write(sql.sqlite.into(), params).await,
-            Engine::Postgres(postgres) => postgres.run(sql.postgres.into(), params).await,
+            Engine::Postgres(postgres) => Box::pin(postgres.run(sql.postgres.into(), params)).await,
         }
     }
 }
@@ -389,7 +394,7 @@ impl Tx {
         refuse_nul(&params)?;
         match &mut self.engine {
             EngineTx::Sqlite(tx) => tx.send(sql.sqlite.into(), params),
-            EngineTx::Postgres(tx) => drop(tx.run(sql.postgres.into(), params).await?),
+            EngineTx::Postgres(tx) => drop(Box::pin(tx.run(sql.postgres.into(), params)).await?),
         }
         Ok(())
     }
@@ -398,7 +403,7 @@ impl Tx {
     pub async fn notify(&mut self, reach: Reach, topic: &'static str, body: impl Into<String>) -> Result<()> {
         let notice = Notice::News { topic: topic.into(), body: body.into() };
         if let (Reach::EveryNode, EngineTx::Postgres(tx)) = (reach, &mut self.engine) {
-            tx.notify(&notice).await?;
+            Box::pin(tx.notify(&notice)).await?;
         }
         self.news.add(notice);
         Ok(())
@@ -415,7 +420,7 @@ impl Tx {
         match self.engine {
             EngineTx::Sqlite(tx) => tx.commit(self.news).await,
             EngineTx::Postgres(tx) => {
-                tx.commit().await?;
+                Box::pin(tx.commit()).await?;
                 self.news.tell();
                 Ok(())
             }
@@ -433,7 +438,7 @@ impl Tx {
         refuse_nul(&params)?;
         match &mut self.engine {
             EngineTx::Sqlite(tx) => tx.run(sql.sqlite.into(), params).await,
-            EngineTx::Postgres(tx) => tx.run(sql.postgres.into(), params).await,
+            EngineTx::Postgres(tx) => Box::pin(tx.run(sql.postgres.into(), params)).await,
         }
     }
 }

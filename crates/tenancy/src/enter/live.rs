@@ -92,12 +92,12 @@ impl Live {
         org: OrgId,
         account: AccountId,
     ) -> db::Result<Option<Arc<Membership>>> {
-        self.members.recall(&(org, account), Membership::of(&app.db, org, account)).await
+        self.members.recall(&(org, account), || Membership::of(&app.db, org, account)).await
     }
 
     /// What an app's key stands for; nothing for one that is not ours. Its use is noted when it is looked up anew.
     pub async fn keyed(&self, app: &App, key: &Secret) -> db::Result<Option<Arc<Keyed>>> {
-        let read = async {
+        let read = async || {
             let found = Keyed::find(&app.db, key).await?;
             if let Some(found) = &found {
                 found.note_use(&app.db, app.clock.now()).await?;
@@ -110,10 +110,10 @@ impl Live {
     /// A session that is alive at this moment, and whose it is.
     async fn living(&self, app: &App, id: SessionId) -> db::Result<Option<Living>> {
         let now = app.clock.now();
-        let session = self.sessions.recall(&id, sessions::Session::find(&app.db, id)).await?;
+        let session = self.sessions.recall(&id, || sessions::Session::find(&app.db, id)).await?;
         let Some(session) = session.filter(|session| session.is_alive(now)) else { return Ok(None) };
         let account = session.account_id;
-        let Some(person) = self.people.recall(&account, Whole::find(&app.db, account)).await? else {
+        let Some(person) = self.people.recall(&account, || Whole::find(&app.db, account)).await? else {
             return Ok(None);
         };
         let org = match session.org_id {

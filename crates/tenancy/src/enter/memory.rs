@@ -42,14 +42,18 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, V: Send + Sync + 'static> Def
 impl<K: Hash + Eq + Clone + Send + Sync + 'static, V: Send + Sync + 'static> Memory<K, V> {
     /// What is remembered, or what is read now. That something is not there is not remembered. Those who ask for the same
     /// at the same time share what one of them reads, unless it was forgotten in between.
-    pub async fn recall(
-        &self,
-        key: &K,
-        read: impl Future<Output = db::Result<Option<V>>>,
-    ) -> db::Result<Option<Arc<V>>> {
-        if let Some(known) = self.cache.get(key) {
-            return Ok(Some(known));
+    pub async fn recall<R>(&self, key: &K, read: impl FnOnce() -> R) -> db::Result<Option<Arc<V>>>
+    where
+        R: Future<Output = db::Result<Option<V>>>,
+    {
+        match self.cache.get(key) {
+            Some(known) => Ok(Some(known)),
+            // Aside, so that whoever asks carries no more along than most of them need.
+            None => Box::pin(self.read(key, read())).await,
         }
+    }
+
+    async fn read(&self, key: &K, read: impl Future<Output = db::Result<Option<V>>>) -> db::Result<Option<Arc<V>>> {
         let forgotten = self.share(key);
         let before = forgotten.load(SeqCst);
         let (reading, mut read) = (Reading::join(&self.readings, (key.clone(), before)), pin!(read));
@@ -144,7 +148,7 @@ mod tests {
     use super::*;
 
     async fn recall(memory: &Memory<u8, &'static str>, key: u8, now: &'static str) -> Option<&'static str> {
-        memory.recall(&key, ready(Ok(Some(now)))).await.ok().flatten().map(|found| *found)
+        memory.recall(&key, || ready(Ok(Some(now)))).await.ok().flatten().map(|found| *found)
     }
 
     #[tokio::test]
@@ -173,7 +177,7 @@ mod tests {
                 forget(&memory);
                 Ok(Some("old"))
             };
-            assert_eq!(memory.recall(&1, read).await.ok().flatten().as_deref(), Some(&"old"));
+            assert_eq!(memory.recall(&1, || read).await.ok().flatten().as_deref(), Some(&"old"));
             assert_eq!(recall(&memory, 1, "new").await, Some("new"));
         }
     }
@@ -189,7 +193,7 @@ mod tests {
                 Ok(found)
             }
         };
-        let (first, second) = tokio::join!(memory.recall(&1, read(Some(7))), memory.recall(&1, read(Some(8))));
+        let (first, second) = tokio::join!(memory.recall(&1, || read(Some(7))), memory.recall(&1, || read(Some(8))));
         let found = [first, second].map(|found| found.ok().flatten().as_deref().copied());
         assert_eq!((found, reads.load(SeqCst)), ([Some(7); 2], 1));
         assert!(lock(&memory.readings).is_empty());
@@ -197,13 +201,13 @@ mod tests {
         memory.forget_all();
         let late = async {
             memory.forget(&1);
-            memory.recall(&1, read(Some(8))).await
+            memory.recall(&1, || read(Some(8))).await
         };
-        let (first, late) = tokio::join!(memory.recall(&1, read(Some(7))), late);
+        let (first, late) = tokio::join!(memory.recall(&1, || read(Some(7))), late);
         let found = [first, late].map(|found| found.ok().flatten().as_deref().copied());
         assert_eq!((found, reads.load(SeqCst)), ([Some(7), Some(8)], 3), "who comes after it was forgotten reads");
 
-        let (gone, there) = tokio::join!(memory.recall(&2, read(None)), memory.recall(&2, read(Some(9))));
+        let (gone, there) = tokio::join!(memory.recall(&2, || read(None)), memory.recall(&2, || read(Some(9))));
         let found = [gone, there].map(|found| found.ok().flatten().as_deref().copied());
         assert_eq!(found, [None, Some(9)], "nobody is told by somebody else that it is not there");
         assert!(lock(&memory.readings).is_empty());
@@ -212,10 +216,10 @@ mod tests {
     #[tokio::test]
     async fn who_goes_away_while_reading_leaves_it_to_the_next() {
         let memory = Memory::<u8, u8>::default();
-        let mut second = Box::pin(memory.recall(&1, ready(Ok(Some(7)))));
+        let mut second = Box::pin(memory.recall(&1, || ready(Ok(Some(7)))));
         tokio::select! {
             biased;
-            _ = memory.recall(&1, std::future::pending()) => panic!("it is never there"),
+            _ = memory.recall(&1, std::future::pending) => panic!("it is never there"),
             _ = &mut second => panic!("somebody else reads it"),
             () = ready(()) => {}
         }
@@ -226,7 +230,7 @@ mod tests {
     #[tokio::test]
     async fn that_something_is_not_there_is_not_remembered() {
         let memory = Memory::default();
-        assert!(matches!(memory.recall(&1, ready(Ok(None))).await, Ok(None)));
+        assert!(matches!(memory.recall(&1, || ready(Ok(None))).await, Ok(None)));
         assert_eq!(recall(&memory, 1, "there").await, Some("there"));
     }
 }

@@ -181,7 +181,7 @@ impl Guard {
         match url.host().ok_or(NoReply::NoSuchHost)? {
             Host::Ipv4(address) => self.permit(vec![address.into()]),
             Host::Ipv6(address) => self.permit(vec![address.into()]),
-            Host::Domain(name) => self.resolve(name).await,
+            Host::Domain(name) => Box::pin(self.resolve(name)).await,
         }
     }
 
