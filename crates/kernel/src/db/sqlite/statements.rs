@@ -157,7 +157,10 @@ fn owned(value: ValueRef<'_>) -> Value {
         ValueRef::Null => Value::Null,
         ValueRef::Integer(number) => Value::Int(number),
         ValueRef::Real(number) => Value::Real(number),
-        ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Text(text) => Value::Text(match str::from_utf8(text) {
+            Ok(text) => text.to_owned(),
+            Err(_) => String::from_utf8_lossy(text).into_owned(),
+        }),
         ValueRef::Blob(bytes) => Value::Bytes(bytes.to_vec()),
     }
 }
