@@ -18,23 +18,27 @@ pub async fn run(app: App) {
     let lanes = Arc::new(Semaphore::new(app.config.webhook_lanes));
     let mut running = JoinSet::new();
     let mut notices = app.db.listen(&[outbox::TOPIC]);
+    let mut is_told = false;
     loop {
         notices.skip();
-        let idle = round(&app, &lanes, &mut running).await.unwrap_or_else(|error| {
+        let idle = round(&app, is_told, &lanes, &mut running).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot look for webhooks to deliver; trying again");
             LOOK
         });
-        tokio::select! {
-            () = time::sleep(idle) => {}
-            heard = notices.next() => if heard.is_none() { return },
-            Some(_) = running.join_next(), if !running.is_empty() => {}
-        }
+        is_told = tokio::select! {
+            () = time::sleep(idle) => false,
+            heard = notices.next() => match heard {
+                Some(_) => true,
+                None => return,
+            },
+            Some(_) = running.join_next(), if !running.is_empty() => false,
+        };
     }
 }
 
 /// Does what can be done now; answers how long nothing more is to be expected.
-async fn round(app: &App, lanes: &Arc<Semaphore>, running: &mut JoinSet<()>) -> db::Result<Duration> {
-    let more = fan_out::round(app).await?;
+async fn round(app: &App, is_told: bool, lanes: &Arc<Semaphore>, running: &mut JoinSet<()>) -> db::Result<Duration> {
+    let more = if is_told { fan_out::round_of_news(app).await? } else { fan_out::round(app).await? };
     let free = u32::try_from(lanes.available_permits()).unwrap_or(u32::MAX).min(AT_ONCE);
     if free == 0 {
         return Ok(LOOK);
