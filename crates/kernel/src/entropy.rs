@@ -83,7 +83,7 @@ impl Entropy {
     /// A UUIDv7: sorts by when it was made, also within a millisecond, and cannot be guessed.
     pub fn uuid(&self, now: Timestamp) -> Uuid {
         let mut rest: [u8; REST] = match self.source {
-            Source::System => self.from_ahead(),
+            Source::System => self.drawn_ahead(),
             Source::Seeded(_) => self.bytes(),
         };
         let first = u64::try_from(now.0).unwrap_or(0) << SEQUENCE_BITS;
@@ -95,7 +95,7 @@ impl Entropy {
         uuid::Builder::from_unix_timestamp_millis(id >> SEQUENCE_BITS, &rest).into_uuid()
     }
 
-    fn from_ahead(&self) -> [u8; REST] {
+    fn drawn_ahead(&self) -> [u8; REST] {
         AHEAD.with_borrow_mut(|Ahead { drawn, used }| {
             if *used == drawn.len() {
                 self.fill(drawn);
