@@ -153,7 +153,7 @@ impl Vault {
         self.mac_key(purpose).sign(data)
     }
 
-    /// The key of such digests, for whoever makes many of one purpose.
+    /// The key of such digests, for whoever makes them and has no vault.
     pub fn mac_key(&self, purpose: &'static str) -> MacKey {
         MacKey(self.keys(purpose))
     }

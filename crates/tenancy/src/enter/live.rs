@@ -131,8 +131,9 @@ pub const ACCOUNT_TOPIC: &str = "account";
 /// The origins of apps are read again when an app changed.
 pub async fn watch(app: App) {
     let mut notices = app.db.listen(&[crate::keys::TOPIC, apps::TOPIC, orgs::TOPIC]);
-    // Whatever is heard meanwhile does not put it off.
+    // Whatever is heard meanwhile does not put it off. All of it was read a moment ago, at the start.
     let mut minute = tokio::time::interval(REMEMBERED);
+    minute.reset();
     loop {
         let heard = tokio::select! {
             _ = minute.tick() => Some(Notice::StartOver),

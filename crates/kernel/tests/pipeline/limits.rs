@@ -1,0 +1,55 @@
+//! How much and how often anybody may ask.
+use super::*;
+
+fn few(per_minute: u32) -> Config {
+    Config { rate_limit_per_minute: per_minute, ..Config::for_tests() }
+}
+
+#[tokio::test]
+async fn who_asks_too_often_waits_and_nobody_else_does() {
+    let t = TestApp::start_with(few(3), feature).await;
+    for left in ["2", "1", "0"] {
+        let answer = t.get("/whoami").from("192.0.2.1").await;
+        assert_eq!(answer.header("ratelimit"), format!("\"requests\";r={left}"));
+        assert_eq!(answer.header("ratelimit-policy"), "\"requests\";q=3;w=60");
+    }
+    let refused = t.get("/whoami").from("192.0.2.1").header("x-forwarded-for", "198.51.100.7").await;
+    assert_eq!(refused.refusal(), (429, "rate_limited"), "a header from a stranger opens no new bucket");
+    assert_eq!(refused.header("retry-after"), "20");
+    assert!(refused.header("ratelimit").starts_with("\"requests\";r=0;t="));
+    assert_eq!(t.get("/nowhere").from("192.0.2.1").await.status, 429, "unknown routes count too");
+    assert_eq!(t.get("/probe").from("192.0.2.1").await.status, 200, "probes are always answered");
+    assert_eq!(t.get("/whoami").from("192.0.2.2").await.status, 200, "another address");
+    t.advance(Duration::from_secs(20));
+    assert_eq!(t.get("/whoami").from("192.0.2.1").await.status, 200, "after the wait");
+    assert_eq!(t.get("/whoami").from("192.0.2.1").await.status, 429);
+
+    assert_eq!(t.get("/whoami").from("2001:db8::1").await.status, 200);
+    assert_eq!(t.get("/whoami").from("2001:db8::2").await.header("ratelimit"), "\"requests\";r=1", "one /64");
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn behind_a_trusted_proxy_the_client_is_counted_and_not_the_proxy() {
+    let config = Config { trusted_proxies: vec!["10.0.0.0/8".parse().unwrap()], ..few(1) };
+    let t = TestApp::start_with(config, feature).await;
+    let ask = |client: &str| t.get("/whoami").from("10.0.0.1").header("x-forwarded-for", client).send();
+    assert_eq!(ask("192.0.2.1").await.body, "192.0.2.1");
+    assert_eq!(ask("192.0.2.1").await.status, 429);
+    assert_eq!(ask("192.0.2.2").await.status, 200);
+    assert_eq!(ask("192.0.2.9, 192.0.2.1").await.status, 429, "what the client put in front changes nothing");
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn past_its_bound_the_server_sheds_at_once_and_still_answers_probes() {
+    let t = TestApp::start_with(Config { max_in_flight: 1, ..Config::for_tests() }, feature).await;
+    let mut slow = Box::pin(t.get("/slow").send());
+    assert!(futures_util::poll!(&mut slow).is_pending());
+    let shed = t.get("/whoami").await;
+    assert_eq!((shed.refusal(), shed.header("retry-after")), ((503, "overloaded"), "1"));
+    assert_eq!(t.get("/probe").await.status, 200);
+    drop(slow);
+    assert_eq!(t.get("/whoami").await.status, 200, "who goes away frees the place");
+    t.finish().await;
+}
