@@ -84,6 +84,13 @@ async function newPage(options) {
   return page
 }
 
+// Presses what leads to another document, and waits until that one is there: what comes next must not meet the old one.
+async function press(button) {
+  const arrived = button.page().waitForEvent('load')
+  await button.click()
+  await arrived
+}
+
 async function signIn(page, email, secret = password) {
   await page.getByLabel('Email address').fill(email)
   await page.getByLabel('Password').fill(secret)
@@ -134,7 +141,7 @@ await root.getByLabel('A new app').fill('Hopper’s Harbour')
 await root.getByRole('button', { name: 'Make the app' }).click()
 await root.getByRole('heading', { name: 'Hopper’s Harbour' }).waitFor()
 await root.getByLabel('Redirect URIs').fill(`${elsewhere.origin}/callback`)
-await root.getByRole('button', { name: 'Save' }).click()
+await press(root.getByRole('button', { name: 'Save' }))
 await look(root, 'console-app')
 await root.getByRole('link', { name: 'Keys' }).click()
 await root.getByText('There are none yet').waitFor()
@@ -148,7 +155,7 @@ await root.getByRole('button', { name: 'Make the webhook' }).click()
 assert.equal((await root.getByLabel('The secret of the new webhook').inputValue()).length, 64)
 await look(root, 'console-webhook-new')
 await root.getByRole('link', { name: 'send it a test' }).click()
-await root.getByRole('button', { name: 'Send a test' }).click()
+await press(root.getByRole('button', { name: 'Send a test' }))
 await until('a delivery', () => received.length === 1)
 await until('the record of it', async () => {
   await root.reload()
@@ -156,7 +163,7 @@ await until('the record of it', async () => {
 })
 await root.locator('details.delivery summary').first().click()
 await look(root, 'console-webhook')
-await root.getByRole('button', { name: 'Deliver again' }).click()
+await press(root.getByRole('button', { name: 'Deliver again' }))
 await until('the same delivery again', () => received.length === 2)
 step('an app, a key and a webhook made, a delivery received and delivered again')
 await root.goto(`${base}/console`)
@@ -261,7 +268,7 @@ await ada.getByLabel('Choose a picture').setInputFiles({ name: 'me.png', mimeTyp
 await ada.getByRole('img', { name: 'Your picture' }).waitFor()
 step('a picture of oneself')
 await ada.getByLabel('About you').fill('Enchantress of numbers')
-await ada.getByRole('button', { name: 'Save' }).click()
+await press(ada.getByRole('button', { name: 'Save' }))
 await ada.getByRole('link', { name: 'Security' }).click()
 await ada.getByLabel('A name for a new one').fill('My laptop')
 await ada.getByRole('button', { name: 'Make a passkey' }).click()
@@ -292,9 +299,9 @@ await eve.goto(`${base}/sign-up`)
 await eve.getByLabel('Your name').fill('Eve')
 await eve.getByLabel('Email address').fill('eve@example.com')
 await eve.getByLabel('Password').fill(password)
-await eve.getByRole('button', { name: 'Make the account' }).click()
+await press(eve.getByRole('button', { name: 'Make the account' }))
 await eve.goto(await mailed('eve@example.com', '/auth/verify'))
-await eve.getByRole('button').click()
+await press(eve.getByRole('button', { name: 'Confirm this address' }))
 await eve.goto(`${base}/sign-in`)
 await signIn(eve, 'eve@example.com')
 await eve.waitForURL(`${base}/account`)
@@ -382,7 +389,7 @@ await bob.goto(`${base}/account/sessions`)
 await until('the other session to end', async () => {
   const button = bob.getByRole('button', { name: /^End it/ }).first()
   if (!(await button.isVisible())) return true
-  await button.click()
+  await press(button)
   return false
 })
 assert.equal((await call(other, 'GET', '/auth/me')).status, 401)
@@ -408,7 +415,7 @@ const plain = await newPage({ javaScriptEnabled: false })
 await plain.goto(`${base}/account`)
 await signIn(plain, 'ada@example.com')
 await plain.getByLabel('About you').fill('No script at all')
-await plain.getByRole('button', { name: 'Save' }).click()
+await press(plain.getByRole('button', { name: 'Save' }))
 assert.equal(await plain.getByLabel('About you').inputValue(), 'No script at all')
 await plain.goto(`${base}/console`)
 await plain.getByLabel('A new app').fill('Plain')
