@@ -59,9 +59,27 @@ pub fn digest(bytes: &[u8]) -> [u8; digest::SHA256_OUTPUT_LEN] {
 
 /// HMAC-SHA256.
 pub fn hmac_sha256(key: &[u8], message: &[u8]) -> [u8; digest::SHA256_OUTPUT_LEN] {
-    let mut out = [0; digest::SHA256_OUTPUT_LEN];
-    out.copy_from_slice(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), message).as_ref());
-    out
+    HmacKey::new(key).sign(&[message])
+}
+
+/// A key of HMAC-SHA256 that is made ready once for many messages.
+pub struct HmacKey(hmac::Key);
+
+impl HmacKey {
+    pub fn new(key: &[u8]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, key))
+    }
+
+    /// Signs the parts of a message as if they were one.
+    pub fn sign(&self, parts: &[&[u8]]) -> [u8; digest::SHA256_OUTPUT_LEN] {
+        let mut context = hmac::Context::with_key(&self.0);
+        for part in parts {
+            context.update(part);
+        }
+        let mut out = [0; digest::SHA256_OUTPUT_LEN];
+        out.copy_from_slice(context.sign().as_ref());
+        out
+    }
 }
 
 /// How a Content-Security-Policy names the one inline style or script it allows.

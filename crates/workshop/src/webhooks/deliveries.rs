@@ -96,6 +96,26 @@ row!(Delivery {
     facts
 });
 
+/// Where to look for what one webhook has to deliver.
+pub struct Search {
+    pub webhook: WebhookId,
+    pub until: Timestamp,
+    pub after: Key,
+    pub most: u32,
+}
+
+impl Search {
+    fn params(&self) -> Vec<Value> {
+        params![self.webhook, self.until, self.after.at, &self.after.id, self.most]
+    }
+}
+
+const DUE: &str = "SELECT webhook_delivery.*, app_event.facts FROM webhook_delivery
+     JOIN app_event ON app_event.id = webhook_delivery.event_id
+     WHERE webhook_delivery.webhook_id = $1 AND webhook_delivery.ready_at <= $2
+       AND (webhook_delivery.ready_at, webhook_delivery.id) > ($3, $4)
+     ORDER BY webhook_delivery.ready_at, webhook_delivery.id LIMIT $5";
+
 const NOTE: &str =
     "UPDATE webhook_delivery SET state = $2, ready_at = $3, tries = $4, attempt_count = $5, status_code = $6,
                                  response = $7, attempts = $8, delivered_at = $9
@@ -166,17 +186,14 @@ impl Delivery {
         .await
     }
 
-    /// What is to be tried now, in the order in which it became so, after the one given.
-    pub async fn due(db: &Db, webhook: WebhookId, now: Timestamp, after: &Key, most: u32) -> db::Result<Vec<Self>> {
-        db.all(
-            "SELECT webhook_delivery.*, app_event.facts FROM webhook_delivery
-             JOIN app_event ON app_event.id = webhook_delivery.event_id
-             WHERE webhook_delivery.webhook_id = $1 AND webhook_delivery.ready_at <= $2
-               AND (webhook_delivery.ready_at, webhook_delivery.id) > ($3, $4)
-             ORDER BY webhook_delivery.ready_at, webhook_delivery.id LIMIT $5",
-            params![webhook, now, after.at, &after.id, most],
-        )
-        .await
+    /// What is to be tried now, in the order in which it became so.
+    pub async fn due(db: &Db, search: &Search) -> db::Result<Vec<Self>> {
+        db.all(DUE, search.params()).await
+    }
+
+    /// The same, as it will be after the transaction.
+    pub async fn due_then(tx: &mut Tx, search: &Search) -> db::Result<Vec<Self>> {
+        tx.all(DUE, search.params()).await
     }
 
     /// Writes down how an attempt ended, unless it was taken out of the queue meanwhile. The webhook must be ours

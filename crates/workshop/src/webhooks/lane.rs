@@ -16,7 +16,7 @@ use futures_util::{
 use kernel::{
     App,
     clock::Timestamp,
-    crypto::Secret,
+    crypto::HmacKey,
     db::{self, Tx},
     fault::Result,
     http::Key,
@@ -27,7 +27,7 @@ use url::Url;
 
 use super::{
     Pace,
-    deliveries::{Attempt, Delivery, DeliveryId, State},
+    deliveries::{Attempt, Delivery, DeliveryId, Search, State},
     model::{Held, Webhook},
     payload, retry, rules, sign,
 };
@@ -75,7 +75,7 @@ async fn deliver(app: &App, held: Held) -> Result<()> {
             }
         }
         if writing.is_terminated() && !ended.is_empty() {
-            writing = write_down(app, held, mem::take(&mut ended)).boxed().fuse();
+            writing = write_down(app, held, mem::take(&mut ended), queue.ask()).boxed().fuse();
         }
         tokio::select! {
             Some(first) = under_way.next() => {
@@ -89,8 +89,16 @@ async fn deliver(app: &App, held: Held) -> Result<()> {
             (written, outcome) = &mut writing, if !writing.is_terminated() => {
                 queue.written(&written);
                 // What is under way is written down whatever becomes of these.
-                if !matches!(outcome, Ok(true)) {
-                    goes_on = goes_on.and(outcome);
+                match outcome {
+                    Ok(Noted::GoesOn(None)) => {}
+                    Ok(Noted::GoesOn(Some(due))) => {
+                        queue.is_asked = false;
+                        queue.found(due);
+                        // Who has nothing under way looks once more before it leaves.
+                        queue.is_dry &= !under_way.is_empty();
+                    }
+                    Ok(Noted::Over) => goes_on = goes_on.and(Ok(false)),
+                    Err(fault) => goes_on = goes_on.and(Err(fault)),
                 }
             }
             () = time::sleep(LOOK), if queue.waiting.is_empty() && !under_way.is_empty() => queue.is_dry = false,
@@ -112,6 +120,8 @@ struct Queue<'a> {
     target: Option<Arc<Target>>,
     /// Begun and not written down yet, and where each is by now. In the database they are still due.
     begun: HashMap<DeliveryId, State>,
+    /// Whoever writes down what has ended looks for more on the way.
+    is_asked: bool,
     /// Nothing more was due when it was last looked up, which was a moment ago.
     is_dry: bool,
 }
@@ -128,6 +138,7 @@ impl<'a> Queue<'a> {
             from_start: since,
             target: None,
             begun: HashMap::new(),
+            is_asked: false,
             is_dry: false,
         }
     }
@@ -166,25 +177,39 @@ impl<'a> Queue<'a> {
         Ok(target)
     }
 
-    /// Looks up what is due, unless something is waiting already. Of what is begun and still due in the database it sees
-    /// as little as it can: it goes on where it was.
+    /// Looks up what is due, unless something is waiting already or somebody else is looking.
     async fn look_up(&mut self, now: Timestamp) -> Result<()> {
-        while self.waiting.is_empty() && !self.is_dry {
-            // From the start again once in a while: another clock, or ours set back, may have put something before that.
-            let is_long_ago = now.since(self.from_start) > LOOK || now < self.from_start;
-            if self.begun.is_empty() || is_long_ago {
-                (self.after, self.from_start) = (Key::oldest(), now);
-            }
-            let due = Delivery::due(&self.app.db, self.held.id, now, &self.after, BATCH).await?;
-            let is_all = due.len() < BATCH as usize;
-            if let Some((at, id)) = due.last().and_then(|last| Some((last.ready_at?, last.id))) {
-                // Others may come within the same millisecond, and their ids are in no order.
-                self.after = Key { at, id: if is_all { String::new() } else { id.to_string() } };
-            }
-            self.waiting.extend(due.into_iter().filter(|delivery| !self.begun.contains_key(&delivery.id)));
-            self.is_dry = is_all && self.waiting.is_empty();
+        while self.waiting.is_empty() && !self.is_dry && !self.is_asked {
+            let search = self.search(now);
+            self.found(Delivery::due(&self.app.db, &search).await?);
         }
         Ok(())
+    }
+
+    /// What to look for when something is written down anyway: there it costs no way of its own.
+    fn ask(&mut self) -> Option<Search> {
+        self.is_asked = self.waiting.is_empty();
+        self.is_asked.then(|| self.search(self.app.clock.now()))
+    }
+
+    /// Of what is begun and still due in the database it sees as little as it can: it goes on where it was.
+    fn search(&mut self, now: Timestamp) -> Search {
+        // From the start again once in a while: another clock, or ours set back, may have put something before that.
+        let is_long_ago = now.since(self.from_start) > LOOK || now < self.from_start;
+        if self.begun.is_empty() || is_long_ago {
+            (self.after, self.from_start) = (Key::oldest(), now);
+        }
+        Search { webhook: self.held.id, until: now, after: self.after.clone(), most: BATCH }
+    }
+
+    fn found(&mut self, due: Vec<Delivery>) {
+        let is_all = due.len() < BATCH as usize;
+        if let Some((at, id)) = due.last().and_then(|last| Some((last.ready_at?, last.id))) {
+            // Others may come within the same millisecond, and their ids are in no order.
+            self.after = Key { at, id: if is_all { String::new() } else { id.to_string() } };
+        }
+        self.waiting.extend(due.into_iter().filter(|delivery| !self.begun.contains_key(&delivery.id)));
+        self.is_dry = is_all && self.waiting.is_empty();
     }
 
     fn written(&mut self, deliveries: &[DeliveryId]) {
@@ -195,11 +220,31 @@ impl<'a> Queue<'a> {
     }
 }
 
-/// Answers which deliveries they were, and whether others may follow.
-async fn write_down(app: &App, held: Held, ended: Vec<Delivery>) -> (Vec<DeliveryId>, Result<bool>) {
+/// What came of writing down.
+enum Noted {
+    /// Others may follow: these, if it was asked for them.
+    GoesOn(Option<Vec<Delivery>>),
+    Over,
+}
+
+/// Answers which deliveries they were, too.
+async fn write_down(
+    app: &App,
+    held: Held,
+    ended: Vec<Delivery>,
+    search: Option<Search>,
+) -> (Vec<DeliveryId>, Result<Noted>) {
     let ids = ended.iter().map(|delivery| delivery.id).collect();
-    let along = (app.clone(), held, ended);
-    let written = app.db.transact(along, |tx, (app, held, ended)| Box::pin(note(tx, app, *held, ended)));
+    let along = (app.clone(), held, ended, search);
+    let written = app.db.transact(along, |tx, (app, held, ended, search)| {
+        Box::pin(async move {
+            if !note(tx, app, *held, ended).await? {
+                return Ok(Noted::Over);
+            }
+            let Some(search) = search else { return Ok(Noted::GoesOn(None)) };
+            Ok(Noted::GoesOn(Some(Delivery::due_then(tx, search).await?)))
+        })
+    });
     (ids, written.await)
 }
 
@@ -232,12 +277,13 @@ struct Target {
     webhook: Webhook,
     /// Nothing when it is none, which no webhook is given.
     url: Option<Url>,
-    secrets: Vec<Secret>,
+    keys: Vec<HmacKey>,
 }
 
 impl Target {
     fn of(app: &App, webhook: Webhook, now: Timestamp) -> Result<Self> {
-        Ok(Self { url: webhook.url.parse().ok(), secrets: webhook.signing_secrets(app, now)?, webhook })
+        let keys = webhook.signing_secrets(app, now)?.iter().map(sign::key).collect();
+        Ok(Self { url: webhook.url.parse().ok(), keys, webhook })
     }
 }
 
@@ -260,7 +306,7 @@ async fn post(
     body: Vec<u8>,
     at: Timestamp,
 ) -> Result<Reply, NoReply> {
-    let Target { webhook, url, secrets } = target;
+    let Target { webhook, url, keys } = target;
     let url = url.clone().ok_or(NoReply::NoSuchHost)?;
     let id = delivery.id.to_string();
     let mut headers = HeaderMap::new();
@@ -274,9 +320,9 @@ async fn post(
     say(HeaderName::from_static("webhook-id"), id.clone());
     say(HeaderName::from_static("webhook-timestamp"), at.0.to_string());
     say(HeaderName::from_static("webhook-event-type"), delivery.event.clone());
-    say(HeaderName::from_static("webhook-signature"), sign::signature(secrets, at, &body));
+    say(HeaderName::from_static("webhook-signature"), sign::signature(keys, at, &body));
     if webhook.standard_headers {
-        let signature = sign::standard_signature(secrets, &id, at, &body);
+        let signature = sign::standard_signature(keys, &id, at, &body);
         say(HeaderName::from_static("svix-id"), id);
         say(HeaderName::from_static("svix-timestamp"), at.0.div_euclid(1000).to_string());
         say(HeaderName::from_static("svix-signature"), signature);

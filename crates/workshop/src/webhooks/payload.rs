@@ -1,9 +1,12 @@
 //! What a delivery says: its body, and the description of it. No token, secret or hash is among the facts it is made of.
-use std::collections::BTreeMap;
+use std::fmt;
 
 use kernel::{clock::Timestamp, http::Routes};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{MapAccess, Visitor},
+};
 use serde_json::{
     Map, Value, json,
     value::{RawValue, to_raw_value},
@@ -21,24 +24,73 @@ pub fn body(delivery: &Delivery) -> Vec<u8> {
         .unwrap_or_default()
 }
 
-/// The parts of an object, each as it is written. They are named by us: no name needs an escape.
-type Parts<'a> = BTreeMap<&'a str, &'a RawValue>;
+/// The parts of an object, each as it is written. They are named by us: no name needs an escape. A list and no map,
+/// because there are a dozen of them and one is made for every attempt.
+#[derive(Default)]
+struct Parts<'a>(Vec<(&'a str, &'a RawValue)>);
+
+impl<'a> Parts<'a> {
+    fn get(&self, name: &str) -> Option<&'a RawValue> {
+        self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+    }
+
+    /// In the order of their names; of two with one name the later one.
+    fn sorted(mut self) -> Self {
+        self.0.sort_by_key(|(name, _)| *name);
+        self.0.dedup_by(|later, earlier| {
+            let is_same = later.0 == earlier.0;
+            if is_same {
+                *earlier = *later;
+            }
+            is_same
+        });
+        self
+    }
+}
+
+impl Serialize for Parts<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().copied())
+    }
+}
+
+impl<'de> Deserialize<'de> for Parts<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Parts<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Parts<'de>, A::Error> {
+                let mut parts = Vec::with_capacity(16);
+                while let Some(part) = object.next_entry()? {
+                    parts.push(part);
+                }
+                Ok(Parts(parts))
+            }
+        }
+        deserializer.deserialize_map(Object)
+    }
+}
 
 fn told(event: &str, delivery: impl Serialize, mut facts: Parts<'_>) -> serde_json::Result<Vec<u8>> {
     let (name, id) = (to_raw_value(event)?, to_raw_value(&delivery)?);
     let mut said = if event.starts_with("audit.") {
-        facts.remove("user");
+        facts.0.retain(|(name, _)| *name != "user");
         facts
     } else {
         let details = facts.get("details").and_then(|details| serde_json::from_str::<Parts<'_>>(details.get()).ok());
         let known = [("id", "eventId"), ("at", "occurredAt"), ("appId", "appId"), ("user", "user"), ("test", "test")];
-        let known = known.into_iter().filter_map(|(from, to)| Some((to, *facts.get(from)?)));
-        let where_from = ["ip", "userAgent"].into_iter().filter_map(|name| Some((name, *facts.get(name)?)));
+        let known = known.into_iter().filter_map(|(from, to)| Some((to, facts.get(from)?)));
+        let where_from = ["ip", "userAgent"].into_iter().filter_map(|name| Some((name, facts.get(name)?)));
         let where_from = where_from.filter(|(_, value)| value.get() != "null");
-        known.chain(where_from).chain(details.unwrap_or_default()).collect()
+        Parts(known.chain(where_from).chain(details.unwrap_or_default().0).collect())
     };
-    said.extend([("event", &*name), ("deliveryId", &*id)]);
-    serde_json::to_vec(&said)
+    said.0.extend([("event", &*name), ("deliveryId", &*id)]);
+    serde_json::to_vec(&said.sorted())
 }
 
 /// Who it is about. After somebody deleted their account nothing but the id is said any more.

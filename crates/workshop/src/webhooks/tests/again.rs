@@ -2,7 +2,7 @@
 use std::slice;
 
 use super::{
-    super::{deliveries::Delivery, fan_out, lane, model::Held},
+    super::{deliveries::{Delivery, Search}, fan_out, lane, model::Held},
     *,
 };
 
@@ -99,7 +99,8 @@ async fn a_node_that_lost_its_lease_ends_nothing() {
     let now = t.app.clock.now();
     let first = Held::claim(&t.app.db, now, 10).await.unwrap().remove(0);
     assert!(Held::claim(&t.app.db, now, 10).await.unwrap().is_empty(), "in one hand at a time");
-    let delivery = Delivery::due(&t.app.db, first.id, now, &kernel::http::Key::oldest(), 10).await.unwrap().remove(0);
+    let search = Search { webhook: first.id, until: now, after: kernel::http::Key::oldest(), most: 10 };
+    let delivery = Delivery::due(&t.app.db, &search).await.unwrap().remove(0);
     // The node dies here: after its lease another one takes over.
     t.advance(Duration::from_secs(61));
     let second = Held::claim(&t.app.db, t.app.clock.now(), 10).await.unwrap().remove(0);
