@@ -27,6 +27,7 @@ use url::Url;
 
 use super::{
     Pace,
+    changes::Changes,
     deliveries::{Attempt, Delivery, DeliveryId, Search, State},
     model::{Held, Webhook},
     payload, retry, rules, sign,
@@ -117,7 +118,7 @@ struct Queue<'a> {
     after: Key,
     /// When it was last looked up from the start.
     from_start: Timestamp,
-    target: Option<Arc<Target>>,
+    seen: Option<Seen>,
     /// Begun and not written down yet, and where each is by now. In the database they are still due.
     begun: HashMap<DeliveryId, State>,
     /// Whoever writes down what has ended looks for more on the way.
@@ -136,7 +137,7 @@ impl<'a> Queue<'a> {
             waiting: VecDeque::new(),
             after: Key::oldest(),
             from_start: since,
-            target: None,
+            seen: None,
             begun: HashMap::new(),
             is_asked: false,
             is_dry: false,
@@ -156,25 +157,27 @@ impl<'a> Queue<'a> {
         if self.waiting.is_empty() {
             return Ok(Some(vec![]));
         }
-        // Looked at before each start: it may have been switched off, moved or given a new secret a moment ago.
-        let Some(webhook) = self.held.look(&self.app.db).await?.filter(|webhook| webhook.is_active) else {
-            return Ok(None);
-        };
-        let target = self.target_of(webhook, now)?;
+        let Some(target) = self.target(now).await? else { return Ok(None) };
         let most = most.min(self.waiting.len());
         self.begun.extend(self.waiting.iter().take(most).map(|delivery| (delivery.id, delivery.state)));
         Ok(Some(self.waiting.drain(..most).map(|delivery| (target.clone(), delivery)).collect()))
     }
 
-    /// What is as it was is not opened and read again. Two secrets are, because one of them has an end.
-    fn target_of(&mut self, webhook: Webhook, now: Timestamp) -> Result<Arc<Target>> {
-        let is_same = |target: &&Arc<Target>| target.webhook == webhook && webhook.retiring_secret.is_none();
-        if let Some(known) = self.target.as_ref().filter(is_same) {
-            return Ok(known.clone());
+    /// Where it goes, for each start: it may have been switched off, moved or given a new secret a moment ago. This node
+    /// hears of that in the same moment; others that have not heard look for themselves soon. Two secrets are opened
+    /// each time, because one of them has an end.
+    async fn target(&mut self, now: Timestamp) -> Result<Option<Arc<Target>>> {
+        let changes = self.app.own::<Arc<Changes>>().count();
+        let is_now = |seen: &&Seen| seen.changes == changes && seen.at <= now && now.since(seen.at) <= LOOK;
+        if let Some(seen) = self.seen.as_ref().filter(is_now) {
+            return Ok(Some(seen.target.clone()));
         }
+        let found = self.held.look(&self.app.db).await?;
+        let Some(webhook) = found.filter(|webhook| webhook.is_active) else { return Ok(None) };
+        let has_one_secret = webhook.retiring_secret.is_none();
         let target = Arc::new(Target::of(self.app, webhook, now)?);
-        self.target = Some(target.clone());
-        Ok(target)
+        self.seen = has_one_secret.then(|| Seen { target: target.clone(), at: now, changes });
+        Ok(Some(target))
     }
 
     /// Looks up what is due, unless something is waiting already or somebody else is looking.
@@ -270,6 +273,14 @@ pub(super) async fn note(tx: &mut Tx, app: &App, held: Held, ended: &[Delivery])
         before = Some(delivery.state);
     }
     Ok(goes_on)
+}
+
+/// A webhook as it was when it was last looked at.
+struct Seen {
+    target: Arc<Target>,
+    at: Timestamp,
+    /// How many changes had been heard of before.
+    changes: u64,
 }
 
 /// What a webhook is when an attempt begins.

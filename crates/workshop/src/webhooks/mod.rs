@@ -6,6 +6,7 @@
 //! each, so that whoever is slow delays nobody else. A lane makes attempts and writes down how they ended.
 mod again;
 mod api;
+mod changes;
 mod dashboard;
 mod deliveries;
 mod dispatch;
@@ -19,17 +20,26 @@ mod retry;
 mod rules;
 mod sign;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use kernel::{app::Feature, db, http::Routes};
 
+use self::changes::Changes;
 pub use dispatch::deliver_due;
 
 pub fn feature() -> Feature {
     let routes = Routes::new("webhooks").and(api::routes()).and(again::routes()).and(dashboard::routes());
     Feature::new(payload::describe(routes))
         .own(Pace { attempt: Duration::from_secs(10) })
+        .own(Arc::new(Changes::default()))
         .jobs(jobs::jobs())
+        .start(|app| {
+            Box::pin(async move {
+                let changes = app.own::<Arc<Changes>>().clone();
+                app.db.on_notice(move |notice| changes.hear(notice));
+                Ok(())
+            })
+        })
         .task(|app| Box::pin(dispatch::run(app)))
 }
 

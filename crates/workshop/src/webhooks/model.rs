@@ -5,7 +5,7 @@ use kernel::{
     App,
     clock::Timestamp,
     crypto::Secret,
-    db::{self, Db, Sql, Tx},
+    db::{self, Db, Reach, Sql, Tx},
     fault::{Fault, INTERNAL, Result},
     holding,
     http::Key,
@@ -14,9 +14,11 @@ use kernel::{
 };
 use tenancy::apps::ApplicationId;
 
+use super::changes::TOPIC;
+
 pub type WebhookId = Id<Webhook>;
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Webhook {
     pub id: WebhookId,
     pub app_id: ApplicationId,
@@ -107,7 +109,8 @@ impl Webhook {
         )
         .await?;
         tx.exec("DELETE FROM webhook_subscription WHERE webhook_id = $1", params![self.id]).await?;
-        self.subscribe(tx).await
+        self.subscribe(tx).await?;
+        changed(tx, self.id).await
     }
 
     async fn subscribe(&self, tx: &mut Tx) -> db::Result<()> {
@@ -145,7 +148,9 @@ impl Webhook {
 
     /// `false` when the app has no such webhook.
     pub async fn delete(tx: &mut Tx, app: ApplicationId, id: WebhookId) -> db::Result<bool> {
-        Ok(tx.exec("DELETE FROM webhook WHERE app_id = $1 AND id = $2", params![app, id]).await? == 1)
+        let gone = tx.exec("DELETE FROM webhook WHERE app_id = $1 AND id = $2", params![app, id]).await?;
+        changed(tx, id).await?;
+        Ok(gone == 1)
     }
 
     /// Says that there is something to deliver from this moment on.
@@ -165,7 +170,9 @@ impl Webhook {
     /// `false` when somebody else did, or it is gone.
     pub async fn switch_off(tx: &mut Tx, id: WebhookId) -> db::Result<bool> {
         let sql = "UPDATE webhook SET is_active = $2 WHERE id = $1 AND is_active = $3";
-        Ok(tx.exec(sql, params![id, false, true]).await? == 1)
+        let switched = tx.exec(sql, params![id, false, true]).await?;
+        changed(tx, id).await?;
+        Ok(switched == 1)
     }
 
     /// Drops secrets whose time is over.
@@ -173,6 +180,11 @@ impl Webhook {
         let sql = "UPDATE webhook SET retiring_secret = NULL, retiring_until = NULL WHERE retiring_until <= $1";
         db.exec(sql, params![now]).await
     }
+}
+
+/// Tells those who deliver for it, wherever they are, to look at it again.
+async fn changed(tx: &mut Tx, id: WebhookId) -> db::Result<()> {
+    tx.notify(Reach::EveryNode, TOPIC, id.to_string()).await
 }
 
 /// A webhook this node delivers for.

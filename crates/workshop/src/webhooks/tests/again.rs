@@ -2,7 +2,11 @@
 use std::slice;
 
 use super::{
-    super::{deliveries::{Delivery, Search}, fan_out, lane, model::Held},
+    super::{
+        deliveries::{Delivery, Search},
+        fan_out, lane,
+        model::Held,
+    },
     *,
 };
 

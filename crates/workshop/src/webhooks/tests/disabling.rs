@@ -1,4 +1,8 @@
 //! Five failed deliveries in a row, and what happens then; nothing is sent to a webhook that is off.
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use tokio::sync::Semaphore;
+
 use super::*;
 
 #[tokio::test]
@@ -112,5 +116,63 @@ async fn nothing_is_sent_after_it_was_switched_off_or_deleted() {
         .await
         .unwrap();
     assert_eq!(told.0, 0, "nobody listens, nothing is written");
+    done(t).await;
+}
+
+/// Answers nobody until it is told to.
+struct Held {
+    url: String,
+    came: Arc<AtomicUsize>,
+    gate: Arc<Semaphore>,
+}
+
+impl Held {
+    async fn start() -> Self {
+        let (came, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/hook", listener.local_addr().unwrap());
+        let (counted, waits) = (came.clone(), gate.clone());
+        let take = move || async move {
+            counted.fetch_add(1, SeqCst);
+            waits.acquire().await.unwrap().forget();
+        };
+        tokio::spawn(async move { axum::serve(listener, Router::new().fallback(take)).await });
+        Self { url, came, gate }
+    }
+}
+
+#[tokio::test]
+async fn a_change_in_the_midst_of_many_deliveries_counts_for_the_next_one() {
+    const AT_ONCE: usize = 16;
+    let patient = |config: &Config| feature(config).own(Pace { attempt: Duration::from_mins(1) });
+    let t = TestApp::start_with(config(), patient).await;
+    let other = Receiver::start().await;
+    for (number, change) in ["off", "deleted", "without its app", "moved"].into_iter().enumerate() {
+        let owner = signed_in(&t, &format!("owner{number}@example.com")).await;
+        let (shop, receiver) = (Shop::of(&t, owner).await, Held::start().await);
+        let webhook = shop.register(&t, &receiver.url, &["user.created"]).await;
+        for _ in 0..AT_ONCE + 4 {
+            shop.rehearse(&t, &webhook).await;
+        }
+        let meanwhile = async {
+            while receiver.came.load(SeqCst) < AT_ONCE {
+                tokio::task::yield_now().await;
+            }
+            let path = format!("/webhooks/{}", id(&webhook));
+            let answer = match change {
+                "off" => shop.change(&t, &webhook, &json!({ "isActive": false })).await,
+                "deleted" => shop.asks(t.ask(Method::DELETE, &path)).await,
+                "without its app" => {
+                    shop.owner.asks(t.ask(Method::DELETE, &format!("/apps/{}", id(&shop.app)))).await
+                }
+                _ => shop.change(&t, &webhook, &json!({ "url": other.url })).await,
+            };
+            assert!([200, 204].contains(&answer.status), "{change}: {}", answer.text);
+            receiver.gate.add_permits(2 * AT_ONCE);
+        };
+        tokio::join!(deliver(&t), meanwhile);
+        assert_eq!(receiver.came.load(SeqCst), AT_ONCE, "{change}");
+        assert_eq!(other.heard().len(), if change == "moved" { 4 } else { 0 }, "{change}");
+    }
     done(t).await;
 }

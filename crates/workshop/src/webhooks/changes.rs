@@ -1,0 +1,30 @@
+//! Whether any webhook has changed: so that a lane that looked at its own need not look again before every attempt.
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use kernel::db::Notice;
+use tenancy::{apps, orgs};
+
+/// The topic on which a change to a webhook is told.
+pub const TOPIC: &str = "webhook";
+
+/// Counts what this node hears of. They are few, so that it does not matter whose they are.
+#[derive(Default)]
+pub struct Changes(AtomicU64);
+
+impl Changes {
+    /// Whoever looks asks before: what is heard while he looks is then not missed.
+    pub fn count(&self) -> u64 {
+        self.0.load(SeqCst)
+    }
+
+    pub fn hear(&self, notice: &Notice) {
+        let is_one = match notice {
+            // With its app or its organization a webhook goes, too.
+            Notice::News { topic, .. } => [TOPIC, apps::TOPIC, orgs::TOPIC].contains(&&**topic),
+            Notice::StartOver => true,
+        };
+        if is_one {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+}
