@@ -1,5 +1,5 @@
-//! A bare HTTP client, which posts the same again and again over connections that stay open: the library the server
-//! delivers webhooks with, and nothing around it.
+//! A bare HTTP client, which posts the same again and again over connections that stay open: the library most would take
+//! for it, and nothing around it.
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},

@@ -28,3 +28,25 @@ impl Changes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_change_a_webhook_counts_and_nothing_else() {
+        let changes = Changes::default();
+        let news = |topic: &'static str| Notice::News { topic: topic.into(), body: String::new() };
+        for (notice, count) in [
+            (news(TOPIC), 1),
+            (news("account"), 1),
+            (news(apps::TOPIC), 2),
+            (news(orgs::TOPIC), 3),
+            (Notice::StartOver, 4),
+            (news(tenancy::outbox::TOPIC), 4),
+        ] {
+            changes.hear(&notice);
+            assert_eq!(changes.count(), count, "{notice:?}");
+        }
+    }
+}
