@@ -2,6 +2,7 @@
 //! up, every address it leads to is checked, and the connection is made to an address that was. No redirect is
 //! followed, no proxy of the environment is used, and both time and size of the answer have an end.
 mod client;
+mod idle;
 mod special;
 
 use std::{
@@ -12,15 +13,15 @@ use std::{
     time::Duration,
 };
 
-use axum::http::{HeaderMap, Method, Request, StatusCode};
-use bytes::{Bytes, BytesMut};
-use http_body_util::{BodyExt as _, Full};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use bytes::Bytes;
+use http_body_util::Full;
 use ipnet::IpNet;
 use rustls::{
     RootCertStore,
     pki_types::{CertificateDer, pem::PemObject as _},
 };
-use url::{Host, Url};
+use url::{Host, Position, Url};
 
 use self::client::Client;
 use super::dns::Resolver;
@@ -133,29 +134,24 @@ impl Outgoing {
     async fn exchange(&self, call: Call) -> Result<Reply, NoReply> {
         // A connection that is still open would not ask where its name leads to now.
         self.guard.addresses(&call.url).await?;
+        let url = &call.url;
         let mut request = Request::new(Full::new(call.body));
-        *request.uri_mut() = call.url.as_str().parse().map_err(broken)?;
+        *request.uri_mut() = url[Position::BeforePath..Position::AfterQuery].parse().map_err(|e| broken(&e))?;
         *request.method_mut() = call.method;
         *request.headers_mut() = call.headers;
-        let (head, mut rest) = self.client()?.request(request).await.map_err(broken)?.into_parts();
-        let (mut body, mut is_cut) = (BytesMut::new(), false);
-        while let Some(frame) = rest.frame().await {
-            let Ok(chunk) = frame.map_err(broken)?.into_data() else { continue };
-            let room = call.limits.bytes - body.len();
-            body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-            if chunk.len() > room {
-                is_cut = true;
-                break;
-            }
-        }
-        Ok(Reply { status: head.status, headers: head.headers, body: body.freeze(), is_cut })
+        let host = HeaderValue::from_str(&url[Position::BeforeHost..Position::AfterPort]).map_err(|e| broken(&e))?;
+        request.headers_mut().insert(header::HOST, host);
+        let origin = &url[..Position::BeforePath];
+        let exchanged = self.client()?.exchange(origin, request, call.limits.bytes).await;
+        let (head, body, is_cut) = exchanged.map_err(|error| broken(&*error))?;
+        Ok(Reply { status: head.status, headers: head.headers, body, is_cut })
     }
 
     fn client(&self) -> Result<&Client, NoReply> {
         if let Some(made) = self.made.get() {
             return Ok(made);
         }
-        let made = client::make(self.guard.clone(), &self.authorities).map_err(broken)?;
+        let made = Client::make(self.guard.clone(), &self.authorities).map_err(|error| broken(&error))?;
         Ok(self.made.get_or_init(|| made))
     }
 }
@@ -214,8 +210,8 @@ fn read_authorities(file: &Path) -> Result<Vec<CertificateDer<'static>>, Box<dyn
 }
 
 /// What went wrong, by its innermost cause. Nothing in it names the address: that may hold somebody's secret.
-fn broken(error: impl Error + 'static) -> NoReply {
-    let mut cause: &(dyn Error + 'static) = &error;
+fn broken(error: &(dyn Error + 'static)) -> NoReply {
+    let mut cause = error;
     loop {
         if let Some(ours) = cause.downcast_ref::<NoReply>() {
             return ours.clone();
