@@ -21,6 +21,7 @@ use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpListener,
+    sync::{Notify, mpsc},
 };
 
 /// A server that says the same to everybody, byte for byte, and counts who came.
@@ -78,6 +79,79 @@ async fn an_answer_comes_back_cut_to_its_limit_and_the_connection_is_kept() {
     let long = format!("HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n{}", "x".repeat(100_000));
     let reply = get(&way, &server(long).await.url).await.unwrap();
     assert_eq!((reply.body.len(), reply.is_cut), (1000, true), "a gigabyte is not waited for");
+}
+
+/// A server that takes one connection after the other, hands over what it hears, and hangs up when it is told to.
+async fn one_by_one() -> (String, mpsc::UnboundedReceiver<Said>, Arc<Notify>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let (tell, told) = mpsc::unbounded_channel();
+    let hang_up = Arc::new(Notify::new());
+    let is_to_hang_up = hang_up.clone();
+    tokio::spawn(async move {
+        for connection in 0.. {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let mut heard = vec![0; 4096];
+            loop {
+                let read = tokio::select! {
+                    read = socket.read(&mut heard) => read.unwrap_or(0),
+                    () = is_to_hang_up.notified() => 0,
+                };
+                let text = String::from_utf8_lossy(&heard[..read]).into_owned();
+                if read == 0 {
+                    drop(socket);
+                    tell.send(Said { connection, text }).unwrap();
+                    break;
+                }
+                tell.send(Said { connection, text }).unwrap();
+                socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+            }
+        }
+    });
+    (url, told, hang_up)
+}
+
+/// What came over which connection; nothing at all when it was closed.
+#[derive(Debug, PartialEq, Eq)]
+struct Said {
+    connection: usize,
+    text: String,
+}
+
+#[tokio::test]
+async fn a_connection_that_was_closed_meanwhile_is_not_asked_again() {
+    let way = allowing(&["127.0.0.0/8"], true);
+    let (url, mut told, hang_up) = one_by_one().await;
+    for connection in 0..3 {
+        let reply = get(&way, &format!("{url}a/b%20c?d=e#f")).await.unwrap();
+        assert_eq!(&reply.body[..], b"ok");
+        let Said { connection: over, text } = told.recv().await.unwrap();
+        assert_eq!(over, connection);
+        assert!(text.starts_with("GET /a/b%20c?d=e HTTP/1.1\r\n") && text.ends_with("\r\n\r\nhello"), "{text}");
+        let host = format!("\r\nhost: {}\r\n", url.trim_start_matches("http://").trim_end_matches('/'));
+        assert!(text.contains(&host) && text.contains("\r\ncontent-length: 5\r\n"), "{text}");
+        hang_up.notify_one();
+        assert_eq!(told.recv().await.unwrap(), Said { connection, text: String::new() });
+    }
+}
+
+#[tokio::test]
+async fn a_connection_nobody_uses_is_closed_after_a_while() {
+    let way = allowing(&["127.0.0.0/8"], true);
+    let (url, mut told, _) = one_by_one().await;
+    for _ in 0..2 {
+        get(&way, &url).await.unwrap();
+        assert_eq!(told.recv().await.unwrap().connection, 0);
+    }
+    // Time goes on to whatever is waited for next.
+    tokio::time::pause();
+    let began = tokio::time::Instant::now();
+    let closed = tokio::time::timeout(Duration::from_mins(1), told.recv()).await.expect("it is closed");
+    assert_eq!(closed.unwrap(), Said { connection: 0, text: String::new() });
+    assert!((3..=9).contains(&began.elapsed().as_secs()), "after {:?}", began.elapsed());
+    tokio::time::resume();
+    get(&way, &url).await.unwrap();
+    assert_eq!(told.recv().await.unwrap().connection, 1);
 }
 
 #[tokio::test]

@@ -26,15 +26,14 @@ struct Lines {
 }
 
 impl Idle {
-    /// One that is still open, the one used last.
+    /// The one used last. The other side may have closed it in this moment.
     pub fn take(&self, origin: &str) -> Option<Line> {
         loop {
-            let (since, mut line) = self.lock().by_origin.get_mut(origin)?.pop()?;
-            if since.elapsed() >= KEPT {
-                line.leave();
-            } else if line.is_ready() {
+            let (since, line) = self.lock().by_origin.get_mut(origin)?.pop()?;
+            if since.elapsed() < KEPT {
                 return Some(line);
             }
+            line.leave();
         }
     }
 
