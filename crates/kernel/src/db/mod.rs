@@ -336,6 +336,12 @@ impl Db {
         self.notices.hook(Box::new(hook));
     }
 
+    /// Whether nothing changes without a notice that is heard here before anybody knows of the change: so it is where no
+    /// other process writes.
+    pub fn hears_at_once(&self) -> bool {
+        matches!(self.engine, Engine::Sqlite(_))
+    }
+
     /// Whether a write would get through, within `limit`.
     pub async fn ping(&self, limit: Duration) -> Result<()> {
         // On SQLite the way of a write, through the one thread that must not be stuck; a write of nothing costs nothing.

@@ -163,19 +163,23 @@ impl<'a> Queue<'a> {
         Ok(Some(self.waiting.drain(..most).map(|delivery| (target.clone(), delivery)).collect()))
     }
 
-    /// Where it goes, for each start: it may have been switched off, moved or given a new secret a moment ago. This node
-    /// hears of that in the same moment; others that have not heard look for themselves soon. Two secrets are opened
-    /// each time, because one of them has an end.
+    /// Where it goes, for each start: it may have been switched off, moved or given a new secret a moment ago. So it is
+    /// looked at each time, unless that would have been heard.
     async fn target(&mut self, now: Timestamp) -> Result<Option<Arc<Target>>> {
         let changes = self.app.own::<Arc<Changes>>().count();
-        let is_now = |seen: &&Seen| seen.changes == changes && seen.at <= now && now.since(seen.at) <= LOOK;
+        let would_have_heard = self.app.db.hears_at_once();
+        let is_now = |seen: &&Seen| would_have_heard && seen.changes == changes && seen.is_new(now);
         if let Some(seen) = self.seen.as_ref().filter(is_now) {
             return Ok(Some(seen.target.clone()));
         }
         let found = self.held.look(&self.app.db).await?;
         let Some(webhook) = found.filter(|webhook| webhook.is_active) else { return Ok(None) };
+        // What is as it was is not opened and read again. Two secrets are, because one of them has an end.
         let has_one_secret = webhook.retiring_secret.is_none();
-        let target = Arc::new(Target::of(self.app, webhook, now)?);
+        let target = match self.seen.take() {
+            Some(seen) if seen.target.webhook == webhook => seen.target,
+            _ => Arc::new(Target::of(self.app, webhook, now)?),
+        };
         self.seen = has_one_secret.then(|| Seen { target: target.clone(), at: now, changes });
         Ok(Some(target))
     }
@@ -281,6 +285,12 @@ struct Seen {
     at: Timestamp,
     /// How many changes had been heard of before.
     changes: u64,
+}
+
+impl Seen {
+    fn is_new(&self, now: Timestamp) -> bool {
+        self.at <= now && now.since(self.at) <= LOOK
+    }
 }
 
 /// What a webhook is when an attempt begins.

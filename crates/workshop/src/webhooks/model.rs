@@ -18,7 +18,7 @@ use super::changes::TOPIC;
 
 pub type WebhookId = Id<Webhook>;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Webhook {
     pub id: WebhookId,
     pub app_id: ApplicationId,
@@ -182,9 +182,9 @@ impl Webhook {
     }
 }
 
-/// Tells those who deliver for it, wherever they are, to look at it again.
+/// Tells whoever delivers for it to look at it again. Other nodes look in any case.
 async fn changed(tx: &mut Tx, id: WebhookId) -> db::Result<()> {
-    tx.notify(Reach::EveryNode, TOPIC, id.to_string()).await
+    tx.notify(Reach::ThisNode, TOPIC, id.to_string()).await
 }
 
 /// A webhook this node delivers for.
