@@ -133,6 +133,11 @@ impl Tally {
         process::on(core, || Self::of(std::process::id(), work))
     }
 
+    /// What was done in how long, where the processor's time is of no interest.
+    pub fn done(count: u64, took: Duration) -> Self {
+        Self { count, took, cpu: Duration::ZERO }
+    }
+
     fn rate(&self) -> Rate {
         #[expect(clippy::cast_precision_loss, reason = "no bench counts to 2^53")]
         let count = self.count as f64;

@@ -20,7 +20,7 @@ use crate::{
     load::{self, Ask},
     poster,
     process::{self, Core, Server, cpu_time},
-    rounds::{self, ROUNDS, Rounds, Sides},
+    rounds::{self, ROUNDS, Rounds, Side, Sides, Tally},
     servers::Janua,
 };
 
@@ -141,20 +141,18 @@ fn rate(rounds: &Rounds, place: &Place) -> Result<Vec<Figure>> {
     ask(place.server.address, "PATCH", "/user/profile", &place.in_app, "", &json!({ "name": "Bench" }))?;
     place.until(1)?;
     let same = place.receiver.last.lock().map_err(|_| anyhow::anyhow!("the receiver failed"))?.clone();
+    let accept_and_deliver = |turn| {
+        let before = place.receiver.count.load(Relaxed);
+        let started = Instant::now();
+        let accepted = load::asleep(place.server.address, turn, GENERATOR, &Ask::again(place.act()))?;
+        place.until(before + accepted)?;
+        Ok(Tally::done(accepted, started.elapsed()))
+    };
     let figure = |what, at_once, goal| {
-        let ours = || {
-            let before = place.receiver.count.load(Relaxed);
-            let started = Instant::now();
-            let accepted = load::asleep(place.server.address, rounds.turn, GENERATOR, &Ask::again(place.act()))?;
-            place.until(before + accepted)?;
-            Ok(per_second(accepted, started.elapsed()))
-        };
-        let bare = || {
-            let started = Instant::now();
-            let sent = poster::post(place.receiver.address, rounds.turn, SERVER, at_once, &same)?;
-            Ok(per_second(sent, started.elapsed()))
-        };
-        let samples = rounds::alternate("webhooks", ROUNDS, bare, ours)?;
+        let post = |turn| Ok(Tally::done(poster::post(place.receiver.address, turn, SERVER, at_once, &same)?, turn));
+        let (bare, ours) = (|| Ok::<Side<'_>, _>(Box::new(post)), || Ok::<Side<'_>, _>(Box::new(accept_and_deliver)));
+        let sides = rounds::interleave("webhooks", rounds.turn, bare, ours)?;
+        let samples = sides.only(|rate| rate.per_second);
         anyhow::Ok(Figure { scenario: "webhooks", what, unit: Unit::PerSecond, samples, goal })
     };
     Ok(vec![
