@@ -3,9 +3,11 @@
 //!
 //! An event is written by the transaction that made it happen (`tenancy::outbox`). `fan_out` gives it to every webhook
 //! that listens; `dispatch` takes the webhooks that have something to deliver, each under a lease, and runs a `lane` for
-//! each, so that whoever is slow delays nobody else. A lane makes attempts and writes down how they ended.
+//! each, so that whoever is slow delays nobody else. A lane takes from its `queue`, makes an `attempt` each, and writes down
+//! how they ended.
 mod again;
 mod api;
+mod attempt;
 mod changes;
 mod dashboard;
 mod deliveries;
@@ -16,6 +18,7 @@ mod lane;
 mod model;
 mod names;
 mod payload;
+mod queue;
 mod retry;
 mod rules;
 mod sign;
