@@ -10,7 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -77,10 +77,24 @@ impl Ask {
 #[derive(Default, Serialize, Deserialize)]
 pub struct Heard {
     pub answered: u64,
+    /// When the first question was asked, in microseconds since 1970: a process takes a while to start.
+    began_at: u64,
     /// From the first question to the last answer, which may come after the time is up.
     pub took_ms: u64,
     /// How long each answer took, in microseconds, where that was asked for.
     pub micros: Vec<u32>,
+}
+
+impl Heard {
+    /// How long ago it began.
+    pub fn ago(&self) -> Duration {
+        Duration::from_micros(since_1970().saturating_sub(self.began_at))
+    }
+}
+
+fn since_1970() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// A request as it goes over the wire.
@@ -104,8 +118,12 @@ pub fn with(address: SocketAddr, length: Duration, core: Core, ask: &Ask) -> Res
 /// The same with a generator that sleeps while it waits: where its core has other work to do, too, and where the limit is
 /// measured without a generator. Two processors may be one core, which would be slower for ours alone.
 pub fn asleep(address: SocketAddr, length: Duration, core: Core, ask: &Ask) -> Result<u64> {
-    let asking = Asking { sleeps: true, ..Asking::default() };
-    Ok(generate(address, length, core, ask, CONNECTIONS, asking)?.answered)
+    Ok(heard_asleep(address, length, core, ask)?.answered)
+}
+
+/// The same, and when it began.
+pub fn heard_asleep(address: SocketAddr, length: Duration, core: Core, ask: &Ask) -> Result<Heard> {
+    generate(address, length, core, ask, CONNECTIONS, Asking { sleeps: true, ..Asking::default() })
 }
 
 /// The same with so many connections, and how long each answer took.
@@ -163,7 +181,7 @@ pub fn run(options: &Options) -> Result<()> {
                 }
             });
         }
-        let started = Instant::now();
+        let (began_at, started) = (since_1970(), Instant::now());
         let until = started + Duration::from_millis(options.milliseconds);
         let mut connections = JoinSet::new();
         let converse = |next| converse(options.address, until, options.expect, options.times, next);
@@ -177,7 +195,7 @@ pub fn run(options: &Options) -> Result<()> {
                 connections.spawn(converse(Next::Of(list.clone())));
             }
         }
-        let mut heard = Heard::default();
+        let mut heard = Heard { began_at, ..Heard::default() };
         while let Some(connection) = connections.join_next().await {
             let one = connection??;
             heard.answered += one.answered;

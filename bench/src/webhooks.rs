@@ -143,10 +143,9 @@ fn rate(rounds: &Rounds, place: &Place) -> Result<Vec<Figure>> {
     let same = place.receiver.last.lock().map_err(|_| anyhow::anyhow!("the receiver failed"))?.clone();
     let accept_and_deliver = |turn| {
         let before = place.receiver.count.load(Relaxed);
-        let started = Instant::now();
-        let accepted = load::asleep(place.server.address, turn, GENERATOR, &Ask::again(place.act()))?;
-        place.until(before + accepted)?;
-        Ok(Tally::done(accepted, started.elapsed()))
+        let heard = load::heard_asleep(place.server.address, turn, GENERATOR, &Ask::again(place.act()))?;
+        place.until(before + heard.answered)?;
+        Ok(Tally::done(heard.answered, heard.ago()))
     };
     let figure = |what, at_once, goal| {
         let post = |turn| Ok(Tally::done(poster::post(place.receiver.address, turn, SERVER, at_once, &same)?, turn));
