@@ -57,11 +57,6 @@ pub fn digest(bytes: &[u8]) -> [u8; digest::SHA256_OUTPUT_LEN] {
     out
 }
 
-/// HMAC-SHA256.
-pub fn hmac_sha256(key: &[u8], message: &[u8]) -> [u8; digest::SHA256_OUTPUT_LEN] {
-    HmacKey::new(key).sign(&[message])
-}
-
 /// A key of HMAC-SHA256 that is made ready once for many messages.
 pub struct HmacKey(hmac::Key);
 

@@ -10,12 +10,12 @@ use std::{
 
 use aws_lc_rs::{
     aead::{AES_256_GCM_SIV, Aad, Nonce, RandomizedNonceKey},
-    hkdf, hmac,
+    hkdf,
 };
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use zeroize::Zeroizing;
 
-use super::{Secret, same};
+use super::{HmacKey, Secret, same};
 use crate::{
     db::{self, Db},
     entropy::Entropy,
@@ -98,7 +98,7 @@ impl MasterKey {
 /// The keys of one purpose.
 struct Keys {
     seal: RandomizedNonceKey,
-    mac: hmac::Key,
+    mac: HmacKey,
 }
 
 /// Makes keyed digests of one purpose.
@@ -106,7 +106,7 @@ pub struct MacKey(Arc<Keys>);
 
 impl MacKey {
     pub fn sign(&self, data: &[u8]) -> String {
-        HEXLOWER.encode(hmac::sign(&self.0.mac, data).as_ref())
+        HEXLOWER.encode(&self.0.mac.sign(&[data]))
     }
 }
 
@@ -182,7 +182,7 @@ impl Vault {
         let key = self.master.derive(purpose);
         #[expect(clippy::expect_used, reason = "the key has the length the cipher asks for")]
         let seal = RandomizedNonceKey::new(&AES_256_GCM_SIV, &*key).expect("32 bytes are a key");
-        let keys = Arc::new(Keys { seal, mac: hmac::Key::new(hmac::HMAC_SHA256, &*key) });
+        let keys = Arc::new(Keys { seal, mac: HmacKey::new(&*key) });
         self.keys.write().unwrap_or_else(PoisonError::into_inner).insert(purpose, keys.clone());
         keys
     }

@@ -337,7 +337,7 @@ impl Db {
     }
 
     /// Whether nothing changes without a notice that is heard here before anybody knows of the change: so it is where no
-    /// other process writes.
+    /// other process serves. What a command beside it changes is not heard.
     pub fn hears_at_once(&self) -> bool {
         matches!(self.engine, Engine::Sqlite(_))
     }

@@ -51,7 +51,8 @@ async fn deliver(app: &App, held: Held) -> Result<()> {
             }
         }
         if writing.is_terminated() && !ended.is_empty() {
-            writing = write_down(app, held, mem::take(&mut ended), queue.ask()).boxed().fuse();
+            let search = if matches!(goes_on, Ok(true)) { queue.ask() } else { None };
+            writing = write_down(app, held, mem::take(&mut ended), search).boxed().fuse();
         }
         tokio::select! {
             Some(first) = under_way.next() => {

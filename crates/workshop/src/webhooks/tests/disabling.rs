@@ -120,13 +120,13 @@ async fn nothing_is_sent_after_it_was_switched_off_or_deleted() {
 }
 
 /// Answers nobody until it is told to.
-struct Held {
+struct Gated {
     url: String,
     came: Arc<AtomicUsize>,
     gate: Arc<Semaphore>,
 }
 
-impl Held {
+impl Gated {
     async fn start() -> Self {
         let (came, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -149,7 +149,7 @@ async fn a_change_in_the_midst_of_many_deliveries_counts_for_the_next_one() {
     let other = Receiver::start().await;
     for (number, change) in ["off", "deleted", "without its app", "moved"].into_iter().enumerate() {
         let owner = signed_in(&t, &format!("owner{number}@example.com")).await;
-        let (shop, receiver) = (Shop::of(&t, owner).await, Held::start().await);
+        let (shop, receiver) = (Shop::of(&t, owner).await, Gated::start().await);
         let webhook = shop.register(&t, &receiver.url, &["user.created"]).await;
         for _ in 0..AT_ONCE + 4 {
             shop.rehearse(&t, &webhook).await;

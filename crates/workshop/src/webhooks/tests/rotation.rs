@@ -14,7 +14,8 @@ fn signatures(heard: &Heard) -> Vec<String> {
 fn mac(secret: &Value, heard: &Heard) -> String {
     let seconds = heard.header("webhook-signature").split(',').next().unwrap().trim_start_matches("t=").to_owned();
     let signed = [format!("{seconds}.").as_bytes(), &heard.raw].concat();
-    data_encoding::HEXLOWER.encode(&kernel::crypto::hmac_sha256(secret.as_str().unwrap().as_bytes(), &signed))
+    data_encoding::HEXLOWER
+        .encode(&kernel::crypto::HmacKey::new(secret.as_str().unwrap().as_bytes()).sign(&[&signed]))
 }
 
 async fn sent(t: &TestApp, shop: &Shop, webhook: &Value, receiver: &Receiver) -> Heard {
