@@ -13,6 +13,7 @@ pub mod id;
 pub mod jobs;
 pub mod pages;
 pub mod ports;
+pub mod recent;
 pub mod telemetry;
 #[cfg(feature = "testing")]
 #[expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot start fails")]

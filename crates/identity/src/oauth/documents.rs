@@ -8,9 +8,9 @@ use kernel::{
     clock::Timestamp,
     fault::{Code, Fault, RATE_LIMITED, Result},
     ports::outgoing::{Call, Limits, Reply},
+    recent::Recent,
     transact,
 };
-use moka::sync::Cache;
 use serde::Deserialize;
 use tenancy::{budget, redirects};
 use url::Url;
@@ -41,11 +41,11 @@ struct Document {
 }
 
 /// Addresses that had nothing to say a moment ago, on this node.
-pub struct Silent(Cache<String, ()>);
+pub struct Silent(Recent<String, ()>);
 
 impl Default for Silent {
     fn default() -> Self {
-        Self(Cache::builder().max_capacity(10_000).time_to_live(Duration::from_mins(1)).build())
+        Self(Recent::new(10_000, Duration::from_mins(1)))
     }
 }
 
@@ -62,7 +62,7 @@ pub async fn read(app: &App, reach: Reach<'_>, id: &str) -> Result<Option<Client
         (None, Reach::Asked(visitor)) => visitor,
         (known, _) => return Ok(known.map(Described::client)),
     };
-    if app.own::<Silent>().0.contains_key(id) {
+    if app.own::<Silent>().0.get(id).is_some() {
         return Err(unreadable("Its address had nothing to say a moment ago."));
     }
     let network = visitor.client.network().to_string();

@@ -21,7 +21,6 @@ use axum::{
 };
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, LengthLimitError};
-use jsonschema::{ValidationError, Validator, error::ValidationErrorKind as Wrong};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde::{
     Serialize,
@@ -29,10 +28,12 @@ use serde::{
 };
 use serde_json::{Value, map::Entry};
 
-use super::describe::may_answer;
+use super::{
+    describe::may_answer,
+    schema::{Checker, Finding},
+};
 use crate::{
     App,
-    email::Email,
     fault::{Code, Fault, INTERNAL, INVALID, MALFORMED, NOT_FOUND, NOT_JSON, Result, TOO_LARGE},
 };
 
@@ -292,7 +293,7 @@ async fn read_within(body: Body, patience: Duration) -> Result<Bytes> {
 /// A type's schema, made ready once.
 struct Ready {
     document: Value,
-    validator: Validator,
+    checker: Checker,
 }
 
 impl Ready {
@@ -325,20 +326,15 @@ fn schema<T: JsonSchema + 'static>() -> Result<Arc<Ready>> {
         return Ok(ready.clone());
     }
     let document = SchemaGenerator::new(dialect()).into_root_schema_for::<T>().to_value();
-    let validator = jsonschema::options()
-        .should_validate_formats(true)
-        .with_format("email", |text: &str| Email::parse(text).is_some())
-        .build(&document)
-        .map_err(|error| INTERNAL.caused_by(error))?;
-    let ready = Arc::new(Ready { document, validator });
+    let checker = Checker::new(document.clone())?;
+    let ready = Arc::new(Ready { document, checker });
     KNOWN.write().unwrap_or_else(PoisonError::into_inner).insert(TypeId::of::<T>(), ready.clone());
     Ok(ready)
 }
 
 fn check<T: DeserializeOwned + JsonSchema + 'static>(value: Value) -> Result<T> {
     let ready = schema::<T>()?;
-    let mut found: Vec<(String, &'static str, String)> =
-        ready.validator.iter_errors(&value).flat_map(|e| say(&e)).collect();
+    let mut found = ready.checker.findings(&value);
     nul_fields(&value, "", &mut found);
     if found.is_empty() {
         // What no schema can say, a type's own reading may still refuse.
@@ -351,7 +347,7 @@ fn check<T: DeserializeOwned + JsonSchema + 'static>(value: Value) -> Result<T> 
 }
 
 /// No column can keep a NUL, so no input may hold one, wherever it is bound for.
-fn nul_fields(value: &Value, path: &str, found: &mut Vec<(String, &'static str, String)>) {
+fn nul_fields(value: &Value, path: &str, found: &mut Vec<Finding>) {
     let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
     match value {
         Value::String(text) if text.contains('\0') => {
@@ -368,72 +364,6 @@ fn nul_fields(value: &Value, path: &str, found: &mut Vec<(String, &'static str, 
             }
         }
         _ => {}
-    }
-}
-
-/// One finding in our own words. The value itself is never repeated: it may be a password.
-fn say(error: &ValidationError<'_>) -> Vec<(String, &'static str, String)> {
-    let field = error.instance_path().to_string().trim_start_matches('/').replace('/', ".");
-    let one = |code, message: String| vec![(field.clone(), code, message)];
-    match error.kind() {
-        Wrong::Required { property } => {
-            let name = property.as_str().unwrap_or_default();
-            let path = if field.is_empty() { name.to_owned() } else { format!("{field}.{name}") };
-            vec![(path, "required", "is required".to_owned())]
-        }
-        Wrong::Type { kind } => one("wrong_type", format!("must be {}", kinds(kind))),
-        Wrong::MinLength { limit: 1 } => one("too_short", "must not be empty".to_owned()),
-        Wrong::MinLength { limit } => one("too_short", format!("must have at least {limit} characters")),
-        Wrong::MaxLength { limit } => one("too_long", format!("must have at most {limit} characters")),
-        Wrong::Minimum { limit } => one("too_small", format!("must be at least {limit}")),
-        Wrong::Maximum { limit } => one("too_large", format!("must be at most {limit}")),
-        Wrong::MinItems { limit } => one("too_few", format!("must have at least {limit} entries")),
-        Wrong::MaxItems { limit } => one("too_many", format!("must have at most {limit} entries")),
-        Wrong::UniqueItems => one("repeated", "must not repeat an entry".to_owned()),
-        Wrong::Pattern { pattern } if pattern == "\\S" => one("too_short", "must not be empty".to_owned()),
-        Wrong::Pattern { pattern } => one("wrong_form", format!("must match {pattern}")),
-        Wrong::Format { format } if format == "email" => one("wrong_form", "must be an email address".to_owned()),
-        Wrong::Format { format } => one("wrong_form", format!("must be a valid {format}")),
-        Wrong::Enum { options } => one("not_allowed", format!("must be one of {options}")),
-        Wrong::Constant { expected_value } => one("not_allowed", format!("must be {expected_value}")),
-        // An optional value is "this or null"; what matters is what is wrong with it as "this".
-        Wrong::AnyOf { context } | Wrong::OneOfNotValid { context } => {
-            let branches = context.iter().filter(|errors| !errors.iter().any(wants_null));
-            let wrong: Vec<_> = branches.flatten().collect();
-            // Words with a description each are branches of one word.
-            let words: Vec<_> = wrong.iter().filter_map(|error| constant(error)).collect();
-            if words.len() > 1 && words.len() == wrong.len() {
-                return one("not_allowed", format!("must be one of [{}]", words.join(",")));
-            }
-            let mut said: Vec<_> = wrong.into_iter().flat_map(say).collect();
-            if said.is_empty() {
-                said = one("invalid", "is not right".to_owned());
-            }
-            said
-        }
-        _ => one("invalid", "is not right".to_owned()),
-    }
-}
-
-fn constant(error: &ValidationError<'_>) -> Option<String> {
-    match error.kind() {
-        Wrong::Constant { expected_value } => Some(expected_value.to_string()),
-        _ => None,
-    }
-}
-
-fn wants_null(error: &ValidationError<'_>) -> bool {
-    let null = jsonschema::JsonType::Null;
-    matches!(error.kind(), Wrong::Type { kind: jsonschema::error::TypeKind::Single(kind) } if *kind == null)
-}
-
-fn kinds(kind: &jsonschema::error::TypeKind) -> String {
-    match kind {
-        jsonschema::error::TypeKind::Single(one) => format!("of type {one}"),
-        jsonschema::error::TypeKind::Multiple(many) => {
-            let names: Vec<_> = many.iter().map(|kind| kind.to_string()).collect();
-            format!("of type {}", names.join(" or "))
-        }
     }
 }
 

@@ -12,6 +12,7 @@ mod origins;
 mod paging;
 mod patience;
 mod routes;
+mod schema;
 mod serve;
 mod tongue;
 
@@ -26,4 +27,5 @@ pub use inside::Inside;
 pub use origins::{AppOrigins, bearer, foreign_origin};
 pub use paging::{Key, Page};
 pub use routes::Routes;
+pub use schema::Checker;
 pub use serve::serve;

@@ -7,8 +7,8 @@ use kernel::{
     crypto::{self, Secret},
     db::{self, Notice},
     http::AppOrigins,
+    recent::Recent,
 };
-use moka::sync::Cache;
 
 use super::memory::{MOST, Memory, REMEMBERED};
 use crate::{
@@ -32,7 +32,7 @@ pub struct Living {
 /// What is remembered on this node.
 pub struct Live {
     /// By the digest of the token.
-    tokens: Cache<[u8; 32], Arc<Claims>>,
+    tokens: Recent<[u8; 32], Arc<Claims>>,
     sessions: Memory<SessionId, sessions::Session>,
     people: Memory<AccountId, Whole>,
     members: Memory<(OrgId, AccountId), Membership>,
@@ -43,7 +43,7 @@ pub struct Live {
 impl Default for Live {
     fn default() -> Self {
         Self {
-            tokens: Cache::builder().max_capacity(MOST).time_to_live(Duration::from_mins(15)).build(),
+            tokens: Recent::new(MOST, Duration::from_mins(15)),
             sessions: Memory::default(),
             people: Memory::default(),
             members: Memory::default(),

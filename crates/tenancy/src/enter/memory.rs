@@ -11,17 +11,16 @@ use std::{
     time::Duration,
 };
 
-use kernel::db;
-use moka::sync::Cache;
+use kernel::{db, recent::Recent};
 use tokio::sync::OnceCell;
 
 /// Nothing is remembered longer than this, whatever nobody said.
 pub const REMEMBERED: Duration = Duration::from_mins(1);
-pub const MOST: u64 = 50_000;
+pub const MOST: usize = 50_000;
 const SHARES: usize = 64;
 
 pub struct Memory<K, V> {
-    cache: Cache<K, Arc<V>>,
+    known: Recent<K, Arc<V>>,
     /// Counts what was forgotten, for each share of the keys: what was read before it is not remembered after it.
     forgotten: [AtomicU64; SHARES],
     /// What is being read, by its key and the count from before.
@@ -32,21 +31,24 @@ pub struct Memory<K, V> {
 type Readings<K, V> = HashMap<(K, u64), (usize, Shared<V>)>;
 type Shared<V> = Arc<OnceCell<Option<Arc<V>>>>;
 
-impl<K: Hash + Eq + Clone + Send + Sync + 'static, V: Send + Sync + 'static> Default for Memory<K, V> {
+impl<K: Hash + Eq, V> Default for Memory<K, V> {
     fn default() -> Self {
-        let cache = Cache::builder().max_capacity(MOST).time_to_live(REMEMBERED).support_invalidation_closures();
-        Self { cache: cache.build(), forgotten: array::from_fn(|_| AtomicU64::new(0)), readings: Mutex::default() }
+        Self {
+            known: Recent::new(MOST, REMEMBERED),
+            forgotten: array::from_fn(|_| AtomicU64::new(0)),
+            readings: Mutex::default(),
+        }
     }
 }
 
-impl<K: Hash + Eq + Clone + Send + Sync + 'static, V: Send + Sync + 'static> Memory<K, V> {
+impl<K: Hash + Eq + Clone, V> Memory<K, V> {
     /// What is remembered, or what is read now. That something is not there is not remembered. Those who ask for the same
     /// at the same time share what one of them reads, unless it was forgotten in between.
     pub async fn recall<R>(&self, key: &K, read: impl FnOnce() -> R) -> db::Result<Option<Arc<V>>>
     where
         R: Future<Output = db::Result<Option<V>>>,
     {
-        match self.cache.get(key) {
+        match self.known.get(key) {
             Some(known) => Ok(Some(known)),
             // Aside, so that whoever asks carries no more along than most of them need.
             None => Box::pin(self.read(key, read())).await,
@@ -62,9 +64,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, V: Send + Sync + 'static> Mem
             is_mine = true;
             let found = (&mut read).await?.map(Arc::new);
             if let Some(found) = &found {
-                self.cache.insert(key.clone(), found.clone());
+                self.known.insert(key.clone(), found.clone());
                 if forgotten.load(SeqCst) != before {
-                    self.cache.invalidate(key);
+                    self.known.forget(key);
                 }
             }
             Ok::<_, db::Error>(found)
@@ -78,20 +80,17 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, V: Send + Sync + 'static> Mem
 
     pub fn forget(&self, key: &K) {
         self.share(key).fetch_add(1, SeqCst);
-        self.cache.invalidate(key);
+        self.known.forget(key);
     }
 
-    /// Forgets what is so; all of it, should that fail. Whoever recalls anything then pays for the question.
-    pub fn forget_if(&self, is_so: impl Fn(&K, &V) -> bool + Send + Sync + 'static) {
+    pub fn forget_if(&self, is_so: impl Fn(&K, &V) -> bool) {
         self.count_all();
-        if self.cache.invalidate_entries_if(move |key, value| is_so(key, value)).is_err() {
-            self.cache.invalidate_all();
-        }
+        self.known.forget_if(|key, value| is_so(key, value));
     }
 
     pub fn forget_all(&self) {
         self.count_all();
-        self.cache.invalidate_all();
+        self.known.forget_all();
     }
 
     fn count_all(&self) {

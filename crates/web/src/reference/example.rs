@@ -1,4 +1,5 @@
 //! An example of what a schema allows.
+use kernel::http::Checker;
 use serde_json::{Map, Value, json};
 
 use super::schema::{Schemas, forms, list};
@@ -91,7 +92,7 @@ fn string(schema: &Value, name: &str) -> &'static str {
         (_, "code") => "123456",
         _ => "text",
     };
-    let validator = jsonschema::validator_for(schema).ok();
-    let fits = |text: &&&str| validator.as_ref().is_none_or(|validator| validator.is_valid(&json!(text)));
+    let checker = Checker::new(schema.clone()).ok();
+    let fits = |text: &&&str| checker.as_ref().is_none_or(|checker| checker.allows(&json!(text)));
     [first].iter().chain(TEXTS).find(fits).copied().unwrap_or("text")
 }
