@@ -4,6 +4,7 @@
 //! requests. Nobody hears back before the commit he was part of is on the disk.
 mod conversation;
 mod errors;
+mod readers;
 mod statements;
 mod writer;
 
@@ -20,6 +21,7 @@ use tokio::sync::oneshot;
 pub(super) use self::statements::open;
 use self::{
     conversation::Conversation,
+    readers::Readers,
     statements::{Statements, Timed},
     writer::Writer,
 };
@@ -53,7 +55,7 @@ type Heard = Box<dyn FnOnce(Result<()>) + Send>;
 
 pub(super) struct Sqlite {
     path: PathBuf,
-    reads: queue::Sender<Call>,
+    reads: Readers<Call>,
     writes: queue::Sender<Work>,
 }
 
@@ -65,9 +67,9 @@ impl Sqlite {
         let crier = writer::crier();
         spawn("db-write", move || Writer::new(&connection, crier).run(&work))?;
 
-        let (reads, calls) = queue::unbounded::<Call>();
+        let reads = Readers::<Call>::default();
         for _ in 0..thread::available_parallelism().map_or(2, usize::from).clamp(2, 8) {
-            let (connection, calls) = (Timed::connect(path, durability)?, calls.clone());
+            let (connection, calls) = (Timed::connect(path, durability)?, reads.join());
             connection.sqlite.pragma_update(None, "query_only", true)?;
             spawn("db-read", move || {
                 let mut statements = Statements::of(&connection);
@@ -88,7 +90,7 @@ impl Sqlite {
 
     pub(super) async fn read(&self, sql: Text, params: Vec<Value>) -> Result<Done> {
         let statement = Statement { sql, params };
-        answer(|reply| self.reads.send(Call { statement, reply }).is_ok()).await
+        answer(|reply| self.reads.send(Call { statement, reply })).await
     }
 
     pub(super) async fn write(&self, sql: Text, params: Vec<Value>) -> Result<Done> {
