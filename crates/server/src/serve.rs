@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Freed memory lies ready for a second before it can go back.
-const TIDY_EVERY: Duration = Duration::from_secs(2);
+const TIDY_EVERY: Duration = Duration::from_secs(1);
 
 pub async fn run(config: Config) -> Result<ExitCode> {
     // Bound first: a port that is taken is said before anything is touched.

@@ -27,6 +27,11 @@ use self::{
 };
 use super::{Done, Durability, Error, Result, Text, Value, notices::News};
 
+/// How many kilobytes of the file the reader who is asked first keeps in memory, and how many each of the others, who are
+/// asked while he is busy. The writer keeps as many as SQLite likes, which is 2,000.
+const KEPT_BY_THE_FIRST: i64 = 4_000;
+const KEPT_BY_OTHERS: i64 = 1_000;
+
 type Reply<T> = oneshot::Sender<Result<T>>;
 
 struct Statement {
@@ -68,9 +73,12 @@ impl Sqlite {
         spawn("db-write", move || Writer::new(&connection, crier).run(&work))?;
 
         let reads = Readers::<Call>::default();
-        for _ in 0..thread::available_parallelism().map_or(2, usize::from).clamp(2, 8) {
+        for number in 0..thread::available_parallelism().map_or(2, usize::from).clamp(2, 8) {
             let (connection, calls) = (Timed::connect(path, durability)?, reads.join());
             connection.sqlite.pragma_update(None, "query_only", true)?;
+            // Below zero it counts kilobytes and not pages.
+            let kept = if number == 0 { KEPT_BY_THE_FIRST } else { KEPT_BY_OTHERS };
+            connection.sqlite.pragma_update(None, "cache_size", -kept)?;
             spawn("db-read", move || {
                 let mut statements = Statements::of(&connection);
                 for call in calls {
