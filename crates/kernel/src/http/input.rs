@@ -115,6 +115,10 @@ impl OperationInput for FormPairs {
 
 /// More fields than any form has.
 const MOST_FIELDS: usize = 500;
+/// More values than anything has that fits into a body; each of them could be wrong in its own way.
+const MOST_VALUES: usize = 100_000;
+/// How many of the fields that are wrong are named.
+const MOST_NAMED: usize = 100;
 
 fn pairs(form: &[u8]) -> Result<Vec<(String, String)>> {
     if form.split(|byte| *byte == b'&').nth(MOST_FIELDS).is_some() {
@@ -333,6 +337,9 @@ fn schema<T: JsonSchema + 'static>() -> Result<Arc<Ready>> {
 }
 
 fn check<T: DeserializeOwned + JsonSchema + 'static>(value: Value) -> Result<T> {
+    if count(&value) > MOST_VALUES {
+        return Err(MALFORMED.because("Too many values."));
+    }
     let ready = schema::<T>()?;
     let mut found = ready.checker.findings(&value);
     nul_fields(&value, "", &mut found);
@@ -343,7 +350,16 @@ fn check<T: DeserializeOwned + JsonSchema + 'static>(value: Value) -> Result<T> 
     }
     found.sort();
     found.dedup();
+    found.truncate(MOST_NAMED);
     Err(found.into_iter().fold(Fault::from(INVALID), |fault, (field, code, message)| fault.and(field, code, message)))
+}
+
+fn count(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(count).sum::<usize>(),
+        Value::Object(fields) => 1 + fields.values().map(count).sum::<usize>(),
+        _ => 1,
+    }
 }
 
 /// No column can keep a NUL, so no input may hold one, wherever it is bound for.
@@ -419,3 +435,27 @@ impl OperationOutput for Fault {
     type Inner = crate::fault::Problem<'static>;
 }
 impl OperationInput for App {}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Debug, serde::Deserialize, JsonSchema)]
+    struct Names {
+        names: Vec<String>,
+    }
+
+    #[test]
+    fn an_answer_does_not_grow_with_what_is_wrong() {
+        let wrong = |many: usize| {
+            let fault = check::<Names>(json!({ "names": vec![7; many] })).unwrap_err();
+            (fault.code(), fault.problem("").errors.len())
+        };
+        assert_eq!([wrong(3), wrong(1_000)], [(INVALID, 3), (INVALID, MOST_NAMED)]);
+        assert_eq!(wrong(MOST_VALUES), (MALFORMED, 0));
+        let many = json!({ "names": vec!["x"; MOST_VALUES - 2] });
+        assert_eq!(check::<Names>(many).unwrap().names.len(), MOST_VALUES - 2);
+    }
+}
