@@ -25,8 +25,6 @@ use crate::{
 
 const SERVER: Core = Core::Only(0);
 const GENERATOR: Core = Core::Only(1);
-/// What is measured in one go before another size has its turn. What a neighbour does lasts for seconds.
-const SLICE: Duration = Duration::from_millis(500);
 const STARTS: usize = 10;
 
 #[derive(clap::Args)]
@@ -40,6 +38,9 @@ pub struct Options {
     /// How long everything at once is asked before memory is looked at
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     mixed: u64,
+    /// Only these questions, and nothing else: "scim one", say
+    #[arg(long, value_name = "QUESTIONS", value_delimiter = ',', value_parser = Question::NAMES)]
+    only: Vec<String>,
 }
 
 /// One size: a server on its folder, and what is asked of it.
@@ -61,7 +62,12 @@ pub fn measure(rounds: &Rounds, janua: &Janua, options: &Options) -> Result<Outc
     rustix::fs::sync();
     let mut outcome = Outcome::default();
     for question in Question::ALL {
-        outcome.take(question.name(), ask(rounds, &places, question));
+        if options.only.is_empty() || options.only.iter().any(|name| name == question.name()) {
+            outcome.take(question.name(), ask(rounds, &places, question));
+        }
+    }
+    if !options.only.is_empty() {
+        return Ok(outcome);
     }
     outcome.take("disk", size(&places).map(|figure| vec![figure]));
     // The others make room.
@@ -91,7 +97,8 @@ struct Cost {
 
 /// Asks all sizes in turn.
 fn ask(rounds: &Rounds, places: &[Place], question: Question) -> Result<Vec<Figure>> {
-    let slices = usize::try_from(rounds.turn.as_millis() / SLICE.as_millis())?.max(1) * question.turns();
+    let slice = question.slice();
+    let slices = usize::try_from(rounds.turn.as_millis() / slice.as_millis())?.max(1) * question.turns();
     let bar = rounds::bar(question.name(), ROUNDS * slices * places.len());
     let mut costs: Vec<Vec<Cost>> = vec![vec![]; places.len()];
     for place in places {
@@ -106,7 +113,7 @@ fn ask(rounds: &Rounds, places: &[Place], question: Question) -> Result<Vec<Figu
                 let ask = place.asked.question(place.server.address, question)?;
                 let before = cpu_time(place.server.pid())?;
                 let connections = question.connections();
-                let more = load::timed(place.server.address, SLICE, GENERATOR, &ask, connections)?;
+                let more = load::timed(place.server.address, slice, GENERATOR, &ask, connections)?;
                 *cpu += cpu_time(place.server.pid())?.saturating_sub(before);
                 micros.extend(more.micros);
                 bar.inc(2);

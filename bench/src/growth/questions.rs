@@ -1,5 +1,5 @@
 //! What is asked of each size. The askers and what they ask for are scattered over all that is there.
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
@@ -42,20 +42,23 @@ impl Question {
         Self::NameSearch,
     ];
 
+    /// In the same order.
+    pub const NAMES: [&str; Self::ALL.len()] = [
+        "sign-in",
+        "me",
+        "refresh",
+        "one app",
+        "sessions",
+        "audit log",
+        "members",
+        "users",
+        "scim one",
+        "scim page",
+        "search",
+    ];
+
     pub fn name(self) -> &'static str {
-        match self {
-            Self::SignIn => "sign-in",
-            Self::Me => "me",
-            Self::Refresh => "refresh",
-            Self::App => "one app",
-            Self::Sessions => "sessions",
-            Self::AuditLog => "audit log",
-            Self::Members => "members",
-            Self::Users => "users",
-            Self::DirectoryOne => "scim one",
-            Self::DirectoryPage => "scim page",
-            Self::NameSearch => "search",
-        }
+        Self::NAMES[self as usize]
     }
 
     pub fn goal(self) -> Goal {
@@ -78,6 +81,12 @@ impl Question {
     /// One at a time, so that what is measured is the answer and not the queue. Refreshing is a chain for each session.
     pub fn connections(self) -> usize {
         if self == Self::Refresh { CHAINS } else { 1 }
+    }
+
+    /// What is measured in one go before another size has its turn. What a neighbour of the machine does lasts for longer,
+    /// and then falls on all sizes; but a sign-in takes long, and refreshing begins with signing in.
+    pub fn slice(self) -> Duration {
+        Duration::from_millis(if matches!(self, Self::SignIn | Self::Refresh) { 500 } else { 100 })
     }
 
     /// A sign-in takes so long that a turn has a few dozen. The slowest hundredth needs hundreds.
