@@ -53,3 +53,15 @@ async fn past_its_bound_the_server_sheds_at_once_and_still_answers_probes() {
     assert_eq!(t.get("/whoami").await.status, 200, "who goes away frees the place");
     t.finish().await;
 }
+
+#[tokio::test]
+async fn what_is_wrong_with_a_large_body_is_said_in_a_small_answer() {
+    let t = TestApp::start(feature).await;
+    let wrong = |many: usize| json!({ "name": "Ada", "age": 36, "tags": vec![7; many] });
+    let some = t.post("/echo").json(&wrong(10_000)).await;
+    assert_eq!((some.refusal(), some.body["errors"].as_array().unwrap().len()), ((400, "invalid"), 100));
+    let most = t.post("/echo").json(&wrong(400_000)).await;
+    assert_eq!((most.refusal(), &most.body["detail"]), ((400, "malformed"), &json!("Too many values.")));
+    assert!(most.body.to_string().len() < 1_000);
+    t.finish().await;
+}
