@@ -142,18 +142,17 @@ impl<'c> Writer<'c> {
                 },
                 Work::Tx(caller) => waiting.extend(self.interact(caller).map(Waiting::Tx)),
             }
-            // Some errors (a full disk, say) undo the whole transaction.
-            if self.connection.sqlite.is_autocommit() {
+            if self.is_over() {
                 return self.start_over(waiting);
             }
             next = self.next(work, waiting.len(), started);
         }
         let ready = now();
-        let outcome = self.control("COMMIT");
+        let outcome = self.broken.check().and_then(|()| self.control("COMMIT"));
         self.last = Group { units: waiting.len(), commit_took: ready.elapsed() };
         if let Err(error) = &outcome {
             tracing::error!(%error, units = waiting.len(), "a commit failed; nothing of it happened");
-            if !self.connection.sqlite.is_autocommit() {
+            if !self.is_over() {
                 let _ = self.control("ROLLBACK");
             }
         }
@@ -274,11 +273,12 @@ impl<'c> Writer<'c> {
         None
     }
 
+    /// What cannot be undone alone is undone with its group; if even that is refused, no commit ever follows.
     fn undo(&mut self, undo: &Undo) {
-        if self.connection.sqlite.is_autocommit() {
+        if self.is_over() {
             return;
         }
-        let _ = match undo {
+        let undone = match undo {
             Undo::Alone => self.control("ROLLBACK TO unit").and_then(|()| self.control("RELEASE unit")),
             Undo::WithGroup(changes) if *changes == self.connection.sqlite.total_changes() => Ok(()),
             Undo::WithGroup(_) => {
@@ -286,6 +286,17 @@ impl<'c> Writer<'c> {
                 self.control("ROLLBACK")
             }
         };
+        if undone.is_err()
+            && !self.is_over()
+            && let Err(error) = self.control("ROLLBACK")
+        {
+            self.broken.set(&format!("a transaction could not be undone: {error}"));
+        }
+    }
+
+    /// Whether SQLite has no transaction open: some errors (a full disk, say) undo the whole of it.
+    fn is_over(&self) -> bool {
+        self.connection.sqlite.is_autocommit()
     }
 
     /// Runs what begins or ends something; it takes as long as it takes.
@@ -320,4 +331,74 @@ fn refuse_steps(mut caller: Conversation, error: &Error) {
 fn is_failed_sync(error: &rusqlite::Error) -> bool {
     matches!(error, rusqlite::Error::SqliteFailure(failure, _)
         if matches!(failure.extended_code, ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use rusqlite::hooks::{AuthAction, AuthContext, Authorization, TransactionOperation::Rollback};
+    use tokio::sync::oneshot;
+
+    use super::{super::Statement, *};
+    use crate::db::Durability;
+
+    const ADD: &str = "INSERT INTO thing (id) VALUES ($1)";
+
+    fn add(id: &str) -> (Call, oneshot::Receiver<Result<Done>>) {
+        let (reply, outcome) = oneshot::channel();
+        (Call { statement: Statement { sql: ADD.into(), params: vec![id.into()] }, reply }, outcome)
+    }
+
+    /// What becomes of two single statements and of what is in the file, when a transaction between them goes away and
+    /// SQLite refuses some of the ways to undo it.
+    async fn around_one_that_goes_away(refused: fn(&AuthAction<'_>) -> bool) -> (Vec<Result<u64>>, Vec<String>) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.db");
+        let mut connection = Timed::connect(&path, Durability::Full).unwrap();
+        connection.sqlite.execute_batch("CREATE TABLE thing (id TEXT PRIMARY KEY)").unwrap();
+        let judge = move |asked: AuthContext<'_>| match refused(&asked.action) {
+            true => Authorization::Deny,
+            false => Authorization::Allow,
+        };
+        connection.sqlite.authorizer(Some(judge)).unwrap();
+
+        let (work, waiting) = queue::unbounded();
+        let (steps, conversation) = mpsc::channel();
+        let ((before, told_before), (inside, _told), (after, told_after)) =
+            (add("before"), add("inside"), add("after"));
+        steps.send(Step { before: vec![], then: Then::Run(inside) }).unwrap();
+        drop(steps);
+        work.send(Work::One(before)).unwrap();
+        work.send(Work::Tx(Conversation::with(conversation))).unwrap();
+        work.send(Work::One(after)).unwrap();
+        drop(work);
+        Writer::new(&connection, crier()).run(&waiting);
+        let told = [told_before.await.unwrap(), told_after.await.unwrap()];
+        drop(connection);
+        let sqlite = rusqlite::Connection::open(path).unwrap();
+        let mut ids = sqlite.prepare("SELECT id FROM thing ORDER BY id").unwrap();
+        let ids = ids.query_map((), |row| row.get(0)).unwrap().map(|id| id.unwrap()).collect();
+        (told.map(|outcome| outcome.map(|done| done.changed)).into(), ids)
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_undone_alone_is_undone_with_its_group() {
+        let alone = |action: &AuthAction<'_>| matches!(action, AuthAction::Savepoint { operation: Rollback, .. });
+        let (told, ids) = around_one_that_goes_away(alone).await;
+        assert_eq!((told.iter().flatten().count(), ids), (2, vec!["after".into(), "before".into()]), "{told:?}");
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_undone_at_all_is_never_committed() {
+        let at_all = |action: &AuthAction<'_>| {
+            matches!(
+                action,
+                AuthAction::Savepoint { operation: Rollback, .. } | AuthAction::Transaction { operation: Rollback }
+            )
+        };
+        let (told, ids) = around_one_that_goes_away(at_all).await;
+        assert!(told.iter().all(|outcome| matches!(outcome, Err(Error::ReadOnly(_)))), "{told:?}");
+        assert_eq!(ids, Vec::<String>::new());
+    }
 }
