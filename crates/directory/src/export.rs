@@ -15,7 +15,8 @@ use tenancy::{
     enter::{Admin, InOrg},
     events::{self, About, Event},
     invites::Invite,
-    orgs::{Member, OrgView},
+    members::Member,
+    orgs::OrgView,
     records::{self, Record},
 };
 

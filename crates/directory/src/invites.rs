@@ -18,7 +18,8 @@ use tenancy::{
     enter::{Admin, InOrg},
     events::{self, About, Event},
     invites::Invite,
-    orgs::{Member, Org, Role},
+    members::Member,
+    orgs::{Org, Role},
 };
 
 pub fn routes() -> Routes {

@@ -14,7 +14,8 @@ use tenancy::{
     enter::{Admin, AdminOrSelf, InOrg, Least, Member as AnyMember},
     events::{self, About, Event},
     invites::Invite,
-    orgs::{LAST_OWNER, Member, OrgId, Role},
+    members::Member,
+    orgs::{LAST_OWNER, OrgId, Role},
 };
 
 pub fn routes() -> Routes {

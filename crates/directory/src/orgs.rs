@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     enter::{Admin, InOrg, Member as AnyMember, Owner, Session},
     events::{self, About, Event},
-    orgs::{self, Member, Membership, Org, OrgId, OrgView, Role},
+    members::Member,
+    orgs::{self, Membership, Org, OrgId, OrgView, Role},
 };
 
 use crate::members;

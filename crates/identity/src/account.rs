@@ -21,7 +21,7 @@ use tenancy::{
     enter::{ACCOUNT_TOPIC, Session, Visitor, cookies},
     events::{self, About, By, Event},
     factors::TrustedDevice,
-    mail,
+    mail, members,
     orgs::{self, LAST_OWNER, Membership, OrgView},
     sessions,
     sign_in::UserView,
@@ -210,7 +210,7 @@ async fn delete_account(
     let account = session.account();
     fresh.unwrap_or_default().check(&app, &visitor, &session).await?;
     transact!(app.db, tx, {
-        let alone = orgs::owned_alone(tx, account.id).await?;
+        let alone = members::owned_alone(tx, account.id).await?;
         if alone.iter().any(|org| org.others > 0) {
             return Err(Fault::from(LAST_OWNER));
         }
@@ -221,7 +221,7 @@ async fn delete_account(
         for org in orgs::of(tx, account.id).await? {
             let about = About::in_org(org).person(account.id);
             events::record(tx, &app, &session.by(), about, &Event::MemberRemoved).await?;
-            orgs::Member::remove(tx, org, account.id).await?;
+            members::Member::remove(tx, org, account.id).await?;
         }
         sessions::end_all(tx, &app, &session.by(), account.id, None, "account_deleted").await?;
         events::record(tx, &app, &session.by(), Some(account.id), &Event::AccountDeleted).await?;

@@ -17,7 +17,8 @@ use crate::{
     email::Email,
     events::{self, By, Event},
     mail,
-    orgs::{Member, Org, OrgId, Role},
+    members::Member,
+    orgs::{Org, OrgId, Role},
 };
 
 const LIFE: Duration = Duration::from_hours(7 * 24);

@@ -12,6 +12,7 @@ pub mod invites;
 pub mod keys;
 mod letters;
 pub mod mail;
+pub mod members;
 pub mod once;
 pub mod orgs;
 pub mod outbox;

@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 
 use crate::{
     accounts::AccountId,
-    orgs::{Member, Org, OrgId, Role},
+    members::Member,
+    orgs::{Org, OrgId, Role},
 };
 
 pub type PersonId = Id<Person>;

@@ -16,7 +16,8 @@ use tenancy::{
     apps::{Application, ApplicationId, Reached},
     enter::{Admin, InApp, Member as AnyMember, Session},
     events::{self, About, Event},
-    orgs::{self, Member, Membership, Org, OrgId, Role},
+    members::Member,
+    orgs::{self, Membership, Org, OrgId, Role},
     records, redirects,
     uploads::{self, Subject},
 };

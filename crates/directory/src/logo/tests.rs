@@ -12,7 +12,10 @@ use kernel::{
     transact,
 };
 use serde_json::{Value, json};
-use tenancy::orgs::{Member, OrgId, Role};
+use tenancy::{
+    members::Member,
+    orgs::{OrgId, Role},
+};
 
 const PNG: &str = "image/png";
 

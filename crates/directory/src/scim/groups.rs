@@ -21,7 +21,8 @@ use tenancy::{
     enter::{Admin, InOrg, ScimToken},
     events::{self, About, By, Event},
     invites::Invite,
-    orgs::{Member, Org, OrgId, Role},
+    members::Member,
+    orgs::{Org, OrgId, Role},
     people::{self, Person, PersonId},
 };
 

@@ -20,7 +20,8 @@ use tenancy::{
     enter::{ACCOUNT_TOPIC, ScimToken},
     events::{self, About, By, Event},
     invites::Invite,
-    orgs::{LAST_OWNER, Member, Org, OrgId, Role},
+    members::Member,
+    orgs::{LAST_OWNER, Org, OrgId, Role},
     people::{self, ANNOUNCED, Person, PersonId},
 };
 

@@ -357,9 +357,8 @@ mod tests {
         let path = folder.path().join("x.db");
         let mut connection = Timed::connect(&path, Durability::Full).unwrap();
         connection.sqlite.execute_batch("CREATE TABLE thing (id TEXT PRIMARY KEY)").unwrap();
-        let judge = move |asked: AuthContext<'_>| match refused(&asked.action) {
-            true => Authorization::Deny,
-            false => Authorization::Allow,
+        let judge = move |asked: AuthContext<'_>| {
+            if refused(&asked.action) { Authorization::Deny } else { Authorization::Allow }
         };
         connection.sqlite.authorizer(Some(judge)).unwrap();
 

@@ -1,0 +1,175 @@
+//! Who is in an organization: what is kept of it, and what begins and ends with it.
+use kernel::{
+    clock::Timestamp,
+    db::{self, Db, Tx},
+    holding,
+    http::Key,
+    params, row,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{
+    accounts::{Account, AccountId},
+    apps::{AppKey, AppKeyId, ApplicationId},
+    orgs::{self, OrgId, Role},
+    people,
+    sessions::{Session, SessionId},
+};
+
+/// One of the people in an organization.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Member {
+    pub user_id: AccountId,
+    pub email: Option<String>,
+    pub name: String,
+    pub avatar_url: Option<String>,
+    pub role: Role,
+    pub joined_at: Timestamp,
+}
+row!(Member { user_id, email, name, avatar_url, role, joined_at });
+
+impl Member {
+    pub async fn page(db: &Db, org: OrgId, below: &Key, most: u32) -> db::Result<Vec<Self>> {
+        db.all(
+            "SELECT account.id AS user_id, account.email, account.name, account.avatar_url, org_member.role,
+                    org_member.joined_at
+             FROM org_member JOIN account ON account.id = org_member.account_id
+             WHERE org_member.org_id = $1 AND (org_member.joined_at, org_member.account_id) < ($2, $3)
+             ORDER BY org_member.joined_at DESC, org_member.account_id DESC LIMIT $4",
+            params![org, below.at, &below.id, most],
+        )
+        .await
+    }
+
+    pub async fn find(tx: &mut Tx, org: OrgId, account: AccountId) -> db::Result<Option<Self>> {
+        tx.opt(
+            "SELECT account.id AS user_id, account.email, account.name, account.avatar_url, org_member.role,
+                    org_member.joined_at
+             FROM org_member JOIN account ON account.id = org_member.account_id
+             WHERE org_member.org_id = $1 AND org_member.account_id = $2",
+            params![org, account],
+        )
+        .await
+    }
+
+    /// `false` when they are in already; their role stays what it is.
+    pub async fn add(tx: &mut Tx, org: OrgId, account: AccountId, role: Role, now: Timestamp) -> db::Result<bool> {
+        let added = tx
+            .exec(
+                "INSERT INTO org_member (org_id, account_id, role, joined_at) VALUES ($1, $2, $3, $4)
+                 ON CONFLICT (org_id, account_id) DO NOTHING",
+                params![org, account, role, now],
+            )
+            .await?;
+        if added == 1 {
+            people::joined(tx, org, account, role, now).await?;
+        }
+        orgs::changed(tx, org).await?;
+        Ok(added == 1)
+    }
+
+    pub async fn set_role(tx: &mut Tx, org: OrgId, account: AccountId, role: Role) -> db::Result<()> {
+        Self::write_role(tx, org, account, role).await?;
+        orgs::changed(tx, org).await
+    }
+
+    /// Like [`set_role`](Self::set_role), and tells nobody.
+    pub(crate) async fn write_role(tx: &mut Tx, org: OrgId, account: AccountId, role: Role) -> db::Result<()> {
+        let sql = "UPDATE org_member SET role = $3 WHERE org_id = $1 AND account_id = $2";
+        match tx.exec(sql, params![org, account, role]).await? {
+            // Somebody else has just ended the membership.
+            0 => Ok(()),
+            _ => people::note_role(tx, org, account, Some(role)).await,
+        }
+    }
+
+    pub async fn remove(tx: &mut Tx, org: OrgId, account: AccountId) -> db::Result<()> {
+        people::left(tx, org, account).await?;
+        Self::take_out(tx, org, account).await
+    }
+
+    /// Ends the membership, and nothing that the directory knows.
+    async fn take_out(tx: &mut Tx, org: OrgId, account: AccountId) -> db::Result<()> {
+        tx.exec("DELETE FROM org_member WHERE org_id = $1 AND account_id = $2", params![org, account]).await?;
+        people::note_role(tx, org, account, None).await?;
+        let sql = "UPDATE session SET org_id = NULL WHERE org_id = $1 AND account_id = $2";
+        tx.exec(sql, params![org, account]).await?;
+        let sql = "UPDATE account SET active_org_id = NULL WHERE id = $2 AND active_org_id = $1";
+        tx.exec(sql, params![org, account]).await?;
+        orgs::changed(tx, org).await
+    }
+
+    /// The provider switched somebody off: the membership and what they could act with here end, in this transaction.
+    /// Answers the sessions and keys that ended. An account that has its home here has no session left anywhere.
+    pub async fn switch_off(
+        tx: &mut Tx,
+        org: OrgId,
+        account: AccountId,
+        is_home: bool,
+        now: Timestamp,
+    ) -> db::Result<Ended> {
+        // Before anything else, as whoever begins a session does.
+        Account::hold(tx, account).await?;
+        let sessions = if is_home {
+            // Links and codes that were sent, and devices that were let in and have not come yet, too.
+            tx.exec("UPDATE once SET used_at = $2 WHERE account_id = $1 AND used_at IS NULL", params![account, now])
+                .await?;
+            tx.exec("DELETE FROM device_code WHERE account_id = $1", params![account]).await?;
+            Session::revoke_all(tx, account, None, now).await?
+        } else {
+            let sql = "DELETE FROM device_code
+                       WHERE account_id = $2 AND app_id IN (SELECT id FROM app WHERE org_id = $1)";
+            tx.exec(sql, params![org, account]).await?;
+            Session::revoke_in(tx, org, account, now).await?
+        };
+        let keys = AppKey::end_those_of(tx, org, account).await?;
+        Self::take_out(tx, org, account).await?;
+        Ok(Ended { sessions, keys })
+    }
+
+    /// How many owners there are. Ask only while [holding](crate::orgs::Org::hold) the organization.
+    pub async fn owners(tx: &mut Tx, org: OrgId) -> db::Result<i64> {
+        let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM org_member
+                   WHERE org_id = $1 AND role <> 'member' AND role = 'owner'";
+        let (owners,): (i64,) = tx.one(sql, params![org]).await?;
+        Ok(owners)
+    }
+}
+
+/// What ended with a membership.
+#[derive(Debug)]
+pub struct Ended {
+    pub sessions: Vec<SessionId>,
+    pub keys: Vec<(ApplicationId, AppKeyId)>,
+}
+
+/// An organization that somebody is the only owner of.
+pub struct Alone {
+    pub id: OrgId,
+    pub others: i64,
+}
+row!(Alone { id, others });
+
+/// What becomes of the organizations of somebody who leaves for good: those they own alone, and who else is in them.
+pub async fn owned_alone(tx: &mut Tx, account: AccountId) -> db::Result<Vec<Alone>> {
+    // All of them, in one order: two owners who leave at the same moment are one after the other.
+    let held = holding!(
+        "SELECT id FROM org WHERE id IN (SELECT org_id FROM org_member WHERE account_id = $1 AND role = 'owner')
+         ORDER BY id"
+    );
+    tx.all::<(OrgId,)>(held, params![account]).await?;
+    tx.all(
+        "SELECT mine.org_id AS id,
+                (SELECT CAST(COUNT(*) AS BIGINT) FROM org_member WHERE org_id = mine.org_id AND account_id <> $1)
+                  AS others
+         FROM org_member AS mine
+         WHERE mine.account_id = $1 AND mine.role = 'owner'
+           AND NOT EXISTS (SELECT 1 FROM org_member AS other
+                           WHERE other.org_id = mine.org_id AND other.account_id <> $1
+                             AND other.role <> 'member' AND other.role = 'owner')",
+        params![account],
+    )
+    .await
+}
