@@ -13,6 +13,9 @@ use crate::process::{self, Core};
 
 /// How often each side has its turn, unless a scenario says otherwise.
 pub const ROUNDS: usize = 3;
+/// The same where a turn can be short. What a neighbour of the machine does falls on one side or the other, and the median of
+/// nine is not to be moved by it as easily.
+pub const SHORT_ROUNDS: usize = 9;
 
 /// How long a side works before it makes room for the other, where that can be done without ado: what a neighbour
 /// does lasts for seconds, and then falls on both.

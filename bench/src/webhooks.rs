@@ -20,7 +20,7 @@ use crate::{
     load::{self, Ask},
     poster,
     process::{self, Core, Server, cpu_time},
-    rounds::{self, Rounds, Side, Sides, Tally},
+    rounds::{self, Rounds, SHORT_ROUNDS, Side, Sides, Tally},
     servers::Janua,
 };
 
@@ -36,9 +36,6 @@ const HANGING: usize = 60;
 const AT_ONCE: usize = 16;
 /// How many single deliveries are timed in a round.
 const TIMED: usize = 100;
-/// How often costs and waits are measured. They are short, and what a neighbour of the machine does falls on one side or
-/// the other, so that three would not do.
-const SHORT_ROUNDS: usize = 9;
 const PATIENCE: Duration = Duration::from_mins(5);
 
 pub fn measure(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {

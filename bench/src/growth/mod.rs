@@ -18,7 +18,7 @@ use crate::{
     ground::database,
     load::{self, Ask},
     process::{Core, Server, cpu_time},
-    rounds::{self, ROUNDS, Rounds, Sides},
+    rounds::{self, ROUNDS, Rounds, SHORT_ROUNDS, Sides},
     seed::{Seeded, Wish},
     servers::Janua,
 };
@@ -98,14 +98,15 @@ struct Cost {
 /// Asks all sizes in turn.
 fn ask(rounds: &Rounds, places: &[Place], question: Question) -> Result<Vec<Figure>> {
     let slice = question.slice();
-    let slices = usize::try_from(rounds.turn.as_millis() / slice.as_millis())?.max(1) * question.turns();
-    let bar = rounds::bar(question.name(), ROUNDS * slices * places.len());
+    let turn = rounds.turn.as_millis() * ROUNDS as u128 / SHORT_ROUNDS as u128;
+    let slices = usize::try_from(turn / slice.as_millis())?.max(1) * question.turns();
+    let bar = rounds::bar(question.name(), SHORT_ROUNDS * slices * places.len());
     let mut costs: Vec<Vec<Cost>> = vec![vec![]; places.len()];
     for place in places {
         let ask = place.asked.question(place.server.address, question)?;
         load::timed(place.server.address, Duration::from_millis(500), GENERATOR, &ask, question.connections())?;
     }
-    for _ in 0..ROUNDS {
+    for _ in 0..SHORT_ROUNDS {
         let mut heard: Vec<(Vec<u32>, Duration)> = vec![(vec![], Duration::ZERO); places.len()];
         for _ in 0..slices {
             for (place, (micros, cpu)) in places.iter().zip(&mut heard) {
