@@ -170,7 +170,8 @@ fn rate(rounds: &Rounds, place: &Place) -> Result<Vec<Figure>> {
     ])
 }
 
-/// Processor time of one delivery, from the request to the record of how it ended: of many events to one webhook, and of one event to many.
+/// Processor time of one delivery, from the request to the record of how it ended: of many events to one webhook, and of
+/// one event to many.
 fn cost(one: &Place, many: &Place) -> Result<Figure> {
     let mut samples = Sides { limit: vec![], ours: vec![] };
     for _ in 0..SHORT_ROUNDS {

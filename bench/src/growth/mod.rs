@@ -39,7 +39,7 @@ pub struct Options {
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     mixed: u64,
     /// Only these questions, and nothing else: "scim one", say
-    #[arg(long, value_name = "QUESTIONS", value_delimiter = ',', value_parser = Question::NAMES)]
+    #[arg(long, value_name = "QUESTIONS", value_delimiter = ',', value_parser = Question::ALL.map(Question::name))]
     only: Vec<String>,
 }
 

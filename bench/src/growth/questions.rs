@@ -42,23 +42,20 @@ impl Question {
         Self::NameSearch,
     ];
 
-    /// In the same order.
-    pub const NAMES: [&str; Self::ALL.len()] = [
-        "sign-in",
-        "me",
-        "refresh",
-        "one app",
-        "sessions",
-        "audit log",
-        "members",
-        "users",
-        "scim one",
-        "scim page",
-        "search",
-    ];
-
     pub fn name(self) -> &'static str {
-        Self::NAMES[self as usize]
+        match self {
+            Self::SignIn => "sign-in",
+            Self::Me => "me",
+            Self::Refresh => "refresh",
+            Self::App => "one app",
+            Self::Sessions => "sessions",
+            Self::AuditLog => "audit log",
+            Self::Members => "members",
+            Self::Users => "users",
+            Self::DirectoryOne => "scim one",
+            Self::DirectoryPage => "scim page",
+            Self::NameSearch => "search",
+        }
     }
 
     pub fn goal(self) -> Goal {
