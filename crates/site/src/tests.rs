@@ -310,7 +310,16 @@ async fn metrics_are_for_this_machine_or_for_who_has_the_token() {
     let here = t.get("/metrics").await;
     assert_eq!(here.status, 200);
     assert!(here.text.contains("janua_http_requests_total{method=\"GET\",route=\"/health\",status=\"2xx\"} 1"));
-    assert!(here.text.ends_with("# EOF\n"));
+    assert_eq!(
+        (here.header("content-type"), here.header("vary")),
+        ("text/plain; version=0.0.4; charset=utf-8", "accept")
+    );
+    assert!(here.text.contains("# TYPE janua_http_requests_total counter\n") && !here.text.contains("# EOF"));
+    let open = t.get("/metrics").header("accept", "application/openmetrics-text;version=1.0.0,*/*;q=0.1").await;
+    assert_eq!(open.header("content-type"), "application/openmetrics-text; version=1.0.0; charset=utf-8");
+    assert!(open.text.contains("# TYPE janua_http_requests counter\n") && open.text.ends_with("# EOF\n"));
+    assert!(!open.text.contains("/legal/terms"), "what was never asked for has no series");
+    assert!(open.text.len() < 10_000, "{} bytes", open.text.len());
     assert_eq!(t.get("/metrics").from("::1").await.status, 200);
 
     assert_eq!(t.get("/metrics").from("192.0.2.1").await.refusal(), (401, "unauthenticated"));

@@ -5,7 +5,7 @@ mod metrics;
 use std::sync::Arc;
 
 pub use lines::{Lines, init};
-pub use metrics::{Metrics, RouteMetrics};
+pub use metrics::{Exposition, Metrics, RouteMetrics};
 
 tokio::task_local! {
     /// What the present task is about (a request's id, a job's id); every log line it writes carries it.
