@@ -122,7 +122,7 @@ async fn audit_log(State(app): State<App>, session: Session, page: Page) -> Resu
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Export {
+pub struct Export {
     exported_at: Timestamp,
     user: UserView,
     accepts_marketing: bool,

@@ -20,6 +20,7 @@ pub mod social;
 
 use kernel::{app::Feature, config::Config, http::Routes, jobs::Jobs};
 
+pub use account::Export;
 pub use social::names as providers;
 
 /// Bodies of the routes that anybody can call are short.

@@ -116,7 +116,12 @@ pub fn said(fault: &Fault) -> String {
 
 /// The route above is drawn, also when it is refused.
 pub fn drawn(routes: Routes) -> Routes {
-    let statuses = [200, 400, 401, 403, 404, 409, 410, 429, 500, 503];
+    refused_on_a_page(routes.answers::<String>(200, HTML))
+}
+
+/// The route above answers something else than a page, and is refused on one.
+pub fn refused_on_a_page(routes: Routes) -> Routes {
+    let statuses = [400, 401, 403, 404, 409, 410, 429, 500, 503];
     let routes = statuses.into_iter().fold(routes, |routes, status| routes.answers::<String>(status, HTML));
     routes.answers_nothing(303).unkept()
 }

@@ -14,6 +14,7 @@ mod patience;
 mod routes;
 mod schema;
 mod serve;
+mod shared;
 mod tongue;
 
 pub use aide::{OperationInput, OperationOutput, generate::GenContext, openapi::Operation};
