@@ -39,8 +39,16 @@ async function look(page, name) {
       const { violations } = await page.evaluate(() => window.axe.run())
       const bad = violations.filter((found) => ['serious', 'critical'].includes(found.impact))
       assert.deepEqual(bad.map((found) => [found.id, found.nodes[0].html]), [], `${name}, ${colorScheme}, ${size}`)
-      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)
-      assert.ok(overflow <= 0, `${name} is ${overflow} pixels too wide for ${width}`)
+      for (const narrow of size === 'narrow' ? [width, 360] : [width]) {
+        await page.setViewportSize({ width: narrow, height: 800 })
+        const tooWide = await page.evaluate(() => {
+          const over = document.documentElement.scrollWidth - window.innerWidth
+          const isOver = (one) => one.getBoundingClientRect().right > window.innerWidth + 0.5 && !one.closest('pre')
+          return over > 0 ? [over, [...document.querySelectorAll('body *')].find(isOver)?.outerHTML.slice(0, 120)] : []
+        })
+        assert.deepEqual(tooWide, [], `${name} is too wide for ${narrow} pixels`)
+      }
+      await page.setViewportSize({ width, height: 800 })
     }
     if (pictures) {
       mkdirSync(pictures, { recursive: true })
@@ -168,6 +176,7 @@ await until('the same delivery again', () => received.length === 2)
 step('an app, a key and a webhook made, a delivery received and delivered again')
 await root.goto(`${base}/console`)
 await root.getByText('See somebody sign in').waitFor()
+await look(root, 'console-steps')
 const entered = await fetch(`${base}/auth/login`, {
   method: 'POST',
   headers: { 'content-type': 'application/json', 'x-service-app-key': publishable },

@@ -191,6 +191,26 @@ async fn security_txt_says_whom_to_tell_and_until_when() {
 }
 
 #[tokio::test]
+async fn password_managers_find_where_passwords_and_passkeys_are_changed() {
+    let t = TestApp::start_with(https(), feature).await;
+    let change = t.get("/.well-known/change-password").await;
+    let page = "https://id.example.com/account/security#password-section";
+    assert_eq!((change.status, change.header("location")), (303, page));
+    let passkeys = t.get("/.well-known/passkey-endpoints").await;
+    let page = "https://id.example.com/account/security#passkeys";
+    assert_eq!((passkeys.status, passkeys.header("content-type")), (200, "application/json"));
+    assert_eq!(passkeys.body, json!({ "enroll": page, "manage": page }));
+    let unreliable = "/.well-known/resource-that-should-not-exist-whose-status-code-should-not-be-200";
+    assert_eq!(t.get(unreliable).await.status, 404, "by which password managers tell whether to believe the rest");
+    t.finish().await;
+
+    let by_number = Config { base_url: Some("https://192.0.2.7".parse().unwrap()), ..Config::for_tests() };
+    let t = TestApp::start_with(by_number, feature).await;
+    assert_eq!(t.get("/.well-known/passkey-endpoints").await.body, json!({}), "passkeys need a host name");
+    t.finish().await;
+}
+
+#[tokio::test]
 async fn webfinger_points_every_address_of_ours_to_the_issuer() {
     let t = TestApp::start_with(https(), feature).await;
     let issuer = "http://openid.net/specs/connect/1.0/issuer";

@@ -40,6 +40,8 @@ const BEYOND: &[(&str, &str, &str)] = &[
     ("GET", "/auth/consents", "session"),
     ("DELETE", "/auth/consents/{id}", "session"),
     ("GET", "/.well-known/oauth-authorization-server", "public"),
+    ("GET", "/.well-known/change-password", "public"),
+    ("GET", "/.well-known/passkey-endpoints", "public"),
     ("POST", "/oauth/authorize", "public"),
     ("GET", "/oauth/logout", "session-optional"),
     ("POST", "/oauth/logout", "session-optional"),

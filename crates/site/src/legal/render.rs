@@ -179,9 +179,15 @@ struct Page<'a> {
     content: &'a str,
 }
 
-const STYLE: &str = "body{max-width:44rem;margin:3rem auto;padding:0 1.25rem;font:1.05rem/1.6 system-ui,sans-serif}\
+/// Colors of its own, the same as those of the other pages: what browsers choose for links is hard to read in the dark.
+const STYLE: &str = ":root{color-scheme:light dark;--ink:#1c2024;--paper:#fff;--link:#1d4ed8}\
+    @media (prefers-color-scheme:dark){:root{--ink:#e7eaee;--paper:#14171a;--link:#8ab4ff}}\
+    body{max-width:44rem;margin:3rem auto;padding:0 1.25rem;font:1.05rem/1.6 system-ui,sans-serif;\
+    background:var(--paper);color:var(--ink);overflow-wrap:break-word}\
     table{border-collapse:collapse}td,th{border:1px solid #8886;padding:.4rem .6rem;text-align:left;vertical-align:top}\
-    h1,h2{line-height:1.2}code{font-size:.9em}a{color:LinkText}";
+    h1,h2{line-height:1.2}code{font-size:.9em;overflow-wrap:anywhere}a{color:var(--link)}\
+    @media (max-width:40rem){body{margin:1.5rem auto}table{font-size:.85rem}td,th{padding:.3rem .35rem}\
+    td{overflow-wrap:anywhere}}";
 
 /// Every document in every version and form.
 pub struct Library {

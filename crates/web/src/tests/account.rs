@@ -3,7 +3,9 @@ use std::time::Duration;
 
 use identity::testing::{PASSWORD, member};
 
-use super::{act, base, browser, cookies, start, submit, text, visit};
+use kernel::testing::TestApp;
+
+use super::{act, base, browser, cookies, start, submit, text, visit, whole};
 
 const PAGES: [&str; 6] =
     ["/account", "/account/security", "/account/sessions", "/account/apps", "/account/activity", "/account/data"];
@@ -38,6 +40,22 @@ async fn every_page_is_there_and_says_what_is_so() {
     let file = visit(&t, "/account/data/export", &ada).await;
     assert_eq!(file.body["user"]["email"], "ada@example.com");
     assert!(file.header("content-disposition").starts_with("attachment"));
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn password_managers_are_led_to_places_that_are_there() {
+    let t = TestApp::start(whole).await;
+    member(&t, "ada@example.com").await;
+    let ada = browser(&t, "ada@example.com").await;
+    let passkeys = t.get("/.well-known/passkey-endpoints").await.body;
+    let password = t.get("/.well-known/change-password").await.header("location").to_owned();
+    for to in [password.as_str(), passkeys["enroll"].as_str().unwrap(), passkeys["manage"].as_str().unwrap()] {
+        let (page, place) = to.strip_prefix(&base(&t)).unwrap().split_once('#').unwrap();
+        let shown = visit(&t, page, &ada).await;
+        assert!(shown.status == 200 && shown.text.contains(&format!("id=\"{place}\"")), "{to}");
+    }
+    t.run_jobs().await;
     t.finish().await;
 }
 
