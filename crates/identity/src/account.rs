@@ -18,9 +18,8 @@ use tenancy::{
     accounts::{Account, AccountId},
     apps::UsedApp,
     audit::AuditEntry,
-    enter::{ACCOUNT_TOPIC, Session, Visitor, cookies},
+    enter::{ACCOUNT_TOPIC, AnySession, Session, Visitor, cookies},
     events::{self, About, By, Event},
-    factors::TrustedDevice,
     mail, members,
     orgs::{self, LAST_OWNER, Membership, OrgView},
     sessions,
@@ -34,6 +33,7 @@ use crate::{
     oauth::{Consent, ConsentView},
     proof::{self, Fresh},
     session::SessionView,
+    trusted::{self, TrustedDeviceView},
 };
 
 pub fn routes() -> Routes {
@@ -63,12 +63,12 @@ struct ProfilePatch {
 
 async fn update_profile(
     State(app): State<App>,
-    session: Session,
+    AnySession(session): AnySession,
     Json(patch): Json<ProfilePatch>,
 ) -> Result<Json<UserView>> {
     let along = (app.clone(), session.account().id, session.by(), patch);
     let changed = app.db.transact(along, |tx, (app, id, by, patch)| Box::pin(patch.apply(tx, app, *id, by)));
-    Ok(Json(UserView::of(&changed.await?, session.factors())))
+    Ok(Json(UserView::seen_in(&session.living.session, &changed.await?, session.factors())))
 }
 
 impl ProfilePatch {
@@ -98,7 +98,7 @@ impl ProfilePatch {
 
 async fn create_avatar_upload(
     State(app): State<App>,
-    session: Session,
+    AnySession(session): AnySession,
     Json(wish): Json<Wish>,
 ) -> Result<Json<Offer>> {
     uploads::open(&app, Subject::Avatar(session.account().id), session.by(), &wish).await.map(Json)
@@ -128,7 +128,7 @@ pub struct Export {
     accepts_marketing: bool,
     has_password: bool,
     recovery_codes_left: i64,
-    trusted_devices: Vec<TrustedDevice>,
+    trusted_devices: Vec<TrustedDeviceView>,
     orgs: Vec<OrgView>,
     /// The apps the person came in through.
     used_apps: Vec<UsedApp>,
@@ -176,7 +176,7 @@ const EXPORTED_CONSENTS: u32 = 1000;
 /// How many audit events an export holds at the most; the audit log has them all, page by page.
 const EXPORTED_EVENTS: u32 = 10_000;
 
-async fn export(State(app): State<App>, session: Session) -> Result<Json<Export>> {
+async fn export(State(app): State<App>, visitor: Visitor, session: Session) -> Result<Json<Export>> {
     let (now, account) = (app.clock.now(), session.account());
     transact!(app.db, tx, {
         Ok::<_, Fault>(events::record(tx, &app, &session.by(), Some(account.id), &Event::DataExported).await?)
@@ -189,7 +189,7 @@ async fn export(State(app): State<App>, session: Session) -> Result<Json<Export>
         exported_at: now,
         user: UserView::of(account, session.factors()),
         recovery_codes_left: session.factors().recovery_left,
-        trusted_devices: TrustedDevice::of(&app.db, account.id).await?,
+        trusted_devices: trusted::list(&app, &visitor, account.id).await?,
         orgs: Membership::all_of(&app.db, account.id).await?.iter().map(OrgView::of).collect(),
         used_apps: UsedApp::of(&app.db, account.id).await?,
         accepts_marketing: account.accepts_marketing,

@@ -17,6 +17,7 @@ mod proof;
 pub mod register;
 mod session;
 pub mod social;
+mod trusted;
 
 use kernel::{app::Feature, config::Config, http::Routes, jobs::Jobs};
 
@@ -32,6 +33,7 @@ pub fn feature(config: &Config) -> Feature {
         .and(password::routes())
         .and(magic_link::routes())
         .and(session::routes())
+        .and(trusted::routes())
         .and(account::routes())
         .and(orgs::routes())
         .and(invite::routes())

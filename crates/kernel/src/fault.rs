@@ -141,6 +141,11 @@ impl Fault {
         self
     }
 
+    /// What was added by [`with_extra`](Self::with_extra).
+    pub fn extra(&self, name: &str) -> Option<&serde_json::Value> {
+        self.0.extra.get(name)
+    }
+
     /// When the client may try again, in whole seconds, rounded up.
     #[must_use]
     pub fn retry_after(self, wait: Duration) -> Self {

@@ -5,7 +5,7 @@ use kernel::{
     App,
     clock::Timestamp,
     crypto::{self, Secret},
-    db::{self, Db, FromValue, Reach, Tx, Value},
+    db::{self, Db, FromValue, Reach, Sql, Tx, Value},
     holding,
     http::Key,
     id::Id,
@@ -73,6 +73,15 @@ impl db::FromRow for Reached {
     }
 }
 
+/// A shared lock, so that sign-ins to one app do not wait for each other.
+const KEEPING: Sql = Sql::two(
+    "SELECT app_user.scopes, app_user.has_words FROM app
+     LEFT JOIN app_user ON app_user.app_id = app.id AND app_user.account_id = $2 WHERE app.id = $1",
+    "SELECT app_user.scopes, app_user.has_words FROM app
+     LEFT JOIN app_user ON app_user.app_id = app.id AND app_user.account_id = $2 WHERE app.id = $1
+     FOR KEY SHARE OF app",
+);
+
 impl Application {
     /// `false` when the slug is somebody else's.
     pub async fn insert(&self, tx: &mut Tx) -> db::Result<bool> {
@@ -136,7 +145,7 @@ impl Application {
         self.told(tx).await
     }
 
-    /// Its keys, people and sessions go with it.
+    /// Its keys, people and sessions go with it, by the same statement.
     pub async fn delete(&self, tx: &mut Tx) -> db::Result<()> {
         tx.exec("DELETE FROM app WHERE id = $1", params![self.id]).await?;
         self.told(tx).await?;
@@ -206,7 +215,8 @@ impl Application {
         Ok(found.into_iter().flat_map(|(origins,)| origins).collect())
     }
 
-    /// Notes that somebody came in through it, and what they let it know; `false` when it is gone.
+    /// Notes that somebody came in through it, and what they let it know; `false` when it is gone. It stays until the
+    /// transaction is over: its deletion waits, and takes along the session that begins meanwhile.
     pub async fn greet(
         tx: &mut Tx,
         id: ApplicationId,
@@ -214,10 +224,9 @@ impl Application {
         scopes: Option<&Scopes>,
         now: Timestamp,
     ) -> db::Result<bool> {
-        let sql = "SELECT scopes, has_words FROM app_user WHERE app_id = $1 AND account_id = $2";
-        let before: Option<Greeted> = tx.opt(sql, params![id, account]).await?;
-        let is_found = before.as_ref().is_some_and(|before| before.has_words);
-        let before = before.map(|before| before.scopes);
+        let Some(there) = tx.opt::<Greeted>(KEEPING, params![id, account]).await? else { return Ok(false) };
+        let is_found = there.has_words == Some(true);
+        let before = there.has_words.map(|_| there.scopes);
         // Who let it know more before still does.
         let known = match (&before, scopes) {
             (Some(None), _) | (_, None) => None,
@@ -244,10 +253,11 @@ impl Application {
     }
 }
 
-/// What is known of somebody who comes in again.
+/// An app that is there, and what is known of somebody who comes in again.
 struct Greeted {
     scopes: Option<Scopes>,
-    has_words: bool,
+    /// None for somebody who is new to it.
+    has_words: Option<bool>,
 }
 row!(Greeted { scopes, has_words });
 

@@ -84,8 +84,9 @@ impl Letter {
         Self { subject, greeting: "Hello,".into(), before: before.into(), link: None, code: None, after }
     }
 
+    /// Nothing is said of a name that is not known to be the reader's.
     fn to(self, name: &str) -> Self {
-        Self { greeting: format!("Hello {},", one_line(name)), ..self }
+        if name.is_empty() { self } else { Self { greeting: format!("Hello {},", one_line(name)), ..self } }
     }
 
     fn link(self, label: &'static str, address: String) -> Self {
@@ -157,10 +158,10 @@ impl Kind {
             }
             Self::Locked { name } => Letter::new(
                 "Somebody tries to sign in to your account",
-                "a wrong password was given ten times. For a quarter of an hour no password is tried any more; where \
-                 you are signed in you stay so.",
-                "If this was you, wait, or ask for a new password. If not, your password has held; a second factor \
-                 makes it safer still.",
+                "a wrong password was given ten times. Whoever tries has to wait or to solve a puzzle now. Where you have \
+                 signed in before, and on devices you trust, you can sign in as always.",
+                "If this was you, wait a quarter of an hour, or ask for a new password. If not, your password has held; a \
+                 second factor makes it safer still.",
             )
             .to(name),
             Self::ProviderLinked { name, provider } => Letter::new(

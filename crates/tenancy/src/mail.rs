@@ -20,7 +20,7 @@ use lettre::{
 use serde::{Deserialize, Serialize};
 
 pub use crate::letters::Kind;
-use crate::letters::Letter;
+use crate::{email::Email, letters::Letter};
 
 #[derive(Template)]
 #[template(path = "mail/mail.html")]
@@ -40,6 +40,50 @@ struct Stored {
     subject: String,
     text: String,
     html: String,
+}
+
+/// Where a mail was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asker {
+    /// Anywhere.
+    Stranger,
+    /// Where the person has signed in before. What strangers ask for does not use this up.
+    Known,
+}
+
+const HOUR: Duration = Duration::from_hours(1);
+const DAY: Duration = Duration::from_hours(24);
+
+/// Counts one mail that anybody can ask for against what an email may get, over all kinds of them and wherever they were asked
+/// for; `false` when it had its share, and nothing is to be sent. The windows begin with the first mail.
+pub async fn may_send(tx: &mut Tx, app: &App, email: &Email, asker: Asker) -> db::Result<bool> {
+    if !app.config.rate_limits.is_on() {
+        return Ok(true);
+    }
+    let kind = match asker {
+        Asker::Stranger => "mail",
+        Asker::Known => "mail-known",
+    };
+    let subject = format!("{kind}:{}", &app.vault.mac("budget", email.key().as_bytes())[..32]);
+    let now = app.clock.now();
+    let counted = tx
+        .exec(
+            "INSERT INTO mail_budget (subject, hour_from, hour_sent, day_from, day_sent) VALUES ($1, $2, 1, $2, 1)
+             ON CONFLICT (subject) DO UPDATE SET
+               hour_from = CASE WHEN mail_budget.hour_from <= $3 THEN $2 ELSE mail_budget.hour_from END,
+               hour_sent = CASE WHEN mail_budget.hour_from <= $3 THEN 1 ELSE mail_budget.hour_sent + 1 END,
+               day_from = CASE WHEN mail_budget.day_from <= $4 THEN $2 ELSE mail_budget.day_from END,
+               day_sent = CASE WHEN mail_budget.day_from <= $4 THEN 1 ELSE mail_budget.day_sent + 1 END
+             WHERE (mail_budget.hour_from <= $3 OR mail_budget.hour_sent < $5)
+               AND (mail_budget.day_from <= $4 OR mail_budget.day_sent < $6)",
+            params![subject, now, now.minus(HOUR), now.minus(DAY), app.config.mail_per_hour, app.config.mail_per_day],
+        )
+        .await?;
+    if counted == 0 {
+        app.metrics.mails_withheld.inc();
+        tracing::info!("a mail is not sent: the email had as many as anybody can ask for in an hour or a day");
+    }
+    Ok(counted > 0)
 }
 
 /// Puts a mail into the transaction.

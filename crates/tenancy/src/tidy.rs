@@ -32,6 +32,7 @@ impl Job for Tidy {
         app.db.exec(sql, params![now.minus(CLIENTS_KEPT)]).await?;
         app.db.exec("DELETE FROM session WHERE ends_at < $1", params![now]).await?;
         app.db.exec("DELETE FROM strike WHERE last_at < $1", params![now.minus(SECRETS_KEPT)]).await?;
+        app.db.exec("DELETE FROM mail_budget WHERE day_from < $1", params![now.minus(SECRETS_KEPT)]).await?;
         uploads::sweep(&app).await?;
         end_users::note_wordless(&app).await.map_err(Later::retry)?;
         keys::turn_if_due(&app).await.map_err(Later::retry)

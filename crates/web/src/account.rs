@@ -31,7 +31,7 @@ async fn security_page(me: Me) -> Response {
 }
 
 async fn sessions_page(me: Me) -> Response {
-    me.show("account/sessions.html", &(), &[("list", "/auth/sessions")]).await
+    me.show("account/sessions.html", &(), &[("list", "/auth/sessions"), ("trusted", "/auth/trusted-devices")]).await
 }
 
 async fn consents_page(me: Me) -> Response {

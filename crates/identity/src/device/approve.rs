@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::Account,
     apps::ApplicationId,
-    enter::{Session, Visitor},
+    enter::{AnySession, Session, Visitor},
     events::{self, Event},
     scopes::{Scope, Scopes},
     sessions,
@@ -63,7 +63,7 @@ struct Decided {
 async fn decide_device(
     State(app): State<App>,
     visitor: Visitor,
-    session: Session,
+    AnySession(session): AnySession,
     FormOrJson(body): FormOrJson<Decide>,
 ) -> Result<Json<Decided>> {
     let approved = body.approve.unwrap_or(true);
@@ -86,7 +86,7 @@ row!(Asking { device, ip, created_at, scopes, app_name, app_id });
 
 /// Who came in through an app lets in what belongs to it, and nothing else.
 fn through(session: &Session) -> String {
-    session.living.session.app_id.map(|id| id.to_string()).unwrap_or_default()
+    session.of_app().map(|id| id.to_string()).unwrap_or_default()
 }
 
 /// Shows what asks, without an answer. A wrong code is a try like any other.

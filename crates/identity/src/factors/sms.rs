@@ -9,7 +9,7 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    enter::{Session, Visitor},
+    enter::{MaybeSession, Session, Visitor},
     factors::{self, Factor, Factors},
     once::{self, Purpose, TOKEN_SPENT},
     sign_in::Typed,
@@ -29,7 +29,7 @@ pub fn routes() -> Routes {
         .fails(&proof::REFUSALS)
         .post("/auth/mfa/sms/verify", verify_sms, "verify the OTP to finish enrollment")
         .fails(&[WRONG_CODE])
-        .post("/auth/mfa/sms/challenge", challenge_sms, "send a new SMS OTP during login")
+        .post("/auth/mfa/sms/challenge", challenge_sms, "send a new SMS OTP during login, or to somebody signed in")
         .fails(&[TOKEN_SPENT, FACTOR_NOT_ON])
         .post("/auth/mfa/sms/disable", disable_sms, "disable SMS MFA")
         .fails(&proof::REFUSALS)
@@ -44,8 +44,8 @@ struct Enroll {
     /// In E.164 form: a plus, the country, the number.
     #[schemars(length(max = 40))]
     phone: String,
-    /// Needed when the last sign-in is more than ten minutes ago.
-    password: Option<Typed>,
+    #[serde(flatten)]
+    fresh: Fresh,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -73,7 +73,7 @@ async fn enroll_sms(
     let wrong = || INVALID.at("phone", "wrong_form", "must be a phone number in E.164 form, such as +41446681800");
     let phone = Phone::parse(&body.phone).ok_or_else(wrong)?;
     visitor.admit(&app, None).await?;
-    Fresh::by_password(body.password).check(&app, &visitor, &session).await?;
+    body.fresh.check(&app, &visitor, &session).await?;
     send(&app, &visitor, session.account().id, &phone, Purpose::SmsEnroll).await?;
     Ok(Sent::to(&phone))
 }
@@ -136,13 +136,25 @@ async fn verify_sms(
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Challenge {
-    mfa_ticket: Typed,
+    /// Of the sign-in that waits. Somebody who is signed in, and needs a code to prove who they are, leaves it out.
+    mfa_ticket: Option<Typed>,
 }
 
-async fn challenge_sms(State(app): State<App>, visitor: Visitor, Json(body): Json<Challenge>) -> Result<Json<Sent>> {
+async fn challenge_sms(
+    State(app): State<App>,
+    visitor: Visitor,
+    MaybeSession(session): MaybeSession,
+    Json(body): Json<Challenge>,
+) -> Result<Json<Sent>> {
     visitor.admit(&app, None).await?;
-    let ticket = once::look(&app.db, Purpose::MfaTicket, &body.mfa_ticket.0, app.clock.now()).await?;
-    let account = ticket.and_then(|ticket| ticket.account_id).ok_or(TOKEN_SPENT)?;
+    let account = match (&body.mfa_ticket, &session) {
+        (Some(ticket), _) => {
+            let ticket = once::look(&app.db, Purpose::MfaTicket, &ticket.0, app.clock.now()).await?;
+            ticket.and_then(|ticket| ticket.account_id).ok_or(TOKEN_SPENT)?
+        }
+        (None, Some(session)) => session.account().id,
+        (None, None) => return Err(INVALID.at("mfaTicket", "required", "is required, or a session")),
+    };
     let factors = Factors::of(&app.db, account).await?;
     let phone = factors.sms_phone.as_deref().and_then(Phone::parse).ok_or(FACTOR_NOT_ON)?;
     send(&app, &visitor, account, &phone, Purpose::SmsSignIn).await?;
@@ -155,6 +167,9 @@ async fn disable_sms(
     session: Session,
     MaybeJson(fresh): MaybeJson<Fresh>,
 ) -> Result<NoContent> {
-    fresh.unwrap_or_default().check(&app, &visitor, &session).await?;
+    if session.factors().sms_phone.is_none() {
+        return Err(FACTOR_NOT_ON.into());
+    }
+    fresh.unwrap_or_default().check_strictly(&app, &visitor, &session).await?;
     super::remove(&app, &session, Factor::Sms).await
 }

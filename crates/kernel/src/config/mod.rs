@@ -124,6 +124,10 @@ settings! {
     sms_from: String = "";
     /// How many text messages an hour go to one country.
     sms_per_country: u32 = "100";
+    /// How many mails an hour go to one email that anybody can ask for: forgotten password, sign-in link, sign-up, invite.
+    mail_per_hour: u32 = "5";
+    /// How many of them a day.
+    mail_per_day: u32 = "20";
     /// The name servers that are asked for the proof of a domain and where a webhook's name leads, such as `9.9.9.9:53`.
     /// Left empty: the system's.
     dns_servers: Vec<SocketAddr> = "";

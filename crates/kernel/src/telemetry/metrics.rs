@@ -24,6 +24,8 @@ pub struct Metrics {
     /// Kept true by the probe that looks at the job table.
     pub jobs_waiting: Gauge,
     pub jobs_dead: Gauge,
+    /// Mails that were asked for and not sent, because the email had its share.
+    pub mails_withheld: Counter,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -122,6 +124,7 @@ impl Metrics {
             connections: Gauge::default(),
             jobs_waiting: Gauge::default(),
             jobs_dead: Gauge::default(),
+            mails_withheld: Counter::default(),
         };
         metrics.registered(version)
     }
@@ -139,6 +142,8 @@ impl Metrics {
         registry.register("jobs", "Jobs that ended, by outcome", self.jobs.clone());
         registry.register("jobs_waiting", "Jobs that wait for their turn", self.jobs_waiting.clone());
         registry.register("jobs_dead", "Jobs that were given up", self.jobs_dead.clone());
+        let help = "Mails not sent because the recipient had as many as the budget allows";
+        registry.register("mails_withheld", help, self.mails_withheld.clone());
         let build = prometheus_client::metrics::info::Info::new([("version", version)]);
         registry.register("build", "The running version", build);
         self

@@ -1,6 +1,7 @@
 //! The catalogue test: every route the product promises is there with the guard it promises, or stands on the list of
 //! those still to come; and nothing else is there.
 mod errors;
+mod app_sessions;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,9 @@ const STILL_TO_COME: usize = 101;
 const BEYOND: &[(&str, &str, &str)] = &[
     ("POST", "/auth/verify", "public"),
     ("PATCH", "/auth/passkey/{credentialId}", "session"),
+    ("GET", "/auth/trusted-devices", "session"),
+    ("DELETE", "/auth/trusted-devices", "session"),
+    ("DELETE", "/auth/trusted-devices/{id}", "session"),
     ("GET", "/org/{id}/invites", "org-admin"),
     ("POST", "/org/{id}/scim-tokens", "org-admin"),
     ("GET", "/org/{id}/scim-tokens", "org-admin"),
