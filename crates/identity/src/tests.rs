@@ -14,5 +14,6 @@ mod passkeys;
 mod providers;
 mod restored;
 mod social;
+mod tidy;
 
 use crate::testing as actors;
