@@ -15,6 +15,8 @@ struct State {
     delay_ms: AtomicU64,
     /// Answers are swallowed, and nobody hears that the other side hung up.
     dead: AtomicBool,
+    /// The same for connections that listen for notices, and for no others.
+    deaf: AtomicBool,
     connections: AtomicU64,
 }
 
@@ -36,9 +38,11 @@ impl Wire {
                 let (near_too, far_too) = (near.try_clone().expect("a copy"), far.try_clone().expect("a copy"));
                 let (asked, answered) = (shared.clone(), shared.clone());
                 shared.connections.fetch_add(1, SeqCst);
-                thread::spawn(move || pass(near, far_too, &asked, false));
+                let listens = Arc::new(AtomicBool::new(false));
+                let listens_too = listens.clone();
+                thread::spawn(move || pass(near, far_too, &asked, &listens, false));
                 thread::spawn(move || {
-                    pass(far, near_too, &answered, true);
+                    pass(far, near_too, &answered, &listens_too, true);
                     answered.connections.fetch_sub(1, SeqCst);
                 });
             }
@@ -56,19 +60,26 @@ impl Wire {
         self.state.dead.store(dead, SeqCst);
     }
 
+    /// Nothing comes back any more on connections that listen for notices, and nobody says so.
+    pub fn deafen(&self, deaf: bool) {
+        self.state.deaf.store(deaf, SeqCst);
+    }
+
     pub fn connections(&self) -> u64 {
         self.state.connections.load(SeqCst)
     }
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream, state: &State, is_answer: bool) {
+fn pass(mut from: TcpStream, mut to: TcpStream, state: &State, listens: &AtomicBool, is_answer: bool) {
     let mut bytes = [0; 16 * 1024];
     // One that was caught by the dead line stays dead.
     let mut lost = false;
     while let Ok(count) = from.read(&mut bytes) {
         if is_answer {
             thread::sleep(Duration::from_millis(state.delay_ms.load(SeqCst)));
-            lost |= state.dead.load(SeqCst);
+            lost |= state.dead.load(SeqCst) || (state.deaf.load(SeqCst) && listens.load(SeqCst));
+        } else if bytes[..count].windows(7).any(|word| word == b"LISTEN ") {
+            listens.store(true, SeqCst);
         }
         if count == 0 {
             break;

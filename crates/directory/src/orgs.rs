@@ -130,6 +130,8 @@ async fn update_org(
 
 async fn delete_org(State(app): State<App>, caller: InOrg<Owner>) -> Result<NoContent> {
     let (id, by) = (caller.org().id, caller.session.by());
+    transact!(app.db, tx, { caller.hold(tx).await })?;
+    orgs::empty(&app.db, id).await?;
     transact!(app.db, tx, {
         caller.hold(tx).await?;
         Ok::<_, Fault>(orgs::end(tx, &app, &by, id).await?)

@@ -20,7 +20,8 @@ use tenancy::{
     audit::AuditEntry,
     enter::{ACCOUNT_TOPIC, AnySession, Session, Visitor, cookies},
     events::{self, About, By, Event},
-    mail, members,
+    mail,
+    members::{self, Alone},
     orgs::{self, LAST_OWNER, Membership, OrgView},
     sessions,
     sign_in::UserView,
@@ -201,6 +202,12 @@ async fn export(State(app): State<App>, visitor: Visitor, session: Session) -> R
     }))
 }
 
+/// The organizations that end with a person, because nobody else is in them.
+async fn ends_with(tx: &mut Tx, account: AccountId) -> Result<Vec<Alone>> {
+    let alone = members::owned_alone(tx, account).await?;
+    if alone.iter().any(|org| org.others > 0) { Err(LAST_OWNER.into()) } else { Ok(alone) }
+}
+
 async fn delete_account(
     State(app): State<App>,
     visitor: Visitor,
@@ -209,11 +216,14 @@ async fn delete_account(
 ) -> Result<Response> {
     let account = session.account();
     fresh.unwrap_or_default().check(&app, &visitor, &session).await?;
+    let alone = transact!(app.db, tx, { ends_with(tx, account.id).await })?;
+    // What may be many rows goes some at a time.
+    for org in alone {
+        orgs::empty(&app.db, org.id).await?;
+    }
+    events::forget_past(&app.db, account.id).await?;
     transact!(app.db, tx, {
-        let alone = members::owned_alone(tx, account.id).await?;
-        if alone.iter().any(|org| org.others > 0) {
-            return Err(Fault::from(LAST_OWNER));
-        }
+        let alone = ends_with(tx, account.id).await?;
         // What nobody else is in goes with its only member; the others are told who left.
         for org in alone {
             orgs::end(tx, &app, &session.by(), org.id).await?;

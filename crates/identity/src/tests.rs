@@ -17,6 +17,7 @@ mod recipients;
 mod restored;
 mod social;
 mod strength;
+mod tidy;
 mod trusted;
 
 use crate::testing as actors;

@@ -145,7 +145,23 @@ impl Application {
         self.told(tx).await
     }
 
-    /// Its keys, people and sessions go with it, by the same statement.
+    /// Deletes what may be many rows, some at a time, before the app itself is deleted: on SQLite every other writer would
+    /// wait for all of it. Whoever comes meanwhile goes with the app.
+    pub async fn empty(db: &Db, id: ApplicationId) -> db::Result<()> {
+        for sql in [
+            "DELETE FROM session WHERE id IN (SELECT id FROM session WHERE app_id = $1 LIMIT $2)",
+            "DELETE FROM consent WHERE id IN (SELECT id FROM consent WHERE app_id = $1 LIMIT $2)",
+            "DELETE FROM app_user_word WHERE app_id = $1 AND (account_id, word) IN
+                 (SELECT account_id, word FROM app_user_word WHERE app_id = $1 LIMIT $2)",
+            "DELETE FROM app_user WHERE app_id = $1 AND account_id IN
+                 (SELECT account_id FROM app_user WHERE app_id = $1 LIMIT $2)",
+        ] {
+            db.sweep(sql, params![id]).await?;
+        }
+        Ok(())
+    }
+
+    /// Its keys, people and sessions go with it. Call [`empty`](Self::empty) before.
     pub async fn delete(&self, tx: &mut Tx) -> db::Result<()> {
         tx.exec("DELETE FROM app WHERE id = $1", params![self.id]).await?;
         self.told(tx).await?;

@@ -2,10 +2,11 @@
 use kernel::{
     App,
     clock::Timestamp,
-    db::{self, Tx},
+    db::{self, Db, Tx},
     id::Id,
     params,
 };
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
@@ -341,7 +342,7 @@ impl Event {
 }
 
 /// Who did it, and from where.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct By {
     /// The signed-in person; nobody for what happens at the door.
     pub actor: Option<AccountId>,
@@ -439,14 +440,43 @@ pub(crate) struct Happened {
     pub at: Timestamp,
 }
 
-/// After a person is gone their past stays, without anything that leads back to them.
+/// What happened to a person or was done by them, as far as it still leads back to them. What happened in an organization
+/// is its past, too: it keeps what was done, and loses who it leads to.
+macro_rules! nameless {
+    ($bound:literal) => {
+        [
+            concat!(
+                "UPDATE audit_event SET ip = NULL, user_agent = NULL,
+                                        details = CASE WHEN org_id IS NULL THEN '{}' ELSE details END
+                 WHERE id IN (SELECT id FROM audit_event WHERE account_id = $1
+                                AND (ip IS NOT NULL OR user_agent IS NOT NULL OR (org_id IS NULL AND details <> '{}'))",
+                $bound,
+                ")"
+            ),
+            concat!(
+                "UPDATE audit_event SET ip = NULL, user_agent = NULL
+                 WHERE id IN (SELECT id FROM audit_event WHERE actor = $1 AND actor <> account_id
+                                AND (ip IS NOT NULL OR user_agent IS NOT NULL)",
+                $bound,
+                ")"
+            ),
+        ]
+    };
+}
+
+/// Makes most of a person's past nameless before they are gone, some rows at a time: on SQLite every other writer waits
+/// for what is done in one transaction.
+pub async fn forget_past(db: &Db, account_id: AccountId) -> db::Result<()> {
+    for sql in nameless!(" LIMIT $2") {
+        db.sweep(sql, params![account_id]).await?;
+    }
+    outbox::forget_past(db, account_id).await
+}
+
+/// After a person is gone their past stays, without anything that leads back to them. Call [`forget_past`] before.
 pub async fn forget_person(tx: &mut Tx, account_id: AccountId) -> db::Result<()> {
-    // What happened in an organization is its past, too: it keeps what was done, and loses who it leads to.
-    let sql = "UPDATE audit_event SET ip = NULL, user_agent = NULL,
-                                      details = CASE WHEN org_id IS NULL THEN '{}' ELSE details END
-               WHERE account_id = $1";
-    tx.exec(sql, params![account_id]).await?;
-    let sql = "UPDATE audit_event SET ip = NULL, user_agent = NULL WHERE actor = $1 AND actor <> account_id";
-    tx.exec(sql, params![account_id]).await?;
+    for sql in nameless!("") {
+        tx.exec(sql, params![account_id]).await?;
+    }
     outbox::forget_person(tx, account_id).await
 }

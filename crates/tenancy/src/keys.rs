@@ -21,6 +21,7 @@ use kernel::{
     clock::Timestamp,
     crypto,
     db::{self, Reach, Tx},
+    http::Document,
     params, row, transact,
 };
 use schemars::JsonSchema;
@@ -82,9 +83,13 @@ impl Key {
         PublicKeyComponents { n, e }.verify(&RSA_PKCS1_2048_8192_SHA256, text, signature).is_ok()
     }
 
-    /// Whether a token it signed may still be alive.
+    /// The last moment at which a token it signed may be alive.
+    fn published_until(&self, token_life: Duration) -> Option<Timestamp> {
+        self.signs_until.map(|until| until.plus(token_life).plus(VERIFIERS_CACHE))
+    }
+
     fn is_published(&self, now: Timestamp, token_life: Duration) -> bool {
-        self.signs_until.is_none_or(|until| now <= until.plus(token_life).plus(VERIFIERS_CACHE))
+        self.published_until(token_life).is_none_or(|until| now <= until)
     }
 
     fn jwk(&self) -> Value {
@@ -115,6 +120,7 @@ enum KeyState {
 #[derive(Default)]
 pub struct Ring {
     keys: RwLock<Arc<Vec<Key>>>,
+    key_set: RwLock<Option<KeySet>>,
     /// How many keys this node has made.
     #[cfg(feature = "testing")]
     made: std::sync::atomic::AtomicUsize,
@@ -156,11 +162,43 @@ impl Ring {
         self.all().iter().rev().map(view).collect()
     }
 
-    /// The public parts, for verifiers.
-    pub fn jwks(&self, app: &App) -> Value {
-        let (keys, now, life) = (self.all(), app.clock.now(), app.config.access_token_life);
-        let published = keys.iter().filter(|key| key.is_published(now, life));
-        json!({ "keys": published.map(Key::jwk).collect::<Vec<_>>() })
+    /// The public parts, for verifiers: put together when they change, and served as they are until then.
+    pub fn key_set(&self, app: &App) -> Document {
+        let now = app.clock.now();
+        let kept = self.key_set.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let keys = self.all();
+        match kept.filter(|kept| Arc::ptr_eq(&kept.keys, &keys) && kept.since <= now && kept.is_good_at(now)) {
+            Some(kept) => kept.document,
+            None => {
+                let made = KeySet::of(keys, now, app.config.access_token_life);
+                *self.key_set.write().unwrap_or_else(PoisonError::into_inner) = Some(made.clone());
+                made.document
+            }
+        }
+    }
+}
+
+/// The published keys as a document, and for how long it is true.
+#[derive(Clone)]
+struct KeySet {
+    keys: Arc<Vec<Key>>,
+    since: Timestamp,
+    /// The last moment at which all of them are published.
+    until: Option<Timestamp>,
+    document: Document,
+}
+
+impl KeySet {
+    fn of(keys: Arc<Vec<Key>>, now: Timestamp, token_life: Duration) -> Self {
+        let published = || keys.iter().filter(|key| key.is_published(now, token_life));
+        let set = json!({ "keys": published().map(Key::jwk).collect::<Vec<_>>() });
+        let until = published().filter_map(|key| key.published_until(token_life)).min();
+        let document = Document::new("application/json", set.to_string().into_bytes());
+        Self { since: now, until, document, keys }
+    }
+
+    fn is_good_at(&self, now: Timestamp) -> bool {
+        self.until.is_none_or(|until| now <= until)
     }
 }
 
@@ -170,7 +208,7 @@ pub async fn start(app: &App) -> Result<(), String> {
     load(app).await?;
     if app.own::<Ring>().all().is_empty() {
         let now = app.clock.now();
-        // One is enough to open the door; the next one is published by the first tidying, seconds later.
+        // One is enough to open the door; the next one is published by the first `TurnKeys`, seconds later.
         let first = make(app).await?;
         transact!(app.db, tx, {
             // Of two nodes that start at once one makes the keys.

@@ -30,7 +30,7 @@ pub mod sms;
 pub mod social;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod tidy;
+pub mod tidy;
 pub mod tokens;
 pub mod uploads;
 
@@ -44,9 +44,12 @@ use kernel::{
     jobs::Jobs,
 };
 
+const HOURLY: Duration = Duration::from_hours(1);
+
 pub fn feature(config: &Config) -> Feature {
     Feature::new(Routes::new("tenancy").and(uploads::routes()))
-        .jobs(Jobs::new().on::<mail::SendMail>().on::<sms::SendSms>().every::<tidy::Tidy>(Duration::from_hours(1)))
+        .jobs(Jobs::new().on::<mail::SendMail>().on::<sms::SendSms>())
+        .jobs(Jobs::new().every::<tidy::Tidy>(HOURLY).every::<tidy::TurnKeys>(HOURLY))
         .jobs(uploads::jobs())
         .own(uploads::Studio::default())
         .own(keys::Ring::default())

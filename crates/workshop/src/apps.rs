@@ -254,6 +254,8 @@ async fn update_app(
 }
 
 async fn delete_app(State(app): State<App>, caller: InApp<Admin>) -> Result<NoContent> {
+    let application = transact!(app.db, tx, { caller.hold(tx).await })?;
+    Application::empty(&app.db, application.id).await?;
     transact!(app.db, tx, {
         let application = caller.hold(tx).await?;
         uploads::subject_gone(tx, &app, Subject::AppLogo(application.id)).await?;

@@ -362,6 +362,13 @@ async fn p17_discovery_says_what_is_so() {
     assert_eq!(found.body["issuer"], "https://id.example.com");
     assert_eq!(found.body["jwks_uri"], "https://id.example.com/.well-known/jwks.json");
     assert_eq!(found.body["id_token_signing_alg_values_supported"], json!(["RS256"]));
+    for path in ["/.well-known/openid-configuration", "/.well-known/jwks.json"] {
+        let tag = t.get(path).await.header("etag").to_owned();
+        assert_eq!(t.get(path).header("if-none-match", &tag).await.status, 304, "{path} is as it was");
+        tenancy::keys::replace(&t.app).await.unwrap();
+        let is_new = t.get(path).header("if-none-match", &tag).await.status == 200;
+        assert_eq!(is_new, path.ends_with("jwks.json"), "{path}: only the key set has changed");
+    }
     t.finish().await;
 }
 

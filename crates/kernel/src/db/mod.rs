@@ -17,13 +17,16 @@ mod value;
 use std::{borrow::Cow, path::Path, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 
 pub use compose::Composed;
 pub use notices::{Listener, Notice, Reach};
 pub use value::{FromRow, FromValue, InJson, Row, Value};
 
-use crate::fault::{self, Fault};
+use crate::{
+    clock::Clock,
+    fault::{self, Fault},
+};
 use notices::{News, Notices};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -32,6 +35,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub const SILENCE: Duration = Duration::from_secs(2);
 /// No single statement runs longer than this.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many rows one transaction of a [sweep](Db::sweep) changes at most: on SQLite every other writer waits for it.
+const SWEPT_AT_ONCE: i64 = 1_000;
+const LONGEST_BREATH: Duration = Duration::from_millis(100);
 /// How often a transaction that lost against another one is tried in all.
 const TRIES: u32 = 5;
 
@@ -285,6 +291,23 @@ impl Db {
         every(self.write(sql.into(), params).await?)
     }
 
+    /// Repeats a write that changes a bounded number of rows until nothing is left to change; answers how many it were.
+    /// The bound is its last parameter and is added here: `DELETE FROM t WHERE id IN (SELECT id FROM t WHERE … LIMIT $2)`.
+    /// Each time is a transaction of its own, and in between others have as much time as it took.
+    pub async fn sweep(&self, sql: impl Into<Sql>, mut params: Vec<Value>) -> Result<u64> {
+        let (sql, mut swept) = (sql.into(), 0);
+        params.push(SWEPT_AT_ONCE.into());
+        loop {
+            let started = Instant::now();
+            let changed = self.write(sql, params.clone()).await?.changed;
+            swept += changed;
+            if changed < SWEPT_AT_ONCE.unsigned_abs() {
+                return Ok(swept);
+            }
+            tokio::time::sleep(started.elapsed().min(LONGEST_BREATH)).await;
+        }
+    }
+
     pub async fn begin(&self) -> Result<Tx> {
         let engine = match &self.engine {
             Engine::Sqlite(sqlite) => EngineTx::Sqlite(sqlite.begin()),
@@ -342,6 +365,23 @@ impl Db {
         matches!(self.engine, Engine::Sqlite(_))
     }
 
+    /// Whether what this node remembers can be relied on: it has heard everything that other nodes said until less than a
+    /// second ago. If not, whoever remembers something asks the database instead.
+    pub fn hears_others(&self) -> bool {
+        match self.engine {
+            Engine::Sqlite(_) => true,
+            Engine::Postgres(_) => self.notices.is_in_contact(),
+        }
+    }
+
+    /// The clock that all nodes on this database share.
+    pub fn clock(&self) -> Clock {
+        match &self.engine {
+            Engine::Sqlite(_) => Clock::System,
+            Engine::Postgres(postgres) => Clock::Database(postgres.time()),
+        }
+    }
+
     /// Whether a write would get through, within `limit`.
     pub async fn ping(&self, limit: Duration) -> Result<()> {
         // On SQLite the way of a write, through the one thread that must not be stuck; a write of nothing costs nothing.
@@ -393,14 +433,14 @@ impl Tx {
         every(self.run(sql.into(), params).await?)
     }
 
-    /// A write whose outcome nobody asks for: if it fails, so does the next statement or the commit, with its error. On
-    /// SQLite it goes to the writer along with that one.
+    /// A write whose outcome nobody asks for: if it fails, so does the next statement or the commit, with its error. It
+    /// goes to the database along with that one.
     pub async fn send(&mut self, sql: impl Into<Sql>, params: Vec<Value>) -> Result<()> {
         let sql = sql.into();
         refuse_nul(&params)?;
         match &mut self.engine {
             EngineTx::Sqlite(tx) => tx.send(sql.sqlite.into(), params),
-            EngineTx::Postgres(tx) => drop(Box::pin(tx.run(sql.postgres.into(), params)).await?),
+            EngineTx::Postgres(tx) => Box::pin(tx.send(sql.postgres.into(), params)).await?,
         }
         Ok(())
     }
@@ -409,7 +449,7 @@ impl Tx {
     pub async fn notify(&mut self, reach: Reach, topic: &'static str, body: impl Into<String>) -> Result<()> {
         let notice = Notice::News { topic: topic.into(), body: body.into() };
         if let (Reach::EveryNode, EngineTx::Postgres(tx)) = (reach, &mut self.engine) {
-            Box::pin(tx.notify(&notice)).await?;
+            self.news.add_for_others(Box::pin(tx.prepare_to_notify(&notice)).await?);
         }
         self.news.add(notice);
         Ok(())
@@ -426,7 +466,7 @@ impl Tx {
         match self.engine {
             EngineTx::Sqlite(tx) => tx.commit(self.news).await,
             EngineTx::Postgres(tx) => {
-                Box::pin(tx.commit()).await?;
+                Box::pin(tx.commit(&self.news)).await?;
                 self.news.tell();
                 Ok(())
             }

@@ -203,7 +203,9 @@ impl Job for ForgetReplies {
 
     async fn run(self, app: App) -> Result<(), Later> {
         let before = app.clock.now().minus(KEPT);
-        app.db.exec("DELETE FROM idempotent_reply WHERE started_at < $1", params![before]).await?;
+        let sql = "DELETE FROM idempotent_reply WHERE scope IN
+                       (SELECT scope FROM idempotent_reply WHERE started_at < $1 ORDER BY started_at LIMIT $2)";
+        app.db.sweep(sql, params![before]).await?;
         Ok(())
     }
 }

@@ -12,7 +12,10 @@ use std::{
     collections::HashSet,
     net::{Ipv4Addr, SocketAddr},
     panic::Location,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -21,6 +24,7 @@ use axum::{
     http::{HeaderName, HeaderValue, Method, Request},
 };
 use serde_json::Value;
+use tokio::time::Instant;
 
 pub use answer::Answer;
 use answer::Described;
@@ -199,6 +203,28 @@ impl TestApp {
         jobs::run_due(&self.app, &self.jobs).await.unwrap()
     }
 
+    /// Does `work` while somebody else writes again and again; answers how long the slowest of those writes took, too.
+    /// Needs a runtime with several threads.
+    pub async fn beside_a_writer<T>(&self, work: impl Future<Output = T>) -> (T, Duration) {
+        let (db, done) = (self.app.db.clone(), Arc::new(AtomicBool::new(false)));
+        let is_done = done.clone();
+        let writer = tokio::spawn(async move {
+            let mut slowest = Duration::ZERO;
+            while !is_done.load(Relaxed) {
+                let started = Instant::now();
+                let sql = "INSERT INTO setting (name, value) VALUES ('writer', '0')
+                           ON CONFLICT (name) DO UPDATE SET value = '1'";
+                db.exec(sql, vec![]).await.unwrap();
+                slowest = slowest.max(started.elapsed());
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            slowest
+        });
+        let outcome = work.await;
+        done.store(true, Relaxed);
+        (outcome, writer.await.unwrap())
+    }
+
     pub fn advance(&self, by: Duration) {
         self.app.clock.advance(by);
     }
@@ -271,8 +297,13 @@ impl<'a> IntoFuture for Ask<'a> {
     }
 }
 
+/// How many rows a test with many of them makes: few enough to be quick, or as many as `TEST_ROWS` says.
+pub fn many(otherwise: i64) -> i64 {
+    std::env::var("TEST_ROWS").ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
 /// Another one for each service of a test, so that two on one database do not make the same ids.
 fn next_seed() -> u64 {
-    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(7);
-    NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+    static NEXT: AtomicU64 = AtomicU64::new(7);
+    NEXT.fetch_add(1, Relaxed)
 }

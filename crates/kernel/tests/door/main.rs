@@ -16,7 +16,7 @@ use std::{
 use futures_util::FutureExt as _;
 use kernel::{
     clock::Timestamp,
-    db::{Db, Error, Notice, Reach, Tx, migrate::Migration},
+    db::{Db, Durability, Error, Notice, Reach, Tx, migrate::Migration},
     params, row, telemetry,
     testing::{START, TestDb},
     transact,
@@ -28,6 +28,7 @@ const SCHEMA: &[Migration] = &[Migration {
     sql: "CREATE TABLE thing (
               id TEXT PRIMARY KEY, name TEXT, number BIGINT, truth BOOLEAN, weight DOUBLE PRECISION, bytes BYTEA,
               UNIQUE (name, number));
+          CREATE TABLE notice (body TEXT NOT NULL);
           CREATE TABLE part (id TEXT PRIMARY KEY, thing_id TEXT NOT NULL REFERENCES thing (id));",
 }];
 
@@ -396,6 +397,60 @@ async fn who_goes_away_while_it_commits_is_heard_of_all_the_same() {
         };
         tokio::time::timeout(Duration::from_secs(2), is_told).await.expect("what is remembered here is forgotten");
     }
+}
+
+/// A notice that is sent by the transaction itself holds a lock of the whole server until its commit is on the disk.
+#[tokio::test]
+async fn commits_with_notices_do_not_wait_for_one_another() {
+    if !TestDb::on_postgres() {
+        return;
+    }
+    let test = open().await;
+    // Each commit takes 20 ms, and those that come meanwhile share it.
+    let slow_disk = "options=-c%20commit_delay%3D20000%20-c%20commit_siblings%3D0";
+    let with = if test.url.contains('?') { '&' } else { '?' };
+    let db = Db::open(&format!("{}{with}{slow_disk}", test.url), 32, Durability::Full).await.unwrap();
+    let write = async |round: usize, one: usize| {
+        transact!(db, tx, {
+            tx.send(ADD, params![format!("{round}-{one}")]).await?;
+            tx.notify(Reach::EveryNode, "thing", format!("{round}-{one}")).await
+        })
+        .unwrap();
+    };
+    let mut quickest = Duration::MAX;
+    for round in 0..4 {
+        let started = tokio::time::Instant::now();
+        futures_util::future::join_all((0..32).map(|one| write(round, one))).await;
+        quickest = quickest.min(started.elapsed());
+    }
+    assert!(quickest < Duration::from_millis(32 * 20 / 2), "32 commits took {quickest:?}: one after the other");
+}
+
+/// What goes to the server in one go has the same outcome as one by one.
+#[tokio::test]
+async fn what_is_sent_along_fails_what_it_goes_along_with() {
+    let test = open().await;
+    test.db.exec(ADD, params!["a"]).await.unwrap();
+    let committed: Result<(), Error> = transact!(test.db, tx, {
+        tx.send(ADD, params!["b"]).await?;
+        tx.send(ADD, params!["a"]).await?;
+        tx.send(ADD, params!["c"]).await
+    });
+    assert!(committed.unwrap_err().is_unique("thing_pkey"), "with the commit");
+    let mut tx = test.db.begin().await.unwrap();
+    tx.send(ADD, params!["a"]).await.unwrap();
+    let error = tx.exec(ADD, params!["d"]).await.unwrap_err();
+    assert!(error.is_unique("thing_pkey"), "with the next statement: {error:?}");
+    assert!(matches!(tx.exec(ADD, params!["e"]).await, Err(Error::Aborted)));
+    assert!(matches!(tx.commit().await, Err(Error::Aborted)));
+    let many: Result<(), Error> = transact!(test.db, tx, {
+        for i in 0..1_000 {
+            tx.send(ADD, params![format!("n{i}")]).await?;
+        }
+        Ok(())
+    });
+    many.unwrap();
+    assert_eq!(ids(&test.db).await.len(), 1_001, "and nothing of the others");
 }
 
 /// Transactions that take along what they need, which on SQLite run on the writer's thread.
