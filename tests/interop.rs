@@ -33,8 +33,8 @@ const REDIRECT: &str = "http://127.0.0.1:9/callback";
 struct Stage {
     server: Server,
     client: Registered,
-    /// May leave PKCE out.
-    without_pkce: Registered,
+    /// The credentials of the websites that people sign in to.
+    sites: Value,
     /// Where the MCP servers listen that the client libraries bring along, one for TypeScript and one for Python.
     mcp_ports: [u16; 2],
     documents: Documents,
@@ -157,19 +157,24 @@ impl Stage {
             let secret = text(&ask(&server, "POST", &format!("/apps/{id}/keys"), &eve, &key)["value"]);
             Registered { id, secret }
         };
-        let pages = ["http://127.0.0.1/signin-oidc", "http://127.0.0.1/signout-callback-oidc", REDIRECT];
-        let client = make(&json!({ "name": "Eve", "redirectUris": pages }));
-        let pages =
-            ["http://127.0.0.1/auth/callback", "http://127.0.0.1/protected/redirect_uri", "http://127.0.0.1/goodbye"];
-        let without_pkce = make(&json!({ "name": "Old library", "redirectUris": pages }));
-        let change = json!({ "requirePkce": false });
-        ask(&server, "PATCH", &format!("/apps/{}", without_pkce.id), &eve, &change);
+        let client = make(&json!({ "name": "Eve", "redirectUris": [REDIRECT] }));
+        let site = |pages: &[&str], pkce: bool| {
+            let pages: Vec<_> = pages.iter().map(|page| format!("http://127.0.0.1{page}")).collect();
+            let app = make(&json!({ "name": "A website", "redirectUris": pages }));
+            ask(&server, "PATCH", &format!("/apps/{}", app.id), &eve, &json!({ "requirePkce": pkce }));
+            json!({ "clientId": app.id, "clientSecret": app.secret })
+        };
+        let sites = json!({
+            "passport": site(&["/auth/callback"], false),
+            "apache": site(&["/protected/redirect_uri", "/goodbye"], false),
+            "formPost": site(&["/signin-oidc", "/signout-callback-oidc"], true),
+        });
         // The one for TypeScript is nobody's yet, as a developer's first one; the one for Python belongs to an app.
         let mcp_ports = [free_port(), free_port()];
         let scopes = json!([{ "name": "mcp:tools", "description": "Use the tools" }]);
         let origin = format!("http://127.0.0.1:{}", mcp_ports[1]);
         make(&json!({ "name": "Tools", "allowedOrigins": [origin], "scopes": scopes }));
-        Self { server, client, without_pkce, mcp_ports, documents, folder }
+        Self { server, client, sites, mcp_ports, documents, folder }
     }
 
     fn base(&self) -> String {
@@ -276,9 +281,7 @@ fn mcp_for_python() {
 #[test]
 fn websites_in_a_browser() {
     let (stage, mut command) = (Stage::shared(), node("websites.mjs"));
-    let credentials = |app: &Registered| json!({ "clientId": app.id, "clientSecret": app.secret });
-    let clients = json!({ "withPkce": credentials(&stage.client), "withoutPkce": credentials(&stage.without_pkce) });
-    command.args([&stage.base(), EMAIL, PASSWORD, &clients.to_string()]);
+    command.args([&stage.base(), EMAIL, PASSWORD, &stage.sites.to_string()]);
     let done = stage.run("websites", command);
     assert_eq!(done.len(), 12, "{done:?}");
 }

@@ -8,7 +8,7 @@ import * as passport from './sites/passport.mjs'
 import * as singlePage from './sites/single-page.mjs'
 
 const [issuer, email, password, clients] = process.argv.slice(2)
-const { withPkce, withoutPkce } = JSON.parse(clients)
+const apps = JSON.parse(clients)
 const step = (name) => console.log(`ok ${name}`)
 
 const browser = await chromium.launch({
@@ -92,7 +92,7 @@ async function viaSinglePage(page, origin) {
   await page.goto(origin)
   await page.evaluate(async (issuer) => {
     const told = await (await fetch(`${issuer}/.well-known/openid-configuration`)).json()
-    const redirect_uris = ['/callback', '/silent'].map((path) => location.origin + path)
+    const redirect_uris = ['/callback', '/silent', '/goodbye'].map((path) => location.origin + path)
     const answer = await fetch(told.registration_endpoint, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
@@ -134,19 +134,18 @@ async function viaSinglePage(page, origin) {
   const fourth = await renew(offline)
   assert.notEqual(fourth.access_token, third.access_token)
   step('oidc-client-ts, refreshed by fetch')
-  await page.evaluate(() => void manager().signoutRedirect())
-  await page.waitForURL(`${origin}/callback?*`)
-  assert.equal(await page.evaluate(async () => (await manager().signoutCallback()).error), null)
+  await page.evaluate(() => void manager().signoutRedirect({ state: 'bye' }))
+  await page.waitForURL(`${origin}/goodbye?*`)
+  assert.equal(await page.evaluate(async () => (await manager().signoutCallback()).userState), 'bye')
   await page.evaluate(() => void manager().signinRedirect())
   await page.locator('input[name=password]').waitFor()
   step('oidc-client-ts, sign-out')
 }
 
-const site = { issuer, ...withoutPkce }
 const stories = [
-  ['passport-openidconnect', () => passport.start(site), viaPassport],
-  ['mod_auth_openidc', () => apache.start(site), viaApache],
-  ['form_post', () => formPost.start({ issuer, ...withPkce }), viaFormPost],
+  ['passport-openidconnect', () => passport.start({ issuer, ...apps.passport }), viaPassport],
+  ['mod_auth_openidc', () => apache.start({ issuer, ...apps.apache }), viaApache],
+  ['form_post', () => formPost.start({ issuer, ...apps.formPost }), viaFormPost],
   ['oidc-client-ts', () => singlePage.start(), viaSinglePage],
 ]
 let failed = 0

@@ -12,7 +12,7 @@ const page = `<!doctype html><title>A page</title><script src="/oidc-client-ts.m
       client_id: clientId,
       redirect_uri: location.origin + '/callback',
       silent_redirect_uri: location.origin + '/silent',
-      post_logout_redirect_uri: location.origin + '/callback',
+      post_logout_redirect_uri: location.origin + '/goodbye',
       scope: 'openid profile email',
       loadUserInfo: true,
       ...more,
