@@ -169,11 +169,7 @@ impl Stage {
             "apache": site(&["/protected/redirect_uri", "/goodbye"], false),
             "formPost": site(&["/signin-oidc", "/signout-callback-oidc"], true),
         });
-        // The one for TypeScript is nobody's yet, as a developer's first one; the one for Python belongs to an app.
         let mcp_ports = [free_port(), free_port()];
-        let scopes = json!([{ "name": "mcp:tools", "description": "Use the tools" }]);
-        let origin = format!("http://127.0.0.1:{}", mcp_ports[1]);
-        make(&json!({ "name": "Tools", "allowedOrigins": [origin], "scopes": scopes }));
         Self { server, client, sites, mcp_ports, documents, folder }
     }
 
