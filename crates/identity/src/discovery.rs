@@ -14,12 +14,15 @@ pub fn routes() -> Routes {
         .get("/.well-known/jwks.json", jwks, "public key set for token verification")
         .answers::<Anything>(200, "application/json")
         .answers_nothing(304)
+        .for_any_origin()
         .get("/.well-known/openid-configuration", configuration, "OpenID Connect discovery document")
         .answers::<Anything>(200, "application/json")
         .answers_nothing(304)
+        .for_any_origin()
         .get("/.well-known/oauth-authorization-server", authorization_server, "OAuth server metadata (RFC 8414)")
         .answers::<Anything>(200, "application/json")
         .answers_nothing(304)
+        .for_any_origin()
 }
 
 type Anything = std::collections::BTreeMap<String, serde_json::Value>;
@@ -56,7 +59,7 @@ fn metadata(app: &App) -> serde_json::Value {
         "device_authorization_endpoint": format!("{base}/auth/device/code"),
         "scopes_supported": Scope::ALL.map(Scope::name),
         "response_types_supported": ["code"],
-        "response_modes_supported": ["query"],
+        "response_modes_supported": ["query", "form_post"],
         "grant_types_supported": [
             "authorization_code",
             "refresh_token",

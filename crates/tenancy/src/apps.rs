@@ -18,7 +18,7 @@ use crate::{
     accounts::AccountId,
     end_users,
     orgs::{OrgId, Role},
-    scopes::Scopes,
+    scopes::{DeclaredScopes, Scopes},
 };
 
 pub type ApplicationId = Id<Application>;
@@ -42,6 +42,10 @@ pub struct Application {
     /// What its people see of it where they sign in: a picture that we drew anew, and a colour as in `#1d4ed8`.
     pub logo_url: Option<String>,
     pub primary_color: Option<String>,
+    /// What clients may ask for at its own servers.
+    pub declared_scopes: DeclaredScopes,
+    /// Whether codes always need PKCE; where not, a code without it needs the app's secret.
+    pub require_pkce: bool,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
@@ -56,6 +60,8 @@ row!(Application {
     settings,
     logo_url,
     primary_color,
+    declared_scopes,
+    require_pkce,
     created_at,
     updated_at
 });
@@ -88,8 +94,8 @@ impl Application {
         let made = tx
             .exec(
                 "INSERT INTO app (id, org_id, owner_id, name, slug, redirect_uris, allowed_origins, settings,
-                                  created_at, updated_at)
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9) ON CONFLICT (slug) DO NOTHING",
+                                  created_at, updated_at, declared_scopes, require_pkce)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10, $11) ON CONFLICT (slug) DO NOTHING",
                 params![
                     self.id,
                     self.org_id,
@@ -99,7 +105,9 @@ impl Application {
                     &self.redirect_uris,
                     &self.allowed_origins,
                     &self.settings,
-                    self.created_at
+                    self.created_at,
+                    &self.declared_scopes,
+                    self.require_pkce
                 ],
             )
             .await?;
@@ -120,7 +128,8 @@ impl Application {
         }
         tx.exec(
             "UPDATE app SET name = $2, slug = $3, redirect_uris = $4, allowed_origins = $5, settings = $6,
-                            updated_at = $7, primary_color = $8 WHERE id = $1",
+                            updated_at = $7, primary_color = $8, declared_scopes = $9, require_pkce = $10
+             WHERE id = $1",
             params![
                 self.id,
                 &self.name,
@@ -129,7 +138,9 @@ impl Application {
                 &self.allowed_origins,
                 &self.settings,
                 self.updated_at,
-                self.primary_color.clone()
+                self.primary_color.clone(),
+                &self.declared_scopes,
+                self.require_pkce
             ],
         )
         .await?;
@@ -243,8 +254,10 @@ impl Application {
         let Some(there) = tx.opt::<Greeted>(KEEPING, params![id, account]).await? else { return Ok(false) };
         let is_found = there.has_words == Some(true);
         let before = there.has_words.map(|_| there.scopes);
+        // What it may do at its own servers is between the person and them.
+        let scopes = scopes.map(Scopes::without_declared);
         // Who let it know more before still does.
-        let known = match (&before, scopes) {
+        let known = match (&before, &scopes) {
             (Some(None), _) | (_, None) => None,
             (Some(Some(before)), Some(now)) => Some(before.clone().and(now)),
             (None, Some(now)) => Some(now.clone()),

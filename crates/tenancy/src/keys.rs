@@ -21,6 +21,7 @@ use kernel::{
     clock::Timestamp,
     crypto,
     db::{self, Reach, Tx},
+    holding,
     http::Document,
     params, row, transact,
 };
@@ -28,8 +29,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::tokens;
+
 /// Verifiers may keep our keys for this long, so a key signs only after it was published at least as long.
 pub const VERIFIERS_CACHE: Duration = Duration::from_mins(5);
+/// A node that missed the news reads the keys again within a minute and may publish the old set until then, so that
+/// every verifier has seen a key this long after it was stored.
+const SEEN_BY_ALL: Duration = VERIFIERS_CACHE.saturating_add(Duration::from_mins(1));
 /// How long a key signs.
 const TURN: Duration = Duration::from_hours(90 * 24);
 const PURPOSE: &str = "signing-key";
@@ -142,7 +148,7 @@ impl Ring {
 
     /// Runs with the published key of this id.
     pub fn published<T>(&self, app: &App, id: &str, work: impl FnOnce(&Key) -> T) -> Option<T> {
-        let (keys, now, life) = (self.all(), app.clock.now(), app.config.access_token_life);
+        let (keys, now, life) = (self.all(), app.clock.now(), tokens::longest_life(&app.config));
         keys.iter().find(|key| key.id == id && key.is_published(now, life)).map(work)
     }
 
@@ -170,7 +176,7 @@ impl Ring {
         match kept.filter(|kept| Arc::ptr_eq(&kept.keys, &keys) && kept.since <= now && kept.is_good_at(now)) {
             Some(kept) => kept.document,
             None => {
-                let made = KeySet::of(keys, now, app.config.access_token_life);
+                let made = KeySet::of(keys, now, tokens::longest_life(&app.config));
                 *self.key_set.write().unwrap_or_else(PoisonError::into_inner) = Some(made.clone());
                 made.document
             }
@@ -304,32 +310,61 @@ async fn insert(
     tx.notify(Reach::EveryNode, TOPIC, "").await
 }
 
-/// The next key takes over as soon as verifiers know it, and another one is published behind it.
-pub async fn rotate(app: &App) -> Result<(), String> {
+struct Waiting {
+    id: String,
+    created_at: Timestamp,
+    signs_from: Timestamp,
+    signs_until: Option<Timestamp>,
+}
+row!(Waiting { id, created_at, signs_from, signs_until });
+
+/// The next key takes over as soon as every verifier can have seen it, and another one is published behind it. Answers
+/// when it takes over: now, if it was published long enough ago.
+pub async fn rotate(app: &App) -> Result<Timestamp, String> {
     let fresh = make(app).await?;
     let now = app.clock.now();
-    let failed = |error: db::Error| format!("cannot rotate the signing keys: {error}");
-    transact!(app.db, tx, {
-        let next: Option<(String,)> = tx
-            .opt("SELECT id FROM signing_key WHERE signs_until IS NULL AND signs_from > $1 ORDER BY signs_from LIMIT 1", params![now])
+    let rotated = transact!(app.db, tx, {
+        // Two rotations at once are one after the other.
+        let sql = holding!("SELECT value FROM setting WHERE name = 'signing_keys'");
+        tx.opt::<(String,)>(sql, params![]).await?;
+        let waiting: Option<Waiting> = tx
+            .opt(
+                "SELECT id, created_at, signs_from, signs_until FROM signing_key WHERE signs_from > $1
+                 ORDER BY signs_from LIMIT 1",
+                params![now],
+            )
             .await?;
-        // The published one was visible for long; one made just now must become visible first.
-        let (takes_over, fresh_from) = match &next {
-            Some(_) => (now, now.plus(TURN)),
-            None => (now.plus(VERIFIERS_CACHE), now.plus(VERIFIERS_CACHE)),
-        };
-        tx.exec("UPDATE signing_key SET signs_until = $1 WHERE signs_until IS NULL OR signs_until > $1", params![takes_over]).await?;
-        if let Some((next,)) = &next {
-            let sql = "UPDATE signing_key SET signs_from = $2, signs_until = $3 WHERE id = $1";
-            tx.exec(sql, params![next, takes_over, now.plus(TURN)]).await?;
+        // One that has a successor already waits for verifiers, not for its turn.
+        if let Some(under_way) = waiting.as_ref().filter(|key| key.signs_until.is_some()) {
+            return Ok(Err(under_way.signs_from));
         }
+        let takes_over = match &waiting {
+            Some(next) => now.max(next.created_at.plus(SEEN_BY_ALL)),
+            None => now.plus(SEEN_BY_ALL),
+        };
+        let sql = "UPDATE signing_key SET signs_until = $1 WHERE signs_until IS NULL OR signs_until > $1";
+        tx.exec(sql, params![takes_over]).await?;
+        // Where no key was waiting the new one is the next.
+        let fresh_from = match &waiting {
+            Some(next) => {
+                let turns = takes_over.plus(TURN);
+                let sql = "UPDATE signing_key SET signs_from = $2, signs_until = $3 WHERE id = $1";
+                tx.exec(sql, params![&next.id, takes_over, turns]).await?;
+                turns
+            }
+            None => takes_over,
+        };
         insert(tx, app, &fresh, now, fresh_from, None).await?;
-        let long_gone = now.minus(app.config.access_token_life).minus(VERIFIERS_CACHE).minus(Duration::from_hours(1));
+        let life = tokens::longest_life(&app.config);
+        let long_gone = now.minus(life).minus(VERIFIERS_CACHE).minus(Duration::from_hours(1));
         tx.exec("DELETE FROM signing_key WHERE signs_until < $1", params![long_gone]).await?;
-        Ok::<_, db::Error>(())
+        Ok::<_, db::Error>(Ok(takes_over))
     })
-    .map_err(failed)?;
-    load(app).await
+    .map_err(|error| format!("cannot rotate the signing keys: {error}"))?;
+    load(app).await?;
+    rotated.map_err(|from: Timestamp| {
+        format!("a rotation is under way: the next key signs from {from}. Try again after that")
+    })
 }
 
 /// A new key instead of all there are: whatever they signed counts no more, at once.

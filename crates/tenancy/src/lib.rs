@@ -1,6 +1,7 @@
 //! Who exists and who may enter. Features meet here; the only routes are those that files come and go by.
 pub mod accounts;
 pub mod apps;
+pub mod audience;
 pub mod audit;
 pub mod budget;
 pub mod end_users;

@@ -17,6 +17,7 @@ use kernel::{
 use crate::{
     accounts::{Account, AccountId},
     apps::ApplicationId,
+    audience::Audience,
     events::{self, By, Event},
     orgs::OrgId,
     scopes::{Scope, Scopes},
@@ -55,8 +56,8 @@ pub struct Session {
     pub client: Option<String>,
     /// What the person let a client know and do; nothing is said of their own sessions.
     pub scopes: Option<Scopes>,
-    /// Where its tokens count, if not here.
-    pub resource: Option<String>,
+    /// Where its tokens count, if not here. One access token may count at fewer of them.
+    pub resource: Option<Audience>,
 }
 row!(Session {
     id,
@@ -122,7 +123,7 @@ impl Session {
                 self.authenticated_at,
                 self.client.clone(),
                 self.scopes.as_ref(),
-                self.resource.clone()
+                self.resource.as_ref()
             ],
         )
         .await

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     accounts::{Account, HeldAccount},
     apps::{Application, ApplicationId},
+    audience::Audience,
     enter::{self, Delivery, Visitor, cookies},
     events::{self, Event},
     factors::{self, Factor, Factors},
@@ -290,7 +291,7 @@ pub struct Grant {
     pub client: Option<String>,
     pub scopes: Scopes,
     /// Where its tokens count, if not here.
-    pub resource: Option<String>,
+    pub resource: Option<Audience>,
 }
 
 /// Around the gate, too: a client's own session, on the word of the one in which the person let it in.
@@ -333,7 +334,7 @@ struct Beginning {
     app_id: Option<ApplicationId>,
     client: Option<String>,
     scopes: Option<Scopes>,
-    resource: Option<String>,
+    resource: Option<Audience>,
     user_agent: String,
     ip: String,
 }

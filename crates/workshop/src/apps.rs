@@ -19,6 +19,7 @@ use tenancy::{
     members::Member,
     orgs::{self, Membership, Org, OrgId, Role},
     records, redirects,
+    scopes::{self, DeclaredScope, DeclaredScopes},
     uploads::{self, Subject},
 };
 
@@ -53,6 +54,10 @@ struct AppView {
     logo_url: Option<String>,
     /// As in `#1d4ed8`.
     primary_color: Option<String>,
+    /// What clients may ask for at the app's own servers.
+    scopes: Vec<DeclaredScope>,
+    /// Whether clients of the app need PKCE. Without it, codes are redeemed with a secret key alone.
+    require_pkce: bool,
     /// What the caller is in its organization.
     role: Role,
     created_at: Timestamp,
@@ -72,6 +77,8 @@ impl AppView {
             settings: records::of(&application.settings),
             logo_url: application.logo_url,
             primary_color: application.primary_color,
+            scopes: application.declared_scopes.0,
+            require_pkce: application.require_pkce,
             role,
             created_at: application.created_at,
             updated_at: application.updated_at,
@@ -113,11 +120,17 @@ struct NewApp {
     #[serde(default)]
     #[schemars(length(max = 50))]
     allowed_origins: Vec<String>,
+    /// What clients may ask for at the app's own servers, together with `resource`.
+    #[schemars(length(max = 50))]
+    scopes: Option<Vec<DeclaredScope>>,
+    /// Left out: true. `false` lets clients that prove a secret key go without PKCE.
+    require_pkce: Option<bool>,
 }
 
 async fn create_app(State(app): State<App>, session: Session, Json(new): Json<NewApp>) -> Result<Json<AppView>> {
     let now = app.clock.now();
     redirects::check(&new.redirect_uris, &new.allowed_origins)?;
+    scopes::check(new.scopes.as_deref().unwrap_or_default())?;
     let allowed_origins = redirects::origins(&new.allowed_origins);
     let (application, role) = transact!(app.db, tx, {
         let Membership { org, role } = home(tx, &app, &session, new.org_id).await?;
@@ -132,6 +145,8 @@ async fn create_app(State(app): State<App>, session: Session, Json(new): Json<Ne
             settings: Value::Object(Map::new()),
             logo_url: None,
             primary_color: None,
+            declared_scopes: DeclaredScopes(new.scopes.clone().unwrap_or_default()),
+            require_pkce: new.require_pkce.unwrap_or(true),
             created_at: now,
             updated_at: now,
         };
@@ -194,6 +209,11 @@ struct AppChange {
     allowed_origins: Option<Vec<String>>,
     /// Merged key by key; `null` deletes a key.
     settings: Option<Map<String, Value>>,
+    /// All that clients may ask for at the app's own servers, together with `resource`.
+    #[schemars(length(max = 50))]
+    scopes: Option<Vec<DeclaredScope>>,
+    /// `false` lets clients that prove a secret key go without PKCE. Public clients always need it.
+    require_pkce: Option<bool>,
     /// How the pages look on which its people sign in.
     branding: Option<Branding>,
 }
@@ -214,6 +234,7 @@ async fn update_app(
     let none = vec![];
     let (uris, origins) = (change.redirect_uris.as_ref(), change.allowed_origins.as_ref());
     redirects::check(uris.unwrap_or(&none), origins.unwrap_or(&none))?;
+    scopes::check(change.scopes.as_deref().unwrap_or_default())?;
     let application = transact!(app.db, tx, {
         let mut application = caller.hold(tx).await?;
         let mut fields = vec![];
@@ -237,6 +258,14 @@ async fn update_app(
             let merged = records::merge("settings", records::of(&application.settings), settings)?;
             application.settings = Value::Object(merged);
             fields.push("settings");
+        }
+        if let Some(scopes) = &change.scopes {
+            application.declared_scopes = DeclaredScopes(scopes.clone());
+            fields.push("scopes");
+        }
+        if let Some(require_pkce) = change.require_pkce {
+            application.require_pkce = require_pkce;
+            fields.push("requirePkce");
         }
         if let Some(branding) = &change.branding {
             application.primary_color = branding.primary_color.as_ref().map(|color| color.to_lowercase());

@@ -14,7 +14,7 @@ use tenancy::{
     apps::ApplicationId,
     enter::{AnySession, Session, Visitor},
     events::{self, Event},
-    scopes::{Scope, Scopes},
+    scopes::Scopes,
     sessions,
     sign_in::Typed,
 };
@@ -57,7 +57,7 @@ struct Decided {
     created_at: Timestamp,
     /// The app that asks, and what it gets to know and do; nothing for a program of the person's own.
     app: Option<String>,
-    scopes: Vec<&'static str>,
+    scopes: Vec<String>,
 }
 
 async fn decide_device(
@@ -68,7 +68,7 @@ async fn decide_device(
 ) -> Result<Json<Decided>> {
     let approved = body.approve.unwrap_or(true);
     let asking = decide(&app, &visitor, &session, &body.user_code, approved, body.code).await?;
-    let scopes = asking.scopes.iter().flat_map(Scopes::iter).map(Scope::name).collect();
+    let scopes = asking.scopes.iter().flat_map(Scopes::names).map(str::to_owned).collect();
     let Asking { device, ip, created_at, app_name, .. } = asking;
     Ok(Json(Decided { approved, device, ip, created_at, app: app_name, scopes }))
 }

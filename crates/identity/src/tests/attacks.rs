@@ -350,7 +350,75 @@ async fn f16_keys_turn_over_without_breaking_a_token() {
         t.advance(Duration::from_mins(6));
     }
     t.advance(Duration::from_mins(30));
+    assert!(kids().await.len() > 2, "other kinds of tokens live for an hour");
+    t.advance(Duration::from_mins(40));
     assert_eq!(kids().await.len(), 2, "keys whose tokens are all gone are not published");
+    t.finish().await;
+}
+
+/// The keys that are published now, by their ids.
+async fn published(t: &TestApp) -> Vec<String> {
+    let keys = t.get("/.well-known/jwks.json").await.body["keys"].as_array().unwrap().clone();
+    keys.into_iter().map(|key| key["kid"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The id of the key that signs now.
+fn signing(t: &TestApp) -> String {
+    t.app.own::<Ring>().signing(t.app.clock.now(), |key| key.id.clone()).unwrap()
+}
+
+#[tokio::test]
+async fn a_key_stays_published_for_the_longest_life_of_any_token() {
+    let t = start().await;
+    t.run_jobs().await;
+    t.advance(Duration::from_mins(10));
+    let first = signing(&t);
+    tenancy::keys::rotate(&t.app).await.unwrap();
+    assert_ne!(signing(&t), first);
+    // A token of a framework or an MCP server that was signed at the last moment.
+    t.advance(tenancy::tokens::MACHINE_TOKEN_LIFE);
+    assert!(published(&t).await.contains(&first));
+    t.advance(Duration::from_mins(5));
+    assert!(published(&t).await.contains(&first), "verifiers keep the set for five minutes");
+    t.advance(Duration::from_secs(1));
+    assert!(!published(&t).await.contains(&first));
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_key_signs_only_after_every_verifier_can_have_seen_it() {
+    let t = start().await;
+    t.run_jobs().await;
+    // Each minute a verifier reads the keys and keeps them for the five minutes that it may.
+    let mut kept: Vec<Vec<String>> = vec![];
+    let mut refused = 0;
+    for minute in 0..18 {
+        kept.push(published(&t).await);
+        for seen in kept.iter().rev().take(6) {
+            assert!(seen.contains(&signing(&t)), "minute {minute}: a key that a verifier has not seen");
+        }
+        let now = t.app.clock.now();
+        match tenancy::keys::rotate(&t.app).await {
+            Ok(takes_over) => assert!(takes_over >= now),
+            Err(says) => {
+                assert!(says.contains("a rotation is under way: the next key signs from 20"), "{says}");
+                refused += 1;
+            }
+        }
+        for seen in kept.iter().rev().take(6) {
+            assert!(seen.contains(&signing(&t)), "minute {minute}: a key that a verifier has not seen");
+        }
+        t.advance(Duration::from_mins(1));
+    }
+    assert!(refused >= 8, "{refused}");
+    // Of two at once one rotates; the other waits or is told.
+    t.advance(Duration::from_mins(30));
+    let before = published(&t).await;
+    let (one, two) = tokio::join!(tenancy::keys::rotate(&t.app), tenancy::keys::rotate(&t.app));
+    assert!(one.is_ok() || two.is_ok());
+    assert!(before.contains(&signing(&t)), "what signs now was published before");
+    t.run_jobs().await;
     t.finish().await;
 }
 

@@ -139,7 +139,10 @@ impl<T: DeserializeOwned + JsonSchema + 'static> FromRequest<App> for FormOrJson
             return typed::<T>(vec![]).map(Self);
         }
         if is_form(request.headers()) {
-            return Form::from_request(request, app).await.map(|Form(body)| Self(body));
+            let mut fields = pairs(&read(request.into_body()).await?)?;
+            // A parameter without a value counts as omitted (RFC 6749, 3.1 and 3.2).
+            fields.retain(|(_, value)| !value.is_empty());
+            return typed::<T>(fields).map(Self);
         }
         Json::from_request(request, app).await.map(|Json(body)| Self(body))
     }

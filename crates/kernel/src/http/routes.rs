@@ -69,6 +69,8 @@ pub(super) struct RouteRow {
     pub(super) always: bool,
     /// Whether an answer may be kept for a client that repeats itself.
     pub(super) is_kept: bool,
+    /// Whether pages of every origin may call it, without cookies.
+    pub(super) is_for_any_origin: bool,
     pub(super) codes: Vec<Code>,
     pub(super) answers: Vec<Described>,
 }
@@ -99,7 +101,7 @@ macro_rules! verbs { ($($verb:ident, $with:ident, $method:ident;)*) => { $(
         }));
         self.rows.push(RouteRow {
             method: Method::$method, path, body_limit: self.body_limit, always: false, is_kept: true,
-            codes: vec![], answers: vec![],
+            is_for_any_origin: false, codes: vec![], answers: vec![],
         });
         self
     }
@@ -165,6 +167,16 @@ impl Routes {
     pub fn unkept(mut self) -> Self {
         if let Some(row) = self.rows.last_mut() {
             row.is_kept = false;
+        }
+        self
+    }
+
+    /// Pages of every origin may call the route above and read its answer, without cookies (CORS). For public documents,
+    /// and for routes that a browser client calls with what it holds itself.
+    #[must_use]
+    pub fn for_any_origin(mut self) -> Self {
+        if let Some(row) = self.rows.last_mut() {
+            row.is_for_any_origin = true;
         }
         self
     }

@@ -140,7 +140,7 @@ impl Session {
             return Self::of(parts, app, living, delivery).await;
         }
         let (token, delivery) = presented(&parts.headers).ok_or(UNAUTHENTICATED)?;
-        let (_, living) = recognise(app, token).await?.ok_or(UNAUTHENTICATED)?;
+        let (_, living) = recognise(app, token).await?.ok_or_else(|| bad_token(delivery))?;
         Self::of(parts, app, living, delivery).await
     }
 
@@ -238,6 +238,17 @@ impl OperationInput for AnySession {
     }
 }
 
+/// A bearer token that opens nothing is told apart from none at all (RFC 6750, 3.1).
+fn bad_token(delivery: Delivery) -> Fault {
+    match delivery {
+        Delivery::Cookie => UNAUTHENTICATED.into(),
+        Delivery::Body => {
+            let says = HeaderValue::from_static("Bearer error=\"invalid_token\"");
+            Fault::from(UNAUTHENTICATED).with_header(header::WWW_AUTHENTICATE, says)
+        }
+    }
+}
+
 /// The cookie first, then the header.
 fn presented(headers: &HeaderMap) -> Option<(&str, Delivery)> {
     let in_header = || bearer(headers).map(|token| (token, Delivery::Body));
@@ -260,7 +271,7 @@ impl FromRequestParts<App> for Granted {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
         let session = Session::recognised(parts, app).await?.with_its_key(parts, app).await?;
-        if session.living.session.resource.is_some() { Err(UNAUTHENTICATED.into()) } else { Ok(Self(session)) }
+        if session.living.session.resource.is_some() { Err(bad_token(session.delivery)) } else { Ok(Self(session)) }
     }
 }
 
