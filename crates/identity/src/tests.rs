@@ -7,6 +7,7 @@ mod buckets;
 mod devices;
 mod factors;
 mod linking;
+mod mail;
 mod nodes;
 mod oidc;
 mod one_tap;

@@ -25,67 +25,177 @@ pub enum Event {
     AccountCreated,
     PlatformOwnerMade,
     EmailVerified,
-    SignedIn { session: SessionId, methods: Vec<String>, device: String },
-    SignInFailed { reason: &'static str },
+    SignedIn {
+        session: SessionId,
+        methods: Vec<String>,
+        device: String,
+    },
+    SignInFailed {
+        reason: &'static str,
+    },
     SignInLocked,
-    SessionRevoked { session: SessionId, reason: &'static str },
-    RefreshTokenReused { session: SessionId },
+    SessionRevoked {
+        session: SessionId,
+        reason: &'static str,
+    },
+    RefreshTokenReused {
+        session: SessionId,
+    },
     PasswordResetRequested,
     PasswordReset,
     PasswordChanged,
     MagicLinkRequested,
-    ProfileUpdated { fields: Vec<&'static str> },
+    ProfileUpdated {
+        fields: Vec<&'static str>,
+    },
     DataExported,
     AccountDeleted,
-    MfaEnabled { factor: Factor },
-    MfaDisabled { factor: Factor },
+    MfaEnabled {
+        factor: Factor,
+    },
+    MfaDisabled {
+        factor: Factor,
+    },
     RecoveryCodesRegenerated,
     RecoveryCodeUsed,
-    PasskeyAdded { credential: String, name: String },
-    PasskeyRenamed { credential: String, name: String },
-    PasskeyRemoved { credential: String },
-    DeviceApproved { device: String, ip: String },
+    PasskeyAdded {
+        credential: String,
+        name: String,
+    },
+    PasskeyRenamed {
+        credential: String,
+        name: String,
+    },
+    PasskeyRemoved {
+        credential: String,
+    },
+    DeviceApproved {
+        device: String,
+        ip: String,
+    },
     DeviceDenied,
-    SocialLinked { provider: &'static str },
-    ConsentGranted { client: String, scopes: String },
-    ConsentRevoked { client: String },
-    IncidentReported { incident: String, state: &'static str },
-    DatabaseRestored { sessions: u64 },
+    SocialLinked {
+        provider: &'static str,
+    },
+    ConsentGranted {
+        client: String,
+        scopes: String,
+    },
+    ConsentRevoked {
+        client: String,
+    },
+    IncidentReported {
+        incident: String,
+        state: &'static str,
+    },
+    DatabaseRestored {
+        sessions: u64,
+    },
     OrgCreated,
-    OrgUpdated { fields: Vec<&'static str> },
+    OrgUpdated {
+        fields: Vec<&'static str>,
+    },
     OrgDeleted,
     OrgExported,
-    MetadataUpdated { keys: Vec<String> },
-    MemberInvited { email: String, role: Role },
-    InviteResent { email: String },
-    InviteCancelled { email: String },
-    InviteAccepted { role: Role },
-    MemberRoleChanged { from: Role, to: Role },
+    MetadataUpdated {
+        keys: Vec<String>,
+    },
+    MemberInvited {
+        email: String,
+        role: Role,
+    },
+    InviteResent {
+        email: String,
+    },
+    InviteCancelled {
+        email: String,
+    },
+    InviteAccepted {
+        role: Role,
+    },
+    MemberRoleChanged {
+        from: Role,
+        to: Role,
+    },
     MemberRemoved,
-    ScimTokenCreated { token: ScimTokenId, name: String },
-    ScimTokenDeleted { token: ScimTokenId },
-    PersonProvisioned { person: PersonId },
-    PersonUpdated { person: PersonId },
-    PersonDeactivated { person: PersonId },
-    PersonReactivated { person: PersonId },
-    GroupPushed { group: String },
-    GroupUpdated { group: String },
-    GroupDeleted { group: String },
-    GroupMapped { group: String, role: Option<Role> },
+    ScimTokenCreated {
+        token: ScimTokenId,
+        name: String,
+    },
+    ScimTokenDeleted {
+        token: ScimTokenId,
+    },
+    PersonProvisioned {
+        person: PersonId,
+    },
+    PersonUpdated {
+        person: PersonId,
+    },
+    PersonDeactivated {
+        person: PersonId,
+    },
+    PersonReactivated {
+        person: PersonId,
+    },
+    GroupPushed {
+        group: String,
+    },
+    GroupUpdated {
+        group: String,
+    },
+    GroupDeleted {
+        group: String,
+    },
+    GroupMapped {
+        group: String,
+        role: Option<Role>,
+    },
     AppCreated,
-    AppUpdated { fields: Vec<&'static str> },
+    AppUpdated {
+        fields: Vec<&'static str>,
+    },
     AppDeleted,
-    AppKeyCreated { key: AppKeyId, kind: KeyKind, environment: Environment },
-    AppKeyDeleted { key: AppKeyId },
-    DomainAdded { domain: String },
-    DomainVerified { domain: String },
-    DomainRemoved { domain: String },
-    WebhookCreated { webhook: String },
-    WebhookUpdated { webhook: String, fields: Vec<&'static str> },
-    WebhookDeleted { webhook: String },
-    WebhookSecretRotated { webhook: String },
-    WebhookSecretFinalized { webhook: String },
-    WebhookAutoDisabled { webhook: String },
+    AppKeyCreated {
+        key: AppKeyId,
+        kind: KeyKind,
+        environment: Environment,
+    },
+    AppKeyDeleted {
+        key: AppKeyId,
+    },
+    DomainAdded {
+        domain: String,
+    },
+    DomainVerified {
+        domain: String,
+    },
+    DomainRemoved {
+        domain: String,
+    },
+    /// Another app has proven the domain: recorded for both.
+    DomainMoved {
+        domain: String,
+        is_gain: bool,
+    },
+    WebhookCreated {
+        webhook: String,
+    },
+    WebhookUpdated {
+        webhook: String,
+        fields: Vec<&'static str>,
+    },
+    WebhookDeleted {
+        webhook: String,
+    },
+    WebhookSecretRotated {
+        webhook: String,
+    },
+    WebhookSecretFinalized {
+        webhook: String,
+    },
+    WebhookAutoDisabled {
+        webhook: String,
+    },
 }
 
 impl Event {
@@ -150,6 +260,7 @@ impl Event {
             Self::DomainAdded { .. } => "DOMAIN_ADDED",
             Self::DomainVerified { .. } => "DOMAIN_VERIFIED",
             Self::DomainRemoved { .. } => "DOMAIN_REMOVED",
+            Self::DomainMoved { .. } => "DOMAIN_MOVED",
             Self::WebhookCreated { .. } => "WEBHOOK_CREATED",
             Self::WebhookUpdated { .. } => "WEBHOOK_UPDATED",
             Self::WebhookDeleted { .. } => "WEBHOOK_DELETED",
@@ -215,6 +326,9 @@ impl Event {
             Self::AppKeyDeleted { key } => json!({ "keyId": key }),
             Self::DomainAdded { domain } | Self::DomainVerified { domain } | Self::DomainRemoved { domain } => {
                 json!({ "domain": domain })
+            }
+            Self::DomainMoved { domain, is_gain } => {
+                json!({ "domain": domain, "outcome": if *is_gain { "gained" } else { "lost" } })
             }
             Self::WebhookUpdated { webhook, fields } => json!({ "webhookId": webhook, "fields": fields }),
             Self::WebhookCreated { webhook }
