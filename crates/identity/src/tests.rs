@@ -8,6 +8,7 @@ mod devices;
 mod factors;
 mod linking;
 mod lockout;
+mod mail;
 mod nodes;
 mod oidc;
 mod one_tap;

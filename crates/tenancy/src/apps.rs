@@ -19,6 +19,7 @@ use crate::{
     end_users,
     orgs::{OrgId, Role},
     scopes::{DeclaredScopes, Scopes},
+    slugs,
 };
 
 pub type ApplicationId = Id<Application>;
@@ -89,7 +90,7 @@ const KEEPING: Sql = Sql::two(
 );
 
 impl Application {
-    /// `false` when the slug is somebody else's.
+    /// `false` when the slug is somebody else's, or is held back for another organization.
     pub async fn insert(&self, tx: &mut Tx) -> db::Result<bool> {
         let made = tx
             .exec(
@@ -111,6 +112,11 @@ impl Application {
                 ],
             )
             .await?;
+        // Looked at afterwards: whoever gives the slug up at this moment has written it down by now.
+        if made == 1 && slugs::is_held_back(tx, &self.slug, self.org_id, self.created_at).await? {
+            tx.exec("DELETE FROM app WHERE id = $1", params![self.id]).await?;
+            return Ok(false);
+        }
         self.told(tx).await?;
         Ok(made == 1)
     }
@@ -120,8 +126,10 @@ impl Application {
         tx.opt(holding!("SELECT * FROM app WHERE id = $1"), params![id]).await
     }
 
-    /// `false` when the slug is somebody else's.
+    /// `false` when the slug is somebody else's, or is held back for another organization: then nothing may be committed.
+    /// The slug it had before is held back from now on.
     pub async fn save(&self, tx: &mut Tx) -> db::Result<bool> {
+        let (before,): (String,) = tx.one("SELECT slug FROM app WHERE id = $1", params![self.id]).await?;
         let sql = "SELECT id FROM app WHERE slug = $1 AND id <> $2";
         if tx.opt::<(String,)>(sql, params![&self.slug, self.id]).await?.is_some() {
             return Ok(false);
@@ -144,6 +152,12 @@ impl Application {
             ],
         )
         .await?;
+        if before != self.slug {
+            if slugs::is_held_back(tx, &self.slug, self.org_id, self.updated_at).await? {
+                return Ok(false);
+            }
+            slugs::hold_back(tx, &before, self.org_id, self.updated_at).await?;
+        }
         self.told(tx).await?;
         Ok(true)
     }
@@ -172,8 +186,10 @@ impl Application {
         Ok(())
     }
 
-    /// Its keys, people and sessions go with it. Call [`empty`](Self::empty) before.
-    pub async fn delete(&self, tx: &mut Tx) -> db::Result<()> {
+    /// Its keys, people and sessions go with it. Call [`empty`](Self::empty) before. Its slug stays with the
+    /// organization for a while.
+    pub async fn delete(&self, tx: &mut Tx, now: Timestamp) -> db::Result<()> {
+        slugs::hold_back(tx, &self.slug, self.org_id, now).await?;
         tx.exec("DELETE FROM app WHERE id = $1", params![self.id]).await?;
         self.told(tx).await?;
         tx.notify(Reach::EveryNode, crate::sessions::TOPIC, "").await

@@ -177,6 +177,11 @@ pub enum Event {
     DomainRemoved {
         domain: String,
     },
+    /// Another app has proven the domain: recorded for both.
+    DomainMoved {
+        domain: String,
+        is_gain: bool,
+    },
     WebhookCreated {
         webhook: String,
     },
@@ -261,6 +266,7 @@ impl Event {
             Self::DomainAdded { .. } => "DOMAIN_ADDED",
             Self::DomainVerified { .. } => "DOMAIN_VERIFIED",
             Self::DomainRemoved { .. } => "DOMAIN_REMOVED",
+            Self::DomainMoved { .. } => "DOMAIN_MOVED",
             Self::WebhookCreated { .. } => "WEBHOOK_CREATED",
             Self::WebhookUpdated { .. } => "WEBHOOK_UPDATED",
             Self::WebhookDeleted { .. } => "WEBHOOK_DELETED",
@@ -327,6 +333,9 @@ impl Event {
             Self::AppKeyDeleted { key } => json!({ "keyId": key }),
             Self::DomainAdded { domain } | Self::DomainVerified { domain } | Self::DomainRemoved { domain } => {
                 json!({ "domain": domain })
+            }
+            Self::DomainMoved { domain, is_gain } => {
+                json!({ "domain": domain, "outcome": if *is_gain { "gained" } else { "lost" } })
             }
             Self::WebhookUpdated { webhook, fields } => json!({ "webhookId": webhook, "fields": fields }),
             Self::WebhookCreated { webhook }

@@ -21,7 +21,7 @@ use crate::{
     orgs::{Org, OrgId, Role},
 };
 
-const LIFE: Duration = Duration::from_hours(7 * 24);
+pub const LIFE: Duration = Duration::from_hours(7 * 24);
 
 /// An invite as the people of the organization see it.
 #[derive(Debug, Clone, Serialize, JsonSchema)]

@@ -22,11 +22,13 @@ pub mod password;
 pub mod people;
 pub mod records;
 pub mod redirects;
+mod relay;
 pub mod restored;
 pub mod scim_tokens;
 pub mod scopes;
 pub mod sessions;
 pub mod sign_in;
+pub mod slugs;
 pub mod sms;
 pub mod social;
 #[cfg(feature = "testing")]
@@ -51,6 +53,8 @@ pub fn feature(config: &Config) -> Feature {
     Feature::new(Routes::new("tenancy").and(uploads::routes()))
         .jobs(Jobs::new().on::<mail::SendMail>().on::<sms::SendSms>())
         .jobs(Jobs::new().every::<tidy::Tidy>(HOURLY).every::<tidy::TurnKeys>(HOURLY))
+        .jobs(Jobs::new().every::<mail::ForgetDead>(Duration::from_hours(24)))
+        .own(relay::Relay::new(config.workers))
         .jobs(uploads::jobs())
         .own(uploads::Studio::default())
         .own(keys::Ring::default())

@@ -20,6 +20,7 @@ use tenancy::{
     orgs::{self, Membership, Org, OrgId, Role},
     records, redirects,
     scopes::{self, DeclaredScope, DeclaredScopes},
+    slugs,
     uploads::{self, Subject},
 };
 
@@ -109,8 +110,9 @@ async fn list_apps(State(app): State<App>, session: Session, page: Page) -> Resu
 struct NewApp {
     #[schemars(length(max = 200), regex(pattern = "\\S"))]
     name: String,
-    /// As it stands in addresses. Left out: made from the name.
-    #[schemars(regex(pattern = "^[a-z0-9]([a-z0-9-]{0,46}[a-z0-9])?$"))]
+    /// The app's part of a host name: letters, digits and single hyphens, and no reserved word. Left out: made from the
+    /// name.
+    #[schemars(length(max = 48), regex(pattern = slugs::PATTERN))]
     slug: Option<String>,
     /// Left out: the organization the session acts for, or one of the user's own, made if there is none.
     org_id: Option<OrgId>,
@@ -131,6 +133,7 @@ async fn create_app(State(app): State<App>, session: Session, Json(new): Json<Ne
     let now = app.clock.now();
     redirects::check(&new.redirect_uris, &new.allowed_origins)?;
     scopes::check(new.scopes.as_deref().unwrap_or_default())?;
+    new.slug.as_deref().map(slugs::check).transpose()?;
     let allowed_origins = redirects::origins(&new.allowed_origins);
     let (application, role) = transact!(app.db, tx, {
         let Membership { org, role } = home(tx, &app, &session, new.org_id).await?;
@@ -139,7 +142,7 @@ async fn create_app(State(app): State<App>, session: Session, Json(new): Json<Ne
             org_id: org.id,
             owner_id: Some(session.account().id),
             name: new.name.trim().to_owned(),
-            slug: new.slug.clone().unwrap_or_else(|| orgs::slug_of(&new.name)),
+            slug: new.slug.clone().unwrap_or_else(|| slugs::made_from(&app, &new.name)),
             redirect_uris: new.redirect_uris.clone(),
             allowed_origins: allowed_origins.clone(),
             settings: Value::Object(Map::new()),
@@ -176,7 +179,7 @@ async fn home(tx: &mut Tx, app: &App, session: &Session, wanted: Option<OrgId>) 
         return Ok(found);
     }
     let name = format!("{}'s organization", account.name);
-    let mut org = Org::new(OrgId::new(&app.entropy, now), &name, &orgs::slug_of(&account.name), now);
+    let mut org = Org::new(OrgId::new(&app.entropy, now), &name, &slugs::made_from(app, &account.name), now);
     if !org.insert(tx).await? {
         org.slug = orgs::slug_near(app, &org.slug);
         if !org.insert(tx).await? {
@@ -243,6 +246,10 @@ async fn update_app(
             fields.push("name");
         }
         if let Some(slug) = &change.slug {
+            // One from before the rules may stay until it is changed.
+            if *slug != application.slug {
+                slugs::check(slug)?;
+            }
             application.slug.clone_from(slug);
             fields.push("slug");
         }
@@ -288,7 +295,7 @@ async fn delete_app(State(app): State<App>, caller: InApp<Admin>) -> Result<NoCo
     transact!(app.db, tx, {
         let application = caller.hold(tx).await?;
         uploads::subject_gone(tx, &app, Subject::AppLogo(application.id)).await?;
-        application.delete(tx).await?;
+        application.delete(tx, app.clock.now()).await?;
         let about = About::app(&application);
         Ok::<_, Fault>(events::record(tx, &app, &caller.session.by(), about, &Event::AppDeleted).await?)
     })?;

@@ -144,6 +144,8 @@ settings! {
     outgoing_ca: Option<PathBuf> = "";
     /// How many webhooks a node delivers to at once.
     webhook_lanes: usize = "256";
+    /// How many webhooks an app may have for one host: each event goes there as often.
+    webhooks_per_host: usize = "10";
     /// The id this installation is registered under at Google; left empty, nobody signs in with it.
     google_client_id: String = "";
     /// The secret that belongs to it.
@@ -335,6 +337,7 @@ impl Config {
             ("max_in_flight", self.max_in_flight),
             ("workers", self.workers),
             ("webhook_lanes", self.webhook_lanes),
+            ("webhooks_per_host", self.webhooks_per_host),
             ("rate_limit_per_minute", self.rate_limit_per_minute as usize),
         ] {
             if number == 0 {

@@ -17,7 +17,7 @@ use crate::{
     db::{self, Reach, Tx},
     fault::Fault,
 };
-pub use model::{DeadJob, JobId, dead, figures, forget, release_all, revive, undone};
+pub use model::{DeadJob, JobId, dead, figures, forget, forget_dead, release_all, revive, undone};
 pub use worker::{Worker, run_due};
 
 /// One kind of work. The value itself is what is stored, as JSON: ids and plain facts, no secrets.
