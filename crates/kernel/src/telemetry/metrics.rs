@@ -1,4 +1,4 @@
-//! Figures for Prometheus and OpenMetrics: what the node does, never for whom.
+//! Figures for Prometheus and `OpenMetrics`: what the node does, never for whom.
 use std::{
     fmt::{self, Write as _},
     sync::OnceLock,
@@ -95,7 +95,7 @@ impl RouteMetrics {
 /// How a scraper wants the figures written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exposition {
-    /// OpenMetrics 1.0.
+    /// `OpenMetrics` 1.0.
     OpenMetrics,
     /// Prometheus' own text format, 0.0.4, which every scraper reads.
     Prometheus,
@@ -170,7 +170,7 @@ impl Metrics {
     }
 }
 
-/// OpenMetrics as Prometheus' own text format. The samples are the same. A counter is announced by the name its samples
+/// `OpenMetrics` as Prometheus' own text format. The samples are the same. A counter is announced by the name its samples
 /// have, the types that the older format lacks become gauges or untyped, and units and the end mark are left out.
 fn prometheus_text(open_metrics: &str) -> Result<String, fmt::Error> {
     let mut out = String::with_capacity(open_metrics.len());
