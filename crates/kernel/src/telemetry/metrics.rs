@@ -206,7 +206,7 @@ mod tests {
         let metrics = Metrics::new("test");
         let [quiet, called] = ["/quiet", "/called"].map(|route| metrics.route("GET", route));
         called.record(200, Duration::from_millis(3));
-        called.record(503, Duration::from_secs(60));
+        called.record(503, Duration::from_mins(1));
         for exposition in [Exposition::OpenMetrics, Exposition::Prometheus] {
             let text = metrics.render(exposition).unwrap();
             assert!(!text.contains("/quiet"), "{text}");
