@@ -25,7 +25,7 @@ pub(crate) fn wants_page(headers: &HeaderMap) -> bool {
     by_weight(accept).into_iter().find(is_ours) == Some("text/html")
 }
 
-/// Scrapers that know OpenMetrics name it; everything else reads the older format.
+/// Scrapers that know `OpenMetrics` name it; everything else reads the older format.
 pub(crate) fn exposition(headers: &HeaderMap) -> Exposition {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let known = by_weight(accept).into_iter().find_map(|kind| match kind.to_ascii_lowercase().as_str() {

@@ -1,4 +1,4 @@
-//! Figures for Prometheus and OpenMetrics: what the node does, never for whom.
+//! Figures for Prometheus and `OpenMetrics`: what the node does, never for whom.
 use std::{
     fmt::{self, Write as _},
     sync::OnceLock,
@@ -97,7 +97,7 @@ impl RouteMetrics {
 /// How a scraper wants the figures written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exposition {
-    /// OpenMetrics 1.0.
+    /// `OpenMetrics` 1.0.
     OpenMetrics,
     /// Prometheus' own text format, 0.0.4, which every scraper reads.
     Prometheus,
@@ -175,7 +175,7 @@ impl Metrics {
     }
 }
 
-/// OpenMetrics as Prometheus' own text format. The samples are the same. A counter is announced by the name its samples
+/// `OpenMetrics` as Prometheus' own text format. The samples are the same. A counter is announced by the name its samples
 /// have, the types that the older format lacks become gauges or untyped, and units and the end mark are left out.
 fn prometheus_text(open_metrics: &str) -> Result<String, fmt::Error> {
     let mut out = String::with_capacity(open_metrics.len());
@@ -211,7 +211,7 @@ mod tests {
         let metrics = Metrics::new("test");
         let [quiet, called] = ["/quiet", "/called"].map(|route| metrics.route("GET", route));
         called.record(200, Duration::from_millis(3));
-        called.record(503, Duration::from_secs(60));
+        called.record(503, Duration::from_mins(1));
         for exposition in [Exposition::OpenMetrics, Exposition::Prometheus] {
             let text = metrics.render(exposition).unwrap();
             assert!(!text.contains("/quiet"), "{text}");
