@@ -189,10 +189,10 @@ async fn register(
     let (account, is_new) = Account::ensure(tx, &new).await?;
     if account.email_verified {
         let kind = mail::Kind::AlreadyRegistered { name: account.name.clone() };
-        return match mail::may_send(tx, app, email, asker).await? {
-            true => mail::send(tx, app, email.as_str(), &kind).await,
-            false => Ok(()),
-        };
+        if mail::may_send(tx, app, email, asker).await? {
+            mail::send(tx, app, email.as_str(), &kind).await?;
+        }
+        return Ok(());
     }
     if is_new {
         events::record(tx, app, by, Some(account.id), &Event::AccountCreated).await?;

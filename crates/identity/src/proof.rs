@@ -80,10 +80,12 @@ fn needed(app: &App, session: &Session) -> (Strength, Vec<Method>) {
 /// for nothing else.
 fn proven(app: &App, session: &Session) -> Option<Strength> {
     let has = |wanted: &str| session.living.session.methods.iter().any(|method| method == wanted);
-    let strength = match () {
-        () if has("passkey") || has("mfa") => Strength::Strong,
-        () if has("pwd") => Strength::Password,
-        () => Strength::Link,
+    let strength = if has("passkey") || has("mfa") {
+        Strength::Strong
+    } else if has("pwd") {
+        Strength::Password
+    } else {
+        Strength::Link
     };
     session.is_fresh(app).then_some(strength)
 }

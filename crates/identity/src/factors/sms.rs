@@ -9,7 +9,7 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    enter::{MaybeSession, Session, Visitor},
+    enter::{Session, Visitor},
     factors::{self, Factor, Factors},
     once::{self, Purpose, TOKEN_SPENT},
     sign_in::Typed,
@@ -29,8 +29,10 @@ pub fn routes() -> Routes {
         .fails(&proof::REFUSALS)
         .post("/auth/mfa/sms/verify", verify_sms, "verify the OTP to finish enrollment")
         .fails(&[WRONG_CODE])
-        .post("/auth/mfa/sms/challenge", challenge_sms, "send a new SMS OTP during login, or to somebody signed in")
+        .post("/auth/mfa/sms/challenge", challenge_sms, "send a new SMS OTP during login")
         .fails(&[TOKEN_SPENT, FACTOR_NOT_ON])
+        .post("/auth/mfa/sms/code", send_sms_code, "send a code to somebody who is signed in")
+        .fails(&[FACTOR_NOT_ON])
         .post("/auth/mfa/sms/disable", disable_sms, "disable SMS MFA")
         .fails(&proof::REFUSALS)
         .fails(&[FACTOR_NOT_ON])
@@ -136,28 +138,31 @@ async fn verify_sms(
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Challenge {
-    /// Of the sign-in that waits. Somebody who is signed in, and needs a code to prove who they are, leaves it out.
-    mfa_ticket: Option<Typed>,
+    mfa_ticket: Typed,
 }
 
-async fn challenge_sms(
-    State(app): State<App>,
-    visitor: Visitor,
-    MaybeSession(session): MaybeSession,
-    Json(body): Json<Challenge>,
-) -> Result<Json<Sent>> {
+async fn challenge_sms(State(app): State<App>, visitor: Visitor, Json(body): Json<Challenge>) -> Result<Json<Sent>> {
     visitor.admit(&app, None).await?;
-    let account = match (&body.mfa_ticket, &session) {
-        (Some(ticket), _) => {
-            let ticket = once::look(&app.db, Purpose::MfaTicket, &ticket.0, app.clock.now()).await?;
-            ticket.and_then(|ticket| ticket.account_id).ok_or(TOKEN_SPENT)?
-        }
-        (None, Some(session)) => session.account().id,
-        (None, None) => return Err(INVALID.at("mfaTicket", "required", "is required, or a session")),
-    };
+    let ticket = once::look(&app.db, Purpose::MfaTicket, &body.mfa_ticket.0, app.clock.now()).await?;
+    let account = ticket.and_then(|ticket| ticket.account_id).ok_or(TOKEN_SPENT)?;
     let factors = Factors::of(&app.db, account).await?;
+    send_sign_in_code(&app, &visitor, account, &factors).await
+}
+
+/// Somebody who is signed in proves with it who they are, where that is asked for.
+async fn send_sms_code(State(app): State<App>, visitor: Visitor, session: Session) -> Result<Json<Sent>> {
+    visitor.admit(&app, None).await?;
+    send_sign_in_code(&app, &visitor, session.account().id, session.factors()).await
+}
+
+async fn send_sign_in_code(
+    app: &App,
+    visitor: &Visitor,
+    account: tenancy::accounts::AccountId,
+    factors: &Factors,
+) -> Result<Json<Sent>> {
     let phone = factors.sms_phone.as_deref().and_then(Phone::parse).ok_or(FACTOR_NOT_ON)?;
-    send(&app, &visitor, account, &phone, Purpose::SmsSignIn).await?;
+    send(app, visitor, account, &phone, Purpose::SmsSignIn).await?;
     Ok(Sent::to(&phone))
 }
 

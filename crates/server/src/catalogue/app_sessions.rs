@@ -22,7 +22,7 @@ const APPS_MAY: &[(&str, &str)] = &[
     ("POST", "/oauth/userinfo"),
 ];
 /// Open to everybody, and refused to a session that belongs to an app, should one come along.
-const OPEN_AND_OWN: &[(&str, &str)] = &[("POST", "/auth/accept-invite"), ("POST", "/auth/mfa/sms/challenge")];
+const OPEN_AND_OWN: &[(&str, &str)] = &[("POST", "/auth/accept-invite")];
 
 struct Shop {
     key: String,

@@ -19,6 +19,7 @@ const STILL_TO_COME: usize = 101;
 const BEYOND: &[(&str, &str, &str)] = &[
     ("POST", "/auth/verify", "public"),
     ("PATCH", "/auth/passkey/{credentialId}", "session"),
+    ("POST", "/auth/mfa/sms/code", "session"),
     ("GET", "/auth/trusted-devices", "session"),
     ("DELETE", "/auth/trusted-devices", "session"),
     ("DELETE", "/auth/trusted-devices/{id}", "session"),

@@ -90,6 +90,31 @@ async fn sign_ins_that_race_the_end_of_their_app_leave_nothing() {
 }
 
 #[tokio::test]
+async fn a_key_that_is_remembered_longer_than_its_app_lets_nobody_in() {
+    let t = start().await;
+    let (ada, bob) = (signed_in(&t, ADA).await, signed_in(&t, BOB).await);
+    let app = make_app(&t, &ada, "Shop").await;
+    let key = key_of(&t, &ada, &app).await;
+    let begun = t.post("/auth/device/code").header("x-service-app-key", &key).await.body;
+    let approve = json!({ "user_code": begun["user_code"] });
+    assert_eq!(bob.asks(t.post("/auth/device/verify").json(&approve)).await.status, 200);
+    t.post("/auth/magic-link/request").json(&json!({ "email": BOB })).await;
+    t.run_jobs().await;
+    let token = token_in(&mail_to(&t, BOB).unwrap());
+    let before = sessions_of(&t, &bob).await;
+    // Nobody is told of it, as in the moment between the commit and the notice.
+    t.app.db.exec("DELETE FROM app WHERE id = $1", kernel::params![id(&app)]).await.unwrap();
+    assert_eq!(login_with(&t, BOB, &key).await.refusal(), (401, "invalid_app_key"));
+    let follow = t.post("/auth/magic-link/verify").json(&json!({ "token": token }));
+    assert_eq!(follow.header("x-service-app-key", &key).await.refusal(), (401, "invalid_app_key"));
+    let poll = t.post("/auth/device/token").json(&json!({ "device_code": begun["device_code"] }));
+    assert_eq!(poll.header("x-service-app-key", &key).await.refusal(), (400, "invalid_grant"));
+    assert_eq!(sessions_of(&t, &bob).await, before);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
 async fn an_apps_session_does_not_own_the_person() {
     let t = start().await;
     let (ada, bob) = (signed_in(&t, ADA).await, signed_in(&t, BOB).await);
