@@ -223,7 +223,8 @@ async fn a_local_server_has_the_scopes_it_asks_for() {
     assert_eq!(claims(&given.body["access_token"])["scope"], "openid mcp:tools");
     // What is no scope by the standard, and more than anybody needs, is left out.
     let odd = format!("openid \"quoted\" back\\slash caf\u{e9} {}", "x".repeat(200));
-    let (code, _) = agree(&t, &asked(&id, &[("resource", resource), ("scope", &odd)]), &browser).await;
+    let again = [("resource", resource), ("scope", &*odd), ("prompt", "consent")];
+    let (code, _) = agree(&t, &asked(&id, &again), &browser).await;
     assert_eq!(redeem(&t, &id, &code, &[]).await.body["scope"], "openid");
     let many: Vec<_> = (0..60).map(|i| format!("s{i}")).chain(["openid".to_owned()]).collect();
     let (code, _) = agree(&t, &asked(&id, &[("resource", resource), ("scope", &many.join(" "))]), &browser).await;
