@@ -286,7 +286,8 @@ fn websites_in_a_browser() {
     assert_eq!(done.len(), 13, "{done:?}");
 }
 
-/// What a published client sends when it registers itself, and what it asks for then.
+/// What a published client sends when it registers itself, and what it asks for then. VS Code and MCP Inspector are open
+/// source; of the others it is what servers have reported.
 struct Shape {
     name: &'static str,
     body: Value,
