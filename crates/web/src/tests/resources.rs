@@ -144,8 +144,9 @@ async fn several_resources_are_granted_and_narrowed() {
         let grant = [("grant_type", "refresh_token"), ("refresh_token", &*refresh), ("client_id", &*app.id)];
         assert_eq!(error_of(&form(&t, "/oauth/token", &grant, None).await), (400, "invalid_grant"));
     }
-    let many: String = (0..20).map(|i| format!("&resource=https%3A%2F%2Fone.example%2F{i}")).collect();
-    let answer = authorize(&t, Some(&ada), &format!("{}{many}", asked(&app.id, &[]))).await;
+    let many: Vec<_> = (0..20).map(|i| format!("https://one.example/{i}")).collect();
+    let many: Vec<_> = many.iter().map(|resource| ("resource", resource.as_str())).collect();
+    let answer = authorize(&t, Some(&ada), &format!("{}&{}", asked(&app.id, &[]), query(&many))).await;
     assert_eq!(field(&answer, "error").as_deref(), Some("invalid_target"), "more than anybody needs");
     t.run_jobs().await;
     t.finish().await;
