@@ -158,16 +158,20 @@ impl Stage {
             Registered { id, secret }
         };
         let client = make(&json!({ "name": "Eve", "redirectUris": [REDIRECT] }));
-        let site = |pages: &[&str], pkce: bool| {
-            let pages: Vec<_> = pages.iter().map(|page| format!("http://127.0.0.1{page}")).collect();
+        let site = |host: &str, pages: &[&str], pkce: bool| {
+            let pages: Vec<_> = pages.iter().map(|page| format!("http://{host}{page}")).collect();
             let app = make(&json!({ "name": "A website", "redirectUris": pages }));
             ask(&server, "PATCH", &format!("/apps/{}", app.id), &eve, &json!({ "requirePkce": pkce }));
             json!({ "clientId": app.id, "clientSecret": app.secret })
         };
+        let page_port = free_port();
+        let mut page = site(&format!("localhost:{page_port}"), &["/callback", "/silent", "/goodbye"], true);
+        page["port"] = page_port.into();
         let sites = json!({
-            "passport": site(&["/auth/callback"], false),
-            "apache": site(&["/protected/redirect_uri", "/goodbye"], false),
-            "formPost": site(&["/signin-oidc", "/signout-callback-oidc"], true),
+            "passport": site("127.0.0.1", &["/auth/callback"], false),
+            "apache": site("127.0.0.1", &["/protected/redirect_uri", "/goodbye"], false),
+            "formPost": site("127.0.0.1", &["/signin-oidc", "/signout-callback-oidc"], true),
+            "singlePage": page,
         });
         let mcp_ports = [free_port(), free_port()];
         Self { server, client, sites, mcp_ports, documents, folder }
@@ -279,10 +283,11 @@ fn websites_in_a_browser() {
     let (stage, mut command) = (Stage::shared(), node("websites.mjs"));
     command.args([&stage.base(), EMAIL, PASSWORD, &stage.sites.to_string()]);
     let done = stage.run("websites", command);
-    assert_eq!(done.len(), 12, "{done:?}");
+    assert_eq!(done.len(), 13, "{done:?}");
 }
 
-/// What a published client sends when it registers itself, and what it asks for then.
+/// What a published client sends when it registers itself, and what it asks for then. VS Code and MCP Inspector are open
+/// source; of the others it is what servers have reported.
 struct Shape {
     name: &'static str,
     body: Value,

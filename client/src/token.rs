@@ -306,7 +306,8 @@ mod tests {
         for token in ["", "a", "a.b", "a.b.c", "a.b.c.d", "!.!.!"] {
             assert_eq!(verifier.verify(token).await, Err(TokenError::Malformed), "{token}");
         }
-        let token = format!("{}.{}.AAAA", encode("{\"alg\":\"RS256\",\"typ\":\"at+jwt\",\"kid\":\"x\"}"), encode("{}"));
+        let token =
+            format!("{}.{}.AAAA", encode("{\"alg\":\"RS256\",\"typ\":\"at+jwt\",\"kid\":\"x\"}"), encode("{}"));
         assert!(matches!(verifier.verify(&token).await, Err(TokenError::KeysUnavailable(_))));
         assert_eq!(verifier.verify_request(None, None).await, Err(TokenError::Missing));
     }
@@ -376,7 +377,10 @@ mod tests {
         for kind in ["app", "agent", "mcp", ""] {
             let token = service.token(Some("at+jwt"), &json!({ "type": kind }));
             assert_eq!(verifier.verify(&token).await, Err(TokenError::Machine), "{kind}");
-            assert_eq!(verifier.verify_request(None, Some(&format!("Bearer {token}"))).await, Err(TokenError::Machine));
+            assert_eq!(
+                verifier.verify_request(None, Some(&format!("Bearer {token}"))).await,
+                Err(TokenError::Machine)
+            );
             assert_eq!(verifier.verify_machine(&token).await.unwrap().kind.as_deref(), Some(kind));
         }
         let person = service.token(Some("at+jwt"), &nothing);

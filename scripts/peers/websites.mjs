@@ -21,7 +21,7 @@ const browser = await chromium.launch({
 async function visit(name, site, story) {
   const context = await browser.newContext()
   const page = await context.newPage()
-  page.setDefaultTimeout(10_000)
+  page.setDefaultTimeout(20_000)
   const told = []
   page.on('console', (message) => told.push(message.text()))
   page.on('requestfailed', (request) => told.push(`${request.url()}: ${request.failure()?.errorText}`))
@@ -88,9 +88,27 @@ async function viaFormPost(page, origin) {
   step('form_post, sign-out')
 }
 
+// What the page does with the library, step by step.
+function library(page, origin, options) {
+  return {
+    signIn: () => page.evaluate((options) => void manager(options).signinRedirect(), options),
+    signOut: () => page.evaluate((options) => void manager(options).signoutRedirect({ state: 'bye' }), options),
+    cameBack: async () => {
+      await page.waitForURL(`${origin}/callback?*`)
+      return page.evaluate(async (options) => ({ ...(await manager(options).signinCallback()) }), options)
+    },
+    renew: () => page.evaluate(async (options) => ({ ...(await manager(options).signinSilent()) }), options),
+    leftWell: async () => {
+      await page.waitForURL(`${origin}/goodbye?*`)
+      return page.evaluate(async (options) => (await manager(options).signoutCallback()).userState === 'bye', options)
+    },
+  }
+}
+
 async function viaSinglePage(page, origin) {
+  // A client that registers itself, and stays signed in by a refresh token.
   await page.goto(origin)
-  await page.evaluate(async (issuer) => {
+  const clientId = await page.evaluate(async (issuer) => {
     const told = await (await fetch(`${issuer}/.well-known/openid-configuration`)).json()
     const redirect_uris = ['/callback', '/silent', '/goodbye'].map((path) => location.origin + path)
     const answer = await fetch(told.registration_endpoint, {
@@ -98,55 +116,48 @@ async function viaSinglePage(page, origin) {
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({ client_name: 'A page', redirect_uris, token_endpoint_auth_method: 'none' }),
     })
-    const client = await answer.json()
-    if (!client.client_id) throw new Error(JSON.stringify(client))
-    sessionStorage.client = JSON.stringify({ issuer, clientId: client.client_id })
+    const text = await answer.text()
+    return JSON.parse(text).client_id ?? Promise.reject(new Error(text))
   }, issuer)
   step('oidc-client-ts, registered by fetch')
-  const come = async (more) => {
-    await page.waitForURL(`${origin}/callback?*`)
-    return page.evaluate(async (more) => {
-      const { profile, refresh_token, access_token } = await manager(more).signinCallback()
-      return { profile, refresh_token, access_token }
-    }, more)
-  }
-  await page.evaluate(() => void manager().signinRedirect())
+  const own = { authority: issuer, client_id: clientId, scope: 'openid profile email offline_access' }
+  const registered = library(page, origin, own)
+  await registered.signIn()
   await signIn(page)
   await decide(page, 'allow')
-  const first = await come()
+  const first = await registered.cameBack()
   assert.equal(first.profile.email, email)
   assert.equal(first.profile.email_verified, true, 'userinfo was asked')
   step('oidc-client-ts, sign-in')
-  // Without a refresh token it asks in a frame that nobody sees.
-  const renew = (more) => page.evaluate(async (more) => {
-    const { profile, access_token } = await manager(more).signinSilent()
-    return { profile, access_token }
-  }, more)
-  const second = await renew()
+  const second = await registered.renew()
   assert.notEqual(second.access_token, first.access_token)
-  assert.equal(second.profile.sub, first.profile.sub)
-  step('oidc-client-ts, renewed in a frame')
-  const offline = { scope: 'openid profile email offline_access' }
-  await page.evaluate((more) => void manager(more).signinRedirect(), offline)
-  await decide(page, 'allow')
-  const third = await come(offline)
-  assert.ok(third.refresh_token)
-  const fourth = await renew(offline)
-  assert.notEqual(fourth.access_token, third.access_token)
+  assert.notEqual(second.refresh_token, first.refresh_token)
   step('oidc-client-ts, refreshed by fetch')
-  await page.evaluate(() => void manager().signoutRedirect({ state: 'bye' }))
-  await page.waitForURL(`${origin}/goodbye?*`)
-  assert.equal(await page.evaluate(async () => (await manager().signoutCallback()).userState), 'bye')
-  await page.evaluate(() => void manager().signinRedirect())
-  await page.locator('input[name=password]').waitFor()
+  await registered.signOut()
+  assert.ok(await registered.leftWell())
   step('oidc-client-ts, sign-out')
+  // An app. Without a refresh token the library asks in a frame that nobody sees.
+  const app = library(page, origin, { authority: issuer, client_id: apps.singlePage.clientId })
+  await app.signIn()
+  await signIn(page)
+  await decide(page, 'allow')
+  const third = await app.cameBack()
+  const fourth = await app.renew()
+  assert.equal(fourth.profile.sub, third.profile.sub)
+  assert.notEqual(fourth.access_token, third.access_token)
+  step('oidc-client-ts, renewed in a frame')
+  await app.signOut()
+  assert.ok(await app.leftWell())
+  await app.signIn()
+  await page.locator('input[name=password]').waitFor()
+  step('oidc-client-ts, sign-out of an app')
 }
 
 const stories = [
   ['passport-openidconnect', () => passport.start({ issuer, ...apps.passport }), viaPassport],
   ['mod_auth_openidc', () => apache.start({ issuer, ...apps.apache }), viaApache],
   ['form_post', () => formPost.start({ issuer, ...apps.formPost }), viaFormPost],
-  ['oidc-client-ts', () => singlePage.start(), viaSinglePage],
+  ['oidc-client-ts', () => singlePage.start(apps.singlePage), viaSinglePage],
 ]
 let failed = 0
 for (const [name, start, story] of stories) {

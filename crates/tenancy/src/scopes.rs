@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(Scopes::stored("openid b a"), asked);
         assert!(asked.covers(&Scopes::stored("a")) && !asked.covers(&Scopes::stored("c")));
         assert_eq!(asked.and(&Scopes::stored("email c a")).to_string(), "openid email b a c");
-        let many = (0..60).map(|number| format!("s{number} ")).collect::<String>();
+        let many = (0..60).map(|number| format!("s{number}")).collect::<Vec<_>>().join(" ");
         assert_eq!(Scopes::asked(&many, |_| true).declared().len(), MOST_DECLARED);
     }
 

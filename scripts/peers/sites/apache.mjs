@@ -48,7 +48,9 @@ OIDCInfoHook id_token userinfo
   Require valid-user
 </Location>
 `)
-  const apache = spawn('/usr/sbin/apache2', ['-d', folder, '-f', `${folder}/apache.conf`, '-D', 'FOREGROUND'], { stdio: 'inherit' })
+  // It ends with this program, however that ends.
+  const command = ['--pdeathsig', 'TERM', '/usr/sbin/apache2', '-d', folder, '-f', `${folder}/apache.conf`, '-D', 'FOREGROUND']
+  const apache = spawn('setpriv', command, { stdio: 'inherit' })
   const ended = new Promise((resolve) => apache.once('exit', resolve))
   const log = () => {
     try { return readFileSync(`${folder}/error.log`, 'utf8') } catch { return '' }

@@ -5,29 +5,25 @@ import { createServer } from 'node:http'
 const library = readFileSync(new URL('../node_modules/oidc-client-ts/dist/browser/oidc-client-ts.min.js', import.meta.url))
 
 const page = `<!doctype html><title>A page</title><script src="/oidc-client-ts.min.js"></script><script>
-  function manager(more) {
-    const { issuer, clientId } = JSON.parse(sessionStorage.client)
-    return new oidc.UserManager({
-      authority: issuer,
-      client_id: clientId,
-      redirect_uri: location.origin + '/callback',
-      silent_redirect_uri: location.origin + '/silent',
-      post_logout_redirect_uri: location.origin + '/goodbye',
-      scope: 'openid profile email',
-      loadUserInfo: true,
-      ...more,
-    })
-  }
-  if (location.pathname === '/silent') manager().signinSilentCallback()
+  const manager = (options) => new oidc.UserManager({
+    redirect_uri: location.origin + '/callback',
+    silent_redirect_uri: location.origin + '/silent',
+    post_logout_redirect_uri: location.origin + '/goodbye',
+    scope: 'openid profile email',
+    loadUserInfo: true,
+    ...options,
+  })
+  // In a frame: the answer goes to the page around it, which knows the options.
+  if (location.pathname === '/silent') manager({ authority: 'unused', client_id: 'unused' }).signinSilentCallback()
 </script>`
 
-export async function start() {
+export async function start({ port }) {
   const server = createServer((request, response) => {
     const isLibrary = request.url === '/oidc-client-ts.min.js'
     response.setHeader('content-type', isLibrary ? 'text/javascript' : 'text/html')
     response.end(isLibrary ? library : page)
   })
   // On the name the provider has, with another port: another origin of the same site, so that a frame gets its cookies.
-  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve))
-  return { origin: `http://localhost:${server.address().port}`, stop: () => server.close() }
+  await new Promise((resolve) => server.listen(port, '127.0.0.1', resolve))
+  return { origin: `http://localhost:${port}`, stop: () => server.close() }
 }

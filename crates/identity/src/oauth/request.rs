@@ -10,7 +10,10 @@ use kernel::{
     crypto::same,
     fault::{Code, Result},
 };
-use tenancy::{audience::Audience, scopes::Scopes};
+use tenancy::{
+    audience::Audience,
+    scopes::{Scope, Scopes},
+};
 use url::{
     Url,
     form_urlencoded::{Serializer, parse},
@@ -193,8 +196,14 @@ impl Request {
             }
         }
         let is_known = |scope: &str| targets.iter().any(|target| target.knows(scope));
+        let mut scopes = Scopes::asked(asked.get("scope").unwrap_or_default(), is_known);
+        // `offline_access` is a scope of OpenID Connect. A client that speaks plain OAuth, as most MCP clients do, asks for
+        // the scopes of its server alone and expects a refresh token.
+        if client.app.is_none() && resource.is_some() && !scopes.has(Scope::OpenId) {
+            scopes = scopes.and(&Scopes::standard(Scope::OfflineAccess.name()));
+        }
         Ok(Reading::Good(Box::new(Self {
-            scopes: Scopes::asked(asked.get("scope").unwrap_or_default(), is_known),
+            scopes,
             resource,
             targets,
             login_hint: asked.owned("login_hint"),

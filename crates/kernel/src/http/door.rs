@@ -34,7 +34,7 @@ use super::{
     idempotency::{self, Turn},
     input,
     limit::Limit,
-    origins::{self, Origins},
+    origins::{self, Origins, Sharing},
     routes::RouteRow,
     tongue::Tongue,
 };
@@ -72,7 +72,7 @@ struct Known {
     body_limit: usize,
     always: bool,
     is_kept: bool,
-    is_for_any_origin: bool,
+    sharing: Sharing,
     metrics: RouteMetrics,
 }
 
@@ -91,7 +91,7 @@ impl Door {
                 body_limit: 0,
                 always: false,
                 is_kept: false,
-                is_for_any_origin: false,
+                sharing: Sharing::KnownOrigins,
                 metrics: app.metrics.route("any", "unknown"),
             }),
             defaults: Defaults::new(app.config.is_https()),
@@ -118,16 +118,16 @@ impl Door {
         let found = door.rows.at(request.uri().path()).ok();
         let of_method = |method: &Method| found.as_ref().and_then(|found| of_method(found.value, method));
         let known = of_method(request.method()).unwrap_or(&door.unknown).clone();
-        let is_for_any_origin = match origins::preflighted(request.method(), request.headers()) {
-            Some(method) => of_method(&method).is_some_and(|known| known.is_for_any_origin),
-            None => known.is_for_any_origin,
+        let sharing = match origins::preflighted(request.method(), request.headers()) {
+            Some(method) => of_method(&method).map_or(Sharing::KnownOrigins, |known| known.sharing),
+            None => known.sharing,
         };
         let client = Client::of(peer, request.headers(), &door.app.config.trusted_proxies);
         let tongue = Tongue::of(request.uri().path());
         let origin = request.headers().get(header::ORIGIN).cloned();
         let encodings = request.headers().get(header::ACCEPT_ENCODING).cloned();
         request.extensions_mut().insert(client);
-        let (admitted, left) = door.admit(&known, client, &request, is_for_any_origin);
+        let (admitted, left) = door.admit(&known, client, &request, sharing);
         let work = admitted.and_then(|admitted| match admitted {
             Admitted::Work(place) => {
                 let work = door.work(&known, client, request, started)?;
@@ -149,7 +149,7 @@ impl Door {
             if let (Some(left), Some(limit)) = (left, &door.limit) {
                 limit.tell(left, headers);
             }
-            door.origins.share(origin.as_ref(), is_for_any_origin, headers);
+            door.origins.share(origin.as_ref(), sharing, headers);
             if let Ok(id) = HeaderValue::try_from(&*id) {
                 headers.insert(REQUEST_ID, id);
             }
@@ -172,7 +172,7 @@ impl Inner {
         known: &Known,
         client: Client,
         request: &Request<Body>,
-        is_for_any_origin: bool,
+        sharing: Sharing,
     ) -> (Result<Admitted>, Option<u32>) {
         if known.always {
             return (Ok(Admitted::Work(None)), None);
@@ -184,7 +184,7 @@ impl Inner {
             Ok(left) => left,
             Err(refusal) => return (Err(refusal), None),
         };
-        if let Some(answer) = self.origins.preflight(request.method(), request.headers(), is_for_any_origin) {
+        if let Some(answer) = self.origins.preflight(request.method(), request.headers(), sharing) {
             return (Ok(Admitted::Answered(answer)), left);
         }
         let allowed = self.origins.refuse_forgery(request.method(), request.headers());
@@ -301,8 +301,8 @@ fn known(app: &App, rows: &[RouteRow]) -> Result<matchit::Router<ByMethod>, Stri
     let mut by_path: HashMap<&'static str, ByMethod> = HashMap::new();
     for row in rows {
         let metrics = app.metrics.route(row.method.as_str(), row.path);
-        let RouteRow { body_limit, always, is_kept, is_for_any_origin, .. } = *row;
-        let known = Known { exists: true, body_limit, always, is_kept, is_for_any_origin, metrics };
+        let RouteRow { body_limit, always, is_kept, sharing, .. } = *row;
+        let known = Known { exists: true, body_limit, always, is_kept, sharing, metrics };
         by_path.entry(row.path).or_default().push((row.method.clone(), Arc::new(known)));
     }
     let mut router = matchit::Router::new();

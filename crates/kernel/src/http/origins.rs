@@ -34,6 +34,15 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const IDENTITY_COOKIES: [&str; 4] =
     ["__Host-service_access", "service_access", "__Host-service_refresh", "service_refresh"];
 
+/// Whose pages may call a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sharing {
+    /// Those of our own origins and of apps, with cookies.
+    KnownOrigins,
+    /// Besides, those of every other origin, without cookies.
+    AnyOrigin,
+}
+
 pub(super) struct Origins {
     ours: Vec<String>,
     apps: Option<Arc<AppOrigins>>,
@@ -76,18 +85,13 @@ impl Origins {
     }
 
     /// The answer to a browser that asks before it sends.
-    pub(super) fn preflight(
-        &self,
-        method: &Method,
-        headers: &HeaderMap,
-        is_for_any_origin: bool,
-    ) -> Option<Response> {
+    pub(super) fn preflight(&self, method: &Method, headers: &HeaderMap, sharing: Sharing) -> Option<Response> {
         preflighted(method, headers)?;
         let origin = headers.get(header::ORIGIN)?;
         let mut response = StatusCode::NO_CONTENT.into_response();
         let out = response.headers_mut();
         let is_known = self.allows(origin);
-        if is_known || is_for_any_origin {
+        if is_known || sharing == Sharing::AnyOrigin {
             out.insert(header::ACCESS_CONTROL_ALLOW_METHODS, ALLOWED_METHODS);
             let allowed = if is_known { ALLOWED_HEADERS } else { ANY_HEADERS };
             out.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
@@ -97,12 +101,12 @@ impl Origins {
     }
 
     /// Tells the browser whether the page may read the answer. Credentials are for known origins alone.
-    pub(super) fn share(&self, origin: Option<&HeaderValue>, is_for_any_origin: bool, out: &mut HeaderMap) {
+    pub(super) fn share(&self, origin: Option<&HeaderValue>, sharing: Sharing, out: &mut HeaderMap) {
         if let Some(origin) = origin.filter(|origin| self.allows(origin)) {
             out.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
             out.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
             out.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
-        } else if is_for_any_origin {
+        } else if sharing == Sharing::AnyOrigin {
             out.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
             out.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, ANY_EXPOSED_HEADERS);
         }

@@ -10,7 +10,7 @@ use axum::{Router, handler::Handler, http::Method};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
 
-use super::input::dialect;
+use super::{input::dialect, origins::Sharing};
 use crate::{
     App,
     fault::{Code, Fault, METHOD_NOT_ALLOWED, NOT_FOUND},
@@ -69,8 +69,7 @@ pub(super) struct RouteRow {
     pub(super) always: bool,
     /// Whether an answer may be kept for a client that repeats itself.
     pub(super) is_kept: bool,
-    /// Whether pages of every origin may call it, without cookies.
-    pub(super) is_for_any_origin: bool,
+    pub(super) sharing: Sharing,
     pub(super) codes: Vec<Code>,
     pub(super) answers: Vec<Described>,
 }
@@ -101,7 +100,7 @@ macro_rules! verbs { ($($verb:ident, $with:ident, $method:ident;)*) => { $(
         }));
         self.rows.push(RouteRow {
             method: Method::$method, path, body_limit: self.body_limit, always: false, is_kept: true,
-            is_for_any_origin: false, codes: vec![], answers: vec![],
+            sharing: Sharing::KnownOrigins, codes: vec![], answers: vec![],
         });
         self
     }
@@ -176,7 +175,7 @@ impl Routes {
     #[must_use]
     pub fn for_any_origin(mut self) -> Self {
         if let Some(row) = self.rows.last_mut() {
-            row.is_for_any_origin = true;
+            row.sharing = Sharing::AnyOrigin;
         }
         self
     }

@@ -144,8 +144,9 @@ async fn several_resources_are_granted_and_narrowed() {
         let grant = [("grant_type", "refresh_token"), ("refresh_token", &*refresh), ("client_id", &*app.id)];
         assert_eq!(error_of(&form(&t, "/oauth/token", &grant, None).await), (400, "invalid_grant"));
     }
-    let many: String = (0..20).map(|i| format!("&resource=https%3A%2F%2Fone.example%2F{i}")).collect();
-    let answer = authorize(&t, Some(&ada), &format!("{}{many}", asked(&app.id, &[]))).await;
+    let many: Vec<_> = (0..20).map(|i| format!("https://one.example/{i}")).collect();
+    let many: Vec<_> = many.iter().map(|resource| ("resource", resource.as_str())).collect();
+    let answer = authorize(&t, Some(&ada), &format!("{}&{}", asked(&app.id, &[]), query(&many))).await;
     assert_eq!(field(&answer, "error").as_deref(), Some("invalid_target"), "more than anybody needs");
     t.run_jobs().await;
     t.finish().await;
@@ -195,7 +196,7 @@ async fn an_app_declares_scopes_and_others_ask_for_them_at_its_place() {
     assert!(field(&silent, "code").is_some(), "{:?}", silent.headers);
     let more = asked(&id, &[("resource", resource), ("scope", "mcp:tools notes.read")]);
     let (code, _) = agree(&t, &more, &browser).await;
-    assert_eq!(redeem(&t, &id, &code, &[]).await.body["scope"], "mcp:tools notes.read");
+    assert_eq!(redeem(&t, &id, &code, &[]).await.body["scope"], "offline_access mcp:tools notes.read");
     let consents = visit(&t, "/auth/consents", &browser).await;
     assert_eq!(
         consents.body["consents"][0]["scopes"],
@@ -223,11 +224,12 @@ async fn a_local_server_has_the_scopes_it_asks_for() {
     assert_eq!(claims(&given.body["access_token"])["scope"], "openid mcp:tools");
     // What is no scope by the standard, and more than anybody needs, is left out.
     let odd = format!("openid \"quoted\" back\\slash caf\u{e9} {}", "x".repeat(200));
-    let (code, _) = agree(&t, &asked(&id, &[("resource", resource), ("scope", &odd)]), &browser).await;
+    let again = [("resource", resource), ("scope", &*odd), ("prompt", "consent")];
+    let (code, _) = agree(&t, &asked(&id, &again), &browser).await;
     assert_eq!(redeem(&t, &id, &code, &[]).await.body["scope"], "openid");
-    let many: Vec<_> = (0..60).map(|i| format!("s{i}")).collect();
+    let many: Vec<_> = (0..60).map(|i| format!("s{i}")).chain(["openid".to_owned()]).collect();
     let (code, _) = agree(&t, &asked(&id, &[("resource", resource), ("scope", &many.join(" "))]), &browser).await;
-    assert_eq!(text(&redeem(&t, &id, &code, &[]).await.body["scope"]).split(' ').count(), 50);
+    assert_eq!(text(&redeem(&t, &id, &code, &[]).await.body["scope"]).split(' ').count(), 51);
 
     // An app that lists the origin says what its scopes mean, and needs no consent of its own people.
     let app = client(&t, &ada, "App").await;
@@ -238,6 +240,40 @@ async fn a_local_server_has_the_scopes_it_asks_for() {
     let answer = visit(&t, &format!("/oauth/authorize?{own}"), &browser).await;
     let given = redeem(&t, &app.id, &field(&answer, "code").expect("no consent"), &[]).await;
     assert_eq!(given.body["scope"], "mcp:tools", "it declares its scopes, so others mean nothing");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_client_that_speaks_plain_oauth_can_refresh_its_token_for_a_server() {
+    let t = with_registration().await;
+    let eve = signed_in(&t, "eve@example.com").await;
+    let app = client(&t, &eve, "App").await;
+    signed_in(&t, "ada@example.com").await;
+    let browser = browser(&t, "ada@example.com").await;
+    let (id, resource) = (registered(&t).await, "http://127.0.0.1:9701/mcp");
+    let stays = "Stay signed in while you are away";
+    let (code, page) = agree(&t, &asked(&id, &[("resource", resource), ("scope", "mcp:tools")]), &browser).await;
+    assert!(page.text.contains(stays), "the person agrees to it: {}", page.text);
+    let given = redeem(&t, &id, &code, &[("resource", resource)]).await;
+    assert_eq!(given.body["scope"], "offline_access mcp:tools", "{}", given.text);
+    let refresh = text(&given.body["refresh_token"]);
+    let turn = [("grant_type", "refresh_token"), ("refresh_token", &*refresh), ("client_id", &*id)];
+    let same = [turn[0], turn[1], turn[2], ("scope", "mcp:tools"), ("resource", resource)];
+    let turned = form(&t, "/oauth/token", &same, None).await;
+    assert_eq!((turned.status, claims(&turned.body["access_token"])["aud"].as_str()), (200, Some(resource)));
+    // With `openid` a client knows how to ask, an app's owner decides for it, and without a resource it is sign-in.
+    let target = ("resource", resource);
+    for (client, changes) in [
+        (&id, &[target, ("scope", "openid mcp:tools")][..]),
+        (&app.id, &[target, ("scope", "mcp:tools")]),
+        (&id, &[("scope", "profile")]),
+    ] {
+        let (code, page) = agree(&t, &asked(client, changes), &browser).await;
+        assert!(!page.text.contains(stays), "{changes:?}");
+        let given = redeem(&t, client, &code, &[]).await;
+        assert_eq!((given.status, given.body.get("refresh_token")), (200, None), "{changes:?}");
+    }
     t.run_jobs().await;
     t.finish().await;
 }

@@ -116,6 +116,7 @@ async fn pages_of_any_origin_use_what_public_clients_need_without_cookies() {
     assert_eq!(answer.header("access-control-allow-credentials"), "");
     assert!(answer.header("access-control-expose-headers").contains("www-authenticate"));
     // An origin that an app registered keeps what it has: its pages may send cookies.
+    tenancy::enter::read_origins(&t.app).await.expect("origins");
     let known = t.get("/oauth/userinfo").header("origin", "https://app.example").await;
     assert_eq!(known.header("access-control-allow-origin"), "https://app.example");
     assert_eq!(known.header("access-control-allow-credentials"), "true");

@@ -211,7 +211,10 @@ async fn a_device_gets_its_tokens_at_the_token_endpoint_too() {
     // Where devices ask by themselves the answer bears the standard's names, too.
     let fields = [("scope", "openid+email"), ("client_secret", "")];
     let begun = form(&t, "/auth/device/code", &fields, key).await.body;
-    assert_eq!(ada.asks(t.post("/auth/device/verify").json(&json!({ "user_code": begun["user_code"] }))).await.status, 200);
+    assert_eq!(
+        ada.asks(t.post("/auth/device/verify").json(&json!({ "user_code": begun["user_code"] }))).await.status,
+        200
+    );
     let device_code = text(&begun["device_code"]);
     let tokens = form(&t, "/auth/device/token", &[("device_code", device_code.as_str())], key).await;
     assert_eq!(tokens.status, 200, "{}", tokens.text);
