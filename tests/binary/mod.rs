@@ -57,6 +57,8 @@ impl Server {
 
     /// Whatever starts the server; it must become it, and not stand beside it.
     pub fn of(mut command: Command) -> Self {
+        // Storms register webhooks by the thousand: each is a small thing that is written durably.
+        command.env("JANUA_WEBHOOKS_PER_HOST", "1000000");
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("the binary starts");
         let mut line = String::new();

@@ -40,7 +40,7 @@ async fn one_email_gets_a_few_mails_however_many_are_asked_for() {
     }
     assert_eq!(mails_to(&t, ADA).len() - before, 5, "five an hour, over all kinds and networks");
     assert!((4..40).all(|round| said[round] == said[round - 4]), "the same answer: {said:?}");
-    let figures = t.app.metrics.render().unwrap();
+    let figures = t.app.metrics.render(kernel::telemetry::Exposition::Prometheus).unwrap();
     assert!(figures.contains("janua_mails_withheld_total"), "{figures}");
 
     // Somebody else's email is not concerned.

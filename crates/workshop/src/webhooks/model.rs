@@ -125,17 +125,16 @@ impl Webhook {
         changed(tx, self.id).await
     }
 
-    fn host(&self) -> Option<String> {
+    pub fn host(&self) -> Option<String> {
         Url::parse(&self.url).ok().map(|url| host_of(&url))
     }
 
-    /// Those of an app that lead to a host.
-    pub async fn at_host(tx: &mut Tx, app: ApplicationId, host: &str) -> db::Result<Vec<WebhookId>> {
+    /// How many of an app lead to a host.
+    pub async fn count_at(tx: &mut Tx, app: ApplicationId, host: &str) -> db::Result<usize> {
         // Webhooks from before hosts were written down have none.
-        let sql = "SELECT id, url FROM webhook WHERE app_id = $1 AND (host = $2 OR host IS NULL)";
-        let found: Vec<Aimed> = tx.all(sql, params![app, host]).await?;
-        let leads_there = |one: &Aimed| Url::parse(&one.url).is_ok_and(|url| host_of(&url) == host);
-        Ok(found.into_iter().filter(leads_there).map(|one| one.id).collect())
+        let sql = "SELECT url FROM webhook WHERE app_id = $1 AND (host = $2 OR host IS NULL)";
+        let found: Vec<(String,)> = tx.all(sql, params![app, host]).await?;
+        Ok(found.iter().filter(|(url,)| Url::parse(url).is_ok_and(|url| host_of(&url) == host)).count())
     }
 
     async fn subscribe(&self, tx: &mut Tx) -> db::Result<()> {
@@ -206,12 +205,6 @@ impl Webhook {
         db.exec(sql, params![now]).await
     }
 }
-
-struct Aimed {
-    id: WebhookId,
-    url: String,
-}
-row!(Aimed { id, url });
 
 /// Tells whoever delivers for it to look at it again. Other nodes look in any case.
 async fn changed(tx: &mut Tx, id: WebhookId) -> db::Result<()> {

@@ -32,18 +32,9 @@ pub const TOO_MANY_AT_HOST: Code = Code::new(
     "The app has as many webhooks for this host as it may have. Delete one, or use one URL for more events.",
 );
 
-/// Refuses one more for a host that has enough of this app's: each event would go there as often. `except` is the one that
-/// moves there.
-pub async fn check_host(
-    tx: &mut Tx,
-    app: &App,
-    application: ApplicationId,
-    url: &Url,
-    except: Option<WebhookId>,
-) -> Result<()> {
-    let host = outgoing::host_of(url);
-    let others = Webhook::at_host(tx, application, &host).await?;
-    let count = others.iter().filter(|id| Some(**id) != except).count();
+/// Refuses one more for a host that has enough of this app's: each event would go there as often.
+pub async fn check_host(tx: &mut Tx, app: &App, application: ApplicationId, url: &Url) -> Result<()> {
+    let count = Webhook::count_at(tx, application, &outgoing::host_of(url)).await?;
     if count < app.config.webhooks_per_host { Ok(()) } else { Err(TOO_MANY_AT_HOST.into()) }
 }
 
