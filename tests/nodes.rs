@@ -497,7 +497,7 @@ fn f18_many_migrate_at_once_and_each_step_is_taken_once() {
     for node in &nodes {
         assert_eq!(node.get("/health").0, 200);
     }
-    let steps = kernel::db::migrate::ALL.len().to_string();
+    let steps = db::migrate::ALL.len().to_string();
     let count = "SELECT COUNT(*) || ' ' || COUNT(DISTINCT number) FROM schema_migration";
     assert_eq!(postgres.sql(name, count).trim(), format!("{steps} {steps}"));
     let keys =
