@@ -16,12 +16,12 @@ PGBENCH = sorted(glob.glob("/usr/lib/postgresql/*/bin/pgbench"))[-1]
 SAME_STATEMENTS = r"""
 SELECT id FROM bench_person WHERE n = :client_id \gset
 BEGIN;
-SELECT * FROM account WHERE id = :'id' FOR NO KEY UPDATE;
-UPDATE account SET name = 'Bench', bio = NULL, accepts_marketing = FALSE, updated_at = 1 WHERE id = :'id';
+SELECT * FROM account WHERE id = :id FOR NO KEY UPDATE;
+UPDATE account SET name = 'Bench', bio = NULL, accepts_marketing = FALSE, updated_at = 1 WHERE id = :id;
 INSERT INTO audit_event (id, type, webhook, account_id, actor, target, org_id, app_id, ip, user_agent, at, details)
-VALUES (gen_random_uuid(), 'PROFILE_UPDATED', 'user.updated', :'id', :'id', :'id', NULL, NULL, '127.0.0.1', NULL, 1, '{"fields":["name"]}');
-SELECT app.id FROM app LEFT JOIN app_user ON app_user.app_id = app.id AND app_user.account_id = :'id'
-WHERE app.has_webhooks AND app.id IN (SELECT app_id FROM app_user WHERE account_id = :'id');
+VALUES (gen_random_uuid(), 'PROFILE_UPDATED', 'user.updated', :id, :id, :id, NULL, NULL, '127.0.0.1', NULL, 1, '{"fields":["name"]}');
+SELECT app.id FROM app LEFT JOIN app_user ON app_user.app_id = app.id AND app_user.account_id = :id
+WHERE app.has_webhooks AND app.id IN (SELECT app_id FROM app_user WHERE account_id = :id);
 INSERT INTO bench_notice (body) VALUES ('["{}"]');
 COMMIT;
 """
@@ -89,7 +89,8 @@ def main(janua):
     with tempfile.TemporaryDirectory() as place:
         os.chmod(place, 0o711)
         server, data = Path(place, "server"), Path(place, "data")
-        subprocess.run([ROOT / "scripts/postgres", "start", server], check=True, stdout=subprocess.PIPE)
+        slow_disk = {"POSTGRES_OPTIONS": "-c fsync=on -c synchronous_commit=on"}
+        subprocess.run([ROOT / "scripts/postgres", "start", server], check=True, stdout=subprocess.PIPE, env=os.environ | slow_disk)
         url = f"postgres://janua@127.0.0.1:{(server / 'port').read_text().strip()}/postgres"
         try:
             for setting in ("commit_delay = 4000", "commit_siblings = 0"):

@@ -222,9 +222,11 @@ mod tests {
         let clock = Clock::Database(time.clone());
         tokio::time::advance(second).await;
         assert_eq!(clock.now(), Timestamp(11_000), "it goes on between two answers");
+        let asked = Instant::now();
+        tokio::time::advance(second).await;
         let now = Instant::now();
-        time.adjust(now - Duration::from_millis(200), now, Timestamp(10_900));
-        assert_eq!(clock.now(), Timestamp(11_000), "an answer that fits changes nothing");
+        time.adjust(asked, now, Timestamp(11_500));
+        assert_eq!(clock.now(), Timestamp(12_000), "an answer that fits changes nothing");
         time.adjust(now, now, Timestamp(71_000));
         assert_eq!(clock.now(), Timestamp(71_000), "the server's clock was set, and this one follows");
         time.adjust(now, now, Timestamp(9_000));

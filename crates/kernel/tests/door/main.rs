@@ -16,7 +16,7 @@ use std::{
 use futures_util::FutureExt as _;
 use kernel::{
     clock::Timestamp,
-    db::{Db, Durability, Error, Notice, Reach, Tx, migrate::Migration},
+    db::{Db, Error, Notice, Reach, Tx, migrate::Migration},
     params, row, telemetry,
     testing::{START, TestDb},
     transact,
@@ -397,33 +397,6 @@ async fn who_goes_away_while_it_commits_is_heard_of_all_the_same() {
         };
         tokio::time::timeout(Duration::from_secs(2), is_told).await.expect("what is remembered here is forgotten");
     }
-}
-
-/// A notice that is sent by the transaction itself holds a lock of the whole server until its commit is on the disk.
-#[tokio::test]
-async fn commits_with_notices_do_not_wait_for_one_another() {
-    if !TestDb::on_postgres() {
-        return;
-    }
-    let test = open().await;
-    // Each commit takes 20 ms, and those that come meanwhile share it.
-    let slow_disk = "options=-c%20commit_delay%3D20000%20-c%20commit_siblings%3D0";
-    let with = if test.url.contains('?') { '&' } else { '?' };
-    let db = Db::open(&format!("{}{with}{slow_disk}", test.url), 32, Durability::Full).await.unwrap();
-    let write = async |round: usize, one: usize| {
-        transact!(db, tx, {
-            tx.send(ADD, params![format!("{round}-{one}")]).await?;
-            tx.notify(Reach::EveryNode, "thing", format!("{round}-{one}")).await
-        })
-        .unwrap();
-    };
-    let mut quickest = Duration::MAX;
-    for round in 0..4 {
-        let started = tokio::time::Instant::now();
-        futures_util::future::join_all((0..32).map(|one| write(round, one))).await;
-        quickest = quickest.min(started.elapsed());
-    }
-    assert!(quickest < Duration::from_millis(32 * 20 / 2), "32 commits took {quickest:?}: one after the other");
 }
 
 /// What goes to the server in one go has the same outcome as one by one.

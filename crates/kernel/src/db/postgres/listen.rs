@@ -76,7 +76,7 @@ async fn hear(postgres: &Postgres, notices: &Notices, has_heard: &mut bool) -> R
             if sent < ROWS {
                 sleep(PAUSE).await;
                 // Nobody need be woken: then it is time to ask again.
-                let _ = timeout(BEAT - PAUSE, postgres.notifier.notified()).await;
+                let _ = timeout(BEAT.saturating_sub(PAUSE), postgres.notifier.notified()).await;
             }
         }
     };
