@@ -11,8 +11,7 @@ use kernel::{
     clock::Timestamp,
     crypto,
     db::{self, Db, Reach, Tx},
-    id::Id,
-    jobs::{self, Job, Later},
+    jobs::{self, Job, JobId, Later},
     params,
     ports::SendError,
     row,
@@ -101,7 +100,7 @@ pub async fn send(tx: &mut Tx, app: &App, to: &str, kind: &Kind) -> db::Result<(
         html: Html { letter: &letter }.render().map_err(wrong)?,
     };
     let now = app.clock.now();
-    let id = Id::<Stored>::new(&app.entropy, now);
+    let id = JobId::new(&app.entropy, now);
     let recipient_key = crypto::hash(to.to_lowercase().as_bytes());
     let plain = serde_json::to_vec(&stored).unwrap_or_default();
     let expires_at = now.plus(kind.life().map_or(LONGEST, |life| life.min(LONGEST)));
@@ -110,9 +109,9 @@ pub async fn send(tx: &mut Tx, app: &App, to: &str, kind: &Kind) -> db::Result<(
         params![id, &recipient_key, app.vault.seal("mail", &place(&id.to_string()), &plain), now, expires_at],
     )
     .await?;
-    let unique = format!("mail:{recipient_key}:{id}");
     let job = SendMail { recipient_key, mail: Some(id.to_string()) };
-    jobs::enqueue_at(tx, app, now, now, Some(&unique), &job).await?;
+    // Under the id of its mail, so that jobs begin in the order in which the mails go out.
+    jobs::enqueue_as(tx, now, id, &job).await?;
     tx.notify(Reach::ThisNode, "mail", "").await
 }
 

@@ -94,6 +94,14 @@ pub async fn enqueue_at<J: Job>(
     tx.notify(Reach::ThisNode, TOPIC, "").await
 }
 
+/// Puts a job into the transaction under an id that the caller chose. Jobs that are ready at the same moment are begun in
+/// the order of their ids.
+pub async fn enqueue_as<J: Job>(tx: &mut Tx, now: Timestamp, id: JobId, job: &J) -> db::Result<()> {
+    let payload = serde_json::to_string(job).map_err(|e| db::Error::Driver(format!("{}: {e}", J::KIND)))?;
+    model::insert(tx, id, J::KIND, &payload, None, now, now).await?;
+    tx.notify(Reach::ThisNode, TOPIC, "").await
+}
+
 type Running = Pin<Box<dyn Future<Output = Result<(), Later>> + Send>>;
 
 /// What a worker knows of one kind.
