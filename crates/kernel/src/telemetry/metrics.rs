@@ -87,6 +87,7 @@ impl Metrics {
         registry.register("jobs", "Jobs that ended, by outcome", self.jobs.clone());
         registry.register("jobs_waiting", "Jobs that wait for their turn", self.jobs_waiting.clone());
         registry.register("jobs_dead", "Jobs that were given up", self.jobs_dead.clone());
+        registry.register("log_lines_dropped", "Log lines that nobody took in time", super::queue::dropped());
         let build = prometheus_client::metrics::info::Info::new([("version", version)]);
         registry.register("build", "The running version", build);
         self
