@@ -71,7 +71,9 @@ impl Captcha {
 
     /// Whether this pass was given for this route; it is used up either way.
     pub async fn accept(app: &App, pass: &Secret, route: &str) -> db::Result<bool> {
-        let spent = transact!(app.db, tx, { once::spend(tx, Purpose::CaptchaPass, pass, app.clock.now()).await })?;
+        let spend =
+            async { transact!(app.db, tx, { once::spend(tx, Purpose::CaptchaPass, pass, app.clock.now()).await }) };
+        let spent = db::aside(spend).await?;
         Ok(spent.and_then(|spent| spent.aside(app)).is_some_and(|aside| aside == route.as_bytes()))
     }
 }
