@@ -9,7 +9,7 @@ mod binary;
 use std::{
     io::{Read as _, Write as _},
     net::TcpStream,
-    process::Command,
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -123,6 +123,57 @@ fn f20_short_of_everything_it_sheds_and_goes_on() {
     let spent = cpu_ticks(&server) - before;
     assert!(spent < 30, "waiting for descriptors took {spent} hundredths of a second of a processor");
     drop(held);
+    assert_eq!(server.get("/health").0, 200);
+}
+
+/// A server that writes many log lines into a pipe that is full.
+fn unread() -> (tempfile::TempDir, Server) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = binary::janua(folder.path(), binary::SERVE);
+    command.env("JANUA_LOG", "trace").env("JANUA_RATE_LIMITS", "off");
+    let server = Server::logging_to(command, Stdio::piped());
+    let mut visit = server.visit();
+    for _ in 0..600 {
+        assert_eq!(visit.ask("GET", "/robots.txt", "", "").0, 200);
+    }
+    (folder, server)
+}
+
+fn dropped_lines(server: &Server) -> u64 {
+    let (_, said) = server.get("/metrics");
+    let line = said.lines().find_map(|line| line.strip_prefix("janua_log_lines_dropped_total "));
+    line.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn a_log_that_nobody_reads_holds_up_nothing() {
+    let (_folder, mut server) = unread();
+    let body = r#"{"email":"nobody@example.com","password":"not a password"}"#;
+    assert_eq!(server.visit().ask("POST", "/auth/login", "", body).0, 401);
+    assert_eq!(server.get("/health").0, 200);
+    assert!(dropped_lines(&server) > 0, "and that lines are lost can be seen");
+    server.signal("TERM");
+    let (well, took) = server.ended(Duration::from_secs(10));
+    assert!(well && took < Duration::from_secs(4), "{took:?}");
+}
+
+#[test]
+fn a_log_that_is_read_again_says_what_is_missing() {
+    let (_folder, mut server) = unread();
+    assert!(dropped_lines(&server) > 0);
+    let mut log = server.child.stderr.take().unwrap();
+    let (say, heard) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut said = String::new();
+        let mut bytes = [0; 4096];
+        while let Ok(count @ 1..) = log.read(&mut bytes) {
+            said.push_str(&String::from_utf8_lossy(&bytes[..count]));
+            if said.lines().any(|line| line.contains("log lines were dropped")) {
+                let _ = say.send(());
+            }
+        }
+    });
+    assert!(heard.recv_timeout(Duration::from_secs(10)).is_ok(), "the log says that it has holes");
     assert_eq!(server.get("/health").0, 200);
 }
 

@@ -17,6 +17,8 @@ struct State {
     dead: AtomicBool,
     /// The same for connections that listen for notices, and for no others.
     deaf: AtomicBool,
+    /// The next COMMIT arrives, and its answer does not.
+    cut_at_commit: AtomicBool,
     connections: AtomicU64,
 }
 
@@ -65,10 +67,23 @@ impl Wire {
         self.state.deaf.store(deaf, SeqCst);
     }
 
+    /// Passes the next COMMIT on, gives the other side time for it, and then cuts that connection.
+    pub fn cut_at_next_commit(&self) {
+        self.state.cut_at_commit.store(true, SeqCst);
+    }
+
+    /// Whether a COMMIT is still waited for.
+    pub fn waits_for_commit(&self) -> bool {
+        self.state.cut_at_commit.load(SeqCst)
+    }
+
     pub fn connections(&self) -> u64 {
         self.state.connections.load(SeqCst)
     }
 }
+
+/// PostgreSQL's answer to COMMIT takes less on this machine.
+const COMMIT_TAKES: Duration = Duration::from_millis(300);
 
 fn pass(mut from: TcpStream, mut to: TcpStream, state: &State, listens: &AtomicBool, is_answer: bool) {
     let mut bytes = [0; 16 * 1024];
@@ -82,6 +97,14 @@ fn pass(mut from: TcpStream, mut to: TcpStream, state: &State, listens: &AtomicB
             listens.store(true, SeqCst);
         }
         if count == 0 {
+            break;
+        }
+        let commits = !is_answer && bytes[..count].windows(6).any(|word| word == b"COMMIT");
+        if commits && state.cut_at_commit.swap(false, SeqCst) {
+            // The answer is lost with the near side; the far side stays for as long as the commit takes.
+            let _ = from.shutdown(std::net::Shutdown::Both);
+            let _ = to.write_all(&bytes[..count]);
+            thread::sleep(COMMIT_TAKES);
             break;
         }
         if !lost && to.write_all(&bytes[..count]).is_err() {

@@ -64,6 +64,11 @@ pub const IDEMPOTENCY_IN_PROGRESS: Code = Code::new(
     "idempotency_in_progress",
     "The first request with this Idempotency-Key is still being worked on.",
 );
+pub const IDEMPOTENCY_ANSWER_LOST: Code = Code::new(
+    409,
+    "idempotency_answer_lost",
+    "The first request with this Idempotency-Key was carried out, and its answer was not kept.",
+);
 pub const TOO_LARGE: Code = Code::new(413, "too_large", "The request body is too large.");
 pub const NOT_JSON: Code = Code::new(415, "unsupported_media_type", "The request body must be application/json.");
 pub const RATE_LIMITED: Code = Code::new(429, "rate_limited", "Too many requests. Wait, then try again.");
@@ -87,6 +92,7 @@ pub const COMMON: &[Code] = &[
     CONFLICT,
     IDEMPOTENCY_MISMATCH,
     IDEMPOTENCY_IN_PROGRESS,
+    IDEMPOTENCY_ANSWER_LOST,
     TOO_LARGE,
     NOT_JSON,
     RATE_LIMITED,

@@ -51,6 +51,7 @@ pub async fn run(config: Config) -> Result<ExitCode> {
     // A second signal means now.
     tokio::spawn(async {
         if wait_for_signal().await.is_ok() {
+            kernel::telemetry::flush(crate::LAST_LINES);
             std::process::exit(130);
         }
     });

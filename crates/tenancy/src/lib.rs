@@ -43,7 +43,7 @@ use std::{sync::Arc, time::Duration};
 use kernel::{
     app::Feature,
     config::Config,
-    http::{AppOrigins, ReplayGuard, Routes},
+    http::{AppOrigins, Routes},
     jobs::Jobs,
 };
 
@@ -60,7 +60,6 @@ pub fn feature(config: &Config) -> Feature {
         .own(keys::Ring::default())
         .own(Arc::new(enter::Live::default()))
         .own(Arc::new(AppOrigins::default()))
-        .own(ReplayGuard(|app, headers| Box::pin(async move { enter::is_still_good(&app, &headers).await })))
         .own(password::Hasher::start(config.password_queue))
         .start(|app| {
             Box::pin(async move {

@@ -135,6 +135,12 @@ async fn create_app(State(app): State<App>, session: Session, Json(new): Json<Ne
     scopes::check(new.scopes.as_deref().unwrap_or_default())?;
     new.slug.as_deref().map(slugs::check).transpose()?;
     let allowed_origins = redirects::origins(&new.allowed_origins);
+    if let Some(org) = new.org_id {
+        // Before the transaction, which may answer what was answered to the same request before.
+        may_build_in(
+            Membership::all_of(&app.db, session.account().id).await?.into_iter().find(|one| one.org.id == org),
+        )?;
+    }
     let (application, role) = transact!(app.db, tx, {
         let Membership { org, role } = home(tx, &app, &session, new.org_id).await?;
         let mut application = Application {
@@ -165,12 +171,16 @@ async fn create_app(State(app): State<App>, session: Session, Json(new): Json<Ne
     Ok(Json(AppView::of(application, role)))
 }
 
+fn may_build_in(membership: Option<Membership>) -> Result<Membership> {
+    let membership = membership.ok_or(NOT_FOUND)?;
+    if membership.role < Role::Admin { Err(FORBIDDEN.into()) } else { Ok(membership) }
+}
+
 /// The organization a new app belongs to.
 async fn home(tx: &mut Tx, app: &App, session: &Session, wanted: Option<OrgId>) -> Result<Membership> {
     let (account, now) = (session.account(), app.clock.now());
     if let Some(org) = wanted {
-        let membership = Membership::of_in(tx, org, account.id).await?.ok_or(NOT_FOUND)?;
-        return if membership.role < Role::Admin { Err(FORBIDDEN.into()) } else { Ok(membership) };
+        return may_build_in(Membership::of_in(tx, org, account.id).await?);
     }
     // Two first apps at once must not make two organizations.
     tenancy::accounts::Account::hold(tx, account.id).await?;

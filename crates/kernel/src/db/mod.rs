@@ -7,6 +7,7 @@
 //! changed, `send`. What belongs together goes through
 //! [`transact!`](crate::transact). Any error inside a transaction ends it, on both engines: what may collide says `ON CONFLICT`.
 pub mod archive;
+pub(crate) mod claim;
 mod compose;
 pub mod migrate;
 mod notices;
@@ -19,6 +20,7 @@ use std::{borrow::Cow, path::Path, sync::Arc, time::Duration};
 use futures_util::future::BoxFuture;
 use tokio::{sync::oneshot, time::Instant};
 
+pub use claim::aside;
 pub use compose::Composed;
 pub use notices::{Listener, Notice, Reach};
 pub use value::{FromRow, FromValue, InJson, Row, Value};
@@ -27,6 +29,7 @@ use crate::{
     clock::Clock,
     fault::{self, Fault},
 };
+use claim::{Claim, Held};
 use notices::{News, Notices};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -69,6 +72,9 @@ pub enum Error {
     ReadOnly(String),
     #[error("the database is out of reach: {0}")]
     Unavailable(String),
+    /// The request this is part of was carried out before; see [`claim`].
+    #[error("the request was carried out before")]
+    Repeated,
     #[error("{0}")]
     Driver(String),
 }
@@ -93,6 +99,8 @@ impl From<Error> for Fault {
             Error::Unavailable(_) | Error::ReadOnly(_) | Error::Timeout | Error::Silent => {
                 fault::UNAVAILABLE.caused_by(error).retry_after(wait)
             }
+            // Only for handlers: the door answers with what was answered before.
+            Error::Repeated => fault::IDEMPOTENCY_IN_PROGRESS.into(),
             _ => fault::INTERNAL.caused_by(error),
         }
     }
@@ -219,6 +227,8 @@ enum Engine {
 pub struct Tx {
     engine: EngineTx,
     news: News,
+    /// Under which claim it was begun.
+    held: Option<Held>,
 }
 enum EngineTx {
     Sqlite(sqlite::SqliteTx),
@@ -275,6 +285,9 @@ impl Db {
     pub async fn find<T: FromRow>(&self, question: Composed) -> Result<Vec<T>> {
         let Composed { text, params } = question;
         refuse_nul(&params)?;
+        if let Some(claim) = Claim::present() {
+            Box::pin(claim.before_reading()).await?;
+        }
         every(match &self.engine {
             Engine::Sqlite(sqlite) => sqlite.read(text.into(), params).await,
             Engine::Postgres(postgres) => Box::pin(postgres.run(text.into(), params)).await,
@@ -309,11 +322,18 @@ impl Db {
     }
 
     pub async fn begin(&self) -> Result<Tx> {
+        match Claim::present() {
+            None => self.open_tx().await,
+            Some(claim) => Box::pin(claim.begin(self)).await,
+        }
+    }
+
+    async fn open_tx(&self) -> Result<Tx> {
         let engine = match &self.engine {
             Engine::Sqlite(sqlite) => EngineTx::Sqlite(sqlite.begin()),
             Engine::Postgres(postgres) => EngineTx::Postgres(Box::new(Box::pin(postgres.begin()).await?)),
         };
-        Ok(Tx { engine, news: News::none_yet(&self.notices) })
+        Ok(Tx { engine, news: News::none_yet(&self.notices), held: None })
     }
 
     /// Runs `work` in one transaction and commits it, as [`transact!`](crate::transact) does. For what happens often: on
@@ -325,7 +345,12 @@ impl Db {
         T: Send + 'static,
         E: Outcome + Send + 'static,
     {
-        let Engine::Sqlite(sqlite) = &self.engine else {
+        // One that may have to wait for its commit cannot do so where the writes are made.
+        let sqlite = match &self.engine {
+            Engine::Sqlite(sqlite) if Claim::present().is_none() => Some(sqlite),
+            _ => None,
+        };
+        let Some(sqlite) = sqlite else {
             let elsewhere = async { transact!(self, tx, { work(tx, &along).await }) };
             return Box::pin(elsewhere).await;
         };
@@ -333,7 +358,7 @@ impl Db {
         loop {
             let (along, news) = (along.clone(), News::none_yet(&self.notices));
             let outcome = sqlite.carry(move |engine, reply| async move {
-                let mut tx = Tx { engine: EngineTx::Sqlite(engine), news };
+                let mut tx = Tx { engine: EngineTx::Sqlite(engine), news, held: None };
                 match work(&mut tx, &along).await {
                     Ok(value) => tx.leave(reply, value),
                     // He may have gone away.
@@ -397,6 +422,9 @@ impl Db {
 
     async fn read(&self, sql: Sql, params: Vec<Value>) -> Result<Done> {
         refuse_nul(&params)?;
+        if let Some(claim) = Claim::present() {
+            Box::pin(claim.before_reading()).await?;
+        }
         match &self.engine {
             Engine::Sqlite(sqlite) => sqlite.read(sql.sqlite.into(), params).await,
             Engine::Postgres(postgres) => Box::pin(postgres.run(sql.postgres.into(), params)).await,
@@ -405,6 +433,9 @@ impl Db {
 
     async fn write(&self, sql: Sql, params: Vec<Value>) -> Result<Done> {
         refuse_nul(&params)?;
+        if let Some(claim) = Claim::present() {
+            Box::pin(claim.before_writing()).await?;
+        }
         match &self.engine {
             Engine::Sqlite(sqlite) => sqlite.write(sql.sqlite.into(), params).await,
             Engine::Postgres(postgres) => Box::pin(postgres.run(sql.postgres.into(), params)).await,
@@ -455,16 +486,42 @@ impl Tx {
         Ok(())
     }
 
-    /// Commits when the work succeeded, and otherwise leaves nothing behind.
-    pub async fn settle<T, E: Outcome>(self, outcome: Result<T, E>) -> Result<T, E> {
+    /// Commits when the work succeeded, and otherwise leaves nothing behind. Under a [`claim`] the commit waits for the
+    /// answer of the request.
+    pub async fn settle<T, E: Outcome>(mut self, outcome: Result<T, E>) -> Result<T, E> {
         let value = outcome?;
-        self.commit().await?;
+        match self.held.take() {
+            None => self.commit().await?,
+            Some(held) => Box::pin(held.wait(Box::new(self))).await?,
+        }
         Ok(value)
     }
 
-    pub async fn commit(self) -> Result<()> {
+    pub async fn commit(mut self) -> Result<()> {
+        match self.held.take() {
+            None => self.end(false).await,
+            Some(held) => Box::pin(held.commit(self)).await,
+        }
+    }
+
+    /// As [`commit`](Self::commit), for one that cannot run again: nobody who comes later shares its commit, and so
+    /// nobody can have it undone.
+    async fn commit_last(self) -> Result<()> {
+        self.end(true).await
+    }
+
+    /// Waits for the writes whose outcome nobody asked for, to hear how they ended.
+    async fn flush(&mut self) -> Result<()> {
+        match &mut self.engine {
+            EngineTx::Sqlite(tx) if tx.has_sent() => tx.run("SELECT 1".into(), vec![]).await.map(drop),
+            EngineTx::Postgres(tx) if tx.has_sent() => Box::pin(tx.run("SELECT 1".into(), vec![])).await.map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    async fn end(self, is_last: bool) -> Result<()> {
         match self.engine {
-            EngineTx::Sqlite(tx) => tx.commit(self.news).await,
+            EngineTx::Sqlite(tx) => tx.commit(self.news, is_last).await,
             EngineTx::Postgres(tx) => {
                 Box::pin(tx.commit(&self.news)).await?;
                 self.news.tell();

@@ -196,6 +196,11 @@ impl PgTx {
         if self.before.len() < MOST_AT_ONCE { Ok(()) } else { self.converse(false).await.map(drop) }
     }
 
+    /// Whether something goes along with the next statement.
+    pub(super) fn has_sent(&self) -> bool {
+        !self.before.is_empty()
+    }
+
     async fn add(&mut self, sql: &Text, params: Vec<Value>) -> Result<()> {
         let statement = self.prepare(sql).await?;
         self.before.push(Prepared { statement, params });

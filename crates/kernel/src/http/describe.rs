@@ -19,8 +19,8 @@ use super::{
     tongue::Tongue,
 };
 use crate::fault::{
-    COMMON, CROSS_SITE, Code, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_MISMATCH, INTERNAL, INVALID, OVERLOADED,
-    RATE_LIMITED, STORAGE_FULL, TIMED_OUT, UNAVAILABLE,
+    COMMON, CROSS_SITE, Code, IDEMPOTENCY_ANSWER_LOST, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_MISMATCH, INTERNAL,
+    INVALID, OVERLOADED, RATE_LIMITED, STORAGE_FULL, TIMED_OUT, UNAVAILABLE,
 };
 
 /// Where extractors leave the codes they can answer, until the description is put together.
@@ -258,8 +258,11 @@ fn codes_of(operation: &mut Value, row: &RouteRow) -> BTreeMap<u16, Codes> {
     }
     let limited: &[Code] = if row.always { &[] } else { &[RATE_LIMITED] };
     let changing: &[Code] = if row.method.is_safe() { &[] } else { &[CROSS_SITE] };
-    let creating: &[Code] =
-        if row.method == Method::POST { &[INVALID, IDEMPOTENCY_MISMATCH, IDEMPOTENCY_IN_PROGRESS] } else { &[] };
+    let creating: &[Code] = if row.method == Method::POST {
+        &[INVALID, IDEMPOTENCY_MISMATCH, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_ANSWER_LOST]
+    } else {
+        &[]
+    };
     for code in EVERYWHERE.iter().chain(limited).chain(changing).chain(creating).chain(&row.codes) {
         put(code.status, code.name, code.says);
     }

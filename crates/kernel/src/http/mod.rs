@@ -1,4 +1,5 @@
 //! From the socket to the handler and back: one route table, one pipeline, one way to read input and to say no.
+mod bodies;
 mod client;
 mod describe;
 mod document;
@@ -22,7 +23,7 @@ pub use client::{Client, network_of};
 pub use describe::{Description, Documents, may_answer, requires};
 pub use document::Document;
 pub use door::Door;
-pub use idempotency::{ForgetReplies, ReplayGuard};
+pub use idempotency::ForgetReplies;
 pub use input::{Form, FormOrJson, FormPairs, Json, MaybeJson, Path, Query, Raw};
 pub use inside::Inside;
 pub use origins::{AppOrigins, bearer, foreign_origin};

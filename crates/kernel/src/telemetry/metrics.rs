@@ -144,6 +144,7 @@ impl Metrics {
         registry.register("jobs_dead", "Jobs that were given up", self.jobs_dead.clone());
         let help = "Mails not sent because the recipient had as many as the budget allows";
         registry.register("mails_withheld", help, self.mails_withheld.clone());
+        registry.register("log_lines_dropped", "Log lines that nobody took in time", super::queue::dropped());
         let build = prometheus_client::metrics::info::Info::new([("version", version)]);
         registry.register("build", "The running version", build);
         self

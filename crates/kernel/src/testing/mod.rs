@@ -2,7 +2,8 @@
 //! stands still, chance that repeats, and ports that remember what they were told.
 //!
 //! The database is SQLite, unless `TEST_DATABASE_URL` names a PostgreSQL server. A test ends with [`TestApp::finish`],
-//! which fails when jobs are left undone; an answer the description does not allow fails at once.
+//! which fails when jobs are left undone; an answer the description does not allow fails at once. With `TEST_KEYS=1` each
+//! POST without an `Idempotency-Key` gets one of its own, so that the same tests run every handler under a claim.
 mod answer;
 mod database;
 mod ports;
@@ -13,7 +14,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     panic::Location,
     sync::{
-        Arc, Mutex, OnceLock,
+        Arc, LazyLock, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -277,7 +278,11 @@ impl Ask<'_> {
         self
     }
 
-    pub async fn send(self) -> Answer {
+    pub async fn send(mut self) -> Answer {
+        static KEYS: LazyLock<bool> = LazyLock::new(|| std::env::var_os("TEST_KEYS").is_some());
+        if *KEYS && self.request.method() == Method::POST && !self.request.headers().contains_key("idempotency-key") {
+            self = self.header("idempotency-key", &format!("key {}", next_seed()));
+        }
         let (method, path) = (self.request.method().clone(), self.request.uri().path().to_owned());
         let response = self.test.door.clone().handle(SocketAddr::new(self.peer, 40_000), self.request).await;
         let answer = Answer::read(response).await;

@@ -1,7 +1,7 @@
 //! The catalogue test: every route the product promises is there with the guard it promises, or stands on the list of
 //! those still to come; and nothing else is there.
-mod errors;
 mod app_sessions;
+mod errors;
 
 use std::collections::BTreeMap;
 

@@ -75,7 +75,9 @@ impl Captcha {
 
     /// Whether this pass was given for this route and for at least as much work; it is used up either way.
     pub async fn accept(app: &App, pass: &Secret, route: &str, level: u32) -> db::Result<bool> {
-        let spent = transact!(app.db, tx, { once::spend(tx, Purpose::CaptchaPass, pass, app.clock.now()).await })?;
+        let spend =
+            async { transact!(app.db, tx, { once::spend(tx, Purpose::CaptchaPass, pass, app.clock.now()).await }) };
+        let spent = db::aside(spend).await?;
         let aside = spent.and_then(|spent| spent.aside(app)).and_then(|aside| String::from_utf8(aside).ok());
         let given = aside.as_deref().and_then(|aside| aside.split_once(' '));
         Ok(given.is_some_and(|(worth, given)| given == route && worth.parse().is_ok_and(|worth: u32| level <= worth)))

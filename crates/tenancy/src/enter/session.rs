@@ -25,7 +25,6 @@ use crate::{
     events::By,
     factors::Factors,
     orgs::Membership,
-    scim_tokens::{self, ScimToken},
     scopes::Scopes,
     sessions::{self, SessionId},
 };
@@ -44,21 +43,6 @@ pub const INSUFFICIENT_SCOPE: Code =
 
 /// How long a proof of who somebody is counts as fresh.
 const FRESH: Duration = Duration::from_mins(10);
-
-/// Refuses a token or a key that no longer opens anything; who brings none is nobody's concern.
-pub async fn is_still_good(app: &App, headers: &HeaderMap) -> Result<()> {
-    app_key(app, headers).await?;
-    let Some((token, delivery)) = presented(headers) else { return Ok(()) };
-    if token.starts_with(scim_tokens::START) {
-        let found = ScimToken::recognise(&app.db, &token.to_owned().into(), app.clock.now()).await?;
-        return found.map(drop).ok_or_else(|| UNAUTHENTICATED.into());
-    }
-    let (_, living) = recognise(app, token).await?.ok_or(UNAUTHENTICATED)?;
-    match delivery {
-        Delivery::Cookie => may_use_cookie(app, headers, &living.session).await,
-        Delivery::Body => Ok(()),
-    }
-}
 
 /// A cookie counts on pages of the service, and on those of the app its session belongs to.
 pub async fn may_use_cookie(app: &App, headers: &HeaderMap, session: &sessions::Session) -> Result<()> {
