@@ -246,6 +246,7 @@ async fn a_payload_over_256_kb_is_dropped_and_records_are_kept_for_thirty_days()
     deliver(&t).await;
     let records = shop.deliveries(&t, &webhook).await;
     assert_eq!(records.len(), 50, "the newest fifty");
+    t.run_jobs().await;
     t.advance(Duration::from_hours(30 * 24) - Duration::from_mins(1));
     t.run_jobs().await;
     let again = Person::of(&identity::testing::login(&t, "ada@example.com", identity::testing::PASSWORD).await);
