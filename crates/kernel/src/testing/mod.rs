@@ -307,6 +307,12 @@ pub fn many(otherwise: i64) -> i64 {
     std::env::var("TEST_ROWS").ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
+/// How long a write may wait for others in tests with [`many`] rows. The promise is a quarter of a second. It is held to
+/// where `TEST_ROWS` is set and the machine has nothing else to do; beside other tests a busy processor adds its own part.
+pub fn longest_wait() -> Duration {
+    if std::env::var_os("TEST_ROWS").is_some() { Duration::from_millis(250) } else { Duration::from_secs(1) }
+}
+
 /// Another one for each service of a test, so that two on one database do not make the same ids.
 fn next_seed() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(7);
