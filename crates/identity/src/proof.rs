@@ -114,7 +114,7 @@ impl Fresh {
         let by_passkey = session.living.session.methods.iter().any(|method| method == "passkey");
         match &self.code {
             None if session.factors().is_on() && !(by_passkey && session.is_fresh(app)) => {
-                Err(refusal(needed(app, session).1))
+                Err(refusal(&needed(app, session).1))
             }
             _ => self.check(app, visitor, session).await,
         }
@@ -135,13 +135,13 @@ impl Fresh {
                 })
             }
             _ if proven(app, session).is_some_and(|proven| proven >= strength) => Ok(()),
-            _ => Err(refusal(methods)),
+            _ => Err(refusal(&methods)),
         }
     }
 }
 
 /// Says what would do.
-fn refusal(methods: Vec<Method>) -> Fault {
+fn refusal(methods: &[Method]) -> Fault {
     Fault::from(REAUTHENTICATION_REQUIRED).with_extra("methods", &methods)
 }
 

@@ -114,13 +114,12 @@ impl SmtpServer {
         let mut command = Command::new(python);
         command.args(["-W", "ignore", "-c", PROGRAM]).arg(folder).arg(port.to_string()).stderr(Stdio::null());
         let child = command.spawn().expect("the SMTP server starts");
-        for _ in 0..500 {
-            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                return child;
-            }
+        let listens = (0..500).any(|_| {
             std::thread::sleep(Duration::from_millis(20));
-        }
-        panic!("the SMTP server does not listen");
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+        assert!(listens, "the SMTP server does not listen");
+        child
     }
 
     fn restart(&mut self) {

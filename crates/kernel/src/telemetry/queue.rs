@@ -193,7 +193,7 @@ mod tests {
             queue.write_all(format!("line {i}\n").as_bytes()).unwrap();
         }
         Queue::flush(&queue, LONG);
-        let expected: String = (0..100).map(|i| format!("line {i}\n")).collect();
+        let expected = (0..100).map(|i| format!("line {i}")).collect::<Vec<_>>().join("\n") + "\n";
         assert_eq!(String::from_utf8(out.taken.lock().unwrap().clone()).unwrap(), expected);
     }
 
