@@ -183,7 +183,7 @@ async fn f15_two_nodes_share_the_work_and_nothing_is_sent_twice() {
         // Two nodes need PostgreSQL; the run on it comes by here.
         return;
     }
-    let t = start().await;
+    let t = TestApp::start_with(Config { webhooks_per_host: 20, ..config() }, feature).await;
     let other = t.another_node(feature).await;
     let (shop, receiver) = (Shop::open(&t).await, Receiver::start().await);
     for _ in 0..20 {
