@@ -16,7 +16,7 @@ use crate::{
     captcha,
     form::{Fields, OwnPage},
     me::{Me, Said, Sender, Told},
-    page::{drawn, error, go, local, noted, said, status_of},
+    page::{by_field, drawn, error, go, local, noted, said, status_of},
 };
 
 pub fn routes() -> Routes {
@@ -141,6 +141,7 @@ fn told(form: &Fields, fault: Option<&Fault>, answer: Value) -> Told {
     Told {
         form: form.get("form").to_owned(),
         wrong: fault.map(said),
+        errors: fault.map(by_field).unwrap_or_default(),
         challenge: fault.and_then(captcha::challenge),
         sign_in_again: fault.is_some_and(|fault| fault.code() == REAUTHENTICATION_REQUIRED),
         typed: typed.map(|(name, text)| (name.to_owned(), Value::from(text))).collect(),

@@ -11,6 +11,7 @@ mod first_owner;
 mod forms;
 mod hosted;
 mod leaving;
+mod look;
 mod pages;
 mod reference;
 mod status;
