@@ -3,10 +3,10 @@ use minijinja::{Environment, Error, ErrorKind, Value, context};
 
 pub fn add_to(environment: &mut Environment<'_>) {
     environment.add_filter("count", count);
-    environment.add_function("chart_scale", scale);
-    environment.add_function("chart_line", line);
-    environment.add_function("chart_spark", spark);
-    environment.add_function("chart_bars", bars);
+    environment.add_function("chart_scale", |values: Vec<f64>| scale(&values));
+    environment.add_function("chart_line", |values: Vec<f64>, top: f64| line(&values, top));
+    environment.add_function("chart_spark", |values: Vec<f64>| spark(&values));
+    environment.add_function("chart_bars", |series: Vec<Vec<f64>>, top: f64| bars(&series, top));
 }
 
 /// Into how many parts the grid divides a chart.
@@ -34,8 +34,8 @@ fn count(number: f64) -> String {
 }
 
 /// The highest value of the axis, and the labels of the grid from top to bottom. The steps are round whole numbers.
-fn scale(values: Vec<f64>) -> Value {
-    let highest = values.into_iter().fold(0.0, f64::max);
+fn scale(values: &[f64]) -> Value {
+    let highest = values.iter().copied().fold(0.0, f64::max);
     let step = step(highest / f64::from(PARTS));
     let labels = (0..=PARTS).rev().map(|part| count(step * f64::from(part))).collect::<Vec<_>>();
     context! { top => step * f64::from(PARTS), labels }
@@ -43,19 +43,19 @@ fn scale(values: Vec<f64>) -> Value {
 
 /// 1, 2, 2.5 or 5 times a power of ten, where that is a whole number.
 fn step(wanted: f64) -> f64 {
-    let steps = (0..18).flat_map(|power| [1.0, 2.0, 2.5, 5.0].map(|factor| factor * 10_f64.powi(power)));
-    steps.into_iter().find(|step| step.fract() == 0.0 && *step >= wanted).unwrap_or(wanted)
+    let mut steps = (0..18).flat_map(|power| [1.0, 2.0, 2.5, 5.0].map(|factor| factor * 10_f64.powi(power)));
+    steps.find(|step| step.fract() == 0.0 && *step >= wanted).unwrap_or(wanted)
 }
 
 /// A line from 0 to `top` and the area under it, in a box of 100 by 100.
-fn line(values: Vec<f64>, top: f64) -> Value {
-    path(&values, (0.0, top), (100.0, 0.0))
+fn line(values: &[f64], top: f64) -> Value {
+    path(values, (0.0, top), (100.0, 0.0))
 }
 
 /// A line from the lowest value to the highest, in a box of 100 by 28.
-fn spark(values: Vec<f64>) -> Value {
+fn spark(values: &[f64]) -> Value {
     let (low, high) = values.iter().fold((f64::MAX, f64::MIN), |(low, high), one| (low.min(*one), high.max(*one)));
-    path(&values, (low, high), SPARK)
+    path(values, (low, high), SPARK)
 }
 
 fn path(values: &[f64], (low, high): (f64, f64), (height, margin): (f64, f64)) -> Value {
@@ -73,7 +73,7 @@ fn path(values: &[f64], (low, high): (f64, f64), (height, margin): (f64, f64)) -
 
 /// Bars side by side, each with its parts stacked from the bottom, as percentages of the box: `series` has a list for each
 /// part, with a value for each bar.
-fn bars(series: Vec<Vec<f64>>, top: f64) -> Result<Value, Error> {
+fn bars(series: &[Vec<f64>], top: f64) -> Result<Value, Error> {
     let columns = series.first().map_or(0, Vec::len);
     if series.iter().any(|one| one.len() != columns) {
         return Err(Error::new(ErrorKind::InvalidOperation, "every series has a value for each bar"));
@@ -127,7 +127,7 @@ mod tests {
         for (highest, top) in
             [(0.0, "4"), (3.0, "4"), (5.0, "8"), (9.0, "20"), (92.0, "100"), (361.0, "400"), (1001.0, "2,000")]
         {
-            let found = scale(vec![1.0, highest]);
+            let found = scale(&[1.0, highest]);
             let labels = found.get_attr("labels").expect("labels");
             assert_eq!(labels.get_item_by_index(0).expect("the highest").to_string(), top, "{highest}");
             assert_eq!(labels.get_item_by_index(4).expect("the lowest").to_string(), "0");
@@ -136,20 +136,20 @@ mod tests {
 
     #[test]
     fn a_line_runs_from_edge_to_edge() {
-        let drawn = line(vec![0.0, 50.0, 100.0], 100.0);
+        let drawn = line(&[0.0, 50.0, 100.0], 100.0);
         assert_eq!(text(&drawn, "line"), "M0.0 100.0L50.0 50.0L100.0 0.0");
         assert_eq!(text(&drawn, "area"), "M0.0 100.0L50.0 50.0L100.0 0.0V100H0Z");
-        assert_eq!(text(&spark(vec![7.0]), "line"), "M0.0 26.0", "a single value is no division by zero");
-        assert_eq!(text(&line(vec![], 0.0), "area"), "", "nothing is drawn from nothing");
+        assert_eq!(text(&spark(&[7.0]), "line"), "M0.0 26.0", "a single value is no division by zero");
+        assert_eq!(text(&line(&[], 0.0), "area"), "", "nothing is drawn from nothing");
     }
 
     #[test]
     fn bars_are_stacked_from_the_bottom() {
-        let drawn = bars(vec![vec![25.0, 50.0], vec![25.0, 0.0]], 100.0).expect("bars");
+        let drawn = bars(&[vec![25.0, 50.0], vec![25.0, 0.0]], 100.0).expect("bars");
         let first = drawn.get_item_by_index(0).expect("a bar").get_attr("parts").expect("its parts");
         let part = |at| first.get_item_by_index(at).expect("a part");
         assert_eq!((text(&part(0), "y"), text(&part(0), "height")), ("75.00".into(), "25.00".into()));
         assert_eq!((text(&part(1), "y"), text(&part(1), "height")), ("50.00".into(), "25.00".into()));
-        assert!(bars(vec![vec![1.0], vec![]], 1.0).is_err(), "a series is too short");
+        assert!(bars(&[vec![1.0], vec![]], 1.0).is_err(), "a series is too short");
     }
 }

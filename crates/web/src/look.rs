@@ -78,6 +78,7 @@ pub fn routes() -> Routes {
         .get("/favicon.ico", favicon, "the mark, where browsers look for it unasked")
         .answers::<String>(200, ICON)
         .answers_nothing(304)
+        .fails(&[NOT_FOUND])
 }
 
 const ICON: &str = "image/x-icon";
