@@ -42,8 +42,8 @@ async fn a_create_form_is_a_dialog_with_a_url() {
         "{dialog}"
     );
     assert!(dialog.contains("name=\"back\" value=\"&#x2f;console\""), "an app that was created closes it");
-    let wrong = [("form", "app"), ("name", "")];
-    let refused = act(&t, &ada, "POST /apps", "/console", &wrong).await;
+    let wrong = [("call", "POST /apps"), ("back", "/console"), ("form", "app"), ("name", "")];
+    let refused = submit(&t, "/act", &wrong, &ada).await;
     assert_eq!(refused.status, 400);
     assert!(
         refused.text.contains("<dialog class=\"dialog\" open") && refused.text.contains("role=\"alert\""),
@@ -83,5 +83,30 @@ async fn pages_stay_small() {
     assert!(hosted < 40_000, "{hosted} bytes before compression, which takes off two thirds");
     let sheets = sizes[1] + sizes[4] + sizes[5];
     assert!(sheets < 60_000, "{sheets} bytes");
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_field_says_what_is_wrong_with_it() {
+    let t = start().await;
+    let typed = [("name", "Ada"), ("email", "nonsense"), ("password", "correct horse battery staple")];
+    let refused = submit(&t, "/sign-up", &typed, "").await;
+    assert_eq!(refused.status, 400);
+    for part in
+        ["aria-invalid=\"true\"", "aria-describedby=\"email-error\"", "id=\"email-error\"", "value=\"nonsense\""]
+    {
+        assert!(refused.text.contains(part), "{part}: {}", refused.text);
+    }
+    assert_eq!(refused.text.matches("aria-invalid").count(), 1, "the others are right");
+    member(&t, "ada@example.com").await;
+    let ada = browser(&t, "ada@example.com").await;
+    let wrong = [("call", "PATCH /user/profile"), ("back", "/account"), ("form", "profile"), ("name", "")];
+    let refused = submit(&t, "/act", &wrong, &ada).await;
+    assert_eq!(refused.status, 400);
+    assert!(
+        refused.text.contains("id=\"name-error\"") && refused.text.contains("role=\"alert\""),
+        "{}",
+        refused.text
+    );
     t.finish().await;
 }
