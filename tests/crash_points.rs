@@ -14,7 +14,7 @@ use std::{fs, path::Path, time::Duration};
 
 use binary::{
     Server,
-    crash::{Before, Heard, ask, status},
+    crash::{Before, Heard, ask, post_once, status},
     mail_with,
     people::{self, PASSWORD, mail_in, member, owner, text, well, with_key},
     receiver::{Came, Receiver},
@@ -92,6 +92,25 @@ fn f02_a_password_is_the_old_or_the_new_one() {
             wait("the person is told", || (mails(folder, "password was changed") == 1).then_some(()));
         },
     );
+}
+
+#[test]
+fn f02_a_request_with_a_key_happens_once_and_its_key_is_free_or_answered_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), SETTINGS);
+    member(&server, &[folder.path()], EMAIL);
+    let access = text(&login(&server, EMAIL, PASSWORD).unwrap().1["accessToken"]);
+    drop(server);
+    let make = |server: &Server| post_once(server, "once", "/org", &access, &json!({ "name": "Once" }));
+    before(folder.path()).sweep(make, |_, server, heard| {
+        let again = make(server);
+        assert_eq!(status(&again), 200, "{again:?} after {heard:?}");
+        if let Some((200, first)) = heard {
+            assert_eq!(*first, again.unwrap().1, "the first answer");
+        }
+        let list = ask(server, "GET", "/user/orgs", &access, &Value::Null).unwrap().1;
+        assert_eq!(list["orgs"].as_array().unwrap().len(), 1, "made once: {list}");
+    });
 }
 
 #[test]

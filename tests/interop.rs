@@ -8,9 +8,12 @@
 mod binary;
 
 use std::{
+    fs,
     io::{BufRead as _, BufReader, Write as _},
-    path::Path,
-    process::{Command, Stdio},
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
 use binary::{Server, browser::Browser, mail_with, token_in, wait};
@@ -26,12 +29,81 @@ const EMAIL: &str = "ada@example.com";
 const PASSWORD: &str = "correct horse battery staple";
 const REDIRECT: &str = "http://127.0.0.1:9/callback";
 
-/// A service with somebody in it, and an app of somebody else's.
+/// A service with a person in it, and clients of other people's.
 struct Stage {
     server: Server,
-    client_id: String,
+    client: Registered,
+    /// The credentials of the websites that people sign in to.
+    sites: Value,
+    /// Where the MCP servers listen that the client libraries bring along, one for TypeScript and one for Python.
+    mcp_ports: [u16; 2],
+    documents: Documents,
+    folder: tempfile::TempDir,
+}
+
+/// An app as its owner sees it.
+struct Registered {
+    id: String,
     secret: String,
-    _folder: tempfile::TempDir,
+}
+
+/// A process that ends with the test that needs it.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A TLS server with the documents of clients that describe themselves.
+struct Documents {
+    port: u16,
+    _server: Running,
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port()
+}
+
+fn openssl(folder: &Path, arguments: &str) -> Child {
+    let mut command = Command::new("openssl");
+    command.current_dir(folder).args(arguments.split(' ')).stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(Stdio::null()).spawn().expect("openssl runs")
+}
+
+impl Documents {
+    fn start(folder: &Path) -> Self {
+        let made = openssl(
+            folder,
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key.pem -out cert.pem -days 2 \
+             -subj /CN=client -addext subjectAltName=IP:127.0.0.1 -addext basicConstraints=critical,CA:FALSE",
+        )
+        .wait();
+        assert!(made.expect("openssl ends").success());
+        let port = free_port();
+        let arguments = format!("s_server -accept 127.0.0.1:{port} -cert cert.pem -key key.pem -HTTP");
+        let server = Running(openssl(folder, &arguments));
+        wait("the TLS server", || TcpStream::connect(("127.0.0.1", port)).ok());
+        let url = format!("https://127.0.0.1:{port}/client.json");
+        let document = json!({
+            "client_id": url,
+            "client_name": "MCP client",
+            "redirect_uris": ["http://127.0.0.1/callback"],
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": "none",
+        });
+        // The server sends a file as it is, with its head.
+        let answer = format!("HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{document}");
+        fs::write(folder.join("client.json"), answer).expect("a file");
+        Self { port, _server: server }
+    }
+
+    fn client(&self) -> String {
+        format!("https://127.0.0.1:{}/client.json", self.port)
+    }
 }
 
 fn ask(server: &Server, method: &str, path: &str, token: &str, body: &Value) -> Value {
@@ -56,16 +128,53 @@ fn sign_up(server: &Server, folder: &Path, email: &str) -> String {
 }
 
 impl Stage {
+    /// One for all tests that run at the same time.
+    fn shared() -> Arc<Self> {
+        static SHARED: Mutex<Weak<Stage>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let stage = Arc::new(Self::set());
+            *shared = Arc::downgrade(&stage);
+            stage
+        })
+    }
+
     fn set() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let server = Server::start(folder.path(), &[]);
+        let documents = Documents::start(folder.path());
+        let authority = folder.path().join("cert.pem");
+        let settings = [
+            ("JANUA_CLIENT_REGISTRATION", "on"),
+            ("JANUA_WEBHOOK_ALLOW_NETS", "127.0.0.0/8"),
+            ("JANUA_OUTGOING_CA", authority.to_str().unwrap()),
+        ];
+        let server = Server::start(folder.path(), &settings);
         sign_up(&server, folder.path(), EMAIL);
         let eve = sign_up(&server, folder.path(), "eve@example.com");
-        let app = ask(&server, "POST", "/apps", &eve, &json!({ "name": "Eve", "redirectUris": [REDIRECT] }));
-        let client_id = text(&app["id"]);
-        let key = json!({ "type": "secret", "environment": "live" });
-        let secret = text(&ask(&server, "POST", &format!("/apps/{client_id}/keys"), &eve, &key)["value"]);
-        Self { server, client_id, secret, _folder: folder }
+        let make = |app: &Value| {
+            let id = text(&ask(&server, "POST", "/apps", &eve, app)["id"]);
+            let key = json!({ "type": "secret", "environment": "live" });
+            let secret = text(&ask(&server, "POST", &format!("/apps/{id}/keys"), &eve, &key)["value"]);
+            Registered { id, secret }
+        };
+        let client = make(&json!({ "name": "Eve", "redirectUris": [REDIRECT] }));
+        let site = |host: &str, pages: &[&str], pkce: bool| {
+            let pages: Vec<_> = pages.iter().map(|page| format!("http://{host}{page}")).collect();
+            let app = make(&json!({ "name": "A website", "redirectUris": pages }));
+            ask(&server, "PATCH", &format!("/apps/{}", app.id), &eve, &json!({ "requirePkce": pkce }));
+            json!({ "clientId": app.id, "clientSecret": app.secret })
+        };
+        let page_port = free_port();
+        let mut page = site(&format!("localhost:{page_port}"), &["/callback", "/silent", "/goodbye"], true);
+        page["port"] = page_port.into();
+        let sites = json!({
+            "passport": site("127.0.0.1", &["/auth/callback"], false),
+            "apache": site("127.0.0.1", &["/protected/redirect_uri", "/goodbye"], false),
+            "formPost": site("127.0.0.1", &["/signin-oidc", "/signout-callback-oidc"], true),
+            "singlePage": page,
+        });
+        let mcp_ports = [free_port(), free_port()];
+        Self { server, client, sites, mcp_ports, documents, folder }
     }
 
     fn base(&self) -> String {
@@ -73,10 +182,13 @@ impl Stage {
     }
 
     /// Runs a client that says where its person must go, and answers what it got done.
-    fn run(&self, mut command: Command) -> Vec<String> {
-        command.args([&self.base(), &self.client_id, &self.secret, REDIRECT]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the client starts");
-        let (mut input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+    fn run(&self, name: &str, mut command: Command) -> Vec<String> {
+        let wrong = self.folder.path().join(format!("{name}.log"));
+        let errors = fs::File::create(&wrong).unwrap();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
+        let mut running = Running(command.spawn().expect("the client starts"));
+        let mut input = running.0.stdin.take().unwrap();
+        let output = BufReader::new(running.0.stdout.take().unwrap());
         let (mut browser, mut done) = (Browser::new(&self.server), vec![]);
         for line in output.lines() {
             let line = line.unwrap();
@@ -93,31 +205,244 @@ impl Stage {
                 _ => done.push(line),
             }
         }
-        assert!(child.wait().unwrap().success(), "{done:?}");
-        assert_eq!(done.last().map(String::as_str), Some("done"), "{done:?}");
+        let ended_well = running.0.wait().unwrap().success() && done.last().is_some_and(|line| line == "done");
+        assert!(ended_well, "{name}: {done:#?}\n{}", fs::read_to_string(wrong).unwrap_or_default());
         done
     }
+
+    fn credentials(&self) -> [&str; 3] {
+        [&self.client.id, &self.client.secret, REDIRECT]
+    }
+}
+
+/// A program for Node. It lies where the libraries are, or it would not find them.
+fn node(name: &str) -> Command {
+    let folder = std::env::var("TEST_NODE").expect("TEST_NODE: scripts/test sets it, scripts/setup installs it");
+    let (from, to) = (peer(""), PathBuf::from(folder));
+    fs::create_dir_all(to.join("sites")).unwrap();
+    let files = [from.clone(), from.join("sites")].map(|folder| fs::read_dir(folder).expect("a folder"));
+    for file in files.into_iter().flatten().map(|file| file.unwrap().path()) {
+        if file.extension().is_some_and(|extension| extension == "mjs") {
+            let place = to.join(file.strip_prefix(&from).unwrap());
+            // Whole at once: another test may be reading it.
+            let part = place.with_extension(format!("{:?}", std::thread::current().id()));
+            fs::copy(&file, &part).unwrap();
+            fs::rename(part, place).unwrap();
+        }
+    }
+    let mut command = Command::new("node");
+    command.arg(to.join(name));
+    command
+}
+
+fn python(name: &str) -> Command {
+    let python = std::env::var("TEST_PYTHON").expect("TEST_PYTHON: scripts/test sets it, scripts/setup installs it");
+    let mut command = Command::new(python);
+    command.arg(peer(name));
+    command
+}
+
+fn peer(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/peers").join(name)
 }
 
 #[test]
 fn openid_client_for_node() {
-    let node = std::env::var("TEST_NODE").expect("TEST_NODE: scripts/test sets it, scripts/setup installs it");
-    let script = Path::new(&node).join("openid-client.mjs");
-    std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/peers/openid-client.mjs"), &script)
-        .unwrap();
-    let mut command = Command::new("node");
-    command.arg(script);
-    let done = Stage::set().run(command);
+    let (stage, mut command) = (Stage::shared(), node("openid-client.mjs"));
+    command.arg(stage.base()).args(stage.credentials());
+    let done = stage.run("openid-client", command);
     assert_eq!(done.len(), 11, "{done:?}");
 }
 
 #[test]
 fn authlib_for_python() {
-    let python = std::env::var("TEST_PYTHON").expect("TEST_PYTHON: scripts/test sets it, scripts/setup installs it");
-    let mut command = Command::new(python);
-    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/peers/authlib_client.py"));
-    let done = Stage::set().run(command);
+    let (stage, mut command) = (Stage::shared(), python("authlib_client.py"));
+    command.arg(stage.base()).args(stage.credentials());
+    let done = stage.run("authlib", command);
     assert_eq!(done.len(), 11, "{done:?}");
+}
+
+#[test]
+fn mcp_for_typescript() {
+    let (stage, mut command) = (Stage::shared(), node("mcp.mjs"));
+    command.args([stage.base(), stage.mcp_ports[0].to_string(), stage.documents.client()]);
+    let done = stage.run("mcp", command);
+    assert_eq!(done.len(), 9, "{done:?}");
+}
+
+#[test]
+fn mcp_for_python() {
+    let (stage, mut command) = (Stage::shared(), python("mcp_peer.py"));
+    command.args([stage.base(), stage.mcp_ports[1].to_string(), stage.documents.client()]);
+    let done = stage.run("mcp-python", command);
+    assert_eq!(done.len(), 5, "{done:?}");
+}
+
+#[test]
+fn websites_in_a_browser() {
+    let (stage, mut command) = (Stage::shared(), node("websites.mjs"));
+    command.args([&stage.base(), EMAIL, PASSWORD, &stage.sites.to_string()]);
+    let done = stage.run("websites", command);
+    assert_eq!(done.len(), 13, "{done:?}");
+}
+
+/// What a published client sends when it registers itself, and what it asks for then. VS Code and MCP Inspector are open
+/// source; of the others it is what servers have reported.
+struct Shape {
+    name: &'static str,
+    body: Value,
+    redirect_uri: &'static str,
+    /// With it, it asks for a token for an MCP server.
+    scope: Option<&'static str>,
+}
+
+fn shapes() -> Vec<Shape> {
+    let (grants, device) = (["authorization_code", "refresh_token"], "urn:ietf:params:oauth:grant-type:device_code");
+    let body = json!({
+        "client_name": "Visual Studio Code", "client_uri": "https://code.visualstudio.com",
+        "grant_types": ["authorization_code", "refresh_token", device], "response_types": ["code"],
+        "redirect_uris": [
+            "https://insiders.vscode.dev/redirect", "https://vscode.dev/redirect", "http://127.0.0.1/",
+            "http://127.0.0.1:33418/",
+        ],
+        "scope": "mcp:tools", "token_endpoint_auth_method": "none", "application_type": "native",
+    });
+    let code = |redirect_uri, scope| Shape { name: "VS Code", body: body.clone(), redirect_uri, scope: Some(scope) };
+    let mut all = vec![
+        code("http://127.0.0.1:33418/", "mcp:tools"),
+        // When its port is taken, and when it runs in a browser.
+        code("http://127.0.0.1:51422/", "mcp:tools offline_access"),
+        code("https://vscode.dev/redirect", "mcp:tools"),
+    ];
+    all.push(Shape {
+        name: "Cursor",
+        body: json!({
+            "client_name": "Cursor", "grant_types": grants, "response_types": ["code"],
+            "redirect_uris": [
+                "cursor://anysphere.cursor-mcp/oauth/callback", "https://www.cursor.com/agents/mcp/oauth/callback",
+                "http://localhost:8787/callback",
+            ],
+            "token_endpoint_auth_method": "none",
+        }),
+        redirect_uri: "cursor://anysphere.cursor-mcp/oauth/callback",
+        scope: Some("mcp:tools offline_access"),
+    });
+    all.push(Shape {
+        name: "Claude",
+        body: json!({
+            "client_name": "Claude", "grant_types": grants, "response_types": ["code"], "scope": "claudeai",
+            "redirect_uris": ["https://claude.ai/api/mcp/auth_callback"],
+            "token_endpoint_auth_method": "client_secret_post",
+        }),
+        redirect_uri: "https://claude.ai/api/mcp/auth_callback",
+        scope: Some("mcp:tools claudeai"),
+    });
+    all.push(Shape {
+        name: "Claude Code",
+        body: json!({
+            "client_name": "Claude Code (tools)", "grant_types": grants, "response_types": ["code"],
+            "redirect_uris": ["http://localhost:54212/callback"], "token_endpoint_auth_method": "none",
+        }),
+        redirect_uri: "http://localhost:54212/callback",
+        scope: Some("mcp:tools"),
+    });
+    all.push(Shape {
+        name: "MCP Inspector",
+        body: json!({
+            "client_name": "MCP Inspector", "client_uri": "https://github.com/modelcontextprotocol/inspector",
+            "grant_types": grants, "response_types": ["code"], "scope": "", "token_endpoint_auth_method": "none",
+            "redirect_uris": ["http://localhost:6274/oauth/callback"],
+        }),
+        redirect_uri: "http://localhost:6274/oauth/callback",
+        scope: Some("mcp:tools"),
+    });
+    // RFC 7591, 3.1.
+    all.push(Shape {
+        name: "My Example Client",
+        body: json!({
+            "redirect_uris": ["https://client.example.org/callback", "https://client.example.org/callback2"],
+            "client_name": "My Example Client",
+            "client_name#ja-Jpan-JP": "\u{30AF}\u{30E9}\u{30A4}\u{30A2}\u{30F3}\u{30C8}\u{540D}",
+            "token_endpoint_auth_method": "client_secret_basic", "logo_uri": "https://client.example.org/logo.png",
+            "jwks_uri": "https://client.example.org/my_public_keys.jwks",
+            "example_extension_parameter": "example_value",
+        }),
+        redirect_uri: "https://client.example.org/callback2",
+        scope: None,
+    });
+    all
+}
+
+impl Shape {
+    /// Registers, sends its person through, redeems the code and refreshes; or what went wrong.
+    fn go(&self, stage: &Stage, browser: &mut Browser<'_>) -> Result<(), String> {
+        let (status, answer) = stage.server.visit().ask("POST", "/oauth/register", "", &self.body.to_string());
+        let told: Value = serde_json::from_str(&answer).unwrap_or_default();
+        // What the server put in the place of a wish must be something the client can work with (RFC 7591, 3.2.1).
+        if status != 201 || told["token_endpoint_auth_method"] != "none" || told["client_secret"] != Value::Null {
+            return Err(format!("registered: {status} {answer}"));
+        }
+        let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
+        let client_id = text(&told["client_id"]);
+        let resource = format!("http://127.0.0.1:{}/mcp", stage.mcp_ports[0]);
+        let target = self.scope.map(|_| ("resource", resource.as_str()));
+        let mut link = url::Url::parse(&format!("{}/oauth/authorize", stage.base())).unwrap();
+        link.query_pairs_mut()
+            .extend_pairs([("response_type", "code"), ("client_id", &client_id), ("state", "a+b/c=")])
+            .extend_pairs([("redirect_uri", self.redirect_uri), ("code_challenge_method", "S256")])
+            .append_pair("code_challenge", challenge.as_str())
+            .extend_pairs(self.scope.map(|scope| ("scope", scope)))
+            .extend_pairs(target);
+        let back = browser.try_through(link.as_str(), EMAIL, PASSWORD)?;
+        let query = back.strip_prefix(self.redirect_uri).and_then(|rest| rest.strip_prefix('?'));
+        let query = query.ok_or_else(|| format!("came back at {back}"))?;
+        let get = |name: &str| url::form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == name);
+        let said = |name: &str| get(name).map(|(_, value)| value.into_owned()).unwrap_or_default();
+        if said("code").is_empty() || said("state") != "a+b/c=" || said("iss") != stage.base() {
+            return Err(format!("came back at {back}"));
+        }
+        let mut body = url::form_urlencoded::Serializer::new(String::new());
+        body.extend_pairs([("grant_type", "authorization_code"), ("client_id", &client_id), ("code", &said("code"))])
+            .extend_pairs([("redirect_uri", self.redirect_uri), ("code_verifier", verifier.secret())])
+            .extend_pairs(target);
+        let given = token(&stage.server, &body.finish())?;
+        let granted = text(&given["scope"]);
+        if self.scope.is_some() && !granted.split(' ').any(|scope| scope == "mcp:tools") {
+            return Err(format!("granted: {given}"));
+        }
+        let Some(refresh) = given["refresh_token"].as_str() else { return Ok(()) };
+        let mut body = url::form_urlencoded::Serializer::new(String::new());
+        body.extend_pairs([("grant_type", "refresh_token"), ("client_id", &client_id), ("refresh_token", refresh)])
+            .extend_pairs(target);
+        let turned = token(&stage.server, &body.finish())?;
+        if turned["scope"] != given["scope"] {
+            return Err(format!("refreshed: {turned}"));
+        }
+        Ok(())
+    }
+}
+
+fn token(server: &Server, body: &str) -> Result<Value, String> {
+    let head = "POST /oauth/token HTTP/1.1\r\nHost: localhost\r\nConnection: close";
+    let kind = "Content-Type: application/x-www-form-urlencoded";
+    let (status, answer) =
+        server.send(format!("{head}\r\n{kind}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).as_bytes());
+    let body = answer.split_once("\r\n\r\n").map(|(_, body)| body).unwrap_or_default();
+    if status == 200 { Ok(serde_json::from_str(body).unwrap()) } else { Err(format!("token: {status} {body}")) }
+}
+
+#[test]
+fn published_clients_register_themselves() {
+    let stage = Stage::shared();
+    let mut browser = Browser::new(&stage.server);
+    let wrong: Vec<_> = shapes()
+        .iter()
+        .filter_map(|shape| {
+            let failed = shape.go(&stage, &mut browser).err()?;
+            Some(format!("{}, {}: {failed}", shape.name, shape.redirect_uri))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// What the library sends, over a socket.
@@ -138,12 +463,12 @@ fn carry(server: &Server, request: &HttpRequest) -> HttpResponse {
 
 #[test]
 fn openidconnect_for_rust() {
-    let stage = Stage::set();
+    let stage = Stage::shared();
     let http = |request: HttpRequest| Ok::<_, std::io::Error>(carry(&stage.server, &request));
     let metadata = CoreProviderMetadata::discover(&IssuerUrl::new(stage.base()).unwrap(), &http).unwrap();
     let userinfo = metadata.userinfo_endpoint().unwrap().clone();
-    let secret = Some(ClientSecret::new(stage.secret.clone()));
-    let client = CoreClient::from_provider_metadata(metadata, ClientId::new(stage.client_id.clone()), secret)
+    let secret = Some(ClientSecret::new(stage.client.secret.clone()));
+    let client = CoreClient::from_provider_metadata(metadata, ClientId::new(stage.client.id.clone()), secret)
         .set_redirect_uri(RedirectUrl::new(REDIRECT.into()).unwrap())
         .set_user_info_url(userinfo);
     let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();

@@ -24,7 +24,9 @@ use std::{
 };
 
 use binary::{
-    SERVE, Server, Visit, janua,
+    SERVE, Server, Visit,
+    clock::Wound,
+    janua,
     people::{
         ALLOW_HOOKS, NEW_HOOK, Owner, PASSWORD, all_hooks, ask, id_in, login, mail_in, member, owner, text, well,
         with_key,
@@ -32,8 +34,14 @@ use binary::{
     postgres::Postgres,
     receiver::Receiver,
     run, token_in, wait,
+    wire::Wire,
 };
-use kernel::testing::S3Server;
+use kernel::{
+    db::{self, Db, Durability, Reach},
+    params,
+    testing::{S3Server, join_all},
+    transact,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -160,6 +168,131 @@ fn what_ends_on_one_node_ends_on_the_other_within_a_second() {
         note("a key is deleted", noticed("a key", || with_key(&other, &value) == 401));
     }
     println!("slowest of {} rounds: {slowest:?}", cycles(5));
+}
+
+/// `pg_notify` in a transaction holds a lock of the whole server until the commit is on the disk.
+#[test]
+fn commits_with_notices_share_the_disk() {
+    const AT_ONCE: usize = 32;
+    let commit = Duration::from_millis(20);
+    let postgres = Postgres::on_slow_disk(commit);
+    let url = postgres.database("slow");
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (ours, by_itself) = runtime.block_on(async {
+        let db = Db::open(&url, AT_ONCE, Durability::Full).await.unwrap();
+        db.migrate(db.clock().now()).await.unwrap();
+        let write = async |name: String, by_itself: bool| {
+            let written: db::Result<()> = transact!(db, tx, {
+                tx.send("INSERT INTO setting (name, value) VALUES ($1, '')", params![&name]).await?;
+                if by_itself {
+                    let sql = "SELECT CAST(pg_notify('other', CAST($1 AS TEXT)) AS TEXT) AS told";
+                    tx.all::<(String,)>(sql, params![&name]).await.map(drop)
+                } else {
+                    tx.notify(Reach::EveryNode, "thing", &*name).await
+                }
+            });
+            written.unwrap();
+        };
+        let quickest = async |by_itself: bool| {
+            let mut quickest = Duration::MAX;
+            for round in 0..3 {
+                let started = Instant::now();
+                join_all((0..AT_ONCE).map(|one| write(format!("{by_itself}-{round}-{one}"), by_itself))).await;
+                quickest = quickest.min(started.elapsed());
+            }
+            quickest
+        };
+        (quickest(false).await, quickest(true).await)
+    });
+    println!("{AT_ONCE} commits: {ours:.0?}; with pg_notify in each of them {by_itself:.0?}");
+    let one_by_one = commit * u32::try_from(AT_ONCE).unwrap();
+    assert!(by_itself >= one_by_one / 2, "the disk is not slow: {by_itself:?}");
+    assert!(ours < one_by_one / 2, "they wait for one another: {ours:?}");
+}
+
+/// The connection on which a node hears the others is dead, and nobody says so.
+#[test]
+fn what_ends_elsewhere_ends_on_a_node_that_hears_nothing_within_a_second() {
+    let postgres = postgres();
+    let wire = Wire::to(&postgres.address);
+    let cluster = Cluster::on(postgres.database("deaf"), 2, &[]);
+    let one = cluster.start(0);
+    let far = format!("postgres://janua@{}/deaf", wire.address);
+    let settings = cluster.settings.iter().filter(|(name, _)| *name != "JANUA_DATABASE_URL");
+    let settings =
+        settings.map(|(name, value)| (*name, value.as_str())).chain([("JANUA_DATABASE_URL", far.as_str())]);
+    let other = Server::start(cluster.folders[1].path(), &settings.collect::<Vec<_>>());
+    let owner = owner(&one, &cluster.folders(), EMAIL);
+    let (admin, admin_id) = join(&one, &cluster.folders(), &owner, "bob@example.com", "admin");
+    let status = |server: &Server, path: &str, token: &str| ask(server, "GET", path, token, &Value::Null).0;
+    let mut slowest = Duration::ZERO;
+    for round in 0..cycles(3) {
+        let access = text(&well(login(&one, EMAIL, PASSWORD))["accessToken"]);
+        let only_admins = format!("/org/{}/scim-tokens", owner.org);
+        let secret = json!({ "type": "secret", "environment": "live" });
+        let key = well(ask(&one, "POST", &owner.keys(), &owner.access, &secret));
+        let role = |role: &str| {
+            let path = format!("/org/{}/members/{admin_id}", owner.org);
+            well(ask(&one, "PATCH", &path, &owner.access, &json!({ "role": role })));
+        };
+        role("admin");
+        noticed("a role", || status(&other, &only_admins, &admin) == 200);
+        assert_eq!(status(&other, "/auth/me", &access), 200, "it is remembered there");
+        assert_eq!(with_key(&other, &text(&key["value"])), 200);
+
+        // In the second round the line was dead for a while before anything happened.
+        wire.deafen(true);
+        thread::sleep(Duration::from_millis(if round % 2 == 0 { 0 } else { 1_500 }));
+        assert_eq!(status(&other, "/auth/me", &access), 200, "it goes on without hearing anything");
+        role("member");
+        slowest = slowest.max(noticed("a role", || status(&other, &only_admins, &admin) == 403));
+        assert_eq!(ask(&one, "POST", "/auth/logout", &access, &Value::Null).0, 204);
+        slowest = slowest.max(noticed("a session", || status(&other, "/auth/me", &access) == 401));
+        let path = format!("{}/{}", owner.keys(), text(&key["id"]));
+        assert_eq!(ask(&one, "DELETE", &path, &owner.access, &Value::Null).0, 204);
+        slowest = slowest.max(noticed("a key", || with_key(&other, &text(&key["value"])) == 401));
+        wire.deafen(false);
+    }
+    println!("slowest of {} rounds without hearing anything: {slowest:.1?}", cycles(3));
+}
+
+/// What a node has in hand is its own for as long as the lease is, whatever time another node believes it is.
+#[test]
+fn a_node_whose_clock_is_wrong_takes_over_no_live_lease() {
+    let postgres = postgres();
+    let cluster = Cluster::on(postgres.database("clocks"), 2, &[("WEBHOOK_ALLOW_HTTP", "1")]);
+    let clock = Wound::new();
+    clock.by(120);
+    let settings: Vec<_> = cluster.settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let nodes = [cluster.start(0), clock.start(cluster.folders[1].path(), &settings)];
+    let owner = owner(&nodes[0], &cluster.folders(), EMAIL);
+    for (offset, ahead) in [(120, "ahead"), (-120, "behind")] {
+        clock.by(offset);
+        // Each delivery is in hand for a few seconds, in which the other node looks for work several times.
+        let receiver = Receiver::slow(1, Duration::from_millis(2_500));
+        let hook = json!({ "url": receiver.url, "events": ["audit.*"] });
+        let mut hooks = vec![];
+        for i in 0..6 {
+            let node = &nodes[i % 2];
+            hooks.push(text(&well(ask(node, "POST", &owner.hooks(), &owner.access, &hook))["id"]));
+        }
+        let count = |which: &str| -> usize {
+            let there = "SELECT COUNT(*) FROM webhook_delivery WHERE webhook_id IN (SELECT id FROM webhook)";
+            postgres.sql("clocks", &format!("{there} AND {which}")).trim().parse().unwrap()
+        };
+        wait("every delivery", || {
+            (count("state = 'delivered'") >= 6 && count("ready_at IS NOT NULL") == 0).then_some(())
+        });
+        // Whatever would come a second time has the time to do so.
+        thread::sleep(Duration::from_secs(3));
+        let (made, came) = (count("TRUE"), receiver.all().len());
+        println!("two minutes {ahead}: {made} deliveries, {came} requests");
+        assert_eq!(came, made, "two minutes {ahead}: each arrives once");
+        for id in hooks {
+            let path = format!("{}/{id}", owner.hooks());
+            assert_eq!(ask(&nodes[0], "DELETE", &path, &owner.access, &Value::Null).0, 204);
+        }
+    }
 }
 
 /// F15: events and mails made on both nodes, worked off by both, each once.
@@ -364,7 +497,7 @@ fn f18_many_migrate_at_once_and_each_step_is_taken_once() {
     for node in &nodes {
         assert_eq!(node.get("/health").0, 200);
     }
-    let steps = kernel::db::migrate::ALL.len().to_string();
+    let steps = db::migrate::ALL.len().to_string();
     let count = "SELECT COUNT(*) || ' ' || COUNT(DISTINCT number) FROM schema_migration";
     assert_eq!(postgres.sql(name, count).trim(), format!("{steps} {steps}"));
     let keys =

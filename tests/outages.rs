@@ -263,6 +263,45 @@ fn f08_a_synchronous_standby_takes_over_and_nothing_is_lost() {
     );
 }
 
+/// The commit happens and nobody hears of it: whoever repeats the request with its key gets what was done.
+#[test]
+fn a_commit_whose_answer_is_lost_happens_once() {
+    let postgres = Postgres::start();
+    let direct = postgres.database("unknown");
+    let wire = Wire::to(&postgres.address);
+    let through = direct.replace(&postgres.address, &wire.address.to_string());
+    let (folder, server) = node(&through);
+    let owner = owner(&server, &[folder.path()], EMAIL);
+    for round in 0..cycles(6) {
+        let (key, name) = (format!("key-{round}"), format!("Once {round}"));
+        let make = || {
+            let mut visit = server.visit_patiently();
+            visit.attempt_with(&key, "POST", "/org", &owner.access, &format!(r#"{{"name":"{name}"}}"#)).unwrap()
+        };
+        // The background commits now and then, too: only a request that was hit counts.
+        let hit = (0..20).any(|_| {
+            wire.cut_at_next_commit();
+            let first = make();
+            assert!(matches!(first.status, 200 | 503), "{} {}", first.status, first.body);
+            first.status == 503
+        });
+        assert!(hit || round > 0, "the answer to a commit was never cut");
+        let mut again = make();
+        within(Duration::from_secs(10), "healing", || {
+            again = make();
+            again.status == 200
+        });
+        assert_eq!(again.status, 200, "{}", again.body);
+        let made = format!("SELECT id FROM org WHERE name = '{name}'");
+        assert_eq!(
+            postgres.sql("unknown", &made).trim(),
+            id_in(&again.body),
+            "one organization, and that of the answer"
+        );
+        assert_eq!(make().body, again.body);
+    }
+}
+
 /// PostgreSQL itself refuses one write in twenty for having lost against another one, as under contention.
 #[test]
 fn f22_lost_conflicts_are_tried_again_and_nothing_happens_twice() {

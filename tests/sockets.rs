@@ -7,9 +7,13 @@
 mod binary;
 
 use std::{
-    io::{Read as _, Write as _},
+    io::{PipeReader, Read as _, Write as _},
     net::TcpStream,
     process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     time::{Duration, Instant},
 };
 
@@ -124,6 +128,79 @@ fn f20_short_of_everything_it_sheds_and_goes_on() {
     assert!(spent < 30, "waiting for descriptors took {spent} hundredths of a second of a processor");
     drop(held);
     assert_eq!(server.get("/health").0, 200);
+}
+
+/// A server whose log goes into a pipe that is full, and stays so until it is read.
+struct Unread {
+    _folder: tempfile::TempDir,
+    server: Server,
+    log: PipeReader,
+    is_read: Arc<AtomicBool>,
+}
+
+impl Unread {
+    fn start() -> Self {
+        let (log, mut pipe) = std::io::pipe().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = binary::janua(folder.path(), binary::SERVE);
+        command.env("JANUA_LOG", "debug").env("JANUA_RATE_LIMITS", "off");
+        let server = Server::logging_to(command, pipe.try_clone().unwrap().into());
+        let is_read = Arc::new(AtomicBool::new(false));
+        let stop = is_read.clone();
+        std::thread::spawn(move || while !stop.load(SeqCst) && pipe.write_all(&[b'\n'; 4096]).is_ok() {});
+        // The pipe has room for 64 KiB.
+        std::thread::sleep(Duration::from_millis(200));
+        Self { _folder: folder, server, log, is_read }
+    }
+
+    /// Has the server write as many log lines: one for each client that speaks no HTTP.
+    fn make_it_log(&self, lines: usize) {
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..lines / 4 {
+                        let (status, answer) = self.server.send(b"\x01 no request at all\r\n\r\n");
+                        assert_eq!(status, 400, "{answer}");
+                    }
+                });
+            }
+        });
+    }
+}
+
+fn dropped_lines(server: &Server) -> u64 {
+    let (_, said) = server.get("/metrics");
+    let line = said.lines().find_map(|line| line.strip_prefix("janua_log_lines_dropped_total "));
+    line.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn a_log_that_nobody_reads_holds_up_nothing() {
+    let mut unread = Unread::start();
+    unread.make_it_log(400);
+    let server = &mut unread.server;
+    let body = r#"{"email":"nobody@example.com","password":"not a password"}"#;
+    assert_eq!(server.visit().ask("POST", "/auth/login", "", body).0, 401);
+    assert_eq!(server.get("/health").0, 200);
+    server.signal("TERM");
+    let (well, took) = server.ended(Duration::from_secs(10));
+    assert!(well && took < Duration::from_secs(4), "{took:?}");
+}
+
+#[test]
+fn a_log_that_is_read_again_says_what_is_missing() {
+    let mut unread = Unread::start();
+    unread.make_it_log(9_000);
+    assert!(dropped_lines(&unread.server) > 0, "that lines are lost can be seen");
+    unread.is_read.store(true, SeqCst);
+    let mut said = String::new();
+    while !said.lines().any(|line| line.contains("log lines were dropped")) {
+        let mut bytes = [0; 64 * 1024];
+        let count = unread.log.read(&mut bytes).unwrap();
+        assert!(count > 0, "the log says that it has holes");
+        said.push_str(&String::from_utf8_lossy(&bytes[..count]));
+    }
+    assert_eq!(unread.server.get("/health").0, 200);
 }
 
 /// What the server has used of the processor, in hundredths of a second.

@@ -1,6 +1,7 @@
 //! Starting: with nothing at all, with something wrong, and again after a crash.
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::disallowed_methods,
     reason = "a test on the real clock that fails when it must"
 )]
@@ -45,6 +46,47 @@ fn with_no_configuration_it_makes_its_folder_and_answers() {
     }
     let (status, description) = server.get("/openapi.json");
     assert!(status == 200 && description.contains("\"openapi\":\"3.1.0\""));
+}
+
+/// Reads both formats with the parsers of Prometheus' own library, and says how many samples there are.
+const PARSER: &str = r#"
+import sys, urllib.request
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
+from prometheus_client.parser import text_string_to_metric_families as prometheus
+seen = []
+for parse, accept, kind in [
+    (prometheus, "*/*", "text/plain; version=0.0.4; charset=utf-8"),
+    (open_metrics, "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1",
+     "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+]:
+    request = urllib.request.Request(sys.argv[1] + "/metrics", headers={"Accept": accept})
+    with urllib.request.urlopen(request) as answer:
+        assert answer.headers["Content-Type"] == kind, answer.headers["Content-Type"]
+        families = {family.name: family for family in parse(answer.read().decode())}
+    types = {name: family.type for name, family in families.items()}
+    samples = [sample for family in families.values() for sample in family.samples]
+    assert types["janua_http_request_duration_seconds"] == "histogram", types
+    assert types["janua_http_requests"] == "counter" and types["janua_jobs_waiting"] == "gauge", types
+    health = {"method": "GET", "route": "/health", "status": "2xx"}
+    assert [s.value for s in samples if s.name == "janua_http_requests_total" and s.labels == health] == [1.0], samples
+    errors = [s.value for s in samples if s.name == "janua_http_responses_total" and s.labels == {"status": "5xx"}]
+    assert errors == [0.0], "there from the start"
+    seen.append(len(samples))
+print(*seen)
+"#;
+
+#[test]
+fn the_figures_are_read_by_the_parsers_of_prometheus_and_few_on_an_idle_server() {
+    let python = std::env::var("TEST_PYTHON").expect("TEST_PYTHON: scripts/test sets it, scripts/setup installs it");
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &[]);
+    assert_eq!(server.get("/health").0, 200);
+    let url = format!("http://{}", server.address);
+    let ran = std::process::Command::new(python).args(["-c", PARSER, &url]).output().expect("Python runs");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success(), "{said}{}", String::from_utf8_lossy(&ran.stderr));
+    let samples: Vec<usize> = said.split_whitespace().filter_map(|number| number.parse().ok()).collect();
+    assert!(samples.len() == 2 && samples.iter().all(|count| *count < 150), "samples: {said}");
 }
 
 #[test]

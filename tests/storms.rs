@@ -465,7 +465,8 @@ fn f16_keys_turn_over_under_load_and_no_token_is_refused() {
             let mut rotate = janua(folder.path(), &["keys", "rotate"]);
             rotate.envs(settings);
             let (rotated, said) = run(rotate);
-            assert!(rotated, "{said}");
+            // A key waits until verifiers can have seen it, and one rotation waits at a time.
+            assert!(rotated || said.contains("a rotation is under way"), "{said}");
         }
         done.store(true, SeqCst);
     });

@@ -26,8 +26,12 @@ use crate::{
 
 const SERVER: Core = Core::Only(0);
 const GENERATOR: Core = Core::Only(1);
-const SETTINGS: [(&str, &str); 3] =
-    [("JANUA_RATE_LIMITS", "off"), ("JANUA_WEBHOOK_ALLOW_NETS", "127.0.0.0/8"), ("WEBHOOK_ALLOW_HTTP", "1")];
+const SETTINGS: [(&str, &str); 4] = [
+    ("JANUA_RATE_LIMITS", "off"),
+    ("JANUA_WEBHOOK_ALLOW_NETS", "127.0.0.0/8"),
+    ("WEBHOOK_ALLOW_HTTP", "1"),
+    ("JANUA_WEBHOOKS_PER_HOST", "10000"),
+];
 /// How many webhooks are many: with the one that is timed beside them ten thousand, which is the most an app may have. A
 /// build that is not optimised is here to be tried, not measured.
 const MANY: usize = if cfg!(debug_assertions) { 300 } else { 9_999 };

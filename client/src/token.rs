@@ -7,7 +7,7 @@ use std::{
 
 use aws_lc_rs::signature::{RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents};
 use data_encoding::BASE64URL_NOPAD;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use tokio::sync::Mutex;
 
 /// How long a key set is good for.
@@ -26,15 +26,44 @@ pub struct Claims {
     pub sub: String,
     pub sid: Option<String>,
     pub exp: u64,
-    pub aud: Option<String>,
+    /// Where the token counts: the id of an app, or the URLs of servers.
+    #[serde(default, deserialize_with = "one_or_several")]
+    pub aud: Vec<String>,
     pub email: Option<String>,
     pub org_id: Option<String>,
     pub org_slug: Option<String>,
     pub role: Option<String>,
     pub app_id: Option<String>,
-    /// Tokens of agents and other machines have one; they are nobody's session.
+    /// The OAuth client that holds the token; none for the service's own sessions.
+    #[serde(rename = "client_id")]
+    pub client_id: Option<String>,
+    /// What the client may do, separated by spaces.
+    pub scope: Option<String>,
+    /// Tokens of apps, agents and other machines have one (`app` for client credentials); a user's have none.
     #[serde(rename = "type")]
     pub kind: Option<String>,
+}
+
+impl Claims {
+    /// Whether the user granted this scope.
+    pub fn has_scope(&self, name: &str) -> bool {
+        self.scope.as_deref().unwrap_or_default().split(' ').any(|granted| granted == name)
+    }
+}
+
+/// An audience is a string or a list of strings (RFC 7519, 4.1.3).
+fn one_or_several<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Audience {
+        One(String),
+        Several(Vec<String>),
+    }
+    Ok(match Option::<Audience>::deserialize(from)? {
+        None => vec![],
+        Some(Audience::One(name)) => vec![name],
+        Some(Audience::Several(names)) => names,
+    })
 }
 
 /// Why a token is not to be believed.
@@ -46,6 +75,12 @@ pub enum TokenError {
     Malformed,
     #[error("the token is not signed with RS256")]
     Algorithm,
+    #[error("this is not an access token")]
+    NotAccessToken,
+    #[error("the token belongs to a machine, not to a user")]
+    Machine,
+    #[error("the token belongs to a user, not to a machine")]
+    User,
     #[error("the token's key is not one of the service's")]
     UnknownKey,
     #[error("the signature is wrong")]
@@ -108,6 +143,12 @@ impl Verifier {
         Self { audience: Some(app_id.to_owned()), ..self }
     }
 
+    /// Only tokens for this server are taken: its URL as clients write it in `resource` (RFC 8707).
+    #[must_use]
+    pub fn for_resource(self, url: &str) -> Self {
+        Self { audience: Some(url.to_owned()), ..self }
+    }
+
     /// Another clock than the system's, in seconds since 1970; for tests.
     #[must_use]
     pub fn with_clock(self, now: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
@@ -123,7 +164,19 @@ impl Verifier {
         self.verify(presented(cookie, authorization).ok_or(TokenError::Missing)?).await
     }
 
+    /// Verifies a user's access token. Id tokens and tokens of machines are refused.
     pub async fn verify(&self, token: &str) -> Result<Claims, TokenError> {
+        let claims = self.verify_any(token).await?;
+        if claims.kind.is_some() { Err(TokenError::Machine) } else { Ok(claims) }
+    }
+
+    /// Verifies an access token of a machine: an app's own (client credentials), an agent's. `kind` says which.
+    pub async fn verify_machine(&self, token: &str) -> Result<Claims, TokenError> {
+        let claims = self.verify_any(token).await?;
+        if claims.kind.is_some() { Ok(claims) } else { Err(TokenError::User) }
+    }
+
+    async fn verify_any(&self, token: &str) -> Result<Claims, TokenError> {
         let mut parts = token.split('.');
         let (Some(head), Some(body), Some(signature), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
@@ -134,6 +187,11 @@ impl Verifier {
         if header.alg != "RS256" {
             return Err(TokenError::Algorithm);
         }
+        // An id token is signed by the same keys and says who somebody is, but opens nothing (RFC 9068, 4).
+        let kind = header.typ.to_ascii_lowercase();
+        if kind != "at+jwt" && kind != "application/at+jwt" {
+            return Err(TokenError::NotAccessToken);
+        }
         let signature = BASE64URL_NOPAD.decode(signature.as_bytes()).map_err(|_| TokenError::Malformed)?;
         self.check(&header.kid, format!("{head}.{body}").as_bytes(), &signature).await?;
         let claims: Claims = read(body)?;
@@ -143,7 +201,7 @@ impl Verifier {
         if claims.iss != self.issuer {
             return Err(TokenError::Issuer);
         }
-        if self.audience.is_some() && self.audience != claims.aud {
+        if self.audience.as_ref().is_some_and(|audience| !claims.aud.contains(audience)) {
             return Err(TokenError::Audience);
         }
         Ok(claims)
@@ -178,6 +236,8 @@ impl Verifier {
 struct Header {
     alg: String,
     #[serde(default)]
+    typ: String,
+    #[serde(default)]
     kid: String,
 }
 
@@ -209,6 +269,19 @@ fn system_now() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        io::{Read as _, Write as _},
+        net::TcpListener,
+    };
+
+    use aws_lc_rs::{
+        encoding::{AsDer as _, Pkcs8V1Der},
+        rand::SystemRandom,
+        rsa::{KeyPair, KeySize, PublicKeyComponents},
+        signature::{KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair},
+    };
+    use serde_json::{Value, json};
+
     use super::*;
 
     #[test]
@@ -233,8 +306,103 @@ mod tests {
         for token in ["", "a", "a.b", "a.b.c", "a.b.c.d", "!.!.!"] {
             assert_eq!(verifier.verify(token).await, Err(TokenError::Malformed), "{token}");
         }
-        let token = format!("{}.{}.AAAA", encode("{\"alg\":\"RS256\",\"kid\":\"x\"}"), encode("{}"));
+        let token =
+            format!("{}.{}.AAAA", encode("{\"alg\":\"RS256\",\"typ\":\"at+jwt\",\"kid\":\"x\"}"), encode("{}"));
         assert!(matches!(verifier.verify(&token).await, Err(TokenError::KeysUnavailable(_))));
         assert_eq!(verifier.verify_request(None, None).await, Err(TokenError::Missing));
+    }
+
+    /// A service with one key, which signs whatever it is told to.
+    struct Service {
+        base: String,
+        key: RsaKeyPair,
+    }
+
+    impl Service {
+        fn start() -> Self {
+            let pair = KeyPair::generate(KeySize::Rsa2048).unwrap();
+            let der: Pkcs8V1Der<'_> = pair.as_der().unwrap();
+            let key = RsaKeyPair::from_pkcs8(der.as_ref()).unwrap();
+            let public = PublicKeyComponents::<Vec<u8>>::from(key.public_key());
+            let (n, e) = (BASE64URL_NOPAD.encode(&public.n), BASE64URL_NOPAD.encode(&public.e));
+            let set = json!({ "keys": [{ "kty": "RSA", "kid": "one", "n": n, "e": e }] }).to_string();
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let base = format!("http://{}", listener.local_addr().unwrap());
+            std::thread::spawn(move || {
+                for stream in listener.incoming() {
+                    let mut stream = stream.unwrap();
+                    let mut request = [0; 4096];
+                    let _ = stream.read(&mut request).unwrap();
+                    let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/json\r\n";
+                    write!(stream, "{head}Content-Length: {}\r\n\r\n{set}", set.len()).unwrap();
+                }
+            });
+            Self { base, key }
+        }
+
+        fn token(&self, kind: Option<&str>, more: &Value) -> String {
+            let mut header = json!({ "alg": "RS256", "kid": "one" });
+            if let Some(kind) = kind {
+                header["typ"] = json!(kind);
+            }
+            let mut claims = json!({ "iss": self.base, "sub": "ada", "exp": 2_000 });
+            for (name, value) in more.as_object().unwrap() {
+                claims[name] = value.clone();
+            }
+            let encode = |part: &Value| BASE64URL_NOPAD.encode(part.to_string().as_bytes());
+            let text = format!("{}.{}", encode(&header), encode(&claims));
+            let mut signature = vec![0; self.key.public_modulus_len()];
+            self.key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text.as_bytes(), &mut signature).unwrap();
+            format!("{text}.{}", BASE64URL_NOPAD.encode(&signature))
+        }
+
+        fn verifier(&self) -> Verifier {
+            Verifier::new(&self.base).unwrap().with_clock(|| 1_000)
+        }
+    }
+
+    #[tokio::test]
+    async fn an_id_token_is_no_access_token_and_a_machine_is_no_user() {
+        let service = Service::start();
+        let verifier = service.verifier();
+        let nothing = json!({});
+        for kind in ["at+jwt", "AT+JWT", "application/at+jwt"] {
+            assert_eq!(verifier.verify(&service.token(Some(kind), &nothing)).await.unwrap().sub, "ada", "{kind}");
+        }
+        for kind in [Some("JWT"), Some("jwt"), Some("logout+jwt"), Some(""), None] {
+            let token = service.token(kind, &nothing);
+            assert_eq!(verifier.verify(&token).await, Err(TokenError::NotAccessToken), "{kind:?}");
+            assert_eq!(verifier.verify_machine(&token).await, Err(TokenError::NotAccessToken), "{kind:?}");
+        }
+        for kind in ["app", "agent", "mcp", ""] {
+            let token = service.token(Some("at+jwt"), &json!({ "type": kind }));
+            assert_eq!(verifier.verify(&token).await, Err(TokenError::Machine), "{kind}");
+            assert_eq!(
+                verifier.verify_request(None, Some(&format!("Bearer {token}"))).await,
+                Err(TokenError::Machine)
+            );
+            assert_eq!(verifier.verify_machine(&token).await.unwrap().kind.as_deref(), Some(kind));
+        }
+        let person = service.token(Some("at+jwt"), &nothing);
+        assert_eq!(verifier.verify_machine(&person).await, Err(TokenError::User));
+    }
+
+    #[tokio::test]
+    async fn a_server_takes_tokens_for_itself_and_reads_their_scopes() {
+        let service = Service::start();
+        let (one, two) = ("https://one.example/mcp", "https://two.example/mcp");
+        let verifier = service.verifier().for_resource(one);
+        for aud in [json!(one), json!([one]), json!([two, one])] {
+            let token = service.token(Some("at+jwt"), &json!({ "aud": aud, "scope": "openid mcp:tools" }));
+            let claims = verifier.verify(&token).await.unwrap();
+            assert!(claims.has_scope("mcp:tools") && !claims.has_scope("mcp"), "{aud}");
+        }
+        for aud in [json!(two), json!([two]), json!([]), Value::Null, json!("https://one.example/mcp/")] {
+            let token = service.token(Some("at+jwt"), &json!({ "aud": aud }));
+            assert_eq!(verifier.verify(&token).await, Err(TokenError::Audience), "{aud}");
+        }
+        let without = service.token(Some("at+jwt"), &json!({}));
+        assert_eq!(verifier.verify(&without).await, Err(TokenError::Audience));
+        assert_eq!(service.verifier().verify(&without).await.unwrap().aud, Vec::<String>::new());
     }
 }

@@ -19,7 +19,8 @@ pub enum WebhookError {
 }
 
 /// Whether `body`, exactly as it was received, was signed with `secret` not long ago. `header` is `Webhook-Signature`,
-/// `now` is in seconds since 1970.
+/// `now` is in seconds since 1970. A webhook with `standardHeaders` is verified by the libraries of Standard Webhooks
+/// instead.
 ///
 /// ```
 /// let refused = janua_client::verify_webhook("t=1", b"{}", "secret", 1);

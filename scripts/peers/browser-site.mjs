@@ -53,6 +53,14 @@ export async function site({ base, newPage, look, call, signIn, step, authorize,
   await look(reader, 'status')
   step('the status, day by day')
 
+  for (const document of ['terms', 'privacy', 'cookie-policy', 'dpa']) {
+    await reader.goto(`${base}/legal/${document}`)
+    await look(reader, `legal-${document}`)
+  }
+  await reader.goto(`${base}/legal/privacy?jurisdiction=us`)
+  await look(reader, 'legal-privacy-us')
+  step('the legal documents')
+
   // The reference: found by typing, tried without and with a session.
   await reader.goto(`${base}/reference`)
   await look(reader, 'reference')

@@ -40,9 +40,15 @@ async function look(page, name) {
       await page.evaluate(axe)
       const { violations } = await page.evaluate(() => window.axe.run())
       assert.deepEqual(violations.map((found) => [found.id, found.nodes[0].html]), [], `${name}, ${colorScheme}, ${size}`)
-      if (size === 'narrow') await page.setViewportSize({ width: 360, height: 800 })
-      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)
-      assert.ok(overflow <= 0, `${name} is ${overflow} pixels too wide, ${size}`)
+      for (const narrow of size === 'narrow' ? [width, 360] : [width]) {
+        await page.setViewportSize({ width: narrow, height: 800 })
+        const tooWide = await page.evaluate(() => {
+          const over = document.documentElement.scrollWidth - window.innerWidth
+          const isOver = (one) => one.getBoundingClientRect().right > window.innerWidth + 0.5 && !one.closest('pre')
+          return over > 0 ? [over, [...document.querySelectorAll('body *')].find(isOver)?.outerHTML.slice(0, 120)] : []
+        })
+        assert.deepEqual(tooWide, [], `${name} is too wide for ${narrow} pixels`)
+      }
       await page.setViewportSize({ width, height: 800 })
     }
     if (pictures) {
@@ -187,6 +193,7 @@ await until('the same delivery again', () => received.length === 2)
 step('an app, a key and an endpoint created, a delivery received and sent again')
 await root.goto(`${base}/console`)
 await root.getByText('Sign in a user').waitFor()
+await look(root, 'console-steps')
 const entered = await fetch(`${base}/auth/login`, {
   method: 'POST',
   headers: { 'content-type': 'application/json', 'x-service-app-key': publishable },

@@ -85,20 +85,25 @@ impl<'a> Browser<'a> {
 
     /// Signs in and says yes wherever that is asked on the way.
     pub fn go_through(&mut self, link: &str, email: &str, password: &str) -> String {
+        self.try_through(link, email, password).unwrap_or_else(|page| panic!("nobody knows what to do with {page}"))
+    }
+
+    /// As [`go_through`](Self::go_through), or the page where it does not go on.
+    pub fn try_through(&mut self, link: &str, email: &str, password: &str) -> Result<String, String> {
         let mut seen = self.open(link);
         for _ in 0..4 {
             seen = match seen {
-                Seen::Elsewhere(to) => return to,
+                Seen::Elsewhere(to) => return Ok(to),
                 Seen::Page(page) if page.contains("action=\"/sign-in\"") => {
                     self.submit(&page, &[("email", email), ("password", password)], None)
                 }
                 Seen::Page(page) if page.contains("action=\"/consent\"") => {
                     self.submit(&page, &[], Some(("decision", "allow")))
                 }
-                Seen::Page(page) => panic!("nobody knows what to do with {page}"),
+                Seen::Page(page) => return Err(page),
             };
         }
-        panic!("it goes round in circles");
+        Err("it goes round in circles".into())
     }
 
     /// Lets a device in.

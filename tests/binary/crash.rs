@@ -27,6 +27,13 @@ pub fn ask(server: &Server, method: &str, path: &str, token: &str, body: &Value)
     Some((answer.status, serde_json::from_str(&answer.body).unwrap_or_default()))
 }
 
+/// A POST with an `Idempotency-Key`.
+pub fn post_once(server: &Server, key: &str, path: &str, token: &str, body: &Value) -> Heard {
+    let mut visit = Visit::try_to(server.address, PATIENCE).ok()?;
+    let answer = visit.attempt_with(key, "POST", path, token, &body.to_string()).ok()?;
+    Some((answer.status, serde_json::from_str(&answer.body).unwrap_or_default()))
+}
+
 pub fn status(heard: &Heard) -> u16 {
     heard.as_ref().map_or(0, |(status, _)| *status)
 }

@@ -56,8 +56,15 @@ impl Server {
     }
 
     /// Whatever starts the server; it must become it, and not stand beside it.
-    pub fn of(mut command: Command) -> Self {
-        command.stdout(Stdio::piped()).stderr(Stdio::null());
+    pub fn of(command: Command) -> Self {
+        Self::logging_to(command, Stdio::null())
+    }
+
+    /// The same, with its log lines sent somewhere.
+    pub fn logging_to(mut command: Command, log: Stdio) -> Self {
+        // Storms register webhooks by the thousand: each is a small thing that is written durably.
+        command.env("JANUA_WEBHOOKS_PER_HOST", "1000000");
+        command.stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().expect("the binary starts");
         let mut line = String::new();
         let mut output = BufReader::new(child.stdout.take().expect("its output"));
@@ -154,11 +161,25 @@ impl Visit {
 
     /// As [`ask`](Self::ask), where the other side may be gone.
     pub fn attempt(&mut self, method: &str, path: &str, token: &str, body: &str) -> io::Result<Answer> {
+        self.attempt_with("", method, path, token, body)
+    }
+
+    /// As [`attempt`](Self::attempt), with an `Idempotency-Key` unless it is empty.
+    pub fn attempt_with(
+        &mut self,
+        key: &str,
+        method: &str,
+        path: &str,
+        token: &str,
+        body: &str,
+    ) -> io::Result<Answer> {
         let bearer = if token.is_empty() { String::new() } else { format!("Authorization: Bearer {token}\r\n") };
+        let key = if key.is_empty() { String::new() } else { format!("Idempotency-Key: {key}\r\n") };
         let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
         let length = body.len();
-        let request =
-            format!("{method} {path} HTTP/1.1\r\nHost: x\r\n{bearer}{kind}Content-Length: {length}\r\n\r\n{body}");
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\n{bearer}{key}{kind}Content-Length: {length}\r\n\r\n{body}"
+        );
         self.0.get_mut().write_all(request.as_bytes())?;
         let (mut status, mut length, mut is_last) = (0, 0, false);
         loop {

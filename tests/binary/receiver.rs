@@ -24,6 +24,11 @@ pub struct Receiver {
 impl Receiver {
     /// It takes its time with each fifth.
     pub fn start(pause: Duration) -> Self {
+        Self::slow(5, pause)
+    }
+
+    /// It takes its time with one of so many.
+    pub fn slow(one_of: usize, pause: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}/", listener.local_addr().expect("an address"));
         let receiver = Self { url, came: Arc::default() };
@@ -31,7 +36,7 @@ impl Receiver {
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let receiver = shared.clone();
-                thread::spawn(move || receiver.serve(stream, pause));
+                thread::spawn(move || receiver.serve(stream, one_of, pause));
             }
         });
         receiver
@@ -41,7 +46,7 @@ impl Receiver {
         self.came.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn serve(&self, stream: TcpStream, pause: Duration) {
+    fn serve(&self, stream: TcpStream, one_of: usize, pause: Duration) {
         let mut reader = BufReader::new(stream);
         loop {
             let (mut length, mut signature) = (0, String::new());
@@ -69,7 +74,7 @@ impl Receiver {
                 all.push(Came { signature, body, at: now() });
                 all.len()
             };
-            if count.is_multiple_of(5) {
+            if count.is_multiple_of(one_of) {
                 thread::sleep(pause);
             }
             if reader.get_mut().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").is_err() {

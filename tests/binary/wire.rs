@@ -15,6 +15,10 @@ struct State {
     delay_ms: AtomicU64,
     /// Answers are swallowed, and nobody hears that the other side hung up.
     dead: AtomicBool,
+    /// The same for connections that listen for notices, and for no others.
+    deaf: AtomicBool,
+    /// The next COMMIT arrives, and its answer does not.
+    cut_at_commit: AtomicBool,
     connections: AtomicU64,
 }
 
@@ -36,9 +40,11 @@ impl Wire {
                 let (near_too, far_too) = (near.try_clone().expect("a copy"), far.try_clone().expect("a copy"));
                 let (asked, answered) = (shared.clone(), shared.clone());
                 shared.connections.fetch_add(1, SeqCst);
-                thread::spawn(move || pass(near, far_too, &asked, false));
+                let listens = Arc::new(AtomicBool::new(false));
+                let listens_too = listens.clone();
+                thread::spawn(move || pass(near, far_too, &asked, &listens, false));
                 thread::spawn(move || {
-                    pass(far, near_too, &answered, true);
+                    pass(far, near_too, &answered, &listens_too, true);
                     answered.connections.fetch_sub(1, SeqCst);
                 });
             }
@@ -56,21 +62,49 @@ impl Wire {
         self.state.dead.store(dead, SeqCst);
     }
 
+    /// Nothing comes back any more on connections that listen for notices, and nobody says so.
+    pub fn deafen(&self, deaf: bool) {
+        self.state.deaf.store(deaf, SeqCst);
+    }
+
+    /// Passes the next COMMIT on, gives the other side time for it, and then cuts that connection.
+    pub fn cut_at_next_commit(&self) {
+        self.state.cut_at_commit.store(true, SeqCst);
+    }
+
+    /// Whether a COMMIT is still waited for.
+    pub fn waits_for_commit(&self) -> bool {
+        self.state.cut_at_commit.load(SeqCst)
+    }
+
     pub fn connections(&self) -> u64 {
         self.state.connections.load(SeqCst)
     }
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream, state: &State, is_answer: bool) {
+/// PostgreSQL's answer to COMMIT takes less on this machine.
+const COMMIT_TAKES: Duration = Duration::from_millis(300);
+
+fn pass(mut from: TcpStream, mut to: TcpStream, state: &State, listens: &AtomicBool, is_answer: bool) {
     let mut bytes = [0; 16 * 1024];
     // One that was caught by the dead line stays dead.
     let mut lost = false;
     while let Ok(count) = from.read(&mut bytes) {
         if is_answer {
             thread::sleep(Duration::from_millis(state.delay_ms.load(SeqCst)));
-            lost |= state.dead.load(SeqCst);
+            lost |= state.dead.load(SeqCst) || (state.deaf.load(SeqCst) && listens.load(SeqCst));
+        } else if bytes[..count].windows(7).any(|word| word == b"LISTEN ") {
+            listens.store(true, SeqCst);
         }
         if count == 0 {
+            break;
+        }
+        let commits = !is_answer && bytes[..count].windows(6).any(|word| word == b"COMMIT");
+        if commits && state.cut_at_commit.swap(false, SeqCst) {
+            // The answer is lost with the near side; the far side stays for as long as the commit takes.
+            let _ = from.shutdown(std::net::Shutdown::Both);
+            let _ = to.write_all(&bytes[..count]);
+            thread::sleep(COMMIT_TAKES);
             break;
         }
         if !lost && to.write_all(&bytes[..count]).is_err() {

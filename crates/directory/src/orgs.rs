@@ -13,6 +13,7 @@ use tenancy::{
     events::{self, About, Event},
     members::Member,
     orgs::{self, Membership, Org, OrgId, OrgView, Role},
+    slugs,
 };
 
 use crate::members;
@@ -33,16 +34,17 @@ const SLUG_TAKEN: Code = Code::new(409, "slug_taken", "This slug belongs to some
 struct NewOrg {
     #[schemars(length(max = 200), regex(pattern = "\\S"))]
     name: String,
-    /// As it stands in addresses. Left out: made from the name.
-    #[schemars(regex(pattern = "^[a-z0-9]([a-z0-9-]{0,46}[a-z0-9])?$"))]
+    /// Letters, digits and single hyphens, and no reserved word. Left out: made from the name.
+    #[schemars(length(max = 48), regex(pattern = slugs::PATTERN))]
     slug: Option<String>,
 }
 
 async fn create_org(State(app): State<App>, session: Session, Json(new): Json<NewOrg>) -> Result<Json<OrgView>> {
     let (now, account) = (app.clock.now(), session.account().id);
+    new.slug.as_deref().map(slugs::check).transpose()?;
     let mut org = Org::new(OrgId::new(&app.entropy, now), new.name.trim(), "", now);
     transact!(app.db, tx, {
-        org.slug = new.slug.clone().unwrap_or_else(|| orgs::slug_of(&new.name));
+        org.slug = new.slug.clone().unwrap_or_else(|| slugs::made_from(&app, &new.name));
         if !org.insert(tx).await? {
             if new.slug.is_some() {
                 return Err(Fault::from(SLUG_TAKEN));
@@ -110,6 +112,10 @@ async fn update_org(
             fields.push("name");
         }
         if let Some(slug) = &change.slug {
+            // One from before the rules may stay until it is changed.
+            if *slug != org.slug {
+                slugs::check(slug)?;
+            }
             org.slug.clone_from(slug);
             fields.push("slug");
         }
@@ -130,6 +136,8 @@ async fn update_org(
 
 async fn delete_org(State(app): State<App>, caller: InOrg<Owner>) -> Result<NoContent> {
     let (id, by) = (caller.org().id, caller.session.by());
+    transact!(app.db, tx, { caller.hold(tx).await })?;
+    orgs::empty(&app.db, id).await?;
     transact!(app.db, tx, {
         caller.hold(tx).await?;
         Ok::<_, Fault>(orgs::end(tx, &app, &by, id).await?)

@@ -18,10 +18,10 @@ use tenancy::{
     accounts::{Account, AccountId},
     apps::UsedApp,
     audit::AuditEntry,
-    enter::{ACCOUNT_TOPIC, Session, Visitor, cookies},
+    enter::{ACCOUNT_TOPIC, AnySession, Session, Visitor, cookies},
     events::{self, About, By, Event},
-    factors::TrustedDevice,
-    mail, members,
+    mail,
+    members::{self, Alone},
     orgs::{self, LAST_OWNER, Membership, OrgView},
     sessions,
     sign_in::UserView,
@@ -34,6 +34,7 @@ use crate::{
     oauth::{Consent, ConsentView},
     proof::{self, Fresh},
     session::SessionView,
+    trusted::{self, TrustedDeviceView},
 };
 
 pub fn routes() -> Routes {
@@ -63,12 +64,12 @@ struct ProfilePatch {
 
 async fn update_profile(
     State(app): State<App>,
-    session: Session,
+    AnySession(session): AnySession,
     Json(patch): Json<ProfilePatch>,
 ) -> Result<Json<UserView>> {
     let along = (app.clone(), session.account().id, session.by(), patch);
     let changed = app.db.transact(along, |tx, (app, id, by, patch)| Box::pin(patch.apply(tx, app, *id, by)));
-    Ok(Json(UserView::of(&changed.await?, session.factors())))
+    Ok(Json(UserView::seen_in(&session.living.session, &changed.await?, session.factors())))
 }
 
 impl ProfilePatch {
@@ -98,7 +99,7 @@ impl ProfilePatch {
 
 async fn create_avatar_upload(
     State(app): State<App>,
-    session: Session,
+    AnySession(session): AnySession,
     Json(wish): Json<Wish>,
 ) -> Result<Json<Offer>> {
     uploads::open(&app, Subject::Avatar(session.account().id), session.by(), &wish).await.map(Json)
@@ -122,13 +123,13 @@ async fn audit_log(State(app): State<App>, session: Session, page: Page) -> Resu
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Export {
+pub struct Export {
     exported_at: Timestamp,
     user: UserView,
     accepts_marketing: bool,
     has_password: bool,
     recovery_codes_left: i64,
-    trusted_devices: Vec<TrustedDevice>,
+    trusted_devices: Vec<TrustedDeviceView>,
     orgs: Vec<OrgView>,
     /// The apps the person came in through.
     used_apps: Vec<UsedApp>,
@@ -176,7 +177,7 @@ const EXPORTED_CONSENTS: u32 = 1000;
 /// How many audit events an export holds at the most; the audit log has them all, page by page.
 const EXPORTED_EVENTS: u32 = 10_000;
 
-async fn export(State(app): State<App>, session: Session) -> Result<Json<Export>> {
+async fn export(State(app): State<App>, visitor: Visitor, session: Session) -> Result<Json<Export>> {
     let (now, account) = (app.clock.now(), session.account());
     transact!(app.db, tx, {
         Ok::<_, Fault>(events::record(tx, &app, &session.by(), Some(account.id), &Event::DataExported).await?)
@@ -189,7 +190,7 @@ async fn export(State(app): State<App>, session: Session) -> Result<Json<Export>
         exported_at: now,
         user: UserView::of(account, session.factors()),
         recovery_codes_left: session.factors().recovery_left,
-        trusted_devices: TrustedDevice::of(&app.db, account.id).await?,
+        trusted_devices: trusted::list(&app, &visitor, account.id).await?,
         orgs: Membership::all_of(&app.db, account.id).await?.iter().map(OrgView::of).collect(),
         used_apps: UsedApp::of(&app.db, account.id).await?,
         accepts_marketing: account.accepts_marketing,
@@ -201,6 +202,12 @@ async fn export(State(app): State<App>, session: Session) -> Result<Json<Export>
     }))
 }
 
+/// The organizations that end with a person, because nobody else is in them.
+async fn ends_with(tx: &mut Tx, account: AccountId) -> Result<Vec<Alone>> {
+    let alone = members::owned_alone(tx, account).await?;
+    if alone.iter().any(|org| org.others > 0) { Err(LAST_OWNER.into()) } else { Ok(alone) }
+}
+
 async fn delete_account(
     State(app): State<App>,
     visitor: Visitor,
@@ -209,11 +216,14 @@ async fn delete_account(
 ) -> Result<Response> {
     let account = session.account();
     fresh.unwrap_or_default().check(&app, &visitor, &session).await?;
+    let alone = transact!(app.db, tx, { ends_with(tx, account.id).await })?;
+    // What may be many rows goes some at a time.
+    for org in alone {
+        orgs::empty(&app.db, org.id).await?;
+    }
+    events::forget_past(&app.db, account.id).await?;
     transact!(app.db, tx, {
-        let alone = members::owned_alone(tx, account.id).await?;
-        if alone.iter().any(|org| org.others > 0) {
-            return Err(Fault::from(LAST_OWNER));
-        }
+        let alone = ends_with(tx, account.id).await?;
         // What nobody else is in goes with its only member; the others are told who left.
         for org in alone {
             orgs::end(tx, &app, &session.by(), org.id).await?;

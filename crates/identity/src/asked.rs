@@ -8,6 +8,7 @@ use kernel::{
     App,
     db::{self, Tx},
     fault::{Fault, Result},
+    http::network_of,
     jobs::{self, Job, Later},
     transact,
 };
@@ -19,8 +20,9 @@ use tenancy::{
     email::Email,
     enter::Visitor,
     events::{self, By, Event},
-    mail,
+    mail::{self, Asker},
     once::{self, Purpose},
+    sessions::Session,
 };
 
 /// What everybody hears who asks for a mail.
@@ -103,52 +105,70 @@ impl Job for Asked {
         let sealed = BASE64.decode(self.sealed.as_bytes()).map_err(Later::give_up)?;
         let plain = app.vault.open(PURPOSE, PLACE, &sealed).map_err(Later::give_up)?;
         let request: Request = serde_json::from_slice(&plain).map_err(Later::give_up)?;
-        let email = Email::parse(&request.email).ok_or_else(|| Later::give_up("the address cannot be read"))?;
-        transact!(app.db, tx, { work(tx, &app, &request, &email).await })?;
+        let email = Email::parse(&request.email).ok_or_else(|| Later::give_up("the email cannot be read"))?;
+        let asker = asker(&app, &request, &email).await?;
+        transact!(app.db, tx, { work(tx, &app, &request, &email, asker).await })?;
         Ok(())
     }
 }
 
-async fn work(tx: &mut Tx, app: &App, request: &Request, email: &Email) -> db::Result<()> {
+/// Whether the person of the email has signed in before from where this was asked.
+async fn asker(app: &App, request: &Request, email: &Email) -> db::Result<Asker> {
+    let is_known = match request.ip.as_deref().and_then(|ip| ip.parse().ok()) {
+        Some(ip) => Session::knows_network(&app.db, email.key(), network_of(ip)).await?,
+        None => false,
+    };
+    Ok(if is_known { Asker::Known } else { Asker::Stranger })
+}
+
+/// What a mail may call the reader: nothing, until they have proven that the email is theirs. The name may be a stranger's
+/// words.
+fn called(account: &Account) -> String {
+    if account.email_verified { account.name.clone() } else { String::new() }
+}
+
+async fn work(tx: &mut Tx, app: &App, request: &Request, email: &Email, asker: Asker) -> db::Result<()> {
     let (ip, user_agent) = (request.ip.clone(), request.user_agent.clone());
     let by = By { actor: None, ip, user_agent, app: request.app_id };
     if let What::Register { name, password_hash, accepts_marketing, likeness } = &request.what {
         let (password_hash, likeness) = (Some(password_hash.clone()), likeness.clone());
         let registration = Registration { name: name.clone(), password_hash, likeness };
-        return register(tx, app, &by, email, registration, *accepts_marketing).await;
+        return register(tx, app, &by, (email, asker), registration, *accepts_marketing).await;
     }
     let Some(account) = Account::by_email_in(tx, email).await? else { return Ok(()) };
     let to = account.email.clone().unwrap_or_default();
-    let name = account.name.clone();
+    let (name, now) = (called(&account), app.clock.now());
     match &request.what {
         What::WrongPassword { is_last } => {
             let failed = Event::SignInFailed { reason: "wrong_password" };
             events::record(tx, app, &by, Some(account.id), &failed).await?;
             if *is_last {
                 events::record(tx, app, &by, Some(account.id), &Event::SignInLocked).await?;
-                mail::send(tx, app, &to, &mail::Kind::Locked { name }).await?;
+                if mail::may_send(tx, app, email, asker).await? {
+                    mail::send(tx, app, &to, &mail::Kind::Locked { name }).await?;
+                }
             }
             Ok(())
         }
         What::ResendVerification if !account.email_verified => {
             let likeness = pending(tx, app, &account).await?.pop().flatten();
+            let name = account.name.clone();
             let registration = Registration { name, password_hash: account.password_hash.clone(), likeness };
-            send_verification(tx, app, &account, &registration).await
+            send_verification(tx, app, &account, (email, asker), &registration).await
         }
-        What::ForgotPassword => {
-            // A newer link makes older ones useless.
-            once::void(tx, Purpose::ResetPassword, account.id, app.clock.now()).await?;
+        What::ForgotPassword if mail::may_send(tx, app, email, asker).await? => {
+            once::make_room(tx, Purpose::ResetPassword, account.id, now).await?;
             let token = once::issue(tx, app, Purpose::ResetPassword, Some(account.id), &[]).await?;
             events::record(tx, app, &by, Some(account.id), &Event::PasswordResetRequested).await?;
             mail::send(tx, app, &to, &mail::Kind::ResetPassword { name, token }).await
         }
-        What::MagicLink => {
-            once::void(tx, Purpose::MagicLink, account.id, app.clock.now()).await?;
+        What::MagicLink if mail::may_send(tx, app, email, asker).await? => {
+            once::make_room(tx, Purpose::MagicLink, account.id, now).await?;
             let token = once::issue(tx, app, Purpose::MagicLink, Some(account.id), &[]).await?;
             events::record(tx, app, &by, Some(account.id), &Event::MagicLinkRequested).await?;
             mail::send(tx, app, &to, &mail::Kind::MagicLink { name, token }).await
         }
-        What::ResendVerification | What::Register { .. } => Ok(()),
+        What::ResendVerification | What::Register { .. } | What::ForgotPassword | What::MagicLink => Ok(()),
     }
 }
 
@@ -156,7 +176,7 @@ async fn register(
     tx: &mut Tx,
     app: &App,
     by: &By,
-    email: &Email,
+    (email, asker): (&Email, Asker),
     registration: Registration,
     accepts_marketing: bool,
 ) -> db::Result<()> {
@@ -169,7 +189,10 @@ async fn register(
     let (account, is_new) = Account::ensure(tx, &new).await?;
     if account.email_verified {
         let kind = mail::Kind::AlreadyRegistered { name: account.name.clone() };
-        return mail::send(tx, app, email.as_str(), &kind).await;
+        if mail::may_send(tx, app, email, asker).await? {
+            mail::send(tx, app, email.as_str(), &kind).await?;
+        }
+        return Ok(());
     }
     if is_new {
         events::record(tx, app, by, Some(account.id), &Event::AccountCreated).await?;
@@ -179,11 +202,11 @@ async fn register(
         Account::clear_password(tx, account.id, now).await?;
         once::void(tx, Purpose::VerifyEmail, account.id, now).await?;
         let nobodys = Registration { password_hash: None, likeness: None, ..registration };
-        return send_verification(tx, app, &account, &nobodys).await;
+        return send_verification(tx, app, &account, (email, asker), &nobodys).await;
     } else if let Some(hash) = &registration.password_hash {
         Account::set_password(tx, account.id, hash, now).await?;
     }
-    send_verification(tx, app, &account, &registration).await
+    send_verification(tx, app, &account, (email, asker), &registration).await
 }
 
 /// What the open links of an account would set, by its likeness.
@@ -193,11 +216,21 @@ async fn pending(tx: &mut Tx, app: &App, account: &Account) -> db::Result<Vec<Op
     Ok(open.iter().map(|open| read(open).and_then(|registration| registration.likeness)).collect())
 }
 
-async fn send_verification(tx: &mut Tx, app: &App, account: &Account, registration: &Registration) -> db::Result<()> {
+async fn send_verification(
+    tx: &mut Tx,
+    app: &App,
+    account: &Account,
+    (email, asker): (&Email, Asker),
+    registration: &Registration,
+) -> db::Result<()> {
+    if !mail::may_send(tx, app, email, asker).await? {
+        return Ok(());
+    }
+    once::make_room(tx, Purpose::VerifyEmail, account.id, app.clock.now()).await?;
     let aside = serde_json::to_vec(registration).unwrap_or_default();
     let token = once::issue(tx, app, Purpose::VerifyEmail, Some(account.id), &aside).await?;
     let code = once::add_code(tx, app, &token, account.id, once::CODE_LIFE).await?;
-    let name = registration.name.clone();
+    let name = called(account);
     let kind = match registration.password_hash {
         Some(_) => mail::Kind::Verify { name, token, code },
         None => mail::Kind::VerifyAgain { name, token, code },

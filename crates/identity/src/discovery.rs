@@ -1,12 +1,10 @@
 //! What verifiers of our tokens need to know. It says only what exists.
-use axum::{
-    extract::State,
-    http::{HeaderValue, header},
-    response::{IntoResponse as _, Response},
-};
+use std::sync::OnceLock;
+
+use axum::{extract::State, http::HeaderMap, response::Response};
 use kernel::{
     App,
-    http::{Json, Routes},
+    http::{Document, Routes},
 };
 use serde_json::json;
 use tenancy::{keys::Ring, scopes::Scope};
@@ -15,32 +13,36 @@ pub fn routes() -> Routes {
     Routes::new("discovery")
         .get("/.well-known/jwks.json", jwks, "public key set for token verification")
         .answers::<Anything>(200, "application/json")
+        .answers_nothing(304)
+        .for_any_origin()
         .get("/.well-known/openid-configuration", configuration, "OpenID Connect discovery document")
         .answers::<Anything>(200, "application/json")
+        .answers_nothing(304)
+        .for_any_origin()
         .get("/.well-known/oauth-authorization-server", authorization_server, "OAuth server metadata (RFC 8414)")
         .answers::<Anything>(200, "application/json")
+        .answers_nothing(304)
+        .for_any_origin()
 }
 
 type Anything = std::collections::BTreeMap<String, serde_json::Value>;
 
-/// Verifiers may keep the key set for five minutes.
-fn cached(body: impl serde::Serialize) -> Response {
-    let mut response = Json(body).into_response();
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
-    response
+/// The metadata, put together once: it follows from the settings, which do not change while the process runs.
+#[derive(Default)]
+pub struct Metadata(OnceLock<Document>);
+
+async fn jwks(State(app): State<App>, headers: HeaderMap) -> Response {
+    app.own::<Ring>().key_set(&app).answer(&headers)
 }
 
-async fn jwks(State(app): State<App>) -> Response {
-    cached(app.own::<Ring>().jwks(&app))
-}
-
-async fn configuration(State(app): State<App>) -> Response {
-    cached(metadata(&app))
+async fn configuration(State(app): State<App>, headers: HeaderMap) -> Response {
+    let make = || Document::new("application/json", metadata(&app).to_string().into_bytes());
+    app.own::<Metadata>().0.get_or_init(make).answer(&headers)
 }
 
 /// The same under the name that OAuth has for it (RFC 8414).
-async fn authorization_server(State(app): State<App>) -> Response {
-    cached(metadata(&app))
+async fn authorization_server(state: State<App>, headers: HeaderMap) -> Response {
+    configuration(state, headers).await
 }
 
 fn metadata(app: &App) -> serde_json::Value {
@@ -57,7 +59,7 @@ fn metadata(app: &App) -> serde_json::Value {
         "device_authorization_endpoint": format!("{base}/auth/device/code"),
         "scopes_supported": Scope::ALL.map(Scope::name),
         "response_types_supported": ["code"],
-        "response_modes_supported": ["query"],
+        "response_modes_supported": ["query", "form_post"],
         "grant_types_supported": [
             "authorization_code",
             "refresh_token",

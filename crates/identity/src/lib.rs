@@ -17,9 +17,14 @@ mod proof;
 pub mod register;
 mod session;
 pub mod social;
+mod tidy;
+mod trusted;
+
+use std::time::Duration;
 
 use kernel::{app::Feature, config::Config, http::Routes, jobs::Jobs};
 
+pub use account::Export;
 pub use social::names as providers;
 
 /// Bodies of the routes that anybody can call are short.
@@ -31,6 +36,7 @@ pub fn feature(config: &Config) -> Feature {
         .and(password::routes())
         .and(magic_link::routes())
         .and(session::routes())
+        .and(trusted::routes())
         .and(account::routes())
         .and(orgs::routes())
         .and(invite::routes())
@@ -42,7 +48,7 @@ pub fn feature(config: &Config) -> Feature {
         .and(platform::routes())
         .and(discovery::routes());
     Feature::new(routes)
-        .jobs(Jobs::new().on::<asked::Asked>())
+        .jobs(Jobs::new().on::<asked::Asked>().every::<tidy::Tidy>(Duration::from_hours(1)))
         .start(|app| {
             Box::pin(async move {
                 first_owner::start(&app).await.map_err(|error| format!("cannot keep who comes first: {error}"))
@@ -50,6 +56,7 @@ pub fn feature(config: &Config) -> Feature {
         })
         .own(passkeys::Passkeys::new(config))
         .own(oauth::Silent::default())
+        .own(discovery::Metadata::default())
         .and(social::feature())
 }
 

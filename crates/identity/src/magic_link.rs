@@ -65,6 +65,7 @@ pub async fn follow(app: &App, visitor: &Visitor, token: &Typed, delivery: Deliv
     transact!(app.db, tx, {
         let spent = once::spend(tx, Purpose::MagicLink, &token.0, app.clock.now()).await?;
         let id = spent.and_then(|spent| spent.account_id).ok_or(TOKEN_SPENT)?;
+        once::void(tx, Purpose::MagicLink, id, app.clock.now()).await?;
         let mut account = Account::find(tx, id).await?.ok_or(TOKEN_SPENT)?;
         if !account.email_verified {
             account = confirmed(tx, app, visitor, account).await?;

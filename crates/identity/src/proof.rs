@@ -1,19 +1,25 @@
-//! What cannot be undone needs a fresh proof of who somebody is: the password again, a second factor, or a sign-in not
-//! long ago.
+//! What cannot be undone needs a fresh proof of who somebody is, as strong as the strongest they have.
+//!
+//! The one rule: a passkey or a second factor is stronger than a password, and a password is stronger than a mailed link or a
+//! provider. Somebody who has a passkey or a second factor proves that, somebody who has a password proves that, and for
+//! everybody else any sign-in will do. It was proven in the sign-in, or since then in the session, not more than ten minutes
+//! ago; or it comes with the request.
 use kernel::{
     App,
     fault::{Code, Fault, Result},
     transact,
 };
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tenancy::{
     email::Email,
     enter::{Attempt, REAUTHENTICATION_REQUIRED, Session, Visitor},
-    factors,
+    factors::{self, Factor},
     password::{Hasher, Verdict},
     sign_in::Typed,
 };
+
+use crate::passkeys::Passkeys;
 
 pub const WRONG_PASSWORD: Code = Code::new(403, "wrong_password", "This is not your present password.");
 pub const WRONG_CODE: Code = Code::new(403, "wrong_code", "This code is wrong, has run out or was used before.");
@@ -21,10 +27,73 @@ pub const WRONG_CODE: Code = Code::new(403, "wrong_code", "This code is wrong, h
 /// What a route that asks for a fresh proof can answer.
 pub const REFUSALS: [Code; 3] = [REAUTHENTICATION_REQUIRED, WRONG_PASSWORD, WRONG_CODE];
 
-/// Needed when the last sign-in is more than ten minutes ago: one of the two.
+/// How much a proof is worth, the least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Strength {
+    /// A link in a mail, or a provider's word.
+    Link,
+    Password,
+    /// A passkey or a second factor.
+    Strong,
+}
+
+/// What would do as a proof.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Method {
+    /// By signing in again with it.
+    Passkey,
+    /// `code` in the request, or at a sign-in.
+    Totp,
+    Sms,
+    Recovery,
+    /// `password` in the request, or at a sign-in.
+    Password,
+    /// By signing in again.
+    MagicLink,
+    Provider,
+}
+
+/// What the strongest proof of a person is worth, and what it can be given by.
+fn needed(app: &App, session: &Session) -> (Strength, Vec<Method>) {
+    let (account, factors) = (session.account(), session.factors());
+    // Where passkeys are off nobody can show one.
+    let has_passkey = !factors.passkeys.is_empty() && app.own::<Passkeys>().are_on();
+    let of_factors = factors.names().into_iter().map(|factor| match factor {
+        Factor::Totp => Method::Totp,
+        Factor::Sms => Method::Sms,
+        Factor::Recovery => Method::Recovery,
+    });
+    let strong: Vec<Method> = has_passkey.then_some(Method::Passkey).into_iter().chain(of_factors).collect();
+    if !strong.is_empty() {
+        return (Strength::Strong, strong);
+    }
+    if account.password_hash.is_some() {
+        return (Strength::Password, vec![Method::Password]);
+    }
+    let by_mail = account.email.as_ref().map(|_| Method::MagicLink);
+    let by_provider = (!account.linked.is_empty()).then_some(Method::Provider);
+    (Strength::Link, by_mail.into_iter().chain(by_provider).collect())
+}
+
+/// What was proven in a session, where that is not long ago. A trusted device stands in for a second factor at the gate, and
+/// for nothing else.
+fn proven(app: &App, session: &Session) -> Option<Strength> {
+    let has = |wanted: &str| session.living.session.methods.iter().any(|method| method == wanted);
+    let strength = if has("passkey") || has("mfa") {
+        Strength::Strong
+    } else if has("pwd") {
+        Strength::Password
+    } else {
+        Strength::Link
+    };
+    session.is_fresh(app).then_some(strength)
+}
+
+/// A proof that comes with the request. Needed when what the person proved last is too weak, or more than ten minutes ago.
 #[derive(Default, Deserialize, JsonSchema)]
 pub struct Fresh {
-    /// The present password.
+    /// The present password, of somebody who has neither a passkey nor a second factor.
     password: Option<Typed>,
     /// A code of a second factor, or a recovery code.
     code: Option<Typed>,
@@ -39,49 +108,62 @@ impl Fresh {
         Self { password: None, code }
     }
 
-    /// Refuses unless something was given and is right: that the sign-in is fresh is not enough.
+    /// As [`check`](Self::check), where a second factor is to be switched off or another door opened in its place: the code
+    /// comes with the request, however fresh the session is. A passkey just used is as good.
     pub async fn check_strictly(&self, app: &App, visitor: &Visitor, session: &Session) -> Result<()> {
-        match self {
-            Self { password: None, code: None } => Err(REAUTHENTICATION_REQUIRED.into()),
-            given => given.check(app, visitor, session).await,
+        let by_passkey = session.living.session.methods.iter().any(|method| method == "passkey");
+        match &self.code {
+            None if session.factors().is_on() && !(by_passkey && session.is_fresh(app)) => {
+                Err(refusal(&needed(app, session).1))
+            }
+            _ => self.check(app, visitor, session).await,
         }
     }
 
-    /// Refuses unless what was given is right or, when nothing was given, the sign-in is fresh. Where a session began
-    /// before there was a second factor, only that factor is a proof.
+    /// Refuses unless what was given is right and strong enough or, when nothing was given, what was proven in the session is
+    /// fresh and strong enough. What is proven here counts in the session from now on.
     pub async fn check(&self, app: &App, visitor: &Visitor, session: &Session) -> Result<()> {
+        let (strength, methods) = needed(app, session);
         match (&self.password, &self.code) {
-            (_, None) if !session.passed_gate() => Err(REAUTHENTICATION_REQUIRED.into()),
-            (Some(password), _) if session.passed_gate() => {
+            (_, Some(code)) if session.factors().is_on() => by_code(app, visitor, session, code).await,
+            (Some(password), _) if strength <= Strength::Password && session.account().password_hash.is_some() => {
                 let attempt = by_password(app, visitor, session, password).await?;
-                transact!(app.db, tx, { Ok::<_, Fault>(attempt.forgive(tx).await?) })
+                transact!(app.db, tx, {
+                    attempt.forgive(tx).await?;
+                    session.living.session.proved(tx, &["pwd"], app.clock.now()).await?;
+                    Ok::<_, Fault>(())
+                })
             }
-            (_, Some(code)) => {
-                let account = session.account().id;
-                let attempt = visitor.attempt_factor(app, account).await?;
-                let proven = transact!(app.db, tx, {
-                    let proven = factors::prove(tx, app, account, &code.0, None).await?;
-                    if let Some(factor) = proven {
-                        attempt.forgive(tx).await?;
-                        if !session.is_strong() {
-                            session.living.session.strengthen(tx, factor.method(), app.clock.now()).await?;
-                        }
-                    }
-                    // Committed either way: a wrong code counts against the right one.
-                    Ok::<_, Fault>(proven)
-                })?;
-                proven.map(drop).ok_or_else(|| WRONG_CODE.into())
-            }
-            (_, None) if session.is_fresh(app) => Ok(()),
-            (_, None) => Err(REAUTHENTICATION_REQUIRED.into()),
+            _ if proven(app, session).is_some_and(|proven| proven >= strength) => Ok(()),
+            _ => Err(refusal(&methods)),
         }
     }
+}
+
+/// Says what would do.
+fn refusal(methods: &[Method]) -> Fault {
+    Fault::from(REAUTHENTICATION_REQUIRED).with_extra("methods", &methods)
+}
+
+async fn by_code(app: &App, visitor: &Visitor, session: &Session, code: &Typed) -> Result<()> {
+    let account = session.account().id;
+    let attempt = visitor.attempt_factor(app, account).await?;
+    let proven = transact!(app.db, tx, {
+        let proven = factors::prove(tx, app, account, &code.0, None).await?;
+        if let Some(factor) = proven {
+            attempt.forgive(tx).await?;
+            session.living.session.proved(tx, &[factor.method(), "mfa"], app.clock.now()).await?;
+        }
+        // Committed either way: a wrong code counts against the right one.
+        Ok::<_, Fault>(proven)
+    })?;
+    proven.map(drop).ok_or_else(|| WRONG_CODE.into())
 }
 
 /// The try with the right password, to be forgiven with whatever it is for.
 pub async fn by_password(app: &App, visitor: &Visitor, session: &Session, password: &Typed) -> Result<Attempt> {
     let account = session.account();
-    // Nobody has a password without an address.
+    // Nobody has a password without an email.
     let email = account.email.as_deref().and_then(Email::parse).ok_or(WRONG_PASSWORD)?;
     let attempt = visitor.attempt(app, &email).await?;
     match app.own::<Hasher>().verify(&password.0, account.password_hash.clone()).await? {

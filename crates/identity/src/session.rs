@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::Account,
-    enter::{Delivery, Granted, RefreshToken, Session, Visitor, cookies, may_use_cookie},
+    enter::{AnySession, Delivery, Granted, RefreshToken, Visitor, cookies, may_use_cookie},
     events::{self, By, Event},
     factors::Whole,
     once::{self, Purpose},
@@ -25,7 +25,7 @@ use tenancy::{
     sign_in::{Person, SignedIn, Typed, UserView},
 };
 
-use crate::{BODY, device};
+use crate::{BODY, device, trusted};
 
 pub fn routes() -> Routes {
     Routes::new("auth")
@@ -44,11 +44,8 @@ pub fn routes() -> Routes {
 
 /// A client sees what the person let it know.
 async fn me(caller: Granted) -> Json<UserView> {
-    let view = UserView::of(caller.0.account(), caller.0.factors());
-    Json(match &caller.0.living.session.scopes {
-        Some(scopes) => view.within(scopes),
-        None => view,
-    })
+    let session = &caller.0;
+    Json(UserView::seen_in(&session.living.session, session.account(), session.factors()))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -192,8 +189,13 @@ impl SessionView {
     }
 }
 
-async fn list_sessions(State(app): State<App>, session: Session) -> Result<Json<Sessions>> {
-    let found = sessions::Session::of(&app.db, session.account().id, app.clock.now()).await?;
+/// In an app's session, those of the app.
+async fn list_sessions(State(app): State<App>, AnySession(session): AnySession) -> Result<Json<Sessions>> {
+    let (account, now) = (session.account().id, app.clock.now());
+    let found = match session.of_app() {
+        Some(own) => sessions::Session::of_app(&app.db, account, own, now).await?,
+        None => sessions::Session::of(&app.db, account, now).await?,
+    };
     let sessions = found.into_iter().map(|found| SessionView::of(found, session.id())).collect();
     Ok(Json(Sessions { sessions, next_cursor: None }))
 }
@@ -203,21 +205,38 @@ struct OneSession {
     id: SessionId,
 }
 
-async fn revoke_session(State(app): State<App>, session: Session, Path(path): Path<OneSession>) -> Result<Response> {
+async fn revoke_session(
+    State(app): State<App>,
+    AnySession(session): AnySession,
+    Path(path): Path<OneSession>,
+) -> Result<Response> {
+    if let Some(own) = session.of_app() {
+        let other = sessions::Session::find(&app.db, path.id).await?;
+        other.filter(|other| other.app_id == Some(own)).ok_or(NOT_FOUND)?;
+    }
     if !end(&app, &session.by(), session.account(), path.id, "revoked").await? {
         return Err(NOT_FOUND.into());
     }
     Ok(if path.id == session.id() { gone(&app) } else { StatusCode::NO_CONTENT.into_response() })
 }
 
-async fn revoke_sessions(State(app): State<App>, session: Session) -> Result<Response> {
-    let account = session.account().id;
+/// What would become a session is void, too, and no device is trusted any more. An app ends what it has, and nothing else.
+async fn revoke_sessions(State(app): State<App>, AnySession(session): AnySession) -> Result<Response> {
+    let (account, by) = (session.account().id, session.by());
     transact!(app.db, tx, {
+        if let Some(own) = session.of_app() {
+            return Ok(sessions::end_in_app(tx, &app, &by, account, own, "revoked").await?);
+        }
         // Before anything else: what is let in meanwhile is let in before, or after all sessions are over.
         Account::hold(tx, account).await?;
         once::void(tx, Purpose::MfaTicket, account, app.clock.now()).await?;
         device::withdraw(tx, account).await?;
-        Ok::<_, Fault>(sessions::end_all(tx, &app, &session.by(), account, None, "revoked").await?)
+        trusted::forget_all(tx, &app, &by, account).await?;
+        Ok::<_, Fault>(sessions::end_all(tx, &app, &by, account, None, "revoked").await?)
     })?;
-    Ok(gone(&app))
+    let mut response = gone(&app);
+    if session.of_app().is_none() {
+        cookies::clear_trusted(&app, response.headers_mut());
+    }
+    Ok(response)
 }

@@ -7,12 +7,18 @@ mod buckets;
 mod devices;
 mod factors;
 mod linking;
+mod lockout;
+mod mail;
 mod nodes;
 mod oidc;
 mod one_tap;
 mod passkeys;
 mod providers;
+mod recipients;
 mod restored;
 mod social;
+mod strength;
+mod tidy;
+mod trusted;
 
 use crate::testing as actors;

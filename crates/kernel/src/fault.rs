@@ -64,6 +64,11 @@ pub const IDEMPOTENCY_IN_PROGRESS: Code = Code::new(
     "idempotency_in_progress",
     "The first request with this Idempotency-Key is still being worked on.",
 );
+pub const IDEMPOTENCY_ANSWER_LOST: Code = Code::new(
+    409,
+    "idempotency_answer_lost",
+    "The first request with this Idempotency-Key was carried out, and its answer was not kept.",
+);
 pub const TOO_LARGE: Code = Code::new(413, "too_large", "The request body is too large.");
 pub const NOT_JSON: Code = Code::new(415, "unsupported_media_type", "The request body must be application/json.");
 pub const RATE_LIMITED: Code = Code::new(429, "rate_limited", "Too many requests. Wait, then try again.");
@@ -87,6 +92,7 @@ pub const COMMON: &[Code] = &[
     CONFLICT,
     IDEMPOTENCY_MISMATCH,
     IDEMPOTENCY_IN_PROGRESS,
+    IDEMPOTENCY_ANSWER_LOST,
     TOO_LARGE,
     NOT_JSON,
     RATE_LIMITED,
@@ -139,6 +145,11 @@ impl Fault {
     pub fn with_extra(mut self, name: &str, value: &impl Serialize) -> Self {
         self.0.extra.insert(name.to_owned(), serde_json::to_value(value).unwrap_or_default());
         self
+    }
+
+    /// What was added by [`with_extra`](Self::with_extra).
+    pub fn extra(&self, name: &str) -> Option<&serde_json::Value> {
+        self.0.extra.get(name)
     }
 
     /// When the client may try again, in whole seconds, rounded up.
@@ -202,18 +213,22 @@ pub struct OAuthError {
 
 impl Fault {
     pub(crate) fn oauth_error(&self) -> OAuthError {
-        let inner = &*self.0;
-        let error = match (inner.code.name, inner.code.status) {
-            ("invalid" | "malformed" | "unsupported_media_type", _) => "invalid_request",
-            ("unauthenticated", _) => "invalid_token",
-            ("invalid_app_key", _) => "invalid_client",
-            (_, 503) => "temporarily_unavailable",
-            (_, 500..) => "server_error",
-            (name, _) => name,
-        };
+        let error = oauth_word(self.0.code.name, self.0.code.status);
         // The standard allows no quotes and nothing outside ASCII in it.
         let plain = |c: &char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
         OAuthError { error: error.into(), error_description: self.whole_sentence().chars().filter(plain).collect() }
+    }
+}
+
+/// The standard's word for a code, where it has one, else the code.
+pub(crate) fn oauth_word(code: &str, status: u16) -> &str {
+    match (code, status) {
+        ("invalid" | "malformed" | "unsupported_media_type", _) => "invalid_request",
+        ("unauthenticated", _) => "invalid_token",
+        ("invalid_app_key", _) => "invalid_client",
+        (_, 503) => "temporarily_unavailable",
+        (_, 500..) => "server_error",
+        (name, _) => name,
     }
 }
 
@@ -226,6 +241,7 @@ pub struct ScimError {
     pub status: String,
     /// One of the standard's words, where it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
     pub scim_type: Option<String>,
     pub detail: String,
 }
@@ -233,16 +249,7 @@ pub struct ScimError {
 impl Fault {
     pub(crate) fn scim_error(&self) -> ScimError {
         let inner = &*self.0;
-        let scim_type = match inner.code.name {
-            "invalid_filter" => Some("invalidFilter"),
-            "invalid_path" => Some("invalidPath"),
-            "invalid_value" => Some("invalidValue"),
-            "no_target" => Some("noTarget"),
-            "mutability" => Some("mutability"),
-            "uniqueness" => Some("uniqueness"),
-            "invalid" | "malformed" => Some("invalidSyntax"),
-            _ => None,
-        };
+        let scim_type = scim_word(inner.code.name);
         ScimError {
             schemas: ["urn:ietf:params:scim:api:messages:2.0:Error"],
             status: inner.code.status.to_string(),
@@ -257,6 +264,20 @@ impl Fault {
         let fields: Vec<_> = inner.fields.iter().map(|wrong| format!("{} {}", wrong.field, wrong.message)).collect();
         let more = inner.detail.clone().or_else(|| (!fields.is_empty()).then(|| format!("{}.", fields.join("; "))));
         format!("{} {}", inner.code.says, more.unwrap_or_default()).trim().to_owned()
+    }
+}
+
+/// The standard's word for a code, where it has one.
+pub(crate) fn scim_word(code: &str) -> Option<&'static str> {
+    match code {
+        "invalid_filter" => Some("invalidFilter"),
+        "invalid_path" => Some("invalidPath"),
+        "invalid_value" => Some("invalidValue"),
+        "no_target" => Some("noTarget"),
+        "mutability" => Some("mutability"),
+        "uniqueness" => Some("uniqueness"),
+        "invalid" | "malformed" => Some("invalidSyntax"),
+        _ => None,
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{Out, say, start::Node};
 
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Let the next key take over now; tokens signed before go on until they run out
+    /// Let the next key take over, now or once every verifier can have seen it; tokens signed before go on until they run out
     Rotate,
 }
 
@@ -17,7 +17,12 @@ pub async fn run(config: Config, command: Command) -> Result<ExitCode> {
     let Command::Rotate = command;
     // Beside a running server: it hears of the new keys from the database, at once or within a minute.
     let node = Node::beside(config).await?;
-    keys::rotate(&node.app).await.map_err(|wrong| anyhow!(wrong))?;
-    say("the next key signs from now on, and another one is published behind it", Out::Plain);
+    let takes_over = keys::rotate(&node.app).await.map_err(|wrong| anyhow!(wrong))?;
+    let when = if takes_over <= node.app.clock.now() {
+        "from now on".to_owned()
+    } else {
+        format!("from {takes_over}, when every verifier can have seen it")
+    };
+    say(&format!("the next key signs {when}, and another one is published behind it"), Out::Plain);
     Ok(ExitCode::SUCCESS)
 }

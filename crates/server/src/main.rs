@@ -12,6 +12,7 @@ use std::{
     io::{self, Write as _},
     path::PathBuf,
     process::ExitCode,
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result};
@@ -130,14 +131,16 @@ fn variables() -> impl Iterator<Item = (String, String)> {
 fn main() -> ExitCode {
     kernel::pages::keep_small();
     let cli = Cli::parse();
-    match run(cli) {
-        Ok(code) => code,
-        Err(error) => {
-            say(&format!("janua: {error:#}"), Out::Error);
-            ExitCode::FAILURE
-        }
-    }
+    let code = run(cli).unwrap_or_else(|error| {
+        say(&format!("janua: {error:#}"), Out::Error);
+        ExitCode::FAILURE
+    });
+    kernel::telemetry::flush(LAST_LINES);
+    code
 }
+
+/// How long the end waits for the last log lines to be taken.
+const LAST_LINES: Duration = Duration::from_millis(500);
 
 fn run(cli: Cli) -> Result<ExitCode> {
     if matches!(cli.command, Command::Config) {
@@ -183,6 +186,9 @@ fn say(line: &str, out: Out) {
     // In one piece; and that nobody reads it any more is no reason to stop.
     let _ = match out {
         Out::Plain => io::stdout().write_all(text.as_bytes()),
-        Out::Error => io::stderr().write_all(text.as_bytes()),
+        // Where log lines go, which nobody may be reading.
+        Out::Error => {
+            kernel::telemetry::say(&text, LAST_LINES).or_else(|text| io::stderr().write_all(text.as_bytes()))
+        }
     };
 }

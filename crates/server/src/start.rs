@@ -10,7 +10,6 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use kernel::{
     App,
     app::{Feature, Leaving, Parts, Task},
-    clock::Clock,
     config::Config,
     crypto::{MasterKey, Vault},
     db::{Db, Durability, sqlite_path},
@@ -66,14 +65,15 @@ impl Node {
 
     async fn assemble(config: Config, lock: Option<fs::File>) -> Result<Self> {
         let db = open(&config).await?;
-        let applied = db.migrate(Clock::System.now()).await?;
+        // All nodes on one PostgreSQL server go by its clock.
+        let clock = db.clock();
+        let applied = db.migrate(clock.now()).await?;
         if !applied.is_empty() {
             tracing::info!(steps = applied.join(", "), "the database was brought up to date");
         }
         let vault = vault(&config, &db).await?;
         let mail = mail::from_config(&config).map_err(|wrong| anyhow!(wrong))?;
         let sms = sms::from_config(&config).map_err(|wrong| anyhow!(wrong))?;
-        let clock = Clock::System;
         let objects = objects::from_config(&config, &vault, &clock).map_err(|wrong| anyhow!(wrong))?;
         let Feature { routes, jobs, own, starts, tasks } = features(&config);
         let app = App::new(Parts {

@@ -1,7 +1,7 @@
 //! For machines: the figures, the description of the interface, and what crawlers may look at.
 use axum::{
     extract::{FromRequestParts, State},
-    http::{HeaderMap, HeaderValue, header, request::Parts},
+    http::{HeaderMap, header, request::Parts},
     response::{IntoResponse as _, Response},
 };
 use kernel::{
@@ -9,12 +9,16 @@ use kernel::{
     crypto::same,
     fault::{Fault, INTERNAL, Result, UNAUTHENTICATED},
     http::{Client, GenContext, Operation, OperationInput, Routes, bearer, may_answer, requires},
+    telemetry::Exposition,
 };
+
+use crate::accept::exposition;
 
 pub fn routes() -> Routes {
     Routes::new("machine")
         .get("/metrics", metrics, "metrics in a text exposition format")
-        .answers::<String>(200, OPEN_METRICS)
+        .answers::<String>(200, Exposition::OpenMetrics.content_type())
+        .answers::<String>(200, Exposition::Prometheus.content_type())
         .get("/openapi.json", openapi_json, "this description, as JSON")
         .answers::<Anything>(200, "application/json")
         .get("/openapi.yaml", openapi_yaml, "this description, as YAML")
@@ -25,8 +29,6 @@ pub fn routes() -> Routes {
 
 /// The description does not describe itself.
 type Anything = std::collections::BTreeMap<String, serde_json::Value>;
-
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Somebody on this machine, or somebody with the token. A proxy on this machine is not somebody on this machine:
 /// what it passes on comes from elsewhere.
@@ -56,13 +58,15 @@ impl OperationInput for MetricsReader {
     }
 }
 
-async fn metrics(State(app): State<App>, _reader: MetricsReader) -> Result<Response> {
+async fn metrics(State(app): State<App>, _reader: MetricsReader, headers: HeaderMap) -> Result<Response> {
     if let Ok((waiting, dead)) = kernel::jobs::figures(&app.db).await {
         app.metrics.jobs_waiting.set(waiting);
         app.metrics.jobs_dead.set(dead);
     }
-    let text = app.metrics.render().map_err(|error| INTERNAL.caused_by(error))?;
-    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS))], text).into_response())
+    let exposition = exposition(&headers);
+    let text = app.metrics.render(exposition).map_err(|error| INTERNAL.caused_by(error))?;
+    let said = [(header::CONTENT_TYPE, exposition.content_type()), (header::VARY, "accept")];
+    Ok((said, text).into_response())
 }
 
 async fn openapi_json(State(app): State<App>, headers: HeaderMap) -> Result<Response> {

@@ -191,6 +191,26 @@ async fn security_txt_says_whom_to_tell_and_until_when() {
 }
 
 #[tokio::test]
+async fn password_managers_find_where_passwords_and_passkeys_are_changed() {
+    let t = TestApp::start_with(https(), feature).await;
+    let change = t.get("/.well-known/change-password").await;
+    let page = "https://id.example.com/account/security#password-section";
+    assert_eq!((change.status, change.header("location")), (303, page));
+    let passkeys = t.get("/.well-known/passkey-endpoints").await;
+    let page = "https://id.example.com/account/security#passkeys";
+    assert_eq!((passkeys.status, passkeys.header("content-type")), (200, "application/json"));
+    assert_eq!(passkeys.body, json!({ "enroll": page, "manage": page }));
+    let unreliable = "/.well-known/resource-that-should-not-exist-whose-status-code-should-not-be-200";
+    assert_eq!(t.get(unreliable).await.status, 404, "by which password managers tell whether to believe the rest");
+    t.finish().await;
+
+    let by_number = Config { base_url: Some("https://192.0.2.7".parse().unwrap()), ..Config::for_tests() };
+    let t = TestApp::start_with(by_number, feature).await;
+    assert_eq!(t.get("/.well-known/passkey-endpoints").await.body, json!({}), "passkeys need a host name");
+    t.finish().await;
+}
+
+#[tokio::test]
 async fn webfinger_points_every_address_of_ours_to_the_issuer() {
     let t = TestApp::start_with(https(), feature).await;
     let issuer = "http://openid.net/specs/connect/1.0/issuer";
@@ -310,7 +330,16 @@ async fn metrics_are_for_this_machine_or_for_who_has_the_token() {
     let here = t.get("/metrics").await;
     assert_eq!(here.status, 200);
     assert!(here.text.contains("janua_http_requests_total{method=\"GET\",route=\"/health\",status=\"2xx\"} 1"));
-    assert!(here.text.ends_with("# EOF\n"));
+    assert_eq!(
+        (here.header("content-type"), here.header("vary")),
+        ("text/plain; version=0.0.4; charset=utf-8", "accept")
+    );
+    assert!(here.text.contains("# TYPE janua_http_requests_total counter\n") && !here.text.contains("# EOF"));
+    let open = t.get("/metrics").header("accept", "application/openmetrics-text;version=1.0.0,*/*;q=0.1").await;
+    assert_eq!(open.header("content-type"), "application/openmetrics-text; version=1.0.0; charset=utf-8");
+    assert!(open.text.contains("# TYPE janua_http_requests counter\n") && open.text.ends_with("# EOF\n"));
+    assert!(!open.text.contains("/legal/terms"), "what was never asked for has no series");
+    assert!(open.text.len() < 10_000, "{} bytes", open.text.len());
     assert_eq!(t.get("/metrics").from("::1").await.status, 200);
 
     assert_eq!(t.get("/metrics").from("192.0.2.1").await.refusal(), (401, "unauthenticated"));

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use axum::{
     extract::State,
-    http::{HeaderName, header},
+    http::{HeaderName, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use kernel::{
@@ -13,6 +13,7 @@ use kernel::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use url::Url;
 
 pub fn routes() -> Routes {
     Routes::new("discovery")
@@ -21,6 +22,9 @@ pub fn routes() -> Routes {
         .get("/.well-known/webfinger", webfinger, "WebFinger lookup (RFC 7033)")
         .answers::<Descriptor>(200, "application/jrd+json")
         .fails(&[NOT_FOUND])
+        .get("/.well-known/change-password", change_password, "where a password is changed, for password managers")
+        .answers_nothing(303)
+        .get("/.well-known/passkey-endpoints", passkey_endpoints, "where passkeys are created and managed")
 }
 
 /// Half of the year that RFC 9116 advises at most, so that a cached copy is never out of date.
@@ -36,6 +40,30 @@ async fn security_txt(State(app): State<App>) -> impl IntoResponse + kernel::htt
         "Contact: {contact}\nExpires: {expires}\nPreferred-Languages: en\nCanonical: {base}/.well-known/security.txt\n"
     );
     ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text)
+}
+
+/// Password managers open this page for a person whose password should be replaced (W3C, "A Well-Known URL for Changing
+/// Passwords").
+async fn change_password(State(app): State<App>) -> Response {
+    let to = format!("{}/account/security#password-section", app.config.base_url());
+    (StatusCode::SEE_OTHER, [(header::LOCATION, to)]).into_response()
+}
+
+/// Where passkeys are looked after (W3C, "A Well-Known URL for Relying Party Passkey Endpoints"). Empty where there are
+/// none: they need a host name.
+#[derive(Serialize, JsonSchema)]
+struct PasskeyEndpoints {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    enroll: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    manage: Option<String>,
+}
+
+async fn passkey_endpoints(State(app): State<App>) -> Json<PasskeyEndpoints> {
+    let base = app.config.base_url();
+    let has_passkeys = Url::parse(&base).is_ok_and(|url| url.domain().is_some());
+    let page = has_passkeys.then(|| format!("{base}/account/security#passkeys"));
+    Json(PasskeyEndpoints { enroll: page.clone(), manage: page })
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -5,7 +5,7 @@ use kernel::{
     App,
     clock::Timestamp,
     crypto::{self, Secret},
-    db::{self, Db, FromValue, Reach, Tx, Value},
+    db::{self, Db, FromValue, Reach, Sql, Tx, Value},
     holding,
     http::Key,
     id::Id,
@@ -18,7 +18,8 @@ use crate::{
     accounts::AccountId,
     end_users,
     orgs::{OrgId, Role},
-    scopes::Scopes,
+    scopes::{DeclaredScopes, Scopes},
+    slugs,
 };
 
 pub type ApplicationId = Id<Application>;
@@ -42,6 +43,10 @@ pub struct Application {
     /// What its people see of it where they sign in: a picture that we drew anew, and a colour as in `#1d4ed8`.
     pub logo_url: Option<String>,
     pub primary_color: Option<String>,
+    /// What clients may ask for at its own servers.
+    pub declared_scopes: DeclaredScopes,
+    /// Whether codes always need PKCE; where not, a code without it needs the app's secret.
+    pub require_pkce: bool,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
@@ -56,6 +61,8 @@ row!(Application {
     settings,
     logo_url,
     primary_color,
+    declared_scopes,
+    require_pkce,
     created_at,
     updated_at
 });
@@ -73,14 +80,23 @@ impl db::FromRow for Reached {
     }
 }
 
+/// A shared lock, so that sign-ins to one app do not wait for each other.
+const KEEPING: Sql = Sql::two(
+    "SELECT app_user.scopes, app_user.has_words FROM app
+     LEFT JOIN app_user ON app_user.app_id = app.id AND app_user.account_id = $2 WHERE app.id = $1",
+    "SELECT app_user.scopes, app_user.has_words FROM app
+     LEFT JOIN app_user ON app_user.app_id = app.id AND app_user.account_id = $2 WHERE app.id = $1
+     FOR KEY SHARE OF app",
+);
+
 impl Application {
-    /// `false` when the slug is somebody else's.
+    /// `false` when the slug is somebody else's, or is held back for another organization.
     pub async fn insert(&self, tx: &mut Tx) -> db::Result<bool> {
         let made = tx
             .exec(
                 "INSERT INTO app (id, org_id, owner_id, name, slug, redirect_uris, allowed_origins, settings,
-                                  created_at, updated_at)
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9) ON CONFLICT (slug) DO NOTHING",
+                                  created_at, updated_at, declared_scopes, require_pkce)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10, $11) ON CONFLICT (slug) DO NOTHING",
                 params![
                     self.id,
                     self.org_id,
@@ -90,10 +106,17 @@ impl Application {
                     &self.redirect_uris,
                     &self.allowed_origins,
                     &self.settings,
-                    self.created_at
+                    self.created_at,
+                    &self.declared_scopes,
+                    self.require_pkce
                 ],
             )
             .await?;
+        // Looked at afterwards: whoever gives the slug up at this moment has written it down by now.
+        if made == 1 && slugs::is_held_back(tx, &self.slug, self.org_id, self.created_at).await? {
+            tx.exec("DELETE FROM app WHERE id = $1", params![self.id]).await?;
+            return Ok(false);
+        }
         self.told(tx).await?;
         Ok(made == 1)
     }
@@ -103,15 +126,18 @@ impl Application {
         tx.opt(holding!("SELECT * FROM app WHERE id = $1"), params![id]).await
     }
 
-    /// `false` when the slug is somebody else's.
+    /// `false` when the slug is somebody else's, or is held back for another organization: then nothing may be committed.
+    /// The slug it had before is held back from now on.
     pub async fn save(&self, tx: &mut Tx) -> db::Result<bool> {
+        let (before,): (String,) = tx.one("SELECT slug FROM app WHERE id = $1", params![self.id]).await?;
         let sql = "SELECT id FROM app WHERE slug = $1 AND id <> $2";
         if tx.opt::<(String,)>(sql, params![&self.slug, self.id]).await?.is_some() {
             return Ok(false);
         }
         tx.exec(
             "UPDATE app SET name = $2, slug = $3, redirect_uris = $4, allowed_origins = $5, settings = $6,
-                            updated_at = $7, primary_color = $8 WHERE id = $1",
+                            updated_at = $7, primary_color = $8, declared_scopes = $9, require_pkce = $10
+             WHERE id = $1",
             params![
                 self.id,
                 &self.name,
@@ -120,10 +146,18 @@ impl Application {
                 &self.allowed_origins,
                 &self.settings,
                 self.updated_at,
-                self.primary_color.clone()
+                self.primary_color.clone(),
+                &self.declared_scopes,
+                self.require_pkce
             ],
         )
         .await?;
+        if before != self.slug {
+            if slugs::is_held_back(tx, &self.slug, self.org_id, self.updated_at).await? {
+                return Ok(false);
+            }
+            slugs::hold_back(tx, &before, self.org_id, self.updated_at).await?;
+        }
         self.told(tx).await?;
         Ok(true)
     }
@@ -136,8 +170,26 @@ impl Application {
         self.told(tx).await
     }
 
-    /// Its keys, people and sessions go with it.
-    pub async fn delete(&self, tx: &mut Tx) -> db::Result<()> {
+    /// Deletes what may be many rows, some at a time, before the app itself is deleted: on SQLite every other writer would
+    /// wait for all of it. Whoever comes meanwhile goes with the app.
+    pub async fn empty(db: &Db, id: ApplicationId) -> db::Result<()> {
+        for sql in [
+            "DELETE FROM session WHERE id IN (SELECT id FROM session WHERE app_id = $1 LIMIT $2)",
+            "DELETE FROM consent WHERE id IN (SELECT id FROM consent WHERE app_id = $1 LIMIT $2)",
+            "DELETE FROM app_user_word WHERE app_id = $1 AND (account_id, word) IN
+                 (SELECT account_id, word FROM app_user_word WHERE app_id = $1 LIMIT $2)",
+            "DELETE FROM app_user WHERE app_id = $1 AND account_id IN
+                 (SELECT account_id FROM app_user WHERE app_id = $1 LIMIT $2)",
+        ] {
+            db.sweep(sql, params![id]).await?;
+        }
+        Ok(())
+    }
+
+    /// Its keys, people and sessions go with it. Call [`empty`](Self::empty) before. Its slug stays with the
+    /// organization for a while.
+    pub async fn delete(&self, tx: &mut Tx, now: Timestamp) -> db::Result<()> {
+        slugs::hold_back(tx, &self.slug, self.org_id, now).await?;
         tx.exec("DELETE FROM app WHERE id = $1", params![self.id]).await?;
         self.told(tx).await?;
         tx.notify(Reach::EveryNode, crate::sessions::TOPIC, "").await
@@ -206,7 +258,8 @@ impl Application {
         Ok(found.into_iter().flat_map(|(origins,)| origins).collect())
     }
 
-    /// Notes that somebody came in through it, and what they let it know; `false` when it is gone.
+    /// Notes that somebody came in through it, and what they let it know; `false` when it is gone. It stays until the
+    /// transaction is over: its deletion waits, and takes along the session that begins meanwhile.
     pub async fn greet(
         tx: &mut Tx,
         id: ApplicationId,
@@ -214,12 +267,13 @@ impl Application {
         scopes: Option<&Scopes>,
         now: Timestamp,
     ) -> db::Result<bool> {
-        let sql = "SELECT scopes, has_words FROM app_user WHERE app_id = $1 AND account_id = $2";
-        let before: Option<Greeted> = tx.opt(sql, params![id, account]).await?;
-        let is_found = before.as_ref().is_some_and(|before| before.has_words);
-        let before = before.map(|before| before.scopes);
+        let Some(there) = tx.opt::<Greeted>(KEEPING, params![id, account]).await? else { return Ok(false) };
+        let is_found = there.has_words == Some(true);
+        let before = there.has_words.map(|_| there.scopes);
+        // What it may do at its own servers is between the person and them.
+        let scopes = scopes.map(Scopes::without_declared);
         // Who let it know more before still does.
-        let known = match (&before, scopes) {
+        let known = match (&before, &scopes) {
             (Some(None), _) | (_, None) => None,
             (Some(Some(before)), Some(now)) => Some(before.clone().and(now)),
             (None, Some(now)) => Some(now.clone()),
@@ -244,10 +298,11 @@ impl Application {
     }
 }
 
-/// What is known of somebody who comes in again.
+/// An app that is there, and what is known of somebody who comes in again.
 struct Greeted {
     scopes: Option<Scopes>,
-    has_words: bool,
+    /// None for somebody who is new to it.
+    has_words: Option<bool>,
 }
 row!(Greeted { scopes, has_words });
 

@@ -2,10 +2,11 @@
 use kernel::{
     App,
     clock::Timestamp,
-    db::{self, Tx},
+    db::{self, Db, Tx},
     id::Id,
     params,
 };
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
@@ -25,67 +26,181 @@ pub enum Event {
     AccountCreated,
     PlatformOwnerMade,
     EmailVerified,
-    SignedIn { session: SessionId, methods: Vec<String>, device: String },
-    SignInFailed { reason: &'static str },
+    SignedIn {
+        session: SessionId,
+        methods: Vec<String>,
+        device: String,
+    },
+    SignInFailed {
+        reason: &'static str,
+    },
     SignInLocked,
-    SessionRevoked { session: SessionId, reason: &'static str },
-    RefreshTokenReused { session: SessionId },
+    SessionRevoked {
+        session: SessionId,
+        reason: &'static str,
+    },
+    RefreshTokenReused {
+        session: SessionId,
+    },
     PasswordResetRequested,
     PasswordReset,
     PasswordChanged,
     MagicLinkRequested,
-    ProfileUpdated { fields: Vec<&'static str> },
+    ProfileUpdated {
+        fields: Vec<&'static str>,
+    },
     DataExported,
     AccountDeleted,
-    MfaEnabled { factor: Factor },
-    MfaDisabled { factor: Factor },
+    MfaEnabled {
+        factor: Factor,
+    },
+    MfaDisabled {
+        factor: Factor,
+    },
     RecoveryCodesRegenerated,
     RecoveryCodeUsed,
-    PasskeyAdded { credential: String, name: String },
-    PasskeyRenamed { credential: String, name: String },
-    PasskeyRemoved { credential: String },
-    DeviceApproved { device: String, ip: String },
+    PasskeyAdded {
+        credential: String,
+        name: String,
+    },
+    PasskeyRenamed {
+        credential: String,
+        name: String,
+    },
+    PasskeyRemoved {
+        credential: String,
+    },
+    DeviceApproved {
+        device: String,
+        ip: String,
+    },
     DeviceDenied,
-    SocialLinked { provider: &'static str },
-    ConsentGranted { client: String, scopes: String },
-    ConsentRevoked { client: String },
-    IncidentReported { incident: String, state: &'static str },
-    DatabaseRestored { sessions: u64 },
+    /// One device, or all of them.
+    TrustedDeviceRemoved {
+        device: Option<String>,
+    },
+    SocialLinked {
+        provider: &'static str,
+    },
+    ConsentGranted {
+        client: String,
+        scopes: String,
+    },
+    ConsentRevoked {
+        client: String,
+    },
+    IncidentReported {
+        incident: String,
+        state: &'static str,
+    },
+    DatabaseRestored {
+        sessions: u64,
+    },
     OrgCreated,
-    OrgUpdated { fields: Vec<&'static str> },
+    OrgUpdated {
+        fields: Vec<&'static str>,
+    },
     OrgDeleted,
     OrgExported,
-    MetadataUpdated { keys: Vec<String> },
-    MemberInvited { email: String, role: Role },
-    InviteResent { email: String },
-    InviteCancelled { email: String },
-    InviteAccepted { role: Role },
-    MemberRoleChanged { from: Role, to: Role },
+    MetadataUpdated {
+        keys: Vec<String>,
+    },
+    MemberInvited {
+        email: String,
+        role: Role,
+    },
+    InviteResent {
+        email: String,
+    },
+    InviteCancelled {
+        email: String,
+    },
+    InviteAccepted {
+        role: Role,
+    },
+    MemberRoleChanged {
+        from: Role,
+        to: Role,
+    },
     MemberRemoved,
-    ScimTokenCreated { token: ScimTokenId, name: String },
-    ScimTokenDeleted { token: ScimTokenId },
-    PersonProvisioned { person: PersonId },
-    PersonUpdated { person: PersonId },
-    PersonDeactivated { person: PersonId },
-    PersonReactivated { person: PersonId },
-    GroupPushed { group: String },
-    GroupUpdated { group: String },
-    GroupDeleted { group: String },
-    GroupMapped { group: String, role: Option<Role> },
+    ScimTokenCreated {
+        token: ScimTokenId,
+        name: String,
+    },
+    ScimTokenDeleted {
+        token: ScimTokenId,
+    },
+    PersonProvisioned {
+        person: PersonId,
+    },
+    PersonUpdated {
+        person: PersonId,
+    },
+    PersonDeactivated {
+        person: PersonId,
+    },
+    PersonReactivated {
+        person: PersonId,
+    },
+    GroupPushed {
+        group: String,
+    },
+    GroupUpdated {
+        group: String,
+    },
+    GroupDeleted {
+        group: String,
+    },
+    GroupMapped {
+        group: String,
+        role: Option<Role>,
+    },
     AppCreated,
-    AppUpdated { fields: Vec<&'static str> },
+    AppUpdated {
+        fields: Vec<&'static str>,
+    },
     AppDeleted,
-    AppKeyCreated { key: AppKeyId, kind: KeyKind, environment: Environment },
-    AppKeyDeleted { key: AppKeyId },
-    DomainAdded { domain: String },
-    DomainVerified { domain: String },
-    DomainRemoved { domain: String },
-    WebhookCreated { webhook: String },
-    WebhookUpdated { webhook: String, fields: Vec<&'static str> },
-    WebhookDeleted { webhook: String },
-    WebhookSecretRotated { webhook: String },
-    WebhookSecretFinalized { webhook: String },
-    WebhookAutoDisabled { webhook: String },
+    AppKeyCreated {
+        key: AppKeyId,
+        kind: KeyKind,
+        environment: Environment,
+    },
+    AppKeyDeleted {
+        key: AppKeyId,
+    },
+    DomainAdded {
+        domain: String,
+    },
+    DomainVerified {
+        domain: String,
+    },
+    DomainRemoved {
+        domain: String,
+    },
+    /// Another app has proven the domain: recorded for both.
+    DomainMoved {
+        domain: String,
+        is_gain: bool,
+    },
+    WebhookCreated {
+        webhook: String,
+    },
+    WebhookUpdated {
+        webhook: String,
+        fields: Vec<&'static str>,
+    },
+    WebhookDeleted {
+        webhook: String,
+    },
+    WebhookSecretRotated {
+        webhook: String,
+    },
+    WebhookSecretFinalized {
+        webhook: String,
+    },
+    WebhookAutoDisabled {
+        webhook: String,
+    },
 }
 
 impl Event {
@@ -116,6 +231,7 @@ impl Event {
             Self::PasskeyRemoved { .. } => "PASSKEY_REMOVED",
             Self::DeviceApproved { .. } => "DEVICE_APPROVED",
             Self::DeviceDenied => "DEVICE_DENIED",
+            Self::TrustedDeviceRemoved { .. } => "TRUSTED_DEVICE_REMOVED",
             Self::SocialLinked { .. } => "SOCIAL_LINKED",
             Self::ConsentGranted { .. } => "CONSENT_GRANTED",
             Self::ConsentRevoked { .. } => "CONSENT_REVOKED",
@@ -150,6 +266,7 @@ impl Event {
             Self::DomainAdded { .. } => "DOMAIN_ADDED",
             Self::DomainVerified { .. } => "DOMAIN_VERIFIED",
             Self::DomainRemoved { .. } => "DOMAIN_REMOVED",
+            Self::DomainMoved { .. } => "DOMAIN_MOVED",
             Self::WebhookCreated { .. } => "WEBHOOK_CREATED",
             Self::WebhookUpdated { .. } => "WEBHOOK_UPDATED",
             Self::WebhookDeleted { .. } => "WEBHOOK_DELETED",
@@ -188,6 +305,7 @@ impl Event {
             }
             Self::PasskeyRemoved { credential } => json!({ "credentialId": credential }),
             Self::DeviceApproved { device, ip } => json!({ "device": device, "deviceIp": ip }),
+            Self::TrustedDeviceRemoved { device } => json!({ "device": device }),
             Self::SocialLinked { provider } => json!({ "provider": provider }),
             Self::ConsentGranted { client, scopes } => json!({ "clientId": client, "scope": scopes }),
             Self::ConsentRevoked { client } => json!({ "clientId": client }),
@@ -216,6 +334,9 @@ impl Event {
             Self::DomainAdded { domain } | Self::DomainVerified { domain } | Self::DomainRemoved { domain } => {
                 json!({ "domain": domain })
             }
+            Self::DomainMoved { domain, is_gain } => {
+                json!({ "domain": domain, "outcome": if *is_gain { "gained" } else { "lost" } })
+            }
             Self::WebhookUpdated { webhook, fields } => json!({ "webhookId": webhook, "fields": fields }),
             Self::WebhookCreated { webhook }
             | Self::WebhookDeleted { webhook }
@@ -230,7 +351,7 @@ impl Event {
 }
 
 /// Who did it, and from where.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct By {
     /// The signed-in person; nobody for what happens at the door.
     pub actor: Option<AccountId>,
@@ -328,14 +449,43 @@ pub(crate) struct Happened {
     pub at: Timestamp,
 }
 
-/// After a person is gone their past stays, without anything that leads back to them.
+/// What happened to a person or was done by them, as far as it still leads back to them. What happened in an organization
+/// is its past, too: it keeps what was done, and loses who it leads to.
+macro_rules! nameless {
+    ($bound:literal) => {
+        [
+            concat!(
+                "UPDATE audit_event SET ip = NULL, user_agent = NULL,
+                                        details = CASE WHEN org_id IS NULL THEN '{}' ELSE details END
+                 WHERE id IN (SELECT id FROM audit_event WHERE account_id = $1
+                                AND (ip IS NOT NULL OR user_agent IS NOT NULL OR (org_id IS NULL AND details <> '{}'))",
+                $bound,
+                ")"
+            ),
+            concat!(
+                "UPDATE audit_event SET ip = NULL, user_agent = NULL
+                 WHERE id IN (SELECT id FROM audit_event WHERE actor = $1 AND actor <> account_id
+                                AND (ip IS NOT NULL OR user_agent IS NOT NULL)",
+                $bound,
+                ")"
+            ),
+        ]
+    };
+}
+
+/// Makes most of a person's past nameless before they are gone, some rows at a time: on SQLite every other writer waits
+/// for what is done in one transaction.
+pub async fn forget_past(db: &Db, account_id: AccountId) -> db::Result<()> {
+    for sql in nameless!(" LIMIT $2") {
+        db.sweep(sql, params![account_id]).await?;
+    }
+    outbox::forget_past(db, account_id).await
+}
+
+/// After a person is gone their past stays, without anything that leads back to them. Call [`forget_past`] before.
 pub async fn forget_person(tx: &mut Tx, account_id: AccountId) -> db::Result<()> {
-    // What happened in an organization is its past, too: it keeps what was done, and loses who it leads to.
-    let sql = "UPDATE audit_event SET ip = NULL, user_agent = NULL,
-                                      details = CASE WHEN org_id IS NULL THEN '{}' ELSE details END
-               WHERE account_id = $1";
-    tx.exec(sql, params![account_id]).await?;
-    let sql = "UPDATE audit_event SET ip = NULL, user_agent = NULL WHERE actor = $1 AND actor <> account_id";
-    tx.exec(sql, params![account_id]).await?;
+    for sql in nameless!("") {
+        tx.exec(sql, params![account_id]).await?;
+    }
     outbox::forget_person(tx, account_id).await
 }

@@ -7,12 +7,15 @@ use kernel::{
     clock::Timestamp,
     crypto::{self, Secret},
     db::{self, Db, FromRow, Row, Tx},
+    id::Id,
     params, row,
 };
 use totp_rs::{Builder, Totp};
 
 use crate::{
     accounts::{Account, AccountId},
+    email::Email,
+    enter::Visitor,
     once::{self, Purpose},
     passkeys::Passkey,
 };
@@ -332,40 +335,95 @@ fn recovery_hash(account: AccountId, code: &str) -> String {
 }
 
 /// Remembers a device on which the second factor was proven; what is answered goes into its cookie.
-pub async fn trust_device(tx: &mut Tx, app: &App, account: AccountId) -> db::Result<(Secret, Duration)> {
+pub async fn trust_device(
+    tx: &mut Tx,
+    app: &App,
+    account: AccountId,
+    visitor: &Visitor,
+) -> db::Result<(Secret, Duration)> {
     let (token, now) = (app.entropy.token(), app.clock.now());
     tx.exec(
-        "INSERT INTO trusted_device (hash, account_id, created_at, expires_at) VALUES ($1, $2, $3, $4)",
-        params![crypto::hash(token.expose().as_bytes()), account, now, now.plus(TRUSTED)],
+        "INSERT INTO trusted_device (hash, account_id, created_at, expires_at, id, user_agent, ip)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        params![
+            crypto::hash(token.expose().as_bytes()),
+            account,
+            now,
+            now.plus(TRUSTED),
+            Id::<TrustedDevice>::new(&app.entropy, now),
+            &visitor.user_agent,
+            visitor.client.address.to_string()
+        ],
     )
     .await?;
     Ok((token, TRUSTED))
 }
 
 /// A device that is not asked for a second factor.
-#[derive(Debug, serde::Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug)]
 pub struct TrustedDevice {
+    hash: String,
+    pub id: String,
+    pub user_agent: String,
+    pub ip: String,
     pub created_at: Timestamp,
+    pub last_used_at: Option<Timestamp>,
     pub expires_at: Timestamp,
 }
-row!(TrustedDevice { created_at, expires_at });
+row!(TrustedDevice { hash, id, user_agent, ip, created_at, last_used_at, expires_at });
 
 impl TrustedDevice {
-    pub async fn of(db: &Db, account: AccountId) -> db::Result<Vec<Self>> {
-        let sql = "SELECT created_at, expires_at FROM trusted_device WHERE account_id = $1 ORDER BY created_at";
-        db.all(sql, params![account]).await
+    /// Newest first. One that was trusted before devices had ids is named by its hash.
+    pub async fn of(db: &Db, account: AccountId, now: Timestamp) -> db::Result<Vec<Self>> {
+        db.all(
+            "SELECT hash, CASE WHEN id = '' THEN hash ELSE id END AS id, user_agent, ip, created_at, last_used_at,
+                    expires_at
+             FROM trusted_device WHERE account_id = $1 AND expires_at > $2
+             ORDER BY created_at DESC, hash LIMIT 200",
+            params![account, now],
+        )
+        .await
+    }
+
+    /// Whether this is the device with this mark.
+    pub fn bears(&self, mark: &Secret) -> bool {
+        crypto::same(self.hash.as_bytes(), crypto::hash(mark.expose().as_bytes()).as_bytes())
+    }
+
+    /// Asks for a second factor there from now on; answers what the device called itself, or nothing when the person has no
+    /// such device.
+    pub async fn remove(tx: &mut Tx, account: AccountId, id: &str) -> db::Result<Option<String>> {
+        let sql = "DELETE FROM trusted_device WHERE account_id = $1 AND (id = $2 OR (id = '' AND hash = $2))
+                   RETURNING user_agent";
+        let removed: Vec<(String,)> = tx.put(sql, params![account, id]).await?;
+        Ok(removed.into_iter().next().map(|(user_agent,)| user_agent))
     }
 }
 
-pub async fn is_trusted(tx: &mut Tx, app: &App, account: AccountId, token: &Secret) -> db::Result<bool> {
-    let sql = "SELECT hash FROM trusted_device WHERE hash = $1 AND account_id = $2 AND expires_at > $3";
+/// Whether the device is trusted with this account; notes its use.
+pub async fn use_trusted(
+    tx: &mut Tx,
+    app: &App,
+    account: AccountId,
+    token: &Secret,
+    visitor: &Visitor,
+) -> db::Result<bool> {
+    let sql = "UPDATE trusted_device SET last_used_at = $3, ip = $4
+               WHERE hash = $1 AND account_id = $2 AND expires_at > $3";
     let hash = crypto::hash(token.expose().as_bytes());
-    Ok(tx.opt::<(String,)>(sql, params![hash, account, app.clock.now()]).await?.is_some())
+    let ip = visitor.client.address.to_string();
+    Ok(tx.exec(sql, params![hash, account, app.clock.now(), ip]).await? == 1)
 }
 
-/// A changed password or factor makes every device a stranger again.
-pub async fn distrust_devices(tx: &mut Tx, account: AccountId) -> db::Result<()> {
-    tx.exec("DELETE FROM trusted_device WHERE account_id = $1", params![account]).await?;
-    Ok(())
+/// Whether a device is trusted with the account of an email.
+pub async fn is_trusted_by(db: &Db, email: &Email, token: &Secret, now: Timestamp) -> db::Result<bool> {
+    let sql = "SELECT trusted_device.hash FROM trusted_device JOIN account ON account.id = trusted_device.account_id
+               WHERE trusted_device.hash = $1 AND account.email_key = $2 AND trusted_device.expires_at > $3";
+    let hash = crypto::hash(token.expose().as_bytes());
+    Ok(db.opt::<(String,)>(sql, params![hash, email.key(), now]).await?.is_some())
+}
+
+/// A changed password or factor makes every device a stranger again. Answers how many there were.
+pub async fn distrust_devices(tx: &mut Tx, account: AccountId) -> db::Result<u64> {
+    tx.exec("DELETE FROM trusted_device WHERE account_id = $1", params![account]).await
 }

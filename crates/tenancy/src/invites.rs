@@ -16,12 +16,12 @@ use crate::{
     accounts::{Account, AccountId},
     email::Email,
     events::{self, By, Event},
-    mail,
+    mail::{self, Asker},
     members::Member,
     orgs::{Org, OrgId, Role},
 };
 
-const LIFE: Duration = Duration::from_hours(7 * 24);
+pub const LIFE: Duration = Duration::from_hours(7 * 24);
 
 /// An invite as the people of the organization see it.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -50,22 +50,31 @@ impl Invite {
         email: &Email,
         role: Role,
     ) -> db::Result<Self> {
-        let (invite, token) = Self::keep(tx, app, org, inviter.id, email, role).await?;
-        let kind = mail::Kind::Invite { inviter: inviter.name.clone(), org: org.name.clone(), token };
-        mail::send(tx, app, email.as_str(), &kind).await?;
+        let is_sent = mail::may_send(tx, app, email, Asker::Stranger).await?;
+        let (invite, token) = Self::keep(tx, app, org, inviter.id, email, role, is_sent).await?;
+        if is_sent {
+            let kind = mail::Kind::Invite { inviter: inviter.name.clone(), org: org.name.clone(), token };
+            mail::send(tx, app, email.as_str(), &kind).await?;
+        }
         Ok(invite)
     }
 
-    /// The organization's provider announced somebody, whom the organization asks in, in the name of its first owner.
-    pub async fn announce(tx: &mut Tx, app: &App, org: &Org, email: &Email) -> db::Result<()> {
+    /// The organization's provider announced somebody, whom the organization asks in, in the name of its first owner; `false`
+    /// when the email had as many mails as it may get for now.
+    pub async fn announce(tx: &mut Tx, app: &App, org: &Org, email: &Email) -> db::Result<bool> {
+        if !mail::may_send(tx, app, email, Asker::Stranger).await? {
+            return Ok(false);
+        }
         let sql = "SELECT account_id FROM org_member WHERE org_id = $1 AND role <> 'member' AND role = 'owner'
                    ORDER BY joined_at, account_id LIMIT 1";
         let (owner,): (AccountId,) = tx.one(sql, params![org.id]).await?;
-        let (_, token) = Self::keep(tx, app, org, owner, email, Role::Member).await?;
+        let (_, token) = Self::keep(tx, app, org, owner, email, Role::Member, true).await?;
         let kind = mail::Kind::Announced { org: org.name.clone(), token };
-        mail::send(tx, app, email.as_str(), &kind).await
+        mail::send(tx, app, email.as_str(), &kind).await?;
+        Ok(true)
     }
 
+    /// Where the link is not sent, the one that was sent before stays good.
     async fn keep(
         tx: &mut Tx,
         app: &App,
@@ -73,6 +82,7 @@ impl Invite {
         inviter: AccountId,
         email: &Email,
         role: Role,
+        is_sent: bool,
     ) -> db::Result<(Self, Secret)> {
         let (token, now) = (app.entropy.token(), app.clock.now());
         let sent: Vec<Self> = tx
@@ -80,8 +90,8 @@ impl Invite {
                 "INSERT INTO org_invite (org_id, email_key, email, role, hash, invited_by, created_at, sent_at,
                                          expires_at)
                  VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8)
-                 ON CONFLICT (org_id, email_key) DO UPDATE SET email = $3, role = $4, hash = $5, invited_by = $6,
-                   sent_at = $7, expires_at = $8
+                 ON CONFLICT (org_id, email_key) DO UPDATE SET email = $3, role = $4, invited_by = $6,
+                   hash = CASE WHEN $9 THEN $5 ELSE org_invite.hash END, sent_at = $7, expires_at = $8
                  RETURNING *",
                 params![
                     org.id,
@@ -91,7 +101,8 @@ impl Invite {
                     crypto::hash(token.expose().as_bytes()),
                     inviter,
                     now,
-                    now.plus(LIFE)
+                    now.plus(LIFE),
+                    is_sent
                 ],
             )
             .await?;

@@ -21,14 +21,21 @@ use kernel::{
     clock::Timestamp,
     crypto,
     db::{self, Reach, Tx},
+    holding,
+    http::Document,
     params, row, transact,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::tokens;
+
 /// Verifiers may keep our keys for this long, so a key signs only after it was published at least as long.
 pub const VERIFIERS_CACHE: Duration = Duration::from_mins(5);
+/// A node that missed the news reads the keys again within a minute and may publish the old set until then, so that
+/// every verifier has seen a key this long after it was stored.
+const SEEN_BY_ALL: Duration = VERIFIERS_CACHE.saturating_add(Duration::from_mins(1));
 /// How long a key signs.
 const TURN: Duration = Duration::from_hours(90 * 24);
 const PURPOSE: &str = "signing-key";
@@ -82,9 +89,13 @@ impl Key {
         PublicKeyComponents { n, e }.verify(&RSA_PKCS1_2048_8192_SHA256, text, signature).is_ok()
     }
 
-    /// Whether a token it signed may still be alive.
+    /// The last moment at which a token it signed may be alive.
+    fn published_until(&self, token_life: Duration) -> Option<Timestamp> {
+        self.signs_until.map(|until| until.plus(token_life).plus(VERIFIERS_CACHE))
+    }
+
     fn is_published(&self, now: Timestamp, token_life: Duration) -> bool {
-        self.signs_until.is_none_or(|until| now <= until.plus(token_life).plus(VERIFIERS_CACHE))
+        self.published_until(token_life).is_none_or(|until| now <= until)
     }
 
     fn jwk(&self) -> Value {
@@ -115,6 +126,7 @@ enum KeyState {
 #[derive(Default)]
 pub struct Ring {
     keys: RwLock<Arc<Vec<Key>>>,
+    key_set: RwLock<Option<KeySet>>,
     /// How many keys this node has made.
     #[cfg(feature = "testing")]
     made: std::sync::atomic::AtomicUsize,
@@ -136,7 +148,7 @@ impl Ring {
 
     /// Runs with the published key of this id.
     pub fn published<T>(&self, app: &App, id: &str, work: impl FnOnce(&Key) -> T) -> Option<T> {
-        let (keys, now, life) = (self.all(), app.clock.now(), app.config.access_token_life);
+        let (keys, now, life) = (self.all(), app.clock.now(), tokens::longest_life(&app.config));
         keys.iter().find(|key| key.id == id && key.is_published(now, life)).map(work)
     }
 
@@ -156,11 +168,43 @@ impl Ring {
         self.all().iter().rev().map(view).collect()
     }
 
-    /// The public parts, for verifiers.
-    pub fn jwks(&self, app: &App) -> Value {
-        let (keys, now, life) = (self.all(), app.clock.now(), app.config.access_token_life);
-        let published = keys.iter().filter(|key| key.is_published(now, life));
-        json!({ "keys": published.map(Key::jwk).collect::<Vec<_>>() })
+    /// The public parts, for verifiers: put together when they change, and served as they are until then.
+    pub fn key_set(&self, app: &App) -> Document {
+        let now = app.clock.now();
+        let kept = self.key_set.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let keys = self.all();
+        match kept.filter(|kept| Arc::ptr_eq(&kept.keys, &keys) && kept.since <= now && kept.is_good_at(now)) {
+            Some(kept) => kept.document,
+            None => {
+                let made = KeySet::of(keys, now, tokens::longest_life(&app.config));
+                *self.key_set.write().unwrap_or_else(PoisonError::into_inner) = Some(made.clone());
+                made.document
+            }
+        }
+    }
+}
+
+/// The published keys as a document, and for how long it is true.
+#[derive(Clone)]
+struct KeySet {
+    keys: Arc<Vec<Key>>,
+    since: Timestamp,
+    /// The last moment at which all of them are published.
+    until: Option<Timestamp>,
+    document: Document,
+}
+
+impl KeySet {
+    fn of(keys: Arc<Vec<Key>>, now: Timestamp, token_life: Duration) -> Self {
+        let published = || keys.iter().filter(|key| key.is_published(now, token_life));
+        let set = json!({ "keys": published().map(Key::jwk).collect::<Vec<_>>() });
+        let until = published().filter_map(|key| key.published_until(token_life)).min();
+        let document = Document::new("application/json", set.to_string().into_bytes());
+        Self { since: now, until, document, keys }
+    }
+
+    fn is_good_at(&self, now: Timestamp) -> bool {
+        self.until.is_none_or(|until| now <= until)
     }
 }
 
@@ -170,7 +214,7 @@ pub async fn start(app: &App) -> Result<(), String> {
     load(app).await?;
     if app.own::<Ring>().all().is_empty() {
         let now = app.clock.now();
-        // One is enough to open the door; the next one is published by the first tidying, seconds later.
+        // One is enough to open the door; the next one is published by the first `TurnKeys`, seconds later.
         let first = make(app).await?;
         transact!(app.db, tx, {
             // Of two nodes that start at once one makes the keys.
@@ -266,32 +310,61 @@ async fn insert(
     tx.notify(Reach::EveryNode, TOPIC, "").await
 }
 
-/// The next key takes over as soon as verifiers know it, and another one is published behind it.
-pub async fn rotate(app: &App) -> Result<(), String> {
+struct Waiting {
+    id: String,
+    created_at: Timestamp,
+    signs_from: Timestamp,
+    signs_until: Option<Timestamp>,
+}
+row!(Waiting { id, created_at, signs_from, signs_until });
+
+/// The next key takes over as soon as every verifier can have seen it, and another one is published behind it. Answers
+/// when it takes over: now, if it was published long enough ago.
+pub async fn rotate(app: &App) -> Result<Timestamp, String> {
     let fresh = make(app).await?;
     let now = app.clock.now();
-    let failed = |error: db::Error| format!("cannot rotate the signing keys: {error}");
-    transact!(app.db, tx, {
-        let next: Option<(String,)> = tx
-            .opt("SELECT id FROM signing_key WHERE signs_until IS NULL AND signs_from > $1 ORDER BY signs_from LIMIT 1", params![now])
+    let rotated = transact!(app.db, tx, {
+        // Two rotations at once are one after the other.
+        let sql = holding!("SELECT value FROM setting WHERE name = 'signing_keys'");
+        tx.opt::<(String,)>(sql, params![]).await?;
+        let waiting: Option<Waiting> = tx
+            .opt(
+                "SELECT id, created_at, signs_from, signs_until FROM signing_key WHERE signs_from > $1
+                 ORDER BY signs_from LIMIT 1",
+                params![now],
+            )
             .await?;
-        // The published one was visible for long; one made just now must become visible first.
-        let (takes_over, fresh_from) = match &next {
-            Some(_) => (now, now.plus(TURN)),
-            None => (now.plus(VERIFIERS_CACHE), now.plus(VERIFIERS_CACHE)),
-        };
-        tx.exec("UPDATE signing_key SET signs_until = $1 WHERE signs_until IS NULL OR signs_until > $1", params![takes_over]).await?;
-        if let Some((next,)) = &next {
-            let sql = "UPDATE signing_key SET signs_from = $2, signs_until = $3 WHERE id = $1";
-            tx.exec(sql, params![next, takes_over, now.plus(TURN)]).await?;
+        // One that has a successor already waits for verifiers, not for its turn.
+        if let Some(under_way) = waiting.as_ref().filter(|key| key.signs_until.is_some()) {
+            return Ok(Err(under_way.signs_from));
         }
+        let takes_over = match &waiting {
+            Some(next) => now.max(next.created_at.plus(SEEN_BY_ALL)),
+            None => now.plus(SEEN_BY_ALL),
+        };
+        let sql = "UPDATE signing_key SET signs_until = $1 WHERE signs_until IS NULL OR signs_until > $1";
+        tx.exec(sql, params![takes_over]).await?;
+        // Where no key was waiting the new one is the next.
+        let fresh_from = match &waiting {
+            Some(next) => {
+                let turns = takes_over.plus(TURN);
+                let sql = "UPDATE signing_key SET signs_from = $2, signs_until = $3 WHERE id = $1";
+                tx.exec(sql, params![&next.id, takes_over, turns]).await?;
+                turns
+            }
+            None => takes_over,
+        };
         insert(tx, app, &fresh, now, fresh_from, None).await?;
-        let long_gone = now.minus(app.config.access_token_life).minus(VERIFIERS_CACHE).minus(Duration::from_hours(1));
+        let life = tokens::longest_life(&app.config);
+        let long_gone = now.minus(life).minus(VERIFIERS_CACHE).minus(Duration::from_hours(1));
         tx.exec("DELETE FROM signing_key WHERE signs_until < $1", params![long_gone]).await?;
-        Ok::<_, db::Error>(())
+        Ok::<_, db::Error>(Ok(takes_over))
     })
-    .map_err(failed)?;
-    load(app).await
+    .map_err(|error| format!("cannot rotate the signing keys: {error}"))?;
+    load(app).await?;
+    rotated.map_err(|from: Timestamp| {
+        format!("a rotation is under way: the next key signs from {from}. Try again after that")
+    })
 }
 
 /// A new key instead of all there are: whatever they signed counts no more, at once.

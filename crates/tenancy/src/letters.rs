@@ -1,5 +1,9 @@
 //! What is written to people, in English; another language is another table like this one.
+use std::time::Duration;
+
 use kernel::crypto::Secret;
+
+use crate::{invites, once::Purpose};
 
 #[derive(Debug, Clone)]
 pub enum Kind {
@@ -55,6 +59,13 @@ pub enum Kind {
         app: String,
         url: String,
     },
+    /// To those who look after an app whose domain two apps claim.
+    Domain {
+        name: String,
+        app: String,
+        domain: String,
+        news: DomainNews,
+    },
     Invite {
         inviter: String,
         org: String,
@@ -65,6 +76,14 @@ pub enum Kind {
         org: String,
         token: Secret,
     },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DomainNews {
+    /// Another app is about to have it.
+    Contested,
+    Lost,
+    Gained,
 }
 
 /// One mail as people read it: a heading, paragraphs, perhaps a link and a code.
@@ -84,8 +103,9 @@ impl Letter {
         Self { subject, greeting: "Hello,".into(), before: before.into(), link: None, code: None, after }
     }
 
+    /// Nothing is said of a name that is not known to be the reader's.
     fn to(self, name: &str) -> Self {
-        Self { greeting: format!("Hello {},", one_line(name)), ..self }
+        if name.is_empty() { self } else { Self { greeting: format!("Hello {},", one_line(name)), ..self } }
     }
 
     fn link(self, label: &'static str, address: String) -> Self {
@@ -98,6 +118,17 @@ impl Letter {
 }
 
 impl Kind {
+    /// How long the link in it is good; nothing for a mail without one.
+    pub fn life(&self) -> Option<Duration> {
+        match self {
+            Self::Verify { .. } | Self::VerifyAgain { .. } => Some(Purpose::VerifyEmail.life()),
+            Self::ResetPassword { .. } => Some(Purpose::ResetPassword.life()),
+            Self::MagicLink { .. } => Some(Purpose::MagicLink.life()),
+            Self::Invite { .. } | Self::Announced { .. } => Some(invites::LIFE),
+            _ => None,
+        }
+    }
+
     pub fn letter(&self, base_url: &str) -> Letter {
         let at = |path: &str, token: &Secret| format!("{base_url}{path}?token={}", token.expose());
         match self {
@@ -157,10 +188,10 @@ impl Kind {
             }
             Self::Locked { name } => Letter::new(
                 "Somebody tries to sign in to your account",
-                "a wrong password was given ten times. For a quarter of an hour no password is tried any more; where \
-                 you are signed in you stay so.",
-                "If this was you, wait, or ask for a new password. If not, your password has held; a second factor \
-                 makes it safer still.",
+                "a wrong password was given ten times. Whoever tries has to wait or to solve a puzzle now. Where you have \
+                 signed in before, and on devices you trust, you can sign in as always.",
+                "If this was you, wait a quarter of an hour, or ask for a new password. If not, your password has held; a \
+                 second factor makes it safer still.",
             )
             .to(name),
             Self::ProviderLinked { name, provider } => Letter::new(
@@ -174,6 +205,7 @@ impl Kind {
             )
             .to(name),
             Self::WebhookDisabled { name, app, url } => webhook_disabled(app, url).to(name),
+            Self::Domain { name, app, domain, news } => domain_news(app, domain, *news).to(name),
             Self::Invite { inviter, org, token } => Letter::new(
                 "You are invited",
                 format!(
@@ -217,6 +249,33 @@ fn webhook_disabled(app: &str, url: &str) -> Letter {
         "Once the receiver answers again, switch the webhook on and recover what it missed; what happened is kept for \
          thirty days.",
     )
+}
+
+fn domain_news(app: &str, domain: &str, news: DomainNews) -> Letter {
+    let (app, domain) = (one_line(app), one_line(domain));
+    match news {
+        DomainNews::Contested => Letter::new(
+            "Your domain is about to move to another app",
+            format!(
+                "the DNS record that proves {domain} for {app} is gone, and another app has added its own. If nothing \
+                 changes within 24 hours, the domain moves to that app."
+            ),
+            "To keep the domain, add the record shown on the app's Domain page again.",
+        ),
+        DomainNews::Lost => Letter::new(
+            "Your domain has moved to another app",
+            format!(
+                "another app has proven that {domain} is its own, and the DNS record of {app} was gone for 24 hours. \
+                 Tokens for this domain are now issued to that app's organization."
+            ),
+            "If the domain is yours, add the record shown on the app's Domain page and verify it again.",
+        ),
+        DomainNews::Gained => Letter::new(
+            "Your domain is verified",
+            format!("the domain {domain} now belongs to {app}. It was verified for another app before."),
+            "Keep the DNS record: it is checked every day.",
+        ),
+    }
 }
 
 /// A name is a name, whatever somebody typed into it: no second line, no address that programs turn into a link.

@@ -1,6 +1,7 @@
 //! Who exists and who may enter. Features meet here; the only routes are those that files come and go by.
 pub mod accounts;
 pub mod apps;
+pub mod audience;
 pub mod audit;
 pub mod budget;
 pub mod end_users;
@@ -21,16 +22,18 @@ pub mod password;
 pub mod people;
 pub mod records;
 pub mod redirects;
+mod relay;
 pub mod restored;
 pub mod scim_tokens;
 pub mod scopes;
 pub mod sessions;
 pub mod sign_in;
+pub mod slugs;
 pub mod sms;
 pub mod social;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod tidy;
+pub mod tidy;
 pub mod tokens;
 pub mod uploads;
 
@@ -40,19 +43,23 @@ use std::{sync::Arc, time::Duration};
 use kernel::{
     app::Feature,
     config::Config,
-    http::{AppOrigins, ReplayGuard, Routes},
+    http::{AppOrigins, Routes},
     jobs::Jobs,
 };
 
+const HOURLY: Duration = Duration::from_hours(1);
+
 pub fn feature(config: &Config) -> Feature {
     Feature::new(Routes::new("tenancy").and(uploads::routes()))
-        .jobs(Jobs::new().on::<mail::SendMail>().on::<sms::SendSms>().every::<tidy::Tidy>(Duration::from_hours(1)))
+        .jobs(Jobs::new().on::<mail::SendMail>().on::<sms::SendSms>())
+        .jobs(Jobs::new().every::<tidy::Tidy>(HOURLY).every::<tidy::TurnKeys>(HOURLY))
+        .jobs(Jobs::new().every::<mail::ForgetDead>(Duration::from_hours(24)))
+        .own(relay::Relay::new(config.workers))
         .jobs(uploads::jobs())
         .own(uploads::Studio::default())
         .own(keys::Ring::default())
         .own(Arc::new(enter::Live::default()))
         .own(Arc::new(AppOrigins::default()))
-        .own(ReplayGuard(|app, headers| Box::pin(async move { enter::is_still_good(&app, &headers).await })))
         .own(password::Hasher::start(config.password_queue))
         .start(|app| {
             Box::pin(async move {

@@ -1,14 +1,17 @@
 //! Mail to people: stored in the transaction that causes it, sent later, in order for each recipient.
 //!
-//! A mail holds links that sign people in, so it lies sealed in the database and is gone once it is sent.
+//! A mail holds links that sign people in, so it lies sealed in the database and is gone once it is sent. Whatever the mail
+//! server says meanwhile, it is tried until it is sent, refused for good, or of no more use. In the last two cases it stays
+//! beside its dead job for a while, which `janua jobs retry` sends after all.
 use std::time::Duration;
 
 use askama::Template;
 use kernel::{
-    App, crypto,
+    App,
+    clock::Timestamp,
+    crypto,
     db::{self, Db, Reach, Tx},
-    id::Id,
-    jobs::{self, Job, Later},
+    jobs::{self, Job, JobId, Later},
     params,
     ports::SendError,
     row,
@@ -19,8 +22,8 @@ use lettre::{
 };
 use serde::{Deserialize, Serialize};
 
-pub use crate::letters::Kind;
-use crate::letters::Letter;
+pub use crate::letters::{DomainNews, Kind};
+use crate::{email::Email, letters::Letter, relay::Relay};
 
 #[derive(Template)]
 #[template(path = "mail/mail.html")]
@@ -42,6 +45,50 @@ struct Stored {
     html: String,
 }
 
+/// Where a mail was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asker {
+    /// Anywhere.
+    Stranger,
+    /// Where the person has signed in before. What strangers ask for does not use this up.
+    Known,
+}
+
+const HOUR: Duration = Duration::from_hours(1);
+const DAY: Duration = Duration::from_hours(24);
+
+/// Counts one mail that anybody can ask for against what an email may get, over all kinds of them and wherever they were asked
+/// for; `false` when it had its share, and nothing is to be sent. The windows begin with the first mail.
+pub async fn may_send(tx: &mut Tx, app: &App, email: &Email, asker: Asker) -> db::Result<bool> {
+    if !app.config.rate_limits.is_on() {
+        return Ok(true);
+    }
+    let kind = match asker {
+        Asker::Stranger => "mail",
+        Asker::Known => "mail-known",
+    };
+    let subject = format!("{kind}:{}", &app.vault.mac("budget", email.key().as_bytes())[..32]);
+    let now = app.clock.now();
+    let counted = tx
+        .exec(
+            "INSERT INTO mail_budget (subject, hour_from, hour_sent, day_from, day_sent) VALUES ($1, $2, 1, $2, 1)
+             ON CONFLICT (subject) DO UPDATE SET
+               hour_from = CASE WHEN mail_budget.hour_from <= $3 THEN $2 ELSE mail_budget.hour_from END,
+               hour_sent = CASE WHEN mail_budget.hour_from <= $3 THEN 1 ELSE mail_budget.hour_sent + 1 END,
+               day_from = CASE WHEN mail_budget.day_from <= $4 THEN $2 ELSE mail_budget.day_from END,
+               day_sent = CASE WHEN mail_budget.day_from <= $4 THEN 1 ELSE mail_budget.day_sent + 1 END
+             WHERE (mail_budget.hour_from <= $3 OR mail_budget.hour_sent < $5)
+               AND (mail_budget.day_from <= $4 OR mail_budget.day_sent < $6)",
+            params![subject, now, now.minus(HOUR), now.minus(DAY), app.config.mail_per_hour, app.config.mail_per_day],
+        )
+        .await?;
+    if counted == 0 {
+        app.metrics.mails_withheld.inc();
+        tracing::info!("a mail is not sent: the email had as many as anybody can ask for in an hour or a day");
+    }
+    Ok(counted > 0)
+}
+
 /// Puts a mail into the transaction.
 pub async fn send(tx: &mut Tx, app: &App, to: &str, kind: &Kind) -> db::Result<()> {
     let letter = kind.letter(&app.config.base_url());
@@ -53,16 +100,18 @@ pub async fn send(tx: &mut Tx, app: &App, to: &str, kind: &Kind) -> db::Result<(
         html: Html { letter: &letter }.render().map_err(wrong)?,
     };
     let now = app.clock.now();
-    let id = Id::<Stored>::new(&app.entropy, now);
+    let id = JobId::new(&app.entropy, now);
     let recipient_key = crypto::hash(to.to_lowercase().as_bytes());
     let plain = serde_json::to_vec(&stored).unwrap_or_default();
+    let expires_at = now.plus(kind.life().map_or(LONGEST, |life| life.min(LONGEST)));
     tx.exec(
-        "INSERT INTO mail (id, recipient_key, sealed, created_at) VALUES ($1, $2, $3, $4)",
-        params![id, &recipient_key, app.vault.seal("mail", &place(&id.to_string()), &plain), now],
+        "INSERT INTO mail (id, recipient_key, sealed, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)",
+        params![id, &recipient_key, app.vault.seal("mail", &place(&id.to_string()), &plain), now, expires_at],
     )
     .await?;
-    let unique = format!("mail:{recipient_key}:{id}");
-    jobs::enqueue_at(tx, app, now, now, Some(&unique), &SendMail { recipient_key }).await?;
+    let job = SendMail { recipient_key, mail: Some(id.to_string()) };
+    // Under the id of its mail, so that jobs begin in the order in which the mails go out.
+    jobs::enqueue_as(tx, now, id, &job).await?;
     tx.notify(Reach::ThisNode, "mail", "").await
 }
 
@@ -70,40 +119,126 @@ fn place(id: &str) -> String {
     format!("mail:sealed:{id}")
 }
 
-/// Sends what waits for one recipient, oldest first: a retry never lets a newer mail overtake an older one.
+/// How long a mail is tried; one with a link in it not beyond the life of the link.
+const LONGEST: Duration = Duration::from_hours(3 * 24);
+/// A mail that the server refuses for now is tried again after this; each further refusal doubles it.
+const FIRST_WAIT: Duration = Duration::from_secs(2);
+const LONGEST_WAIT: Duration = Duration::from_mins(30);
+/// While the server is away, mails that wait for long are spread over as long, so that they do not all come at once.
+const LONGEST_SPREAD: Duration = Duration::from_mins(10);
+/// How long what was given up is kept for whoever looks after the installation.
+const DEAD_KEPT: Duration = Duration::from_hours(30 * 24);
+
+/// Sends one mail, once the older ones to the same recipient are sent: a retry never lets a newer mail overtake an older
+/// one.
 #[derive(Serialize, Deserialize)]
 pub struct SendMail {
     recipient_key: String,
+    /// A job from before mails had jobs of their own takes the oldest of its recipient.
+    #[serde(default)]
+    mail: Option<String>,
 }
 
 struct Waiting {
     id: String,
     sealed: Vec<u8>,
+    created_at: Timestamp,
+    attempts: u32,
+    expires_at: Option<Timestamp>,
+    last_error: Option<String>,
+    died_at: Option<Timestamp>,
 }
-row!(Waiting { id, sealed });
+row!(Waiting { id, sealed, created_at, attempts, expires_at, last_error, died_at });
 
-impl Job for SendMail {
-    const KIND: &'static str = "mail.send";
-    /// With the usual backoff that is about a day.
-    const TRIES: u32 = 32;
+impl Waiting {
+    /// A mail that was given up and is tried again on somebody's word has all its time once more.
+    fn is_late(&self, now: Timestamp) -> bool {
+        self.died_at.is_none() && self.expires_at.unwrap_or_else(|| self.created_at.plus(LONGEST)) <= now
+    }
 
-    async fn run(self, app: App) -> Result<(), Later> {
-        let Some(mail) = self.next(&app).await? else { return Ok(()) };
-        let outcome = deliver(&app, &mail).await;
-        if let Err(SendError::Later(cause)) = outcome {
-            app.db.exec("UPDATE mail SET held_until = NULL WHERE id = $1", params![&mail.id]).await?;
-            return Err(Later::retry(cause));
-        }
-        app.db.exec("DELETE FROM mail WHERE id = $1", params![&mail.id]).await?;
-        // Refused for good: the mail is gone, and the dead letter says why without its contents.
-        outcome.map_err(Later::give_up)
+    /// Refused, or too late: the next mail may go, and this one is kept beside its dead job.
+    async fn give_up(&self, app: &App, cause: &str) -> Result<(), Later> {
+        let sql = "UPDATE mail SET died_at = $2, held_until = NULL, next_at = NULL, last_error = $3 WHERE id = $1";
+        app.db.exec(sql, params![&self.id, app.clock.now(), cause]).await?;
+        Err(Later::give_up(cause))
+    }
+
+    async fn try_later(&self, app: &App, cause: &str, wait: Duration) -> Result<(), Later> {
+        let sql = "UPDATE mail SET held_until = NULL, attempts = $2, next_at = $3, last_error = $4 WHERE id = $1";
+        let next_at = app.clock.now().plus(wait);
+        app.db.exec(sql, params![&self.id, self.attempts + 1, next_at, cause]).await?;
+        Err(Later::retry_after(cause, wait))
+    }
+
+    fn backoff(&self) -> Duration {
+        FIRST_WAIT.saturating_mul(1 << self.attempts.min(16)).min(LONGEST_WAIT)
     }
 }
 
-/// A mail is in one hand for as long as a conversation with a server can take, and no longer than a job that died with
-/// it stays taken.
-const HELD: Duration = Duration::from_mins(1);
-/// Who comes while another has it waits a moment, before going away to come back later.
+impl Job for SendMail {
+    const KIND: &'static str = "mail.send";
+    /// The mail says how long it is tried.
+    const TRIES: u32 = u32::MAX;
+
+    async fn run(self, app: App) -> Result<(), Later> {
+        let (now, relay) = (app.clock.now(), app.own::<Relay>());
+        let Some(mail) = self.find(&app).await? else { return Ok(()) };
+        if mail.is_late(now) {
+            let cause = mail.last_error.as_deref().unwrap_or("the mail server was away");
+            return mail.give_up(&app, &format!("could not be sent in time: {cause}")).await;
+        }
+        let place = relay.enter(now).await.map_err(|wait| {
+            let spread = (now.since(mail.created_at) / 4).min(LONGEST_SPREAD).as_millis();
+            let spread = app.entropy.up_to(u64::try_from(spread).unwrap_or_default());
+            Later::retry_after(wait.cause, wait.length + Duration::from_millis(spread))
+        })?;
+        let mail = match self.take(&app, &mail).await {
+            Ok(Some(mail)) => mail,
+            nothing => {
+                relay.left();
+                return nothing.map(drop);
+            }
+        };
+        let outcome = deliver(&app, &mail).await;
+        let now = app.clock.now();
+        let fault = match &outcome {
+            Err(SendError::Away(cause) | SendError::Broken(cause)) => Some(cause.as_str()),
+            _ => None,
+        };
+        let wait = relay.ended(now, fault);
+        drop(place);
+        match outcome {
+            Ok(()) => {
+                app.db.exec("DELETE FROM mail WHERE id = $1", params![&mail.id]).await?;
+                Ok(())
+            }
+            Err(SendError::Never(cause)) => mail.give_up(&app, &cause).await,
+            Err(SendError::Away(cause)) => mail.try_later(&app, &cause, wait).await,
+            // Perhaps it is this very mail that the server stumbles over.
+            Err(SendError::Broken(cause)) => mail.try_later(&app, &cause, wait.max(mail.backoff())).await,
+            Err(SendError::Later(cause)) => mail.try_later(&app, &cause, mail.backoff()).await,
+        }
+    }
+}
+
+/// Forgets mails that were given up long ago, together with their dead jobs.
+#[derive(Default, Serialize, Deserialize)]
+pub struct ForgetDead {}
+
+impl Job for ForgetDead {
+    const KIND: &'static str = "mail.forget_dead";
+
+    async fn run(self, app: App) -> Result<(), Later> {
+        let before = app.clock.now().minus(DEAD_KEPT);
+        jobs::forget_dead(&app.db, SendMail::KIND, before).await?;
+        app.db.exec("DELETE FROM mail WHERE died_at < $1", params![before]).await?;
+        Ok(())
+    }
+}
+
+/// A mail is in one hand for longer than a conversation with a server can take.
+const HELD: Duration = Duration::from_mins(2);
+/// Who comes while an older mail is in hand waits a moment, before going away to come back later.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -114,26 +249,47 @@ pub async fn release_all(db: &Db) -> db::Result<()> {
 }
 
 impl SendMail {
-    /// The oldest mail of the recipient, for us alone; none when nothing waits. There is a job for each mail, so what
-    /// another job has in hand is waited for: the next one is ours.
-    async fn next(&self, app: &App) -> Result<Option<Waiting>, Later> {
-        let hold = "UPDATE mail SET held_until = $3
-             WHERE id = (SELECT id FROM mail WHERE recipient_key = $1 ORDER BY created_at, id LIMIT 1)
-               AND (held_until IS NULL OR held_until <= $2)
-             RETURNING id, sealed";
-        let waits = "SELECT id FROM mail WHERE recipient_key = $1 LIMIT 1";
+    /// The job's own mail; none when it was sent.
+    async fn find(&self, app: &App) -> db::Result<Option<Waiting>> {
+        const OWN: &str = "SELECT * FROM mail WHERE id = $1";
+        const OLDEST: &str = "SELECT * FROM mail WHERE recipient_key = $1 AND died_at IS NULL
+                              ORDER BY created_at, id LIMIT 1";
+        match &self.mail {
+            Some(id) => app.db.opt(OWN, params![id]).await,
+            None => app.db.opt(OLDEST, params![&self.recipient_key]).await,
+        }
+    }
+
+    /// The mail, for us alone; none when another job has sent it meanwhile. An older one to the same recipient that is
+    /// in hand or due is waited for a moment; one that is to be tried later is tried first.
+    async fn take(&self, app: &App, mail: &Waiting) -> Result<Option<Waiting>, Later> {
+        let hold = "UPDATE mail SET held_until = $3,
+                        expires_at = CASE WHEN died_at IS NULL THEN expires_at ELSE $4 END, died_at = NULL
+             WHERE id = $1 AND (held_until IS NULL OR held_until <= $2)
+               AND NOT EXISTS (SELECT 1 FROM mail older WHERE older.recipient_key = mail.recipient_key
+                               AND older.died_at IS NULL
+                               AND (older.created_at, older.id) < (mail.created_at, mail.id))
+             RETURNING *";
+        let older = "SELECT next_at FROM mail WHERE recipient_key = $1 AND died_at IS NULL
+                     AND (created_at, id) <= ($2, $3) ORDER BY created_at, id LIMIT 1";
         for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
             let now = app.clock.now();
-            let held: Vec<Waiting> = app.db.put(hold, params![&self.recipient_key, now, now.plus(HELD)]).await?;
+            let held: Vec<Waiting> =
+                app.db.put(hold, params![&mail.id, now, now.plus(HELD), now.plus(LONGEST)]).await?;
             if let Some(mail) = held.into_iter().next() {
                 return Ok(Some(mail));
             }
-            if app.db.opt::<(String,)>(waits, params![&self.recipient_key]).await?.is_none() {
-                return Ok(None);
+            let place = params![&self.recipient_key, mail.created_at, &mail.id];
+            match app.db.opt::<(Option<Timestamp>,)>(older, place).await? {
+                None => return Ok(None),
+                Some((Some(at),)) if at > now => {
+                    let wait = at.since(now) + PAUSE;
+                    return Err(Later::retry_after("an older mail to the same person is tried first", wait));
+                }
+                Some(_) => tokio::time::sleep(PAUSE).await,
             }
-            tokio::time::sleep(PAUSE).await;
         }
-        Err(Later::retry("another mail to the same person is on its way"))
+        Err(Later::retry_after("another mail to the same person is on its way", PATIENCE))
     }
 }
 

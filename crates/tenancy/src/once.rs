@@ -260,6 +260,22 @@ pub async fn spend_code(
     Ok(spent.into_iter().next())
 }
 
+/// How many links of one purpose work at the same time. A newer one leaves the last few good, or whoever asks for links in
+/// somebody's name could keep the one dead that the person is about to follow.
+const GOOD_AT_ONCE: u32 = 3;
+
+/// Makes room for one more: of the unused secrets of a purpose the newest few stay good.
+pub async fn make_room(tx: &mut Tx, purpose: Purpose, account_id: AccountId, now: Timestamp) -> db::Result<()> {
+    tx.exec(
+        "UPDATE once SET used_at = $3 WHERE account_id = $1 AND purpose = $2 AND used_at IS NULL
+           AND hash NOT IN (SELECT hash FROM once WHERE account_id = $1 AND purpose = $2 AND used_at IS NULL
+                            ORDER BY created_at DESC, hash LIMIT $4)",
+        params![account_id, purpose.name(), now, GOOD_AT_ONCE - 1],
+    )
+    .await?;
+    Ok(())
+}
+
 /// Makes all unused secrets of a purpose useless.
 pub async fn void(tx: &mut Tx, purpose: Purpose, account_id: AccountId, now: Timestamp) -> db::Result<()> {
     let sql = "UPDATE once SET used_at = $3 WHERE account_id = $1 AND purpose = $2 AND used_at IS NULL";

@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     accounts::AccountId,
-    apps::Application,
+    apps::{Application, ApplicationId},
     events::{self, About, By, Event},
     sessions::SessionId,
-    uploads,
+    slugs, uploads,
 };
 
 pub type OrgId = Id<Org>;
@@ -152,11 +152,39 @@ impl Org {
     }
 }
 
-/// Ends an organization. Everything it owns goes with it, and that is written down.
+/// Deletes what may be many rows, some at a time, before the organization itself is deleted: on SQLite every other writer
+/// would wait for all of it. Its owners stay until the end, and can ask again if this is cut off.
+pub async fn empty(db: &Db, id: OrgId) -> db::Result<()> {
+    let apps: Vec<(ApplicationId,)> = db.all("SELECT id FROM app WHERE org_id = $1", params![id]).await?;
+    for (app,) in apps {
+        Application::empty(db, app).await?;
+    }
+    for sql in [
+        "UPDATE session SET org_id = NULL WHERE id IN (SELECT id FROM session WHERE org_id = $1 LIMIT $2)",
+        "UPDATE account SET active_org_id = NULL WHERE id IN
+             (SELECT id FROM account WHERE active_org_id = $1 LIMIT $2)",
+        "DELETE FROM person_group_member WHERE org_id = $1 AND (group_id, person_id) IN
+             (SELECT group_id, person_id FROM person_group_member WHERE org_id = $1 LIMIT $2)",
+        "DELETE FROM person_value WHERE org_id = $1 AND (person_id, path, item) IN
+             (SELECT person_id, path, item FROM person_value WHERE org_id = $1 LIMIT $2)",
+        "DELETE FROM person WHERE org_id = $1 AND id IN
+             (SELECT id FROM person WHERE org_id = $1 AND COALESCE(role, '') <> 'owner' LIMIT $2)",
+        "DELETE FROM org_member WHERE org_id = $1 AND account_id IN
+             (SELECT account_id FROM org_member WHERE org_id = $1 AND role <> 'owner' LIMIT $2)",
+        "DELETE FROM org_invite WHERE org_id = $1 AND email_key IN
+             (SELECT email_key FROM org_invite WHERE org_id = $1 LIMIT $2)",
+    ] {
+        db.sweep(sql, params![id]).await?;
+    }
+    Ok(())
+}
+
+/// Ends an organization. Everything it owns goes with it, and that is written down. Call [`empty`] before.
 pub async fn end(tx: &mut Tx, app: &App, by: &By, id: OrgId) -> db::Result<()> {
     for application in Application::all_of(tx, id).await? {
         events::record(tx, app, by, About::app(&application), &Event::AppDeleted).await?;
         uploads::subject_gone(tx, app, uploads::Subject::AppLogo(application.id)).await?;
+        slugs::hold_back(tx, &application.slug, id, app.clock.now()).await?;
     }
     events::record(tx, app, by, About::in_org(id), &Event::OrgDeleted).await?;
     uploads::subject_gone(tx, app, uploads::Subject::Logo(id)).await?;

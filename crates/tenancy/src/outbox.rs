@@ -165,11 +165,26 @@ pub(crate) async fn put(tx: &mut Tx, app: &App, by: &By, about: About, happened:
     tx.notify(Reach::ThisNode, TOPIC, "").await
 }
 
-/// What is kept of a person who is gone is that they were somebody.
+macro_rules! nameless {
+    ($bound:literal) => {
+        concat!(
+            "UPDATE app_event SET facts = '{\"user\":{\"id\":\"' || account_id || '\"}}' WHERE id IN
+                 (SELECT id FROM app_event WHERE account_id = $1
+                    AND facts <> '{\"user\":{\"id\":\"' || account_id || '\"}}'",
+            $bound,
+            ")"
+        )
+    };
+}
+
+/// What is kept of a person who is gone is that they were somebody. This does most of it, some rows at a time.
+pub(crate) async fn forget_past(db: &Db, account: AccountId) -> db::Result<()> {
+    db.sweep(nameless!(" LIMIT $2"), params![account]).await.map(drop)
+}
+
+/// What is left of it, and nothing comes after that.
 pub(crate) async fn forget_person(tx: &mut Tx, account: AccountId) -> db::Result<()> {
-    let sql = "UPDATE app_event SET facts = '{\"user\":{\"id\":\"' || account_id || '\"}}' WHERE account_id = $1";
-    tx.exec(sql, params![account]).await?;
-    Ok(())
+    tx.exec(nameless!(""), params![account]).await.map(drop)
 }
 
 /// Something that did not happen, to try a listener with: it waits for nobody.

@@ -307,6 +307,57 @@ pub async fn role_by_groups(tx: &mut Tx, org: OrgId, person: PersonId) -> db::Re
     Ok(found.into_iter().map(|(role,)| role).max())
 }
 
+/// Somebody in a group: what they are in the organization, and whether their groups make them an admin.
+pub struct Standing {
+    pub person_id: PersonId,
+    /// None for somebody who has not come yet, like the role.
+    pub account_id: Option<AccountId>,
+    pub role: Option<Role>,
+    pub is_admin_by_groups: bool,
+}
+row!(Standing { person_id, account_id, role, is_admin_by_groups });
+
+/// The people a question finds as `found.person_id`, in order.
+macro_rules! standing {
+    ($found:literal) => {
+        concat!(
+            "SELECT found.person_id, org_member.account_id, org_member.role,
+                    EXISTS (SELECT 1 FROM person_group_member AS seat
+                            JOIN person_group AS room ON room.org_id = seat.org_id AND room.id = seat.group_id
+                            WHERE seat.org_id = $1 AND seat.person_id = found.person_id AND room.role = 'admin')
+                      AS is_admin_by_groups
+             FROM (",
+            $found,
+            ") AS found
+             LEFT JOIN person ON person.org_id = $1 AND person.id = found.person_id
+             LEFT JOIN org_member ON org_member.org_id = $1 AND org_member.account_id = person.account_id
+             ORDER BY found.person_id"
+        )
+    };
+}
+
+impl Standing {
+    pub async fn of(tx: &mut Tx, org: OrgId, person: PersonId) -> db::Result<Option<Self>> {
+        let sql = standing!("SELECT id AS person_id FROM person WHERE org_id = $1 AND id = $2");
+        tx.opt(sql, params![org, person]).await
+    }
+
+    /// Those of a group after the given one, at most so many.
+    pub async fn in_group(tx: &mut Tx, org: OrgId, group: &str, after: &str, most: usize) -> db::Result<Vec<Self>> {
+        let sql = standing!(
+            "SELECT person_id FROM person_group_member WHERE org_id = $1 AND group_id = $2 AND person_id > $3
+             ORDER BY person_id LIMIT $4"
+        );
+        tx.all(sql, params![org, group, after, i64::try_from(most).unwrap_or(i64::MAX)]).await
+    }
+}
+
+/// The ids of everybody an organization knows, after the given one, at most so many.
+pub async fn ids_after(db: &Db, org: OrgId, after: &str, most: i64) -> db::Result<Vec<(PersonId,)>> {
+    let sql = "SELECT id FROM person WHERE org_id = $1 AND id > $2 ORDER BY id LIMIT $3";
+    db.all(sql, params![org, after, most]).await
+}
+
 /// Somebody is no longer a member. Whoever came by themselves is forgotten; who was announced stays, switched off.
 pub(crate) async fn left(tx: &mut Tx, org: OrgId, account: AccountId) -> db::Result<()> {
     Org::hold(tx, org).await?;

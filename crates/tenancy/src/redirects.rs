@@ -79,10 +79,62 @@ pub fn wrong_redirect(text: &str) -> Option<&'static str> {
         "https" => None,
         "http" if is_loopback(&url) => None,
         "http" => Some("must be https, but for loopback"),
+        scheme if DANGEROUS.contains(&scheme) => Some("must not have a scheme that browsers or systems act on"),
         // A native app's own scheme is a domain turned around (RFC 8252), which none of the dangerous ones is.
         scheme if scheme.contains('.') => None,
-        _ => Some("must be https, http on loopback, or a scheme of your own such as com.example.app"),
+        // Editors use a plain word. With two slashes and a host behind it, it is no command to the system.
+        scheme if scheme.len() > 1 && url.host_str().is_some_and(|host| !host.is_empty()) => None,
+        _ => Some("must be https, http on loopback, or a scheme of your own such as com.example.app or app://host"),
     }
+}
+
+/// Schemes that a browser runs, opens itself or hands to the system, also when they are written with a host.
+const DANGEROUS: [&str; 40] = [
+    "about",
+    "app",
+    "blob",
+    "chrome",
+    "chrome-extension",
+    "content",
+    "data",
+    "devtools",
+    "edge",
+    "file",
+    "filesystem",
+    "ftp",
+    "ftps",
+    "git",
+    "intent",
+    "itms-services",
+    "jar",
+    "javascript",
+    "ldap",
+    "ldaps",
+    "livescript",
+    "magnet",
+    "mailto",
+    "market",
+    "mhtml",
+    "mocha",
+    "moz-extension",
+    "ms-msdt",
+    "resource",
+    "res",
+    "search-ms",
+    "sftp",
+    "shell",
+    "smb",
+    "ssh",
+    "telnet",
+    "vbscript",
+    "view-source",
+    "ws",
+    "wss",
+];
+
+/// Whether this is an http URL on loopback that names its port.
+pub fn names_loopback_port(uri: &str) -> bool {
+    without_loopback_port(uri).is_some_and(|portless| portless != uri)
 }
 
 fn is_nameless(url: &Url) -> bool {
@@ -111,6 +163,8 @@ mod tests {
             "http://127.0.0.1/cb",
             "http://[::1]:9/cb",
             "com.example.app:/oauth",
+            "cursor://anysphere.cursor-mcp/oauth/callback",
+            "vscode://publisher.extension/cb",
         ] {
             assert_eq!(wrong_redirect(good), None, "{good}");
         }
@@ -121,7 +175,18 @@ mod tests {
             "https://*.example.com/cb",
             "https://user:pw@app.example.com/cb",
             "javascript:alert(1)",
+            "javascript://host/%0aalert(1)",
             "data:text/html,x",
+            "data://host/x",
+            "file:///etc/passwd",
+            "blob:https://a.example/x",
+            "about://blank",
+            "wss://a.example/",
+            "intent://a.example/",
+            "x://a/b",
+            "cursor:",
+            "cursor:/x",
+            "cursor:///x",
             "/callback",
             "https://app.example.com/a b",
             "https://a.example\\@evil.example/cb",

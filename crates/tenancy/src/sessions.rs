@@ -2,13 +2,14 @@
 //!
 //! A refresh token is `session.generation.digest`, the digest keyed with the master key: nothing of it is stored, and
 //! the successor of a generation is always the same, which is what a client that lost the answer needs to get again.
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use kernel::{
     App,
     clock::Timestamp,
     crypto::{Secret, same},
     db::{self, Db, Reach, Tx},
+    http::network_of,
     id::Id,
     params, row,
 };
@@ -16,6 +17,7 @@ use kernel::{
 use crate::{
     accounts::{Account, AccountId},
     apps::ApplicationId,
+    audience::Audience,
     events::{self, By, Event},
     orgs::OrgId,
     scopes::{Scope, Scopes},
@@ -54,8 +56,8 @@ pub struct Session {
     pub client: Option<String>,
     /// What the person let a client know and do; nothing is said of their own sessions.
     pub scopes: Option<Scopes>,
-    /// Where its tokens count, if not here.
-    pub resource: Option<String>,
+    /// Where its tokens count, if not here. One access token may count at fewer of them.
+    pub resource: Option<Audience>,
 }
 row!(Session {
     id,
@@ -121,7 +123,7 @@ impl Session {
                 self.authenticated_at,
                 self.client.clone(),
                 self.scopes.as_ref(),
-                self.resource.clone()
+                self.resource.as_ref()
             ],
         )
         .await
@@ -145,6 +147,19 @@ impl Session {
         .await
     }
 
+    /// Whether the person of an email has signed in from this network before, as far as sessions are kept.
+    pub async fn knows_network(db: &Db, email_key: &str, network: IpAddr) -> db::Result<bool> {
+        let found: Vec<(String,)> = db
+            .all(
+                "SELECT DISTINCT session.ip FROM session JOIN account ON account.id = session.account_id
+                 WHERE account.email_key = $1 LIMIT 1000",
+                params![email_key],
+            )
+            .await?;
+        let is_there = |ip: &str| ip.parse().is_ok_and(|ip| network_of(ip) == network);
+        Ok(found.iter().any(|(ip,)| is_there(ip)))
+    }
+
     /// Whether this person was seen on such a device before.
     pub async fn knows_device(tx: &mut Tx, account_id: AccountId, device: &str) -> db::Result<(bool, bool)> {
         let seen: Seen = tx
@@ -157,14 +172,30 @@ impl Session {
         Ok((seen.anywhere.is_some(), seen.here.is_some()))
     }
 
-    /// A second factor was proven in it just now, which it did not begin with.
-    pub async fn strengthen(&self, tx: &mut Tx, method: &str, now: Timestamp) -> db::Result<()> {
+    /// Something was proven in it just now: a password (`pwd`), or a second factor or a passkey (with `mfa`).
+    pub async fn proved(&self, tx: &mut Tx, proven: &[&str], now: Timestamp) -> db::Result<()> {
         let mut methods = self.methods.clone();
-        let new = [method, "mfa"].into_iter().filter(|new| !self.methods.iter().any(|method| method == new));
-        methods.extend(new.map(str::to_owned));
+        let new = proven.iter().filter(|new| !self.methods.iter().any(|method| method == *new));
+        methods.extend(new.map(|new| (*new).to_owned()));
         let sql = "UPDATE session SET methods = $2, authenticated_at = $3 WHERE id = $1";
         tx.exec(sql, params![self.id, &methods, now]).await?;
         tx.notify(Reach::EveryNode, TOPIC, self.id.to_string()).await
+    }
+
+    /// The living sessions of a person in an app, newest first.
+    pub async fn of_app(
+        db: &Db,
+        account_id: AccountId,
+        app_id: ApplicationId,
+        now: Timestamp,
+    ) -> db::Result<Vec<Self>> {
+        db.all(
+            "SELECT * FROM session WHERE account_id = $1 AND app_id = $3 AND revoked_at IS NULL AND expires_at > $2
+               AND ends_at > $2
+             ORDER BY created_at DESC, id DESC LIMIT 200",
+            params![account_id, now, app_id],
+        )
+        .await
     }
 
     /// Ends one session of a person; `false` when there was none to end.
@@ -225,6 +256,25 @@ impl Session {
         told(tx, ended).await
     }
 
+    /// Ends the sessions of a person in an app; answers which.
+    pub async fn revoke_in_app(
+        tx: &mut Tx,
+        account_id: AccountId,
+        app_id: ApplicationId,
+        now: Timestamp,
+    ) -> db::Result<Vec<SessionId>> {
+        Account::hold(tx, account_id).await?;
+        let ended: Vec<(SessionId,)> = tx
+            .put(
+                "UPDATE session SET revoked_at = $2
+                 WHERE account_id = $1 AND app_id = $3 AND revoked_at IS NULL AND expires_at > $2 AND ends_at > $2
+                 RETURNING id",
+                params![account_id, now, app_id],
+            )
+            .await?;
+        told(tx, ended).await
+    }
+
     /// Ends what a client has of a person, at one place its tokens count; answers which.
     pub async fn revoke_granted(
         tx: &mut Tx,
@@ -274,6 +324,21 @@ pub async fn end_all(
     reason: &'static str,
 ) -> db::Result<()> {
     for session in Session::revoke_all(tx, account_id, except, app.clock.now()).await? {
+        events::record(tx, app, by, Some(account_id), &Event::SessionRevoked { session, reason }).await?;
+    }
+    Ok(())
+}
+
+/// Ends all sessions of a person in an app, and writes down why.
+pub async fn end_in_app(
+    tx: &mut Tx,
+    app: &App,
+    by: &By,
+    account_id: AccountId,
+    app_id: ApplicationId,
+    reason: &'static str,
+) -> db::Result<()> {
+    for session in Session::revoke_in_app(tx, account_id, app_id, app.clock.now()).await? {
         events::record(tx, app, by, Some(account_id), &Event::SessionRevoked { session, reason }).await?;
     }
     Ok(())

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     accounts::{Account, HeldAccount},
     apps::{Application, ApplicationId},
+    audience::Audience,
     enter::{self, Delivery, Visitor, cookies},
     events::{self, Event},
     factors::{self, Factor, Factors},
@@ -80,6 +81,16 @@ impl UserView {
             mfa_sms_phone: factors.sms_phone.clone(),
             passkeys: factors.passkeys.clone(),
             created_at: account.created_at,
+        }
+    }
+
+    /// What somebody's session shows of them: to an app or a client, what it may know.
+    pub fn seen_in(session: &Session, account: &Account, factors: &Factors) -> Self {
+        let view = Self::of(account, factors);
+        match &session.scopes {
+            Some(scopes) => view.within(scopes),
+            None if session.app_id.is_some() => view.within(&Scopes::all()),
+            None => view,
         }
     }
 
@@ -212,7 +223,7 @@ pub async fn enter_held(
     }
     let factors = Factors::of_in(tx, account.id).await?;
     let is_trusted = match &visitor.trusted_device {
-        Some(token) if factors.is_on() => factors::is_trusted(tx, app, account.id, token).await?,
+        Some(token) if factors.is_on() => factors::use_trusted(tx, app, account.id, token, visitor).await?,
         _ => false,
     };
     if !factors.is_on() || way.is_two_factors || is_trusted {
@@ -226,7 +237,8 @@ pub async fn enter_held(
             scopes: way.scopes,
             ..Beginning::at(visitor)
         };
-        let (session, org) = begin(tx, app, visitor, &account, beginning).await?;
+        let begun = begin(tx, app, visitor, &account, beginning).await?;
+        let (session, org) = begun.ok_or(enter::INVALID_APP_KEY)?;
         let delivery = way.delivery;
         return Ok(Entered::In(Box::new(Person { account, factors, session, org, delivery, trusted: None })));
     }
@@ -246,7 +258,8 @@ pub async fn enter_held(
     }))
 }
 
-/// Behind the gate: the ticket was spent and the factor proven, both in this transaction.
+/// Behind the gate: the ticket was spent and the factor proven, both in this transaction. Nobody comes in where the account
+/// was closed or the app deleted since the ticket was given.
 pub async fn pass(
     tx: &mut Tx,
     app: &App,
@@ -265,8 +278,8 @@ pub async fn pass(
     }
     let methods = vec![pending.method, factor.method().to_owned(), "mfa".to_owned()];
     let beginning = Beginning { methods, app_id: pending.app, ..Beginning::at(visitor) };
-    let (session, org) = begin(tx, app, visitor, &account, beginning).await?;
-    let trusted = if trust_device { Some(factors::trust_device(tx, app, account.id).await?) } else { None };
+    let Some((session, org)) = begin(tx, app, visitor, &account, beginning).await? else { return Ok(None) };
+    let trusted = if trust_device { Some(factors::trust_device(tx, app, account.id, visitor).await?) } else { None };
     let factors = Factors::of_in(tx, account.id).await?;
     Ok(Some(Person { account, factors, session, org, delivery: pending.delivery, trusted }))
 }
@@ -278,7 +291,7 @@ pub struct Grant {
     pub client: Option<String>,
     pub scopes: Scopes,
     /// Where its tokens count, if not here.
-    pub resource: Option<String>,
+    pub resource: Option<Audience>,
 }
 
 /// Around the gate, too: a client's own session, on the word of the one in which the person let it in.
@@ -309,7 +322,7 @@ pub async fn grant(
         user_agent: from.user_agent.clone(),
         ip: from.ip.clone(),
     };
-    let (session, org) = begin(tx, app, visitor, &account, beginning).await?;
+    let Some((session, org)) = begin(tx, app, visitor, &account, beginning).await? else { return Ok(None) };
     Ok(Some(Person { account, factors, session, org, delivery: Delivery::Body, trusted: None }))
 }
 
@@ -321,7 +334,7 @@ struct Beginning {
     app_id: Option<ApplicationId>,
     client: Option<String>,
     scopes: Option<Scopes>,
-    resource: Option<String>,
+    resource: Option<Audience>,
     user_agent: String,
     ip: String,
 }
@@ -333,21 +346,22 @@ impl Beginning {
     }
 }
 
-/// Makes the session, writes down that somebody signed in, and tells them when the device is new.
+/// Makes the session, writes down that somebody signed in, and tells them when the device is new. A session to an app that
+/// is gone does not begin.
 async fn begin(
     tx: &mut Tx,
     app: &App,
     visitor: &Visitor,
     account: &Account,
     beginning: Beginning,
-) -> db::Result<(Session, Option<Membership>)> {
-    let now = app.clock.now();
+) -> db::Result<Option<(Session, Option<Membership>)>> {
+    let (now, app_id) = (app.clock.now(), beginning.app_id);
     let org = Membership::active(tx, account.id).await?;
-    let app_id = match beginning.app_id {
-        // One that was deleted meanwhile has no sessions.
-        Some(id) if Application::greet(tx, id, account.id, beginning.scopes.as_ref(), now).await? => Some(id),
-        _ => None,
-    };
+    if let Some(id) = app_id
+        && !Application::greet(tx, id, account.id, beginning.scopes.as_ref(), now).await?
+    {
+        return Ok(None);
+    }
     let device = device_name(&beginning.user_agent);
     let mut session = Session {
         id: SessionId::new(&app.entropy, now),
@@ -384,7 +398,7 @@ async fn begin(
             mail::Kind::NewDevice { name: account.name.clone(), device, ip: session.ip.clone(), at: now.to_string() };
         mail::send(tx, app, email, &kind).await?;
     }
-    Ok((session, org))
+    Ok(Some((session, org)))
 }
 
 impl Entered {
@@ -422,10 +436,9 @@ impl Person {
         if let Some((token, life)) = &self.trusted {
             cookies::set_trusted(app, token, *life, &mut headers);
         }
-        let mut user = UserView::of(&self.account, &self.factors);
+        let user = UserView::seen_in(&self.session, &self.account, &self.factors);
         let mut org = self.org.as_ref().map(OrgView::of);
         if let Some(scopes) = &self.session.scopes {
-            user = user.within(scopes);
             org = org.filter(|_| scopes.has(Scope::Profile));
         }
         Ok((SignedIn { user, org, access_token, expires_in, refresh_token: in_body }, headers))

@@ -99,7 +99,7 @@ impl Job for SendSms {
         let Message { to, text } = message.ok_or_else(|| Later::give_up("the message cannot be opened"))?;
         let id = Id::<Message>::new(&app.entropy, app.clock.now()).to_string();
         app.sms.send(&id, &to, &text).await.map_err(|error| match error {
-            SendError::Later(cause) => Later::retry(cause),
+            SendError::Away(cause) | SendError::Broken(cause) | SendError::Later(cause) => Later::retry(cause),
             SendError::Never(cause) => Later::give_up(cause),
         })
     }

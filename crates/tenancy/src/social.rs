@@ -137,6 +137,10 @@ impl FromValue for Linked {
 }
 
 impl Linked {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Writes into the account what its identities say now. The caller holds the account's row, so that of two
     /// who link at once the second sees what the first did.
     pub async fn renew(tx: &mut Tx, account: AccountId) -> db::Result<Self> {

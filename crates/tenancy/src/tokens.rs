@@ -2,10 +2,13 @@
 //!
 //! Written out instead of taken from a JWT library: libraries parse the private key for every signature and read the
 //! system's clock, and what must be refused (another algorithm, a key the token brings along) is shortest said here.
+use std::time::Duration;
+
 use data_encoding::BASE64URL_NOPAD;
 use kernel::{
     App,
     clock::Timestamp,
+    config::Config,
     fault::{INTERNAL, Result},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -13,6 +16,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{
     accounts::{Account, AccountId},
     apps::ApplicationId,
+    audience::Audience,
     keys::Ring,
     orgs::Membership,
     scopes::Scope,
@@ -25,6 +29,15 @@ const LEEWAY_S: i64 = 5;
 const LONGEST: usize = 8 * 1024;
 /// What kind of token this is (RFC 9068): an id token or a ticket signed by the same key is not one.
 const TYPE: &str = "at+jwt";
+
+/// How long tokens of frameworks and MCP servers live.
+pub const MACHINE_TOKEN_LIFE: Duration = Duration::from_hours(1);
+
+/// The longest life of any kind of token: a signing key stays published for at least as long after its last signature.
+/// A kind that lives longer is added here.
+pub fn longest_life(config: &Config) -> Duration {
+    config.access_token_life.max(MACHINE_TOKEN_LIFE)
+}
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -41,7 +54,7 @@ pub struct Claims {
     pub org_id: Option<String>,
     pub org_slug: Option<String>,
     pub role: Option<String>,
-    pub aud: Option<String>,
+    pub aud: Option<Audience>,
     pub app_id: Option<String>,
     /// What a client may know and do; a person's own token does not say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -97,7 +110,7 @@ pub fn mint(app: &App, account: &Account, session: &Session, org: Option<&Member
         org_id: org.map(|org| org.org.id.to_string()),
         org_slug: org.map(|org| org.org.slug.clone()),
         role: org.map(|org| org.role.name().to_owned()),
-        aud: session.resource.clone().or_else(|| session.holder()),
+        aud: session.resource.clone().or_else(|| session.holder().map(Audience::one)),
         app_id: session.app_id.map(|id| id.to_string()),
         scope: session.scopes.as_ref().map(ToString::to_string),
         client_id: session.scopes.as_ref().and_then(|_| session.holder()),

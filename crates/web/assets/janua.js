@@ -80,7 +80,7 @@ for (const form of document.querySelectorAll('form.new-passkey')) {
     const alert = form.querySelector('[role=alert]')
     alert.hidden = true
     try {
-      const { publicKey } = await post('/auth/passkey/register-options', proof.value ? { password: proof.value } : {})
+      const { publicKey } = await post('/auth/passkey/register-options', proof?.value ? { [proof.name]: proof.value } : {})
       const options = PublicKeyCredential.parseCreationOptionsFromJSON(publicKey)
       const credential = await navigator.credentials.create({ publicKey: options })
       const deviceName = name.value.trim() || undefined

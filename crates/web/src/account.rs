@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{
     me::Me,
-    page::{drawn, error},
+    page::{drawn, error, refused_on_a_page},
 };
 
 pub fn routes() -> Routes {
@@ -19,7 +19,7 @@ pub fn routes() -> Routes {
     let routes = drawn(routes).get("/account/activity", activity_page, "what happened to one's account");
     let routes = drawn(routes).get("/account/data", data_page, "taking everything along, and leaving for good");
     let routes = drawn(routes).get("/account/data/export", export_file, "everything that is kept, as a file");
-    drawn(routes).answers::<String>(200, "application/json")
+    refused_on_a_page(routes).answers::<identity::Export>(200, "application/json")
 }
 
 async fn profile_page(me: Me) -> Response {
@@ -31,7 +31,7 @@ async fn security_page(me: Me) -> Response {
 }
 
 async fn sessions_page(me: Me) -> Response {
-    me.show("account/sessions.html", &(), &[("list", "/auth/sessions")]).await
+    me.show("account/sessions.html", &(), &[("list", "/auth/sessions"), ("trusted", "/auth/trusted-devices")]).await
 }
 
 async fn consents_page(me: Me) -> Response {

@@ -135,6 +135,12 @@ fn filled(then: &str, body: &Value) -> String {
     }
 }
 
+/// What would do as a proof, as the interface says it.
+fn proofs(fault: &Fault) -> Vec<String> {
+    let methods = fault.extra("methods").and_then(Value::as_array).into_iter().flatten();
+    methods.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
 fn told(form: &Fields, fault: Option<&Fault>, answer: Value) -> Told {
     let is_secret = |name: &str| ["password", "code", "Password"].iter().any(|word| name.contains(word));
     let typed = form.pairs().filter(|(name, _)| !is_secret(name) && !OURS.contains(name));
@@ -143,7 +149,7 @@ fn told(form: &Fields, fault: Option<&Fault>, answer: Value) -> Told {
         wrong: fault.map(said),
         errors: fault.map(by_field).unwrap_or_default(),
         challenge: fault.and_then(captcha::challenge),
-        sign_in_again: fault.is_some_and(|fault| fault.code() == REAUTHENTICATION_REQUIRED),
+        proofs: fault.filter(|fault| fault.code() == REAUTHENTICATION_REQUIRED).map(proofs).unwrap_or_default(),
         typed: typed.map(|(name, text)| (name.to_owned(), Value::from(text))).collect(),
         answer,
         status: fault.map_or(StatusCode::OK, status_of),

@@ -7,7 +7,7 @@ use axum::{
 use identity::oauth::{
     authorize::{Step, decide, next},
     clients::Reach,
-    request::Request,
+    request::{Reply, Request},
 };
 use kernel::{
     App,
@@ -16,14 +16,17 @@ use kernel::{
     http::Routes,
 };
 use minijinja::context;
-use tenancy::enter::{Browser, Delivery, Session, Visitor};
+use tenancy::{
+    audience::Audience,
+    enter::{Browser, Delivery, Session, Visitor},
+};
 use url::Url;
 
 use crate::{
     brand::Brand,
     captcha,
     form::{Fields, OwnPage},
-    page::{address, drawn, go, page_onward, parameter, shown, wishes},
+    page::{address, drawn, form_post, go, page_onward, parameter, shown, wishes},
 };
 
 pub fn routes() -> Routes {
@@ -52,10 +55,18 @@ async fn authorize(
 async fn answer(app: &App, visitor: &Visitor, who: Option<&Session>, query: &str) -> Result<Response> {
     captcha::weigh(app, visitor).await?;
     Ok(match next(app, Reach::Asked(visitor), who, query).await? {
-        Step::Go(to) => go(&to),
+        Step::Go(reply) => answered(app, &reply),
         Step::SignIn(request) => go(&address(app, "/sign-in", "continue", &request.again(app))),
         Step::AskConsent(request) => go(&address(app, "/consent", "request", request.query())),
     })
+}
+
+/// Sends the browser on to the client, or hands it a page that posts the answer there.
+fn answered(app: &App, reply: &Reply) -> Response {
+    match reply.posted() {
+        Some((to, fields)) => form_post(app, to, fields),
+        None => go(&reply.location()),
+    }
 }
 
 /// From another site a form brings no cookies along, so the person is looked for on the way of a link.
@@ -71,7 +82,7 @@ async fn consent_page(State(app): State<App>, Browser(who): Browser, RawQuery(qu
 /// Drawn from the request itself, which is looked at again: a link to this page says nothing that is not checked.
 async fn ask(app: &App, who: Option<&Session>, query: &str) -> Result<Response> {
     let request = match next(app, Reach::Known, who, query).await? {
-        Step::Go(to) => return Ok(go(&to)),
+        Step::Go(reply) => return Ok(answered(app, &reply)),
         Step::SignIn(request) => return Ok(go(&address(app, "/sign-in", "continue", &request.again(app)))),
         Step::AskConsent(request) => request,
     };
@@ -83,7 +94,8 @@ async fn ask(app: &App, who: Option<&Session>, query: &str) -> Result<Response> 
         brand => Brand::of(app, client).as_ref(),
         host => &client.host,
         wishes => wishes(&request.scopes),
-        resource => &request.resource,
+        own_scopes => request.declared_scopes().map(|(name, says)| context! { name, says }).collect::<Vec<_>>(),
+        resources => request.resource.iter().flat_map(Audience::iter).map(str::to_owned).collect::<Vec<_>>(),
         person => account.email.as_deref().unwrap_or(&account.name),
         onward => place(redirect_uri),
         request => request.query(),
@@ -111,5 +123,5 @@ async fn decide_consent(State(app): State<App>, _: OwnPage, Browser(who): Browse
     let was_asked = |session: &Session| same(form.get("mark").as_bytes(), mark(&app, session, request).as_bytes());
     let who = who.filter(was_asked);
     let decided = decide(&app, who.as_ref(), request, form.get("decision") == "allow").await;
-    shown(&app, decided.map(|to| go(&to)))
+    shown(&app, decided.map(|reply| answered(&app, &reply)))
 }

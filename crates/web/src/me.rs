@@ -47,8 +47,8 @@ pub struct Told {
     pub errors: BTreeMap<String, String>,
     /// The proof of work that is asked for.
     pub challenge: Option<String>,
-    /// Whether signing in again would help.
-    pub sign_in_again: bool,
+    /// What would prove who the person is, where a fresh proof is asked for.
+    pub proofs: Vec<String>,
     /// What was typed, to be kept in the form.
     pub typed: Map<String, Value>,
     /// What the interface answered, where it is shown just this once.
@@ -61,8 +61,8 @@ impl FromRequestParts<App> for Me {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Response> {
-        let Browser(who) = Browser::from_request_parts(parts, app).await.map_err(|fault| error(app, &fault))?;
-        match who {
+        let who = Browser::from_request_parts(parts, app).await.map_err(|fault| error(app, &fault))?;
+        match who.own() {
             Some(session) if !session.is_due => {
                 Ok(Self { app: app.clone(), session, parts: parts.clone(), renewed: vec![] })
             }
@@ -141,7 +141,7 @@ impl Me {
         let pairs = renewed.iter().filter_map(|line| line.to_str().ok()?.split(';').next());
         let cookie = HeaderValue::try_from(pairs.collect::<Vec<_>>().join("; ")).map_err(|_| UNAUTHENTICATED)?;
         parts.headers.insert(header::COOKIE, cookie);
-        let Browser(who) = Browser::from_request_parts(&mut parts, app).await?;
+        let who = Browser::from_request_parts(&mut parts, app).await?.own();
         Ok(Self { app: app.clone(), session: who.ok_or(UNAUTHENTICATED)?, parts, renewed })
     }
 

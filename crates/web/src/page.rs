@@ -5,8 +5,9 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
+use data_encoding::BASE64;
 use kernel::{
-    App,
+    App, crypto,
     fault::{Fault, Result},
     http::Routes,
 };
@@ -61,6 +62,29 @@ fn source_of(address: &str) -> Option<String> {
     // Nothing that means something in a policy.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || ".:/[]+-_".contains(c);
     source.chars().all(is_plain).then_some(source)
+}
+
+/// Submits the only form of its page.
+const SUBMIT: &str = "document.forms[0].submit()";
+
+/// A page that posts an answer to a client as soon as it is there, or by a button where scripts are off. It loads, runs
+/// and reaches nothing else.
+pub fn form_post(app: &App, to: &str, fields: &[(String, String)]) -> Response {
+    let fields: Vec<_> = fields.iter().map(|(name, value)| context! { name, value }).collect();
+    let content = context! { to, fields, script => SUBMIT };
+    let mut response = page(app, StatusCode::OK, "form_post.html", content);
+    let hash = BASE64.encode(&crypto::digest(SUBMIT.as_bytes()));
+    let policy = format!(
+        "default-src 'none'; style-src 'self'; script-src 'sha256-{hash}'; form-action {}; base-uri 'none'; \
+         frame-ancestors 'none'",
+        source_of(to).unwrap_or_else(|| "'none'".into())
+    );
+    if let Ok(policy) = HeaderValue::try_from(policy) {
+        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
+    // Without any referrer a browser calls the origin of the form `null`, which frameworks take for an attack.
+    response.headers_mut().insert(header::REFERRER_POLICY, HeaderValue::from_static("origin"));
+    response
 }
 
 /// Always 303: whatever was sent to us is not sent on.
@@ -142,7 +166,12 @@ pub fn by_field(fault: &Fault) -> BTreeMap<String, String> {
 
 /// The route above is drawn, also when it is refused.
 pub fn drawn(routes: Routes) -> Routes {
-    let statuses = [200, 400, 401, 403, 404, 409, 410, 429, 500, 503];
+    refused_on_a_page(routes.answers::<String>(200, HTML))
+}
+
+/// The route above answers something else than a page, and is refused on one.
+pub fn refused_on_a_page(routes: Routes) -> Routes {
+    let statuses = [400, 401, 403, 404, 409, 410, 429, 500, 503];
     let routes = statuses.into_iter().fold(routes, |routes, status| routes.answers::<String>(status, HTML));
     routes.answers_nothing(303).unkept()
 }

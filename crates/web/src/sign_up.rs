@@ -83,9 +83,9 @@ async fn make(app: &App, visitor: &mut Visitor, fields: &Fields) -> Result<()> {
     register::sign_up(app, visitor, &new).await.map(drop)
 }
 
-async fn invite_page(State(app): State<App>, Browser(who): Browser, RawQuery(query): RawQuery) -> Response {
+async fn invite_page(State(app): State<App>, who: Browser, RawQuery(query): RawQuery) -> Response {
     let token = parameter(query.as_deref(), "token");
-    shown(&app, invitation(&app, who.as_ref(), &token, StatusCode::OK, None).await)
+    shown(&app, invitation(&app, who.own().as_ref(), &token, StatusCode::OK, None).await)
 }
 
 /// Looking at it uses nothing up.
@@ -118,13 +118,8 @@ async fn invitation(
     Ok(page(app, status, "invite.html", content))
 }
 
-async fn accept(
-    State(app): State<App>,
-    _: OwnPage,
-    mut visitor: Visitor,
-    Browser(who): Browser,
-    fields: Fields,
-) -> Response {
+async fn accept(State(app): State<App>, _: OwnPage, mut visitor: Visitor, who: Browser, fields: Fields) -> Response {
+    let who = who.own();
     match join(&app, &mut visitor, who.as_ref(), &fields).await {
         Ok(response) => response,
         Err(fault) if [TOKEN_SPENT, SIGN_IN_FIRST].contains(&fault.code()) => shown(&app, Err(fault)),

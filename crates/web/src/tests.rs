@@ -8,13 +8,16 @@ mod consents;
 mod console;
 mod devices;
 mod first_owner;
+mod form_post;
 mod forms;
 mod hosted;
 mod leaving;
 mod look;
 mod pages;
 mod reference;
+mod resources;
 mod status;
+mod stock_clients;
 
 use data_encoding::BASE64URL_NOPAD;
 use identity::testing::{Person, signed_in};

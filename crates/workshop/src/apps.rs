@@ -19,6 +19,8 @@ use tenancy::{
     members::Member,
     orgs::{self, Membership, Org, OrgId, Role},
     records, redirects,
+    scopes::{self, DeclaredScope, DeclaredScopes},
+    slugs,
     uploads::{self, Subject},
 };
 
@@ -53,6 +55,10 @@ struct AppView {
     logo_url: Option<String>,
     /// As in `#1d4ed8`.
     primary_color: Option<String>,
+    /// What clients may ask for at the app's own servers.
+    scopes: Vec<DeclaredScope>,
+    /// Whether clients of the app need PKCE. Without it, codes are redeemed with a secret key alone.
+    require_pkce: bool,
     /// What the caller is in its organization.
     role: Role,
     created_at: Timestamp,
@@ -72,6 +78,8 @@ impl AppView {
             settings: records::of(&application.settings),
             logo_url: application.logo_url,
             primary_color: application.primary_color,
+            scopes: application.declared_scopes.0,
+            require_pkce: application.require_pkce,
             role,
             created_at: application.created_at,
             updated_at: application.updated_at,
@@ -102,8 +110,9 @@ async fn list_apps(State(app): State<App>, session: Session, page: Page) -> Resu
 struct NewApp {
     #[schemars(length(max = 200), regex(pattern = "\\S"))]
     name: String,
-    /// As it stands in addresses. Left out: made from the name.
-    #[schemars(regex(pattern = "^[a-z0-9]([a-z0-9-]{0,46}[a-z0-9])?$"))]
+    /// The app's part of a host name: letters, digits and single hyphens, and no reserved word. Left out: made from the
+    /// name.
+    #[schemars(length(max = 48), regex(pattern = slugs::PATTERN))]
     slug: Option<String>,
     /// Left out: the organization the session acts for, or one of the user's own, made if there is none.
     org_id: Option<OrgId>,
@@ -113,12 +122,25 @@ struct NewApp {
     #[serde(default)]
     #[schemars(length(max = 50))]
     allowed_origins: Vec<String>,
+    /// What clients may ask for at the app's own servers, together with `resource`.
+    #[schemars(length(max = 50))]
+    scopes: Option<Vec<DeclaredScope>>,
+    /// Left out: true. `false` lets clients that prove a secret key go without PKCE.
+    require_pkce: Option<bool>,
 }
 
 async fn create_app(State(app): State<App>, session: Session, Json(new): Json<NewApp>) -> Result<Json<AppView>> {
     let now = app.clock.now();
     redirects::check(&new.redirect_uris, &new.allowed_origins)?;
+    scopes::check(new.scopes.as_deref().unwrap_or_default())?;
+    new.slug.as_deref().map(slugs::check).transpose()?;
     let allowed_origins = redirects::origins(&new.allowed_origins);
+    if let Some(org) = new.org_id {
+        // Before the transaction, which may answer what was answered to the same request before.
+        may_build_in(
+            Membership::all_of(&app.db, session.account().id).await?.into_iter().find(|one| one.org.id == org),
+        )?;
+    }
     let (application, role) = transact!(app.db, tx, {
         let Membership { org, role } = home(tx, &app, &session, new.org_id).await?;
         let mut application = Application {
@@ -126,12 +148,14 @@ async fn create_app(State(app): State<App>, session: Session, Json(new): Json<Ne
             org_id: org.id,
             owner_id: Some(session.account().id),
             name: new.name.trim().to_owned(),
-            slug: new.slug.clone().unwrap_or_else(|| orgs::slug_of(&new.name)),
+            slug: new.slug.clone().unwrap_or_else(|| slugs::made_from(&app, &new.name)),
             redirect_uris: new.redirect_uris.clone(),
             allowed_origins: allowed_origins.clone(),
             settings: Value::Object(Map::new()),
             logo_url: None,
             primary_color: None,
+            declared_scopes: DeclaredScopes(new.scopes.clone().unwrap_or_default()),
+            require_pkce: new.require_pkce.unwrap_or(true),
             created_at: now,
             updated_at: now,
         };
@@ -147,12 +171,16 @@ async fn create_app(State(app): State<App>, session: Session, Json(new): Json<Ne
     Ok(Json(AppView::of(application, role)))
 }
 
+fn may_build_in(membership: Option<Membership>) -> Result<Membership> {
+    let membership = membership.ok_or(NOT_FOUND)?;
+    if membership.role < Role::Admin { Err(FORBIDDEN.into()) } else { Ok(membership) }
+}
+
 /// The organization a new app belongs to.
 async fn home(tx: &mut Tx, app: &App, session: &Session, wanted: Option<OrgId>) -> Result<Membership> {
     let (account, now) = (session.account(), app.clock.now());
     if let Some(org) = wanted {
-        let membership = Membership::of_in(tx, org, account.id).await?.ok_or(NOT_FOUND)?;
-        return if membership.role < Role::Admin { Err(FORBIDDEN.into()) } else { Ok(membership) };
+        return may_build_in(Membership::of_in(tx, org, account.id).await?);
     }
     // Two first apps at once must not make two organizations.
     tenancy::accounts::Account::hold(tx, account.id).await?;
@@ -161,7 +189,7 @@ async fn home(tx: &mut Tx, app: &App, session: &Session, wanted: Option<OrgId>) 
         return Ok(found);
     }
     let name = format!("{}'s organization", account.name);
-    let mut org = Org::new(OrgId::new(&app.entropy, now), &name, &orgs::slug_of(&account.name), now);
+    let mut org = Org::new(OrgId::new(&app.entropy, now), &name, &slugs::made_from(app, &account.name), now);
     if !org.insert(tx).await? {
         org.slug = orgs::slug_near(app, &org.slug);
         if !org.insert(tx).await? {
@@ -194,6 +222,11 @@ struct AppChange {
     allowed_origins: Option<Vec<String>>,
     /// Merged key by key; `null` deletes a key.
     settings: Option<Map<String, Value>>,
+    /// All that clients may ask for at the app's own servers, together with `resource`.
+    #[schemars(length(max = 50))]
+    scopes: Option<Vec<DeclaredScope>>,
+    /// `false` lets clients that prove a secret key go without PKCE. Public clients always need it.
+    require_pkce: Option<bool>,
     /// How the pages look on which its people sign in.
     branding: Option<Branding>,
 }
@@ -214,6 +247,7 @@ async fn update_app(
     let none = vec![];
     let (uris, origins) = (change.redirect_uris.as_ref(), change.allowed_origins.as_ref());
     redirects::check(uris.unwrap_or(&none), origins.unwrap_or(&none))?;
+    scopes::check(change.scopes.as_deref().unwrap_or_default())?;
     let application = transact!(app.db, tx, {
         let mut application = caller.hold(tx).await?;
         let mut fields = vec![];
@@ -222,6 +256,10 @@ async fn update_app(
             fields.push("name");
         }
         if let Some(slug) = &change.slug {
+            // One from before the rules may stay until it is changed.
+            if *slug != application.slug {
+                slugs::check(slug)?;
+            }
             application.slug.clone_from(slug);
             fields.push("slug");
         }
@@ -237,6 +275,14 @@ async fn update_app(
             let merged = records::merge("settings", records::of(&application.settings), settings)?;
             application.settings = Value::Object(merged);
             fields.push("settings");
+        }
+        if let Some(scopes) = &change.scopes {
+            application.declared_scopes = DeclaredScopes(scopes.clone());
+            fields.push("scopes");
+        }
+        if let Some(require_pkce) = change.require_pkce {
+            application.require_pkce = require_pkce;
+            fields.push("requirePkce");
         }
         if let Some(branding) = &change.branding {
             application.primary_color = branding.primary_color.as_ref().map(|color| color.to_lowercase());
@@ -254,10 +300,12 @@ async fn update_app(
 }
 
 async fn delete_app(State(app): State<App>, caller: InApp<Admin>) -> Result<NoContent> {
+    let application = transact!(app.db, tx, { caller.hold(tx).await })?;
+    Application::empty(&app.db, application.id).await?;
     transact!(app.db, tx, {
         let application = caller.hold(tx).await?;
         uploads::subject_gone(tx, &app, Subject::AppLogo(application.id)).await?;
-        application.delete(tx).await?;
+        application.delete(tx, app.clock.now()).await?;
         let about = About::app(&application);
         Ok::<_, Fault>(events::record(tx, &app, &caller.session.by(), about, &Event::AppDeleted).await?)
     })?;

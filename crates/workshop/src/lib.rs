@@ -17,7 +17,7 @@ pub fn feature(config: &Config) -> Feature {
         .and(users::routes())
         .and(domain::routes())
         .and(queues::routes());
-    Feature::new(routes).own(Resolver::new(&config.dns_servers)).and(webhooks::feature())
+    Feature::new(routes).jobs(domain::jobs()).own(Resolver::new(&config.dns_servers)).and(webhooks::feature())
 }
 
 #[cfg(test)]

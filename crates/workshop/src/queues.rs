@@ -23,6 +23,8 @@ struct Queues {
     /// Jobs that were given up; `janua jobs dead` lists them.
     dead_jobs: i64,
     mails: i64,
+    /// What the mail server said last about a mail that still waits.
+    mail_error: Option<String>,
     /// Events that no webhook was given yet.
     events: i64,
     /// Attempts at webhooks, due now or later.
@@ -35,7 +37,9 @@ async fn count(db: &Db, sql: &'static str) -> db::Result<i64> {
 
 async fn list_queues(State(app): State<App>, _owner: PlatformOwner) -> Result<Json<Queues>> {
     let (jobs, dead_jobs) = jobs::figures(&app.db).await?;
-    let mails = "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM (SELECT 1 FROM mail LIMIT 10000) w";
+    let mails = "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM (SELECT 1 FROM mail WHERE died_at IS NULL LIMIT 10000) w";
+    let mail_error = "SELECT last_error FROM mail WHERE died_at IS NULL AND last_error IS NOT NULL
+                      ORDER BY next_at DESC, id LIMIT 1";
     let events = "SELECT CAST(COUNT(*) AS BIGINT) AS n
                   FROM (SELECT 1 FROM app_event WHERE waits_since IS NOT NULL LIMIT 10000) w";
     let deliveries = "SELECT CAST(COUNT(*) AS BIGINT) AS n
@@ -44,6 +48,7 @@ async fn list_queues(State(app): State<App>, _owner: PlatformOwner) -> Result<Js
         jobs,
         dead_jobs,
         mails: count(&app.db, mails).await?,
+        mail_error: app.db.opt::<(String,)>(mail_error, params![]).await?.map(|(said,)| said),
         events: count(&app.db, events).await?,
         deliveries: count(&app.db, deliveries).await?,
     }))

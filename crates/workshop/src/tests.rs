@@ -1,4 +1,5 @@
 //! Apps through their front door.
+mod app_sessions;
 mod apps;
 pub mod domains;
 mod keys;

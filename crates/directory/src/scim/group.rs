@@ -91,6 +91,15 @@ impl Group {
         .await
     }
 
+    pub async fn get(db: &Db, org: OrgId, id: &str) -> db::Result<Option<Self>> {
+        db.opt(
+            "SELECT org_id, id, display_name, external_id, role, version, created_at, updated_at FROM person_group
+             WHERE org_id = $1 AND id = $2",
+            params![org, id],
+        )
+        .await
+    }
+
     /// Those that were pushed.
     pub async fn pushed(db: &Db, org: OrgId) -> db::Result<Vec<Self>> {
         db.all(
@@ -156,23 +165,23 @@ impl Group {
         Ok(())
     }
 
-    pub async fn members(&self, tx: &mut Tx) -> db::Result<BTreeSet<PersonId>> {
+    /// Read beside any transaction: there may be many.
+    pub async fn members(&self, db: &Db) -> db::Result<BTreeSet<PersonId>> {
         let sql = "SELECT person_id FROM person_group_member WHERE org_id = $1 AND group_id = $2";
-        let found: Vec<(PersonId,)> = tx.all(sql, params![self.org_id, &self.id]).await?;
+        let found: Vec<(PersonId,)> = db.all(sql, params![self.org_id, &self.id]).await?;
         Ok(found.into_iter().map(|(id,)| id).collect())
     }
 
-    /// `false` when the organization has nobody of this id.
-    pub async fn seat(&self, tx: &mut Tx, person: PersonId) -> db::Result<bool> {
+    /// Takes somebody in of whom it is known that the organization has them.
+    pub async fn seat(&self, tx: &mut Tx, person: PersonId) -> db::Result<()> {
         let sql = "INSERT INTO person_group_member (org_id, group_id, person_id)
-                   SELECT org_id, $2, id FROM person WHERE org_id = $1 AND id = $3";
-        Ok(tx.exec(sql, params![self.org_id, &self.id, person]).await? == 1)
+                   SELECT org_id, $2, id FROM person WHERE org_id = $1 AND id = $3 ON CONFLICT DO NOTHING";
+        tx.send(sql, params![self.org_id, &self.id, person]).await
     }
 
     pub async fn unseat(&self, tx: &mut Tx, person: PersonId) -> db::Result<()> {
         let sql = "DELETE FROM person_group_member WHERE org_id = $1 AND group_id = $2 AND person_id = $3";
-        tx.exec(sql, params![self.org_id, &self.id, person]).await?;
-        Ok(())
+        tx.send(sql, params![self.org_id, &self.id, person]).await
     }
 
     async fn seats(&self, db: &Db) -> db::Result<Vec<(PersonId,)>> {

@@ -10,8 +10,9 @@ use axum::{
 use kernel::{
     App,
     db::Tx,
-    fault::{Fault, INVALID, NOT_FOUND, Result},
+    fault::{CONFLICT, Fault, INVALID, NOT_FOUND, Result},
     http::{Json, Path, Query, Routes},
+    jobs::{self, Job, Later},
     transact,
 };
 use schemars::JsonSchema;
@@ -23,7 +24,7 @@ use tenancy::{
     invites::Invite,
     members::Member,
     orgs::{Org, OrgId, Role},
-    people::{self, Person, PersonId},
+    people::{self, Person, PersonId, Standing},
 };
 
 use super::{
@@ -149,6 +150,8 @@ async fn create_group(
 ) -> Result<Response> {
     let (now, org) = (app.clock.now(), caller.org);
     let read = Read::of(&document::read(&GROUPS, &sent)?)?;
+    let seats = seats_to_change(&app, org, &BTreeSet::new(), &read.members).await?;
+    let (first, rest) = seats.split_at(seats.len().min(AT_ONCE));
     let group = Group {
         org_id: org,
         id: app.entropy.uuid(now).to_string(),
@@ -168,8 +171,9 @@ async fn create_group(
         }
         let event = Event::GroupPushed { group: group.id.clone() };
         events::record(tx, &app, &caller.by, About::in_org(org), &event).await?;
-        seat(tx, &app, &caller.by, &group, &BTreeSet::new(), &read.members).await
+        change_seats(tx, &app, &caller.by, &group, first).await
     })?;
+    change_rest(&app, &caller.by, &group, rest).await?;
     show(&app, org, &group.id, StatusCode::CREATED, &wanted.shape()).await
 }
 
@@ -202,11 +206,16 @@ async fn replace_group(
     show(&app, caller.org, &id, StatusCode::OK, &wanted.shape()).await
 }
 
-/// A pushed group to act upon, while nobody else can.
-async fn held(tx: &mut Tx, org: OrgId, id: &str) -> Result<Group> {
+fn must_be_pushed(id: &str) -> Result<()> {
     if role_of(id).is_some() {
         return Err(MUTABILITY.because("The groups of roles are read-only."));
     }
+    Ok(())
+}
+
+/// A pushed group to act upon, while nobody else can.
+async fn held(tx: &mut Tx, org: OrgId, id: &str) -> Result<Group> {
+    must_be_pushed(id)?;
     Org::hold(tx, org).await?;
     Ok(Group::find(tx, org, id).await?.ok_or(NOT_FOUND)?)
 }
@@ -219,50 +228,121 @@ async fn change(
     make: impl Fn(Map<String, Value>) -> Result<Map<String, Value>> + Send + Sync,
 ) -> Result<()> {
     let org = caller.org;
-    transact!(app.db, tx, {
-        let group = held(tx, org, id).await?;
+    for _ in 0..TRIES {
+        must_be_pushed(id)?;
+        // A large group takes a while to read and to compare, and nobody waits for it.
+        let group = Group::get(&app.db, org, id).await?.ok_or(NOT_FOUND)?;
         must_match(headers, group.version)?;
-        let before = group.members(tx).await?;
+        let before = group.members(&app.db).await?;
         let read = Read::of(&make(group.document(&before))?)?;
         let is_same = (&read.display_name, &read.external_id) == (&group.display_name, &group.external_id);
         if is_same && read.members == before {
             return Ok(());
         }
-        let new = Group {
-            display_name: read.display_name,
-            external_id: read.external_id,
-            updated_at: app.clock.now(),
-            ..group
-        };
-        if role_of(&Group::key(&new.display_name)).is_some() || !new.save(tx).await? {
-            return Err(UNIQUENESS.because("displayName is taken."));
+        let seats = seats_to_change(app, org, &before, &read.members).await?;
+        let (first, rest) = seats.split_at(seats.len().min(AT_ONCE));
+        let changed = transact!(app.db, tx, {
+            let held = held(tx, org, id).await?;
+            if held.version != group.version {
+                return Ok(None);
+            }
+            let new = Group {
+                display_name: read.display_name.clone(),
+                external_id: read.external_id.clone(),
+                version: held.version + 1,
+                updated_at: app.clock.now(),
+                ..held
+            };
+            if role_of(&Group::key(&new.display_name)).is_some() || !new.save(tx).await? {
+                return Err(UNIQUENESS.because("displayName is taken."));
+            }
+            let event = Event::GroupUpdated { group: new.id.clone() };
+            events::record(tx, app, &caller.by, About::in_org(org), &event).await?;
+            change_seats(tx, app, &caller.by, &new, first).await?;
+            Ok::<_, Fault>(Some(new))
+        })?;
+        if let Some(new) = changed {
+            return change_rest(app, &caller.by, &new, rest).await;
         }
-        let event = Event::GroupUpdated { group: new.id.clone() };
-        events::record(tx, app, &caller.by, About::in_org(org), &event).await?;
-        seat(tx, app, &caller.by, &new, &before, &read.members).await
-    })
+    }
+    Err(CONFLICT.into())
 }
 
-async fn seat(
-    tx: &mut Tx,
+/// How many members one transaction sees to: on SQLite every other writer waits for it.
+const AT_ONCE: usize = 250;
+/// How often a group is read again that somebody else has changed meanwhile.
+const TRIES: u32 = 5;
+
+/// What is to be done with one person's seat in a group.
+enum Seat {
+    Take(PersonId),
+    Leave(PersonId),
+}
+
+impl Seat {
+    fn person(&self) -> PersonId {
+        match self {
+            Self::Take(person) | Self::Leave(person) => *person,
+        }
+    }
+}
+
+/// The difference between two sets of members. Whoever is new must be somebody of the organization.
+async fn seats_to_change(
     app: &App,
-    by: &By,
-    group: &Group,
+    org: OrgId,
     before: &BTreeSet<PersonId>,
     after: &BTreeSet<PersonId>,
-) -> Result<()> {
-    for person in after.difference(before) {
-        if !group.seat(tx, *person).await? {
-            return Err(nobody());
+) -> Result<Vec<Seat>> {
+    let mut unknown: BTreeSet<PersonId> = after.difference(before).copied().collect();
+    let seats = unknown.iter().copied().map(Seat::Take);
+    let seats = seats.chain(before.difference(after).copied().map(Seat::Leave)).collect();
+    if unknown.len() <= AT_ONCE {
+        for person in &unknown {
+            Person::get(&app.db, org, *person).await?.ok_or_else(nobody)?;
+        }
+        return Ok(seats);
+    }
+    let mut after = String::new();
+    while !unknown.is_empty() {
+        let known = people::ids_after(&app.db, org, &after, 5_000).await?;
+        let (last,) = known.last().ok_or_else(nobody)?;
+        after = last.to_string();
+        for (person,) in known {
+            unknown.remove(&person);
         }
     }
-    for person in before.difference(after) {
-        group.unseat(tx, *person).await?;
+    Ok(seats)
+}
+
+async fn change_seats(tx: &mut Tx, app: &App, by: &By, group: &Group, seats: &[Seat]) -> Result<()> {
+    for seat in seats {
+        match seat {
+            Seat::Take(person) => group.seat(tx, *person).await?,
+            Seat::Leave(person) => group.unseat(tx, *person).await?,
+        }
     }
     if group.role.is_some() {
-        for person in before.symmetric_difference(after) {
-            give_role(tx, app, by, group.org_id, *person).await?;
+        for seat in seats {
+            if let Some(standing) = Standing::of(tx, group.org_id, seat.person()).await? {
+                give_role(tx, app, by, group.org_id, &standing).await?;
+            }
         }
+    }
+    Ok(())
+}
+
+/// What is more than one transaction should see to. Whoever asked for it waits for all of it. Should it end on the way,
+/// asking again does the rest.
+async fn change_rest(app: &App, by: &By, group: &Group, seats: &[Seat]) -> Result<()> {
+    for some in seats.chunks(AT_ONCE) {
+        transact!(app.db, tx, {
+            let now = held(tx, group.org_id, &group.id).await?;
+            if now.version != group.version {
+                return Err(Fault::from(CONFLICT));
+            }
+            change_seats(tx, app, by, &now, some).await
+        })?;
     }
     Ok(())
 }
@@ -273,38 +353,86 @@ async fn delete_group(
     Path(Which { id }): Path<Which<String>>,
     headers: HeaderMap,
 ) -> Result<NoContent> {
-    transact!(app.db, tx, {
-        let group = held(tx, caller.org, &id).await?;
-        must_match(&headers, group.version)?;
-        let members = group.members(tx).await?;
-        group.delete(tx).await?;
-        if group.role.is_some() {
-            for person in members {
-                give_role(tx, &app, &caller.by, caller.org, person).await?;
+    let mut version = None;
+    loop {
+        let is_gone = transact!(app.db, tx, {
+            let group = held(tx, caller.org, &id).await?;
+            must_match(&headers, group.version)?;
+            if version.is_some_and(|version| version != group.version) {
+                return Err(Fault::from(CONFLICT));
             }
+            version = Some(group.version);
+            // One more than is seen to tells whether there are others.
+            let mut members = Standing::in_group(tx, caller.org, &id, "", AT_ONCE + 1).await?;
+            let is_last = members.len() <= AT_ONCE;
+            members.truncate(AT_ONCE);
+            if is_last {
+                group.delete(tx).await?;
+            }
+            let seats: Vec<_> = members.into_iter().map(|member| Seat::Leave(member.person_id)).collect();
+            change_seats(tx, &app, &caller.by, &group, &seats).await?;
+            if is_last {
+                let event = Event::GroupDeleted { group: id.clone() };
+                events::record(tx, &app, &caller.by, About::in_org(caller.org), &event).await?;
+            }
+            Ok(is_last)
+        })?;
+        if is_gone {
+            return Ok(NoContent);
         }
-        let event = Event::GroupDeleted { group: id.clone() };
-        Ok::<_, Fault>(events::record(tx, &app, &caller.by, About::in_org(caller.org), &event).await?)
-    })?;
-    Ok(NoContent)
+    }
 }
 
 /// Gives somebody the role their groups stand for, or makes them a member again. Owners are left alone.
-async fn give_role(tx: &mut Tx, app: &App, by: &By, org: OrgId, person: PersonId) -> Result<()> {
-    let Some(account) = Person::find(tx, org, person).await?.and_then(|person| person.account_id) else {
+async fn give_role(tx: &mut Tx, app: &App, by: &By, org: OrgId, standing: &Standing) -> Result<()> {
+    let (Some(account), Some(old)) = (standing.account_id, standing.role.filter(|role| *role != Role::Owner)) else {
         return Ok(());
     };
-    let Some(member) = Member::find(tx, org, account).await?.filter(|member| member.role != Role::Owner) else {
-        return Ok(());
-    };
-    let role = people::role_by_groups(tx, org, person).await?.unwrap_or(Role::Member);
-    if role != member.role {
+    let role = if standing.is_admin_by_groups { Role::Admin } else { Role::Member };
+    if role != old {
         Member::set_role(tx, org, account, role).await?;
         Invite::withdraw(tx, org, account, Some(role)).await?;
-        let event = Event::MemberRoleChanged { from: member.role, to: role };
+        let event = Event::MemberRoleChanged { from: old, to: role };
         events::record(tx, app, by, About::in_org(org).person(account), &event).await?;
     }
     Ok(())
+}
+
+/// Gives the next members of a group their roles; answers the last of them if there may be more.
+async fn give_roles(tx: &mut Tx, app: &App, by: &By, org: OrgId, group: &str, after: &str) -> Result<Option<String>> {
+    let members = Standing::in_group(tx, org, group, after, AT_ONCE).await?;
+    for member in &members {
+        give_role(tx, app, by, org, member).await?;
+    }
+    let last = members.last().filter(|_| members.len() == AT_ONCE);
+    Ok(last.map(|member| member.person_id.to_string()))
+}
+
+/// Gives the members of a large group the roles their groups stand for by now, some at a time.
+#[derive(Serialize, Deserialize)]
+pub struct GiveRoles {
+    org: OrgId,
+    group: String,
+    by: By,
+    /// Members up to this one have theirs.
+    after: String,
+}
+
+impl Job for GiveRoles {
+    const KIND: &'static str = "directory.give_roles";
+
+    async fn run(self, app: App) -> Result<(), Later> {
+        let (org, mut after) = (self.org, Some(self.after.clone()));
+        while let Some(last) = after {
+            after = transact!(app.db, tx, {
+                if !Org::hold(tx, org).await? {
+                    return Ok(None);
+                }
+                give_roles(tx, &app, &self.by, org, &self.group, &last).await
+            })?;
+        }
+        Ok(())
+    }
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -367,8 +495,10 @@ async fn map_scim_group(
         new.save(tx).await?;
         let event = Event::GroupMapped { group: new.id.clone(), role };
         events::record(tx, &app, &by, About::in_org(org), &event).await?;
-        for person in new.members(tx).await? {
-            give_role(tx, &app, &by, org, person).await?;
+        // The first of them at once, so that in most organizations nobody has to wait; the others by a job.
+        if let Some(after) = give_roles(tx, &app, &by, org, &new.id, "").await? {
+            let rest = GiveRoles { org, group: new.id.clone(), by: by.clone(), after };
+            jobs::enqueue(tx, &app, app.clock.now(), &rest).await?;
         }
         Ok::<_, Fault>(new)
     })?;

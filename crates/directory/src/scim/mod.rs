@@ -32,7 +32,7 @@ pub fn routes() -> Routes {
 }
 
 pub fn jobs() -> Jobs {
-    Jobs::new().on::<provision::AskIn>()
+    Jobs::new().on::<provision::AskIn>().on::<groups::GiveRoles>()
 }
 
 #[cfg(test)]

@@ -312,7 +312,10 @@ fn holds(attribute: &'static Attribute, which: &Filter, one: &Value) -> Result<b
             terms.iter().map(|term| holds(attribute, term, one)).collect::<Result<Vec<_>>>()?.contains(&true)
         }
         Filter::Not(inner) => !holds(attribute, inner, one)?,
-        Filter::Present(name) => !one[part(name)?.name].is_null(),
+        Filter::Present(name) => {
+            let there = &one[part(name)?.name];
+            !there.is_null() && there != ""
+        }
         Filter::Compare(name, op, value) => compares(part(name)?, *op, &one[part(name)?.name], value),
         Filter::One(..) => return Err(Fault::from(INVALID_PATH)),
     })

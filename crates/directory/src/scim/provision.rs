@@ -270,8 +270,7 @@ impl Job for AskIn {
                     return Ok(false);
                 }
             }
-            Invite::announce(tx, &app, &org, &email).await?;
-            Ok::<_, Fault>(true)
+            Ok::<_, Fault>(Invite::announce(tx, &app, &org, &email).await?)
         })?;
         if is_sent { Ok(()) } else { Err(Later::retry_after("the hour's budget of mails is spent", budget::HOUR)) }
     }

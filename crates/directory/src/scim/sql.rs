@@ -38,6 +38,14 @@ const HAS_MEMBER: &str = "EXISTS (SELECT 1 FROM (
     UNION ALL SELECT person.org_id, person.role, person.id FROM person) AS seat
   WHERE seat.org_id = found.org_id AND seat.group_id = found.id AND ";
 
+/// The schemas of a user: the core one always, the extension while the user has a value of it.
+const HAS_SCHEMA: &str = "EXISTS (SELECT 1 FROM (
+    SELECT 'urn:ietf:params:scim:schemas:core:2.0:User' AS id, '' AS prefix
+    UNION ALL SELECT 'urn:ietf:params:scim:schemas:extension:enterprise:2.0:User',
+      'urn:ietf:params:scim:schemas:extension:enterprise:2.0:user:') AS listed
+  WHERE (listed.prefix = '' OR EXISTS (SELECT 1 FROM person_value AS one WHERE one.org_id = person.org_id
+    AND one.person_id = person.id AND SUBSTR(one.path, 1, LENGTH(listed.prefix)) = listed.prefix)) AND ";
+
 fn place(resource: &Resource, named: &Named) -> Option<Place> {
     let name = (named.attribute.name, named.part.map(|part| part.name).unwrap_or_default());
     let is_user = resource.core.id == USER;
@@ -56,7 +64,8 @@ fn place(resource: &Resource, named: &Named) -> Option<Place> {
         (true, ("roles", "value")) => Place::Column("person.role"),
         (true, ("groups", "value")) => Place::Exists(IN_GROUP, "seat.group_id", ")"),
         (true, ("groups", "display")) => Place::Exists(IN_GROUP, "room.display_name_key", ")"),
-        (true, ("meta" | "schemas" | "groups" | "roles", _)) => return None,
+        (true, ("schemas", _)) => Place::Exists(HAS_SCHEMA, "listed.id", ")"),
+        (true, ("meta" | "groups" | "roles", _)) => return None,
         (true, _) => Place::Value(named.path()),
         (false, ("id", _)) => Place::Column("found.id"),
         (false, ("displayName", _)) => Place::Folded("found.display_name_key"),
@@ -64,6 +73,7 @@ fn place(resource: &Resource, named: &Named) -> Option<Place> {
         (false, ("meta", "created")) => Place::Moment("found.created_at"),
         (false, ("meta", "lastModified")) => Place::Moment("found.updated_at"),
         (false, ("meta", "resourceType")) => Place::Column("'Group'"),
+        (false, ("schemas", _)) => Place::Column("'urn:ietf:params:scim:schemas:core:2.0:Group'"),
         (false, ("members", "value")) => Place::Exists(HAS_MEMBER, "seat.person_id", ")"),
         (false, _) => return None,
     })
@@ -128,7 +138,7 @@ fn of_one(question: &mut Composed, whole: Named, filter: &Filter) -> Result<()> 
         Filter::Present(part) => {
             let named = part_of(whole, part)?;
             sibling(question, named);
-            question.sql(")");
+            question.sql(" AND part.value <> '')");
             Ok(())
         }
         Filter::Compare(part, op, value) => {
@@ -138,6 +148,7 @@ fn of_one(question: &mut Composed, whole: Named, filter: &Filter) -> Result<()> 
             if value.is_null() {
                 question.sql("NOT ");
                 sibling(question, named);
+                question.sql(" AND part.value <> ''");
             } else {
                 sibling(question, named);
                 question.sql(" AND ");
@@ -201,6 +212,7 @@ fn joined(
     Ok(())
 }
 
+/// An empty text counts as no value (RFC 7644, 3.4.2.2: `pr` wants a value that is neither null nor empty).
 fn present(question: &mut Composed, resource: &Resource, named: &Named) -> Result<()> {
     // Any part of a complex attribute will do.
     if named.part.is_none() && !named.attribute.parts.is_empty() {
@@ -212,7 +224,7 @@ fn present(question: &mut Composed, resource: &Resource, named: &Named) -> Resul
                 .value(path.as_str())
                 .sql(" AS TEXT))) = ")
                 .value(path)
-                .sql(")");
+                .sql(" AND one.value <> '')");
             return Ok(());
         }
         if named.attribute.name == "meta" {
@@ -221,10 +233,12 @@ fn present(question: &mut Composed, resource: &Resource, named: &Named) -> Resul
         }
     }
     match place(resource, &named.compared()).ok_or_else(|| not_asked_for(named))? {
-        Place::Column(column) | Place::Folded(column) => question.sql(column).sql(" IS NOT NULL"),
+        Place::Column(column) | Place::Folded(column) => {
+            question.sql("(").sql(column).sql(" IS NOT NULL AND ").sql(column).sql(" <> '')")
+        }
         Place::Flag(_) | Place::Moment(_) => question.sql("1 = 1"),
         Place::Exists(before, _, after) => question.sql(before).sql("1 = 1").sql(after),
-        Place::Value(path) => any_value(question, path).sql(")"),
+        Place::Value(path) => any_value(question, path).sql(" AND one.value <> '')"),
     };
     Ok(())
 }
@@ -350,14 +364,18 @@ fn of_text(question: &mut Composed, column: &'static str, named: Named, op: Op, 
     Ok(())
 }
 
-/// What a list is sorted by: things without it come last.
+/// What a list is sorted by. Resources without a value come last in ascending order and first in descending order
+/// (RFC 7644, 3.4.2.3).
 pub fn order(question: &mut Composed, resource: &Resource, by: &str, is_descending: bool) -> Result<()> {
     let named = known(resource, by)?.compared();
     let way = if is_descending { " DESC" } else { "" };
     question.sql(" ORDER BY ");
     match place(resource, &named).ok_or_else(|| not_asked_for(&named))? {
+        // The same for every resource, and PostgreSQL refuses to sort by a constant.
+        Place::Column(column) if column.starts_with('\'') => return Ok(()),
         Place::Column(column) | Place::Folded(column) => {
-            question.sql("CASE WHEN ").sql(column).sql(" IS NULL THEN 1 ELSE 0 END, ").sql(column).sql(way);
+            question.sql("CASE WHEN ").sql(TEXT).sql(column).sql(OR_EMPTY).sql(IS_EMPTY).sql(way).sql(", ");
+            question.sql(TEXT).sql(column).sql(OR_EMPTY).sql(way);
         }
         Place::Flag(column) | Place::Moment(column) => {
             question.sql(column).sql(way);
@@ -366,11 +384,17 @@ pub fn order(question: &mut Composed, resource: &Resource, by: &str, is_descendi
         Place::Value(path) => {
             const FIRST: &str = "(SELECT one.folded FROM person_value AS one WHERE one.org_id = person.org_id
                                   AND one.person_id = person.id AND one.path = ";
-            question.sql("CASE WHEN ").sql(FIRST).value(path.as_str());
-            question.sql(" ORDER BY one.item LIMIT 1) IS NULL THEN 1 ELSE 0 END, ").sql(FIRST).value(path);
-            question.sql(" ORDER BY one.item LIMIT 1)").sql(way);
+            const OF_ALL: &str = " ORDER BY one.item LIMIT 1)";
+            question.sql("CASE WHEN ").sql(TEXT).sql(FIRST).value(path.as_str()).sql(OF_ALL).sql(OR_EMPTY);
+            question.sql(IS_EMPTY).sql(way).sql(", ");
+            question.sql(TEXT).sql(FIRST).value(path).sql(OF_ALL).sql(OR_EMPTY).sql(way);
         }
     }
     question.sql(", ");
     Ok(())
 }
+
+/// Around a text that may be missing: the engines disagree about where nulls belong, so none is left to sort by.
+const TEXT: &str = "COALESCE(";
+const OR_EMPTY: &str = ", '')";
+const IS_EMPTY: &str = " = '' THEN 1 ELSE 0 END";

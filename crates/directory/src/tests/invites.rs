@@ -200,3 +200,30 @@ async fn an_organization_is_no_way_to_write_to_strangers() {
     t.run_jobs().await;
     finish(t).await;
 }
+
+#[tokio::test]
+async fn an_invite_is_one_of_the_mails_an_email_gets_and_its_link_outlives_one_that_is_not_sent() {
+    let t = start().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let org = make_org(&t, &ada, "Acme").await;
+    let bob = signed_in(&t, "bob@example.com").await;
+    t.advance(Duration::from_hours(25));
+    let ada = Person::of(&identity::testing::refresh(&t, &ada.refresh).await);
+    assert_eq!(invite(&t, &ada, id(&org), "bob@example.com", "member").await.status, 200);
+    let token = invite_token(&t, "bob@example.com").await;
+    for i in 0..6 {
+        let ask = t.post("/auth/forgot-password").json(&json!({ "email": "bob@example.com" }));
+        assert_eq!(ask.from(&format!("203.0.113.{i}")).await.status, 200);
+    }
+    t.run_jobs().await;
+    t.advance(Duration::from_secs(61));
+    let before = t.mailbox.mails().len();
+    let again = invite(&t, &ada, id(&org), "bob@example.com", "admin").await;
+    assert_eq!((again.status, &again.body["role"]), (200, &json!("admin")), "the same answer as always");
+    t.run_jobs().await;
+    assert_eq!(t.mailbox.mails().len(), before, "and no mail");
+    let bob = Person::of(&identity::testing::refresh(&t, &bob.refresh).await);
+    assert_eq!(accept(&t, &bob, &token).await.status, 200, "the link that was sent is still good");
+    t.run_jobs().await;
+    finish(t).await;
+}

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::Account,
     apps::ApplicationId,
-    enter::{Session, Visitor},
+    enter::{AnySession, Session, Visitor},
     events::{self, Event},
-    scopes::{Scope, Scopes},
+    scopes::Scopes,
     sessions,
     sign_in::Typed,
 };
@@ -57,18 +57,18 @@ struct Decided {
     created_at: Timestamp,
     /// The app that asks, and what it gets to know and do; nothing for a program of the person's own.
     app: Option<String>,
-    scopes: Vec<&'static str>,
+    scopes: Vec<String>,
 }
 
 async fn decide_device(
     State(app): State<App>,
     visitor: Visitor,
-    session: Session,
+    AnySession(session): AnySession,
     FormOrJson(body): FormOrJson<Decide>,
 ) -> Result<Json<Decided>> {
     let approved = body.approve.unwrap_or(true);
     let asking = decide(&app, &visitor, &session, &body.user_code, approved, body.code).await?;
-    let scopes = asking.scopes.iter().flat_map(Scopes::iter).map(Scope::name).collect();
+    let scopes = asking.scopes.iter().flat_map(Scopes::names).map(str::to_owned).collect();
     let Asking { device, ip, created_at, app_name, .. } = asking;
     Ok(Json(Decided { approved, device, ip, created_at, app: app_name, scopes }))
 }
@@ -86,7 +86,7 @@ row!(Asking { device, ip, created_at, scopes, app_name, app_id });
 
 /// Who came in through an app lets in what belongs to it, and nothing else.
 fn through(session: &Session) -> String {
-    session.living.session.app_id.map(|id| id.to_string()).unwrap_or_default()
+    session.of_app().map(|id| id.to_string()).unwrap_or_default()
 }
 
 /// Shows what asks, without an answer. A wrong code is a try like any other.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::{
     extract::State,
     http::{HeaderMap, header::AUTHORIZATION},
-    response::Response,
+    response::{IntoResponse as _, Response},
 };
 use kernel::{
     App,
@@ -27,7 +27,7 @@ use tenancy::{
     factors::Factors,
     scopes::Scopes,
     sessions::device_name,
-    sign_in::{self, Entered, SignedIn, Typed, Way},
+    sign_in::{self, Entered, Person, SignedIn, Typed, Way},
 };
 
 use crate::{
@@ -41,7 +41,7 @@ pub fn routes() -> Routes {
         .post("/auth/device/code", begin_device, "start device authorization")
         .fails(&[oauth::INVALID_REQUEST, oauth::INVALID_CLIENT])
         .post("/auth/device/token", poll_device, "poll for the device token after approval")
-        .answers::<SignedIn>(200, "application/json")
+        .answers::<DeviceTokens>(200, "application/json")
         .fails(&ANSWERS)
         .and(approve::routes())
 }
@@ -102,7 +102,7 @@ async fn begin_device(
     } else {
         None
     };
-    let scopes = application.map(|_| body.scope.as_deref().map_or_else(Scopes::all, Scopes::read));
+    let scopes = application.map(|_| body.scope.as_deref().map_or_else(Scopes::all, Scopes::standard));
     let (token, now) = (app.entropy.token(), app.clock.now());
     let user_code: String = app.entropy.bytes::<{ 4 * LENGTH }>().chunks(4).map(letter).collect();
     app.db
@@ -165,6 +165,22 @@ struct Waiting {
 }
 row!(Waiting { state, account_id, interval_s, polled_at, expires_at, app_id, methods, authenticated_at, scopes });
 
+/// The tokens of a device under the names of the standard (RFC 8628, 3.5), and under those of every other sign-in.
+#[derive(Serialize, JsonSchema)]
+struct DeviceTokens {
+    #[serde(flatten)]
+    tokens: oauth::Tokens,
+    #[serde(flatten)]
+    signed_in: SignedIn,
+}
+
+impl DeviceTokens {
+    fn of(app: &App, person: &Person) -> Result<Self> {
+        let (signed_in, _) = person.hand_out(app)?;
+        Ok(Self { tokens: oauth::Tokens::handed_out(app, person, &signed_in, None)?, signed_in })
+    }
+}
+
 /// What a question finds.
 pub enum Found {
     In(Box<Entered>),
@@ -180,7 +196,10 @@ async fn poll_device(
     let hash = crypto::hash(body.device_code.0.expose().as_bytes());
     let found = transact!(app.db, tx, { poll(tx, &app, &visitor, &hash).await })?;
     match found {
-        Found::In(entered) => entered.answer(&app),
+        Found::In(entered) => match *entered {
+            Entered::In(person) => Ok(Json(DeviceTokens::of(&app, &person)?).into_response()),
+            entered => entered.answer(&app),
+        },
         // Clients of the standard look for these fields.
         Found::Not(code) => {
             Err(Fault::from(code).with_extra("error", &code.name).with_extra("error_description", &code.says))

@@ -36,8 +36,8 @@ async fn changed(tx: &mut Tx, app: &App, session: &Session, factor: Factor, is_o
         (Factor::Recovery, _) => NEW_CODES,
     };
     // Whoever switches one on has just proven it.
-    if is_on && !session.is_strong() {
-        session.living.session.strengthen(tx, factor.method(), app.clock.now()).await?;
+    if is_on {
+        session.living.session.proved(tx, &[factor.method(), "mfa"], app.clock.now()).await?;
     }
     note(tx, app, session, &event, what).await
 }

@@ -31,6 +31,8 @@ pub fn routes() -> Routes {
         .fails(&[WRONG_CODE])
         .post("/auth/mfa/sms/challenge", challenge_sms, "send a new SMS OTP during login")
         .fails(&[TOKEN_SPENT, FACTOR_NOT_ON])
+        .post("/auth/mfa/sms/code", send_sms_code, "send a code to somebody who is signed in")
+        .fails(&[FACTOR_NOT_ON])
         .post("/auth/mfa/sms/disable", disable_sms, "disable SMS MFA")
         .fails(&proof::REFUSALS)
         .fails(&[FACTOR_NOT_ON])
@@ -44,8 +46,8 @@ struct Enroll {
     /// In E.164 form: a plus, the country, the number.
     #[schemars(length(max = 40))]
     phone: String,
-    /// Needed when the last sign-in is more than ten minutes ago.
-    password: Option<Typed>,
+    #[serde(flatten)]
+    fresh: Fresh,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -73,7 +75,7 @@ async fn enroll_sms(
     let wrong = || INVALID.at("phone", "wrong_form", "must be a phone number in E.164 form, such as +41446681800");
     let phone = Phone::parse(&body.phone).ok_or_else(wrong)?;
     visitor.admit(&app, None).await?;
-    Fresh::by_password(body.password).check(&app, &visitor, &session).await?;
+    body.fresh.check(&app, &visitor, &session).await?;
     send(&app, &visitor, session.account().id, &phone, Purpose::SmsEnroll).await?;
     Ok(Sent::to(&phone))
 }
@@ -144,8 +146,23 @@ async fn challenge_sms(State(app): State<App>, visitor: Visitor, Json(body): Jso
     let ticket = once::look(&app.db, Purpose::MfaTicket, &body.mfa_ticket.0, app.clock.now()).await?;
     let account = ticket.and_then(|ticket| ticket.account_id).ok_or(TOKEN_SPENT)?;
     let factors = Factors::of(&app.db, account).await?;
+    send_sign_in_code(&app, &visitor, account, &factors).await
+}
+
+/// Somebody who is signed in proves with it who they are, where that is asked for.
+async fn send_sms_code(State(app): State<App>, visitor: Visitor, session: Session) -> Result<Json<Sent>> {
+    visitor.admit(&app, None).await?;
+    send_sign_in_code(&app, &visitor, session.account().id, session.factors()).await
+}
+
+async fn send_sign_in_code(
+    app: &App,
+    visitor: &Visitor,
+    account: tenancy::accounts::AccountId,
+    factors: &Factors,
+) -> Result<Json<Sent>> {
     let phone = factors.sms_phone.as_deref().and_then(Phone::parse).ok_or(FACTOR_NOT_ON)?;
-    send(&app, &visitor, account, &phone, Purpose::SmsSignIn).await?;
+    send(app, visitor, account, &phone, Purpose::SmsSignIn).await?;
     Ok(Sent::to(&phone))
 }
 
@@ -155,6 +172,9 @@ async fn disable_sms(
     session: Session,
     MaybeJson(fresh): MaybeJson<Fresh>,
 ) -> Result<NoContent> {
-    fresh.unwrap_or_default().check(&app, &visitor, &session).await?;
+    if session.factors().sms_phone.is_none() {
+        return Err(FACTOR_NOT_ON.into());
+    }
+    fresh.unwrap_or_default().check_strictly(&app, &visitor, &session).await?;
     super::remove(&app, &session, Factor::Sms).await
 }

@@ -72,7 +72,7 @@ async fn set_up_totp(
 struct Enable {
     /// The first code the app shows.
     code: Typed,
-    /// Needed when the last sign-in is more than ten minutes ago.
+    /// Needed when the last proof is more than ten minutes ago. Somebody who has a passkey or a second factor sets up first.
     password: Option<Typed>,
 }
 
@@ -110,7 +110,10 @@ async fn disable_totp(
     session: Session,
     MaybeJson(fresh): MaybeJson<Fresh>,
 ) -> Result<NoContent> {
-    fresh.unwrap_or_default().check(&app, &visitor, &session).await?;
+    if !session.factors().totp {
+        return Err(FACTOR_NOT_ON.into());
+    }
+    fresh.unwrap_or_default().check_strictly(&app, &visitor, &session).await?;
     remove(&app, &session, Factor::Totp).await
 }
 

@@ -12,13 +12,13 @@ use super::{
     clients::Reach,
     codes,
     consents::{Agreed, Consent},
-    request::{Reading, Request},
+    request::{Reading, Reply, Request},
 };
 
 /// What happens next.
 pub enum Step {
     /// Back to the client.
-    Go(String),
+    Go(Reply),
     SignIn(Box<Request>),
     AskConsent(Box<Request>),
 }
@@ -49,7 +49,7 @@ pub async fn next(app: &App, reach: Reach<'_>, who: Option<&Session>, query: &st
 }
 
 /// The person agreed, or did not. Everything is looked at again: the page may be old, and the request is what it says.
-pub async fn decide(app: &App, who: Option<&Session>, query: &str, agrees: bool) -> Result<String> {
+pub async fn decide(app: &App, who: Option<&Session>, query: &str, agrees: bool) -> Result<Reply> {
     let request = match Request::read(app, Reach::Known, query).await? {
         Reading::Good(request) => request,
         Reading::Refused(to) => return Ok(to),
@@ -59,13 +59,13 @@ pub async fn decide(app: &App, who: Option<&Session>, query: &str, agrees: bool)
     }
     let session = good_enough(app, who, &request).await?.ok_or(UNAUTHENTICATED)?;
     let code = transact!(app.db, tx, {
-        let (client, resource) = (&request.client, request.resource.as_deref());
+        let (client, resource) = (&request.client, request.resource.as_ref().map(ToString::to_string));
         let app_id = client.app.as_ref().map(|owned| owned.id);
         let agreed = Agreed {
             client: &client.id,
             app_id,
             name: &client.name,
-            resource,
+            resource: resource.as_deref(),
             scopes: &request.scopes,
             place: &request.place(),
         };
@@ -100,17 +100,20 @@ async fn needs_consent(app: &App, session: &Session, request: &Request) -> Resul
     if request.prompt.consent {
         return Ok(true);
     }
-    if request.client.is_of_their_own(&app.db, account, request.target.as_ref()).await? {
+    if request.client.is_of_their_own(&app.db, account, &request.targets).await? {
         return Ok(false);
     }
+    let (client, resource) = (&request.client, request.resource.as_ref().map(ToString::to_string));
     // Any program on the person's machine can listen where a native one does, so a yes to one is none to the next
-    // (RFC 8252, 8.6).
-    if !request.redirect_uri.starts_with("https://") {
+    // (RFC 8252, 8.6). A port that the app registered is its developer's server.
+    let is_web = request.redirect_uri.starts_with("https://");
+    if !is_web && !client.has_registered_port(&request.redirect_uri) {
         return Ok(true);
     }
-    let (client, resource) = (&request.client, request.resource.as_deref());
-    let Some(known) = Consent::find(&app.db, account, &client.id, resource).await? else { return Ok(true) };
-    // A client that is no app can be somebody else tomorrow.
-    let is_where_it_was = client.app.is_some() || known.place == request.place();
+    let known = Consent::find(&app.db, account, &client.id, resource.as_deref()).await?;
+    let Some(known) = known else { return Ok(true) };
+    // A client that is no app can be somebody else tomorrow, and what listens on a port, too: the yes must have been for
+    // this very place.
+    let is_where_it_was = (is_web && client.app.is_some()) || known.place == request.place();
     Ok(!known.scopes.covers(&request.scopes) || !is_where_it_was)
 }

@@ -62,6 +62,13 @@ pub struct Caller {
     pub keyed: Option<Arc<Keyed>>,
 }
 
+impl Caller {
+    /// Whether it proved a secret, which a program on a person's device cannot keep.
+    pub fn is_confidential(&self) -> bool {
+        self.keyed.as_ref().is_some_and(|keyed| keyed.key_id.is_some() && keyed.kind == KeyKind::Secret)
+    }
+}
+
 /// A client says who it is in one way: by the header with its key, by a secret key in the usual places, or, where nothing
 /// secret is needed, by its id alone.
 pub async fn of(app: &App, headers: &HeaderMap, visitor: &Visitor, said: &Credentials) -> Result<Caller> {

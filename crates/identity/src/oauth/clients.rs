@@ -13,6 +13,7 @@ use tenancy::{
     enter::Visitor,
     orgs::{Membership, OrgId},
     redirects,
+    scopes::DeclaredScopes,
 };
 use url::{Position, Url};
 
@@ -29,9 +30,26 @@ pub struct Client {
     redirect_uris: Vec<String>,
 }
 
-/// A place that tokens can be had for.
+/// A server that tokens can be had for.
 pub struct Target {
-    org_id: OrgId,
+    /// Whose it is. Nobody answers for a server on loopback that no app lists.
+    org_id: Option<OrgId>,
+    /// The scopes that its app declares.
+    declared: DeclaredScopes,
+    is_loopback: bool,
+}
+
+impl Target {
+    /// Whether clients may ask for this scope there. On loopback, where no app says what its server knows, for any: a
+    /// developer's first server works before anything is declared.
+    pub fn knows(&self, scope: &str) -> bool {
+        self.declared.find(scope).is_some() || (self.is_loopback && self.declared.0.is_empty())
+    }
+
+    /// What its app says of a scope.
+    pub fn describes(&self, scope: &str) -> Option<&str> {
+        self.declared.find(scope).map(|declared| declared.description.as_str())
+    }
 }
 
 /// What an app has that other clients have not.
@@ -41,7 +59,9 @@ pub struct Owned {
     /// How it looks where people sign in to it.
     pub logo_url: Option<String>,
     pub primary_color: Option<String>,
+    pub(super) require_pkce: bool,
     allowed_origins: Vec<String>,
+    declared_scopes: DeclaredScopes,
 }
 
 /// How far one may go to find out who a client is.
@@ -76,26 +96,41 @@ impl Client {
         is_front || self.may_send_to(uri)
     }
 
-    /// Whose place this is that tokens are wanted for: a domain that some app has proven to be its own, or, while
-    /// developing, an origin of the client's own on the person's machine.
+    /// Whether only the app's own program listens at this redirect URI on loopback: its port is registered to the letter.
+    /// Where any port will do, any program on the machine can be the client.
+    pub fn has_registered_port(&self, redirect_uri: &str) -> bool {
+        let is_listed = || self.redirect_uris.iter().any(|known| known == redirect_uri);
+        self.app.is_some() && redirects::names_loopback_port(redirect_uri) && is_listed()
+    }
+
+    /// The server that tokens are wanted for: on a domain that some app has proven to be its own, or, while developing, on
+    /// loopback, which every client may ask for and the person decides upon.
     pub async fn target(&self, app: &App, resource: &str) -> Result<Option<Target>> {
         let Some(url) = target(resource) else { return Ok(None) };
-        let origin = url.origin().ascii_serialization();
-        let is_its_own = |owned: &&Owned| redirects::is_loopback(&url) && owned.allowed_origins.contains(&origin);
-        if let Some(owned) = self.app.as_ref().filter(is_its_own) {
-            return Ok(Some(Target { org_id: owned.org_id }));
+        if redirects::is_loopback(&url) {
+            let origin = url.origin().ascii_serialization();
+            let own = self.app.as_ref().filter(|owned| owned.allowed_origins.contains(&origin));
+            return Ok(Some(Target {
+                org_id: own.map(|owned| owned.org_id),
+                declared: own.map(|owned| owned.declared_scopes.clone()).unwrap_or_default(),
+                is_loopback: true,
+            }));
         }
         let Some(id) = Application::of_domain(&app.db, url.host_str().unwrap_or_default()).await? else {
             return Ok(None);
         };
-        Ok(Application::find(&app.db, id).await?.map(|application| Target { org_id: application.org_id }))
+        Ok(Application::find(&app.db, id).await?.map(|application| Target {
+            org_id: Some(application.org_id),
+            declared: application.declared_scopes,
+            is_loopback: false,
+        }))
     }
 
     /// Whether the person belongs to the organization behind it, which needs no consent of theirs; unless it wants tokens
-    /// for somebody else's place.
-    pub async fn is_of_their_own(&self, db: &Db, account: AccountId, target: Option<&Target>) -> db::Result<bool> {
+    /// for a server of others.
+    pub async fn is_of_their_own(&self, db: &Db, account: AccountId, targets: &[Target]) -> db::Result<bool> {
         match &self.app {
-            Some(owned) if target.is_none_or(|target| target.org_id == owned.org_id) => {
+            Some(owned) if targets.iter().all(|target| target.org_id == Some(owned.org_id)) => {
                 Ok(Membership::of(db, owned.org_id, account).await?.is_some())
             }
             _ => Ok(false),
@@ -105,9 +140,11 @@ impl Client {
 
 /// A place where tokens count (RFC 8707): a whole address without a fragment. On the wire it stays as it was written.
 pub fn target(resource: &str) -> Option<Url> {
+    // What is put right while reading is not what was written.
+    let is_odd = resource.contains(|c: char| c.is_whitespace() || c.is_control() || c == '\\');
     let url = Url::parse(resource).ok().filter(|url| url.has_host() && url.fragment().is_none())?;
     let is_plain = url.username().is_empty() && url.password().is_none();
-    (is_plain && matches!(url.scheme(), "https" | "http")).then_some(url)
+    (is_plain && !is_odd && matches!(url.scheme(), "https" | "http")).then_some(url)
 }
 
 impl From<Application> for Client {
@@ -121,7 +158,9 @@ impl From<Application> for Client {
                 org_id: application.org_id,
                 logo_url: application.logo_url,
                 primary_color: application.primary_color,
+                require_pkce: application.require_pkce,
                 allowed_origins: application.allowed_origins,
+                declared_scopes: application.declared_scopes,
             }),
             redirect_uris: application.redirect_uris,
         }

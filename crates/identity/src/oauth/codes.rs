@@ -9,7 +9,7 @@ use kernel::{
     db::{self, Tx},
     params, row,
 };
-use tenancy::{scopes::Scopes, sessions::SessionId};
+use tenancy::{audience::Audience, scopes::Scopes, sessions::SessionId};
 
 use super::request::Request;
 
@@ -19,9 +19,10 @@ pub struct Code {
     /// The session in which the person let the client in.
     pub session_id: SessionId,
     pub redirect_uri: String,
+    /// Empty for a client that went without PKCE.
     challenge: String,
     pub scopes: Scopes,
-    pub resource: Option<String>,
+    pub resource: Option<Audience>,
     pub nonce: Option<String>,
     expires_at: Timestamp,
     pub used_at: Option<Timestamp>,
@@ -41,9 +42,9 @@ pub async fn issue(tx: &mut Tx, app: &App, session: SessionId, request: &Request
             &request.client.id,
             session,
             &request.redirect_uri,
-            &request.challenge,
+            request.challenge.as_deref().unwrap_or_default(),
             &request.scopes,
-            request.resource.clone(),
+            request.resource.as_ref(),
             request.nonce.clone(),
             app.clock.now().plus(LIFE)
         ],
@@ -59,13 +60,22 @@ impl Code {
         tx.opt("SELECT * FROM oauth_code WHERE hash = $1 AND client = $2", params![hash, client]).await
     }
 
-    /// Whether whoever redeems it is who asked for it.
-    pub fn is_answered(&self, redirect_uri: &str, verifier: &Secret, now: Timestamp) -> bool {
-        let digest = BASE64URL_NOPAD.encode(&crypto::digest(verifier.expose().as_bytes()));
-        is_verifier(verifier.expose())
-            && same(digest.as_bytes(), self.challenge.as_bytes())
-            && self.redirect_uri == redirect_uri
-            && now < self.expires_at
+    /// Whether it was asked for without PKCE: then the client's secret alone says who redeems it.
+    pub fn needs_secret(&self) -> bool {
+        self.challenge.is_empty()
+    }
+
+    /// Whether whoever redeems it is who asked for it. A verifier without a challenge belongs to another code (RFC 9700,
+    /// 2.1.1).
+    pub fn is_answered(&self, redirect_uri: &str, verifier: Option<&Secret>, now: Timestamp) -> bool {
+        let is_verified = match verifier.map(Secret::expose) {
+            Some(verifier) => {
+                let digest = BASE64URL_NOPAD.encode(&crypto::digest(verifier.as_bytes()));
+                is_verifier(verifier) && same(digest.as_bytes(), self.challenge.as_bytes())
+            }
+            None => self.needs_secret(),
+        };
+        is_verified && self.redirect_uri == redirect_uri && now < self.expires_at
     }
 
     /// Of many at once, one uses it up.

@@ -33,7 +33,7 @@ pub struct Consent {
     id: Id<Consent>,
     client: String,
     name: String,
-    /// Empty for this service itself.
+    /// Separated by spaces; empty for this service itself.
     resource: String,
     pub(super) scopes: Scopes,
     /// The origin or scheme that people were sent on to.
@@ -114,8 +114,10 @@ pub struct ConsentView {
     client_id: String,
     /// What it called itself.
     name: String,
-    /// Where its tokens count, if not here.
+    /// Where its tokens count, if not here; the first of `resources`.
     resource: Option<String>,
+    /// Where its tokens count, if not here.
+    resources: Vec<String>,
     scopes: Vec<String>,
     created_at: Timestamp,
     updated_at: Timestamp,
@@ -123,12 +125,14 @@ pub struct ConsentView {
 
 impl From<Consent> for ConsentView {
     fn from(consent: Consent) -> Self {
+        let resources: Vec<String> = consent.resource.split_whitespace().map(str::to_owned).collect();
         Self {
             id: consent.id,
             client_id: consent.client,
             name: consent.name,
-            resource: Some(consent.resource).filter(|resource| !resource.is_empty()),
-            scopes: consent.scopes.iter().map(|scope| scope.name().to_owned()).collect(),
+            resource: resources.first().cloned(),
+            resources,
+            scopes: consent.scopes.names().map(str::to_owned).collect(),
             created_at: consent.created_at,
             updated_at: consent.updated_at,
         }

@@ -7,7 +7,7 @@ use kernel::{
     App,
     clock::Timestamp,
     fault::{Code, Fault, RATE_LIMITED, Result},
-    ports::outgoing::{Call, Limits, Reply},
+    ports::outgoing::{self, Call, Limits, Reply},
     recent::Recent,
     transact,
 };
@@ -86,9 +86,8 @@ pub async fn read(app: &App, reach: Reach<'_>, id: &str) -> Result<Option<Client
 
 /// One that means one place and nothing else: with a path, without dots in it, a query, a fragment or a name.
 fn address(id: &str) -> Option<Url> {
-    let url = Url::parse(id).ok().filter(|url| url.scheme() == "https" && url.as_str() == id)?;
-    let is_plain = url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
-    (is_plain && url.path() != "/" && url.query().is_none() && id.len() <= 2000).then_some(url)
+    let url = outgoing::endpoint(id).ok().filter(|url| url.scheme() == "https" && url.as_str() == id)?;
+    (url.path() != "/" && url.query().is_none() && id.len() <= 2000).then_some(url)
 }
 
 async fn fetch(app: &App, id: &str, url: Url, now: Timestamp) -> Result<Described> {

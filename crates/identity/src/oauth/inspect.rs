@@ -11,7 +11,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     apps::{Application, ApplicationId},
+    audience::Audience,
     enter::{self, Visitor},
+    redirects,
     sessions::{self, Session, read_refresh_token},
     sign_in::Typed,
     tokens,
@@ -31,6 +33,7 @@ pub fn routes() -> Routes {
         .fails(&[INVALID_REQUEST, INVALID_CLIENT])
         .post("/oauth/revoke", revoke_token, "revoke a token and its session (RFC 7009)")
         .fails(&[INVALID_REQUEST, INVALID_CLIENT])
+        .for_any_origin()
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -65,7 +68,7 @@ struct Found {
     /// `Bearer` or `refresh_token`.
     token_type: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    aud: Option<String>,
+    aud: Option<Audience>,
     #[serde(skip_serializing_if = "Option::is_none")]
     jti: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,8 +97,9 @@ fn missing() -> Fault {
 async fn look(app: &App, token: &Typed, client: ApplicationId) -> Result<Option<Found>> {
     let iss = app.config.base_url();
     if let Some((claims, living)) = enter::recognise(app, token.0.expose()).await? {
-        // Whoever it was made for may look at it, and whoever runs the place it counts at.
-        let is_theirs = living.session.app_id == Some(client) || is_meant_for(app, &living.session, client).await?;
+        // The app it was made for may look at it, and each app that runs a server it counts at.
+        let is_theirs =
+            living.session.app_id == Some(client) || is_meant_for(app, claims.aud.as_ref(), client).await?;
         return Ok(is_theirs.then(|| Found {
             iss,
             sub: claims.sub.to_string(),
@@ -118,7 +122,7 @@ async fn look(app: &App, token: &Typed, client: ApplicationId) -> Result<Option<
             scope: None,
             username: None,
             token_type: "Bearer",
-            aud: Some(client.to_string()),
+            aud: Some(Audience::one(client.to_string())),
             jti: Some(claims.jti),
             sid: None,
             iat: Some(claims.iat),
@@ -142,13 +146,20 @@ async fn look(app: &App, token: &Typed, client: ApplicationId) -> Result<Option<
     }))
 }
 
-/// Whether its tokens count at a place this app has proven to be its own.
-async fn is_meant_for(app: &App, session: &Session, client: ApplicationId) -> Result<bool> {
-    let target = session.resource.as_deref().and_then(clients::target);
-    match target.as_ref().and_then(|url| url.host_str()) {
-        Some(host) => Ok(Application::of_domain(&app.db, host).await? == Some(client)),
-        None => Ok(false),
+/// Whether a token counts at a server of this app: on a domain it has proven to be its own, or on loopback at one of its
+/// origins.
+async fn is_meant_for(app: &App, audience: Option<&Audience>, client: ApplicationId) -> Result<bool> {
+    for url in audience.into_iter().flat_map(Audience::iter).filter_map(clients::target) {
+        let is_its_own = if redirects::is_loopback(&url) {
+            Application::allows(&app.db, client, &url.origin().ascii_serialization()).await?
+        } else {
+            Application::of_domain(&app.db, url.host_str().unwrap_or_default()).await? == Some(client)
+        };
+        if is_its_own {
+            return Ok(true);
+        }
     }
+    Ok(false)
 }
 
 /// The session this is the present refresh token of, if it is the client's.

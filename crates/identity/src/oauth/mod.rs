@@ -17,6 +17,7 @@ use kernel::{config::Config, fault::Code, http::Routes};
 pub use client::{Credentials, of as client_of};
 pub use consents::{Agreed, Consent, ConsentView};
 pub use documents::Silent;
+pub(crate) use token::Tokens;
 
 pub fn routes(config: &Config) -> Routes {
     token::routes()

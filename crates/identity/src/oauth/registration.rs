@@ -6,7 +6,7 @@ use axum::{
 };
 use kernel::{
     App,
-    fault::{Code, Fault, RATE_LIMITED, Result},
+    fault::{Code, Fault, FieldError, INVALID, RATE_LIMITED, Result},
     http::{Json, Routes},
     transact,
 };
@@ -28,30 +28,40 @@ pub fn routes(is_wanted: bool) -> Routes {
         .post("/oauth/register", register_client, "register a public client (RFC 7591)")
         .answers::<Registered>(201, "application/json")
         .fails(&[INVALID_REDIRECT_URI, INVALID_CLIENT_METADATA])
+        .for_any_origin()
 }
 
 const INVALID_REDIRECT_URI: Code =
-    Code::new(400, "invalid_redirect_uri", "Nobody can be sent to one of these addresses.");
-const INVALID_CLIENT_METADATA: Code =
-    Code::new(400, "invalid_client_metadata", "A client that registers itself is public and uses codes.");
+    Code::new(400, "invalid_redirect_uri", "redirect_uris is missing or holds a URL that people cannot be sent to.");
+const INVALID_CLIENT_METADATA: Code = Code::new(
+    400,
+    "invalid_client_metadata",
+    "The client metadata cannot be read, or asks for no grant type that is offered to self-registered clients.",
+);
 
 /// By one network.
 const MOST_AN_HOUR: u32 = 20;
+/// What a client can have that registered itself. Device codes are for apps: a device shows no redirect URI that would
+/// tell one client from another.
 const GRANTS: [&str; 2] = ["authorization_code", "refresh_token"];
 
 #[derive(Deserialize, JsonSchema)]
 struct NewClient {
     #[schemars(length(min = 1, max = 50))]
     redirect_uris: Vec<String>,
-    #[schemars(length(max = 200))]
+    #[schemars(length(max = 2000))]
     client_name: Option<String>,
-    /// `none`.
+    /// Registered as `none`, whatever is asked for: a client that registers itself has no secret.
+    #[serde(rename = "token_endpoint_auth_method")]
     #[schemars(length(max = 200))]
-    token_endpoint_auth_method: Option<String>,
-    #[schemars(length(max = 10))]
+    _auth_method: Option<String>,
+    /// Those that are offered are registered: `authorization_code` and `refresh_token`.
+    #[schemars(length(max = 50))]
     grant_types: Option<Vec<String>>,
-    #[schemars(length(max = 10))]
-    response_types: Option<Vec<String>>,
+    /// Registered as `code`, whatever is asked for.
+    #[serde(rename = "response_types")]
+    #[schemars(length(max = 50))]
+    _response_types: Option<Vec<String>>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -67,16 +77,32 @@ struct Registered {
     response_types: Vec<&'static str>,
 }
 
-async fn register_client(State(app): State<App>, visitor: Visitor, Json(new): Json<NewClient>) -> Result<Response> {
+/// What cannot be read, in the words of the standard (RFC 7591, 3.2.2).
+fn unreadable(fault: Fault) -> Fault {
+    if fault.code() != INVALID {
+        return fault;
+    }
+    let problem = fault.problem("");
+    let is_about_redirects = |wrong: &&FieldError| wrong.field.starts_with("redirect_uris");
+    match (problem.errors.iter().find(is_about_redirects), problem.errors.first()) {
+        (Some(wrong), _) => INVALID_REDIRECT_URI.because(format!("{} {}.", wrong.field, wrong.message)),
+        (None, Some(wrong)) => INVALID_CLIENT_METADATA.because(format!("{} {}.", wrong.field, wrong.message)),
+        (None, None) => INVALID_CLIENT_METADATA.into(),
+    }
+}
+
+/// What is not supported is substituted, and the answer says what was registered (RFC 7591, 3.2.1).
+async fn register_client(State(app): State<App>, visitor: Visitor, new: Result<Json<NewClient>>) -> Result<Response> {
+    let Json(new) = new.map_err(unreadable)?;
     visitor.admit(&app, None).await?;
     if let Some(why) = new.redirect_uris.iter().find_map(|uri| redirects::wrong_redirect(uri)) {
         return Err(INVALID_REDIRECT_URI.because(format!("A redirect URI {why}.")));
     }
-    let is_public = new.token_endpoint_auth_method.as_deref().is_none_or(|method| method == "none");
-    let grants = new.grant_types.unwrap_or_default();
-    let uses_codes = grants.iter().all(|grant| GRANTS.contains(&grant.as_str()));
-    if !is_public || !uses_codes || new.response_types.unwrap_or_default().iter().any(|kind| kind != "code") {
-        return Err(INVALID_CLIENT_METADATA.into());
+    let wanted = new.grant_types.unwrap_or_default();
+    let is_wanted = |grant: &&str| wanted.is_empty() || wanted.iter().any(|wanted| wanted == grant);
+    let grant_types: Vec<_> = GRANTS.into_iter().filter(is_wanted).collect();
+    if !grant_types.contains(&GRANTS[0]) {
+        return Err(INVALID_CLIENT_METADATA.because("Self-registered clients use authorization_code."));
     }
     let (now, network) = (app.clock.now(), visitor.client.network().to_string());
     let is_within =
@@ -99,7 +125,7 @@ async fn register_client(State(app): State<App>, visitor: Visitor, Json(new): Js
         client_name: client.name,
         redirect_uris: client.redirect_uris,
         token_endpoint_auth_method: "none",
-        grant_types: GRANTS.to_vec(),
+        grant_types,
         response_types: vec!["code"],
     };
     Ok((StatusCode::CREATED, Json(registered)).into_response())

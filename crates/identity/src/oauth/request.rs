@@ -10,7 +10,10 @@ use kernel::{
     crypto::same,
     fault::{Code, Result},
 };
-use tenancy::scopes::Scopes;
+use tenancy::{
+    audience::Audience,
+    scopes::{Scope, Scopes},
+};
 use url::{
     Url,
     form_urlencoded::{Serializer, parse},
@@ -39,17 +42,57 @@ pub struct Request {
     pub client: Client,
     pub redirect_uri: String,
     pub scopes: Scopes,
-    pub resource: Option<String>,
-    pub(super) target: Option<Target>,
+    pub resource: Option<Audience>,
+    pub(super) targets: Vec<Target>,
     pub login_hint: Option<String>,
     pub(super) nonce: Option<String>,
-    pub(super) challenge: String,
+    /// None for a confidential client whose app does not require PKCE.
+    pub(super) challenge: Option<String>,
     pub(super) prompt: Prompt,
     pub(super) id_token_hint: Option<String>,
     max_age: Option<Duration>,
     asked_at: Option<Timestamp>,
     state: Option<String>,
+    mode: Mode,
     query: String,
+}
+
+/// How the client wants its answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// In the query of the redirect URI.
+    Query,
+    /// In a form that a page posts to the redirect URI.
+    FormPost,
+}
+
+/// An answer to a client, by way of the person's browser.
+pub struct Reply {
+    redirect_uri: String,
+    fields: Vec<(String, String)>,
+    mode: Mode,
+}
+
+impl Reply {
+    fn new(app: &App, to: (&str, Mode), pairs: &[(&str, &str)], state: Option<&str>) -> Self {
+        let base = app.config.base_url();
+        let (state, issuer) = (state.map(|state| ("state", state)), ("iss", base.as_str()));
+        let fields = pairs.iter().copied().chain(state).chain([issuer]);
+        let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Self { redirect_uri: to.0.to_owned(), fields, mode: to.1 }
+    }
+
+    /// Where a page posts which fields; nothing where the browser is simply sent on.
+    pub fn posted(&self) -> Option<(&str, &[(String, String)])> {
+        (self.mode == Mode::FormPost).then_some((self.redirect_uri.as_str(), self.fields.as_slice()))
+    }
+
+    /// The redirect URI with the answer in its query, added to what it has in it already, which stays to the letter.
+    pub fn location(&self) -> String {
+        let query = Serializer::new(String::new()).extend_pairs(&self.fields).finish();
+        let joint = if self.redirect_uri.contains('?') { '&' } else { '?' };
+        format!("{}{joint}{query}", self.redirect_uri)
+    }
 }
 
 /// What the person must be shown, whatever is remembered.
@@ -63,10 +106,10 @@ pub(super) struct Prompt {
 /// A request, or where to send the person instead: to the client, with an error.
 pub enum Reading {
     Good(Box<Request>),
-    Refused(String),
+    Refused(Reply),
 }
 
-/// The parameters, each at most once.
+/// The parameters, each at most once but for `resource`.
 struct Asked(Vec<(String, String)>);
 
 impl Asked {
@@ -83,13 +126,20 @@ impl Asked {
         self.get(name).map(str::to_owned)
     }
 
+    fn all(&self, name: &str) -> Vec<String> {
+        self.0.iter().filter(|(key, _)| key == name).map(|(_, value)| value.clone()).collect()
+    }
+
     fn is_repeated(&self, name: &str) -> bool {
         self.0.iter().filter(|(key, _)| key == name).count() > 1
     }
 }
 
-/// Everything a client can say here.
-const KNOWN: [&str; 14] = [
+/// More servers than one token is for.
+const MOST_RESOURCES: usize = 8;
+
+/// Everything a client can say here once.
+const KNOWN: [&str; 13] = [
     "client_id",
     "redirect_uri",
     "response_type",
@@ -103,7 +153,6 @@ const KNOWN: [&str; 14] = [
     "max_age",
     "login_hint",
     "id_token_hint",
-    "resource",
 ];
 
 type Refusal = (&'static str, &'static str);
@@ -128,27 +177,39 @@ impl Request {
                 return Err(INVALID_REQUEST.because(why));
             }
             let pairs = [("error", error), ("error_description", why)];
-            Ok(Reading::Refused(answer(app, &redirect_uri, &pairs, asked.get("state"))))
+            let to = (redirect_uri.as_str(), mode(&asked, &redirect_uri).unwrap_or(Mode::Query));
+            Ok(Reading::Refused(Reply::new(app, to, &pairs, asked.get("state"))))
         };
-        let prompt = match wish(&asked) {
-            Ok(prompt) => prompt,
+        let requires_pkce = client.app.as_ref().is_none_or(|owned| owned.require_pkce);
+        let read = wish(&asked)
+            .and_then(|prompt| Ok((prompt, mode(&asked, &redirect_uri)?, challenge(&asked, requires_pkce)?)));
+        let (prompt, mode, challenge) = match read {
+            Ok(read) => read,
             Err(refusal) => return refused(refusal),
         };
-        let resource = asked.owned("resource");
-        let target = match &resource {
-            Some(resource) => match client.target(app, resource).await? {
-                Some(target) => Some(target),
-                None => return refused(("invalid_target", "There is no such place that tokens can be had for.")),
-            },
-            None => None,
-        };
+        let resource = Audience::of(asked.all("resource"));
+        let mut targets = vec![];
+        for (place, resource) in resource.iter().flat_map(Audience::iter).enumerate() {
+            match client.target(app, resource).await?.filter(|_| place < MOST_RESOURCES) {
+                Some(target) => targets.push(target),
+                None => return refused(("invalid_target", "No tokens are issued for this resource.")),
+            }
+        }
+        let is_known = |scope: &str| targets.iter().any(|target| target.knows(scope));
+        let mut scopes = Scopes::asked(asked.get("scope").unwrap_or_default(), is_known);
+        // `offline_access` is a scope of OpenID Connect. A client that speaks plain OAuth, as most MCP clients do, asks for
+        // the scopes of its server alone and expects a refresh token.
+        if client.app.is_none() && resource.is_some() && !scopes.has(Scope::OpenId) {
+            scopes = scopes.and(&Scopes::standard(Scope::OfflineAccess.name()));
+        }
         Ok(Reading::Good(Box::new(Self {
-            scopes: Scopes::read(asked.get("scope").unwrap_or_default()),
+            scopes,
             resource,
-            target,
+            targets,
             login_hint: asked.owned("login_hint"),
             nonce: asked.owned("nonce"),
-            challenge: asked.owned("code_challenge").unwrap_or_default(),
+            challenge,
+            mode,
             prompt,
             id_token_hint: asked.owned("id_token_hint"),
             max_age: asked.get("max_age").and_then(|text| text.parse().ok()).map(Duration::from_secs),
@@ -161,11 +222,11 @@ impl Request {
     }
 
     /// Back to the client, with an answer.
-    pub fn answer(&self, app: &App, pairs: &[(&str, &str)]) -> String {
-        answer(app, &self.redirect_uri, pairs, self.state.as_deref())
+    pub fn answer(&self, app: &App, pairs: &[(&str, &str)]) -> Reply {
+        Reply::new(app, (&self.redirect_uri, self.mode), pairs, self.state.as_deref())
     }
 
-    pub fn refuse(&self, app: &App, error: &str, why: &str) -> String {
+    pub fn refuse(&self, app: &App, error: &str, why: &str) -> Reply {
         self.answer(app, &[("error", error), ("error_description", why)])
     }
 
@@ -185,6 +246,12 @@ impl Request {
         let query = without_mark(&self.query);
         let mark = Serializer::new(String::new()).append_pair(ASKED, &mark(app, &query)).finish();
         format!("/oauth/authorize?{query}&{mark}")
+    }
+
+    /// What the client wants to do at servers of apps, with what those say about it.
+    pub fn declared_scopes(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+        let describe = |name| self.targets.iter().find_map(|target| target.describes(name));
+        self.scopes.declared().iter().map(move |name| (name.as_str(), describe(name)))
     }
 
     /// The origin or scheme that people are sent on to.
@@ -218,15 +285,33 @@ fn wish(asked: &Asked) -> Result<Prompt, Refusal> {
         Some(_) => return Err(("unsupported_response_type", "The only response_type is code.")),
         None => return Err(("invalid_request", "response_type is missing.")),
     }
-    if asked.get("response_mode").is_some_and(|mode| mode != "query") {
-        return Err(("invalid_request", "The only response_mode is query."));
+    prompt(asked)
+}
+
+fn mode(asked: &Asked, redirect_uri: &str) -> Result<Mode, Refusal> {
+    match asked.get("response_mode") {
+        None | Some("query") => Ok(Mode::Query),
+        // A form can be posted to a web server alone.
+        Some("form_post") if redirect_uri.starts_with("https://") || redirect_uri.starts_with("http://") => {
+            Ok(Mode::FormPost)
+        }
+        Some("form_post") => Err(("invalid_request", "response_mode=form_post needs an http or https redirect_uri.")),
+        Some(_) => Err(("invalid_request", "response_mode must be query or form_post.")),
     }
-    let challenge = asked.get("code_challenge").ok_or(("invalid_request", "code_challenge is missing (PKCE)."))?;
-    if asked.get("code_challenge_method") != Some("S256") {
+}
+
+/// The PKCE challenge. What is sent must be right, whether it is required or not.
+fn challenge(asked: &Asked, is_required: bool) -> Result<Option<String>, Refusal> {
+    let (challenge, method) = (asked.owned("code_challenge"), asked.get("code_challenge_method"));
+    if challenge.is_none() && method.is_none() && !is_required {
+        return Ok(None);
+    }
+    let challenge = challenge.ok_or(("invalid_request", "code_challenge is missing (PKCE)."))?;
+    if method != Some("S256") {
         return Err(("invalid_request", "code_challenge_method must be S256."));
     }
     if BASE64URL_NOPAD.decode(challenge.as_bytes()).is_ok_and(|digest| digest.len() == 32) {
-        prompt(asked)
+        Ok(Some(challenge))
     } else {
         Err(("invalid_request", "code_challenge must be a SHA-256 digest in base64url."))
     }
@@ -246,15 +331,6 @@ fn prompt(asked: &Asked) -> Result<Prompt, Refusal> {
     }
     // Whoever shall choose an account chooses it by signing in.
     Ok(Prompt { nothing: says("none"), login: says("login") || says("select_account"), consent: says("consent") })
-}
-
-/// Added to whatever the registered address has in it already, which stays to the letter.
-fn answer(app: &App, redirect_uri: &str, pairs: &[(&str, &str)], state: Option<&str>) -> String {
-    let mut query = Serializer::new(String::new());
-    query.extend_pairs(pairs).extend_pairs(state.map(|state| ("state", state)));
-    query.append_pair("iss", &app.config.base_url());
-    let joint = if redirect_uri.contains('?') { '&' } else { '?' };
-    format!("{redirect_uri}{joint}{}", query.finish())
 }
 
 /// The request as its client made it.

@@ -13,11 +13,12 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::Account,
     apps::{KeyKind, Keyed},
+    audience::Audience,
     enter::{Delivery, Visitor},
     id_tokens,
     scopes::Scopes,
     sessions::{self, Session, SessionId, read_refresh_token},
-    sign_in::{self, Entered, Grant, Person, Typed},
+    sign_in::{self, Entered, Grant, Person, SignedIn, Typed},
     tokens,
 };
 
@@ -40,6 +41,7 @@ pub fn routes() -> Routes {
         .fails(&[INVALID_REQUEST, INVALID_CLIENT, INVALID_GRANT, UNAUTHORIZED_CLIENT, UNSUPPORTED_GRANT])
         .fails(&[INVALID_TARGET, INVALID_SCOPE])
         .fails(&device::ANSWERS)
+        .for_any_origin()
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -58,16 +60,15 @@ struct TokenRequest {
     /// Not more than was granted.
     #[schemars(length(max = 2000))]
     scope: Option<String>,
-    /// As it was granted (RFC 8707).
-    #[schemars(length(max = 2000))]
-    resource: Option<String>,
+    /// One or several of those that were granted: the access token counts there alone (RFC 8707).
+    resource: Option<Audience>,
     #[serde(flatten)]
     client: Credentials,
 }
 
 /// RFC 6749, 5.1.
 #[derive(Serialize, JsonSchema)]
-struct Tokens {
+pub(crate) struct Tokens {
     access_token: String,
     /// `Bearer`.
     token_type: &'static str,
@@ -86,15 +87,25 @@ struct Tokens {
 impl Tokens {
     fn of(app: &App, person: &Person, nonce: Option<String>) -> Result<Json<Self>> {
         let (signed_in, _) = person.hand_out(app)?;
-        let access_token = signed_in.access_token;
-        Ok(Json(Self {
+        Self::handed_out(app, person, &signed_in, nonce).map(Json)
+    }
+
+    /// The names of the standard for what was handed out.
+    pub(crate) fn handed_out(
+        app: &App,
+        person: &Person,
+        signed_in: &SignedIn,
+        nonce: Option<String>,
+    ) -> Result<Self> {
+        let access_token = signed_in.access_token.clone();
+        Ok(Self {
             id_token: id_tokens::mint(app, &person.account, &person.session, &access_token, nonce)?,
             access_token,
             token_type: "Bearer",
             expires_in: signed_in.expires_in,
-            refresh_token: signed_in.refresh_token,
+            refresh_token: signed_in.refresh_token.clone(),
             scope: person.session.scopes.as_ref().map(ToString::to_string),
-        }))
+        })
     }
 }
 
@@ -129,17 +140,18 @@ fn missing(field: &str) -> Fault {
 async fn by_code(app: &App, visitor: &Visitor, client: &Caller, body: TokenRequest) -> Result<Json<Tokens>> {
     let code = body.code.ok_or_else(|| missing("code"))?.0;
     let redirect_uri = body.redirect_uri.ok_or_else(|| missing("redirect_uri"))?;
-    let verifier = body.code_verifier.ok_or_else(|| INVALID_GRANT.because("code_verifier is missing."))?.0;
+    let verifier = body.code_verifier.map(|verifier| verifier.0);
     let now = app.clock.now();
     let person = transact!(app.db, tx, {
         let Some(found) = Code::find(tx, &code, &client.id).await? else { return Ok(None) };
         if found.used_at.is_none() {
-            if !found.is_answered(&redirect_uri, &verifier, now) {
+            if found.needs_secret() && !client.is_confidential() {
+                return Err(Fault::from(INVALID_CLIENT));
+            }
+            if !found.is_answered(&redirect_uri, verifier.as_ref(), now) {
                 return Ok(None);
             }
-            if body.resource.is_some() && body.resource != found.resource {
-                return Err(Fault::from(INVALID_TARGET));
-            }
+            narrowed(found.resource.as_ref(), body.resource.as_ref())?;
             // Held before the code is: whoever takes a consent back does it in this order, too.
             if let Some(from) = Session::find_in(tx, found.session_id).await? {
                 Account::hold(tx, from.account_id).await?;
@@ -155,8 +167,19 @@ async fn by_code(app: &App, visitor: &Visitor, client: &Caller, body: TokenReque
         }
         Ok(None)
     })?;
-    let (person, nonce) = person.ok_or(INVALID_GRANT)?;
+    let (mut person, nonce) = person.ok_or(INVALID_GRANT)?;
+    person.session.resource = narrowed(person.session.resource.as_ref(), body.resource.as_ref())?;
     Tokens::of(app, &person, nonce)
+}
+
+/// Where an access token counts: everywhere that was granted, or at those of it that the client asks for (RFC 8707, 2.2).
+fn narrowed(granted: Option<&Audience>, asked: Option<&Audience>) -> Result<Option<Audience>> {
+    let Some(asked) = asked else { return Ok(granted.cloned()) };
+    if asked.iter().all(|resource| granted.is_some_and(|granted| granted.has(resource))) {
+        Ok(Audience::of(asked.iter().map(str::to_owned).collect()))
+    } else {
+        Err(INVALID_TARGET.into())
+    }
 }
 
 /// The session of the client, as long as the one is alive in which the person let it in.
@@ -188,20 +211,21 @@ async fn by_refresh_token(app: &App, visitor: &Visitor, client: &Caller, body: T
     let (id, generation) = read_refresh_token(app, &token.0).ok_or(INVALID_GRANT)?;
     // Looked at before anything turns: a wish that cannot be granted costs nobody the token.
     if let Some(session) = Session::find(&app.db, id).await? {
-        refuse_more(&session, body.scope.as_deref(), body.resource.as_deref())?;
+        refuse_more(&session, body.scope.as_deref())?;
+        narrowed(session.resource.as_ref(), body.resource.as_ref())?;
     }
     let person = session::turn(app, &visitor.by, (id, generation), Some(&client.id), Delivery::Body).await?;
-    Tokens::of(app, &person.ok_or(INVALID_GRANT)?, None)
+    let mut person = person.ok_or(INVALID_GRANT)?;
+    person.session.resource = narrowed(person.session.resource.as_ref(), body.resource.as_ref())?;
+    Tokens::of(app, &person, None)
 }
 
-/// A refresh brings what was granted: asking for less is answered with what there is, asking for more is refused.
-fn refuse_more(session: &Session, scope: Option<&str>, resource: Option<&str>) -> Result<()> {
+/// A refresh brings what was granted: asking for less is answered with what there is, asking for more is refused. Scopes
+/// that were unknown when the client asked first are left out again.
+fn refuse_more(session: &Session, scope: Option<&str>) -> Result<()> {
     let granted = session.scopes.clone().unwrap_or_else(Scopes::all);
-    if scope.is_some_and(|scope| !granted.covers(&Scopes::read(scope))) {
+    if scope.is_some_and(|scope| !granted.covers(&Scopes::standard(scope))) {
         return Err(INVALID_SCOPE.into());
-    }
-    if resource.is_some_and(|resource| session.resource.as_deref() != Some(resource)) {
-        return Err(INVALID_TARGET.into());
     }
     Ok(())
 }

@@ -5,11 +5,11 @@ use serde::Serialize;
 use tenancy::{accounts::AccountId, enter::Granted, id_tokens::About};
 
 pub fn routes() -> Routes {
-    Routes::new("oauth").get("/oauth/userinfo", userinfo, "who the access token is about").post(
-        "/oauth/userinfo",
-        userinfo_by_post,
-        "who the access token is about",
-    )
+    Routes::new("oauth")
+        .get("/oauth/userinfo", userinfo, "who the access token is about")
+        .for_any_origin()
+        .post("/oauth/userinfo", userinfo_by_post, "who the access token is about")
+        .for_any_origin()
 }
 
 #[derive(Serialize, JsonSchema)]

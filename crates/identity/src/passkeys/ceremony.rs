@@ -55,6 +55,10 @@ impl Passkeys {
         Self(made)
     }
 
+    pub fn are_on(&self) -> bool {
+        self.0.is_some()
+    }
+
     fn get(app: &App) -> Result<&Webauthn> {
         app.own::<Self>().0.as_ref().ok_or_else(|| PASSKEYS_OFF.into())
     }

@@ -133,6 +133,8 @@ async fn passkey_register_verify(
         }
         let name = passkey.device_name.clone();
         let event = Event::PasskeyAdded { credential: passkey.credential_id.clone(), name };
+        // Whoever makes one has just shown that they hold it, and that it knows them.
+        session.living.session.proved(tx, &["passkey", "mfa"], app.clock.now()).await?;
         note(tx, &app, &session, &event, "a passkey was added to your account.").await
     })?;
     Ok(Json(passkey))

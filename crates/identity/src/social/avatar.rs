@@ -9,7 +9,7 @@ use kernel::{
 };
 use tenancy::{
     accounts::Account,
-    enter::{ACCOUNT_TOPIC, Session},
+    enter::{ACCOUNT_TOPIC, AnySession},
     events::{self, Event},
     sign_in::UserView,
     social::Identity,
@@ -24,7 +24,7 @@ pub fn routes() -> Routes {
 const NO_LINKED_PICTURE: Code =
     Code::new(409, "no_linked_picture", "No provider that you signed in with has told of a picture.");
 
-async fn restore_avatar(State(app): State<App>, session: Session) -> Result<Json<UserView>> {
+async fn restore_avatar(State(app): State<App>, AnySession(session): AnySession) -> Result<Json<UserView>> {
     let id = session.account().id;
     let linked = Identity::of(&app.db, id).await?;
     let url = linked.into_iter().find_map(|identity| identity.avatar_url).ok_or(NO_LINKED_PICTURE)?;
@@ -35,5 +35,5 @@ async fn restore_avatar(State(app): State<App>, session: Session) -> Result<Json
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, id.to_string()).await?;
         Ok::<_, Fault>(Account::find(tx, id).await?.ok_or(UNAUTHENTICATED)?)
     })?;
-    Ok(Json(UserView::of(&account, session.factors())))
+    Ok(Json(UserView::seen_in(&session.living.session, &account, session.factors())))
 }

@@ -38,7 +38,15 @@ async fn a_program_is_let_in_by_the_code_it_shows() {
     let decided = decide(&t, &person, &typed, true).await;
     assert_eq!((decided.status, &decided.body["ip"]), (200, &json!("198.51.100.7")), "{}", decided.text);
     assert_eq!(decided.body["device"], "Firefox on Linux");
-    let program = Person::of(&poll(&t, &begun).await);
+    let tokens = poll(&t, &begun).await;
+    let program = Person::of(&tokens);
+    // The same under the names of the standard (RFC 8628, 3.5).
+    assert_eq!(
+        (&tokens.body["access_token"], &tokens.body["refresh_token"]),
+        (&json!(program.access), &json!(program.refresh))
+    );
+    assert_eq!((&tokens.body["token_type"], &tokens.body["expires_in"]), (&json!("Bearer"), &json!(900)));
+    assert_eq!(tokens.body.get("scope"), None, "a program of the person's own is not limited to scopes");
     assert_eq!(program.asks(t.get("/auth/me")).await.body["email"], "ada@example.com");
     t.expects(&["DEVICE_APPROVED", "SIGNED_IN"]).await;
     assert_eq!(decide(&t, &person, &code, true).await.refusal(), (404, "no_such_code"), "decided once");

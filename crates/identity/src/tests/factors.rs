@@ -247,14 +247,19 @@ async fn p41_a_factor_stays_unless_a_fresh_proof_says_otherwise() {
         assert_eq!(nothing.refusal(), (403, "reauthentication_required"), "{path}");
         let wrong = stale.asks(t.post(path).json(&json!({ "code": "000000" }))).await;
         assert_eq!(wrong.refusal(), (403, "wrong_code"), "{path}");
-        let wrong = stale.asks(t.post(path).json(&json!({ "password": "not the password" }))).await;
-        assert_eq!(wrong.refusal(), (403, "wrong_password"), "{path}");
+        let weak = stale.asks(t.post(path).json(&json!({ "password": PASSWORD }))).await;
+        assert_eq!(
+            weak.refusal(),
+            (403, "reauthentication_required"),
+            "{path}: a password is weaker than the factor"
+        );
     }
-    let set_up = stale.asks(t.post("/auth/2fa/setup").json(&json!({ "password": PASSWORD }))).await;
+    let set_up = stale.asks(t.post("/auth/2fa/setup").json(&json!({ "code": ada.code(&t) }))).await;
     assert_eq!(set_up.status, 200);
+    t.advance(Duration::from_secs(30));
     let ticket = half_way(&t, "ada@example.com").await;
     assert_eq!(verify(&t, &ticket, &ada.code(&t)).await.status, 200, "the old secret counts until the new one does");
-    let enable = json!({ "code": "000000", "password": PASSWORD });
+    let enable = json!({ "code": "000000" });
     assert_eq!(stale.asks(t.post("/auth/2fa/enable").json(&enable)).await.refusal(), (403, "wrong_code"));
     let nobody = signed_in(&t, "bob@example.com").await;
     let early = nobody.asks(t.post("/auth/2fa/enable").json(&json!({ "code": "123456" }))).await;
@@ -361,7 +366,17 @@ async fn a_phone_is_proven_asked_for_and_taken_away() {
     let spent = t.post("/auth/mfa/sms/challenge").json(&json!({ "mfaTicket": ticket })).await;
     assert_eq!(spent.refusal(), (410, "token_spent"));
 
-    let off = Person::of(&answer).asks(t.post("/auth/mfa/sms/disable")).await;
+    // However fresh the session is, it is switched off by a code, which somebody who is signed in can ask for.
+    let inside = Person::of(&answer);
+    let bare = inside.asks(t.post("/auth/mfa/sms/disable")).await;
+    assert_eq!(
+        (bare.refusal(), &bare.body["methods"]),
+        ((403, "reauthentication_required"), &json!(["sms", "recovery"]))
+    );
+    assert_eq!(t.post("/auth/mfa/sms/code").await.status, 401);
+    assert_eq!(inside.asks(t.post("/auth/mfa/sms/code")).await.status, 200);
+    t.run_jobs().await;
+    let off = inside.asks(t.post("/auth/mfa/sms/disable").json(&json!({ "code": texted(&t, PHONE) }))).await;
     assert_eq!(off.status, 204, "{}", off.text);
     assert!(login(&t, "ada@example.com", PASSWORD).await.body.get("accessToken").is_some());
     let export = person.asks(t.get("/auth/export")).await;

@@ -124,6 +124,10 @@ settings! {
     sms_from: String = "";
     /// How many text messages an hour go to one country.
     sms_per_country: u32 = "100";
+    /// How many mails an hour go to one email that anybody can ask for: forgotten password, sign-in link, sign-up, invite.
+    mail_per_hour: u32 = "5";
+    /// How many of them a day.
+    mail_per_day: u32 = "20";
     /// The name servers that are asked for the proof of a domain and where a webhook's name leads, such as `9.9.9.9:53`.
     /// Left empty: the system's.
     dns_servers: Vec<SocketAddr> = "";
@@ -140,6 +144,8 @@ settings! {
     outgoing_ca: Option<PathBuf> = "";
     /// How many webhooks a node delivers to at once.
     webhook_lanes: usize = "256";
+    /// How many webhooks an app may have for one host: each event goes there as often.
+    webhooks_per_host: usize = "10";
     /// The id this installation is registered under at Google; left empty, nobody signs in with it.
     google_client_id: String = "";
     /// The secret that belongs to it.
@@ -331,6 +337,7 @@ impl Config {
             ("max_in_flight", self.max_in_flight),
             ("workers", self.workers),
             ("webhook_lanes", self.webhook_lanes),
+            ("webhooks_per_host", self.webhooks_per_host),
             ("rate_limit_per_minute", self.rate_limit_per_minute as usize),
         ] {
             if number == 0 {

@@ -7,6 +7,7 @@
 //! changed, `send`. What belongs together goes through
 //! [`transact!`](crate::transact). Any error inside a transaction ends it, on both engines: what may collide says `ON CONFLICT`.
 pub mod archive;
+pub(crate) mod claim;
 mod compose;
 pub mod migrate;
 mod notices;
@@ -17,13 +18,18 @@ mod value;
 use std::{borrow::Cow, path::Path, sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 
+pub use claim::aside;
 pub use compose::Composed;
 pub use notices::{Listener, Notice, Reach};
 pub use value::{FromRow, FromValue, InJson, Row, Value};
 
-use crate::fault::{self, Fault};
+use crate::{
+    clock::Clock,
+    fault::{self, Fault},
+};
+use claim::{Claim, Held};
 use notices::{News, Notices};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -32,6 +38,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub const SILENCE: Duration = Duration::from_secs(2);
 /// No single statement runs longer than this.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many rows one transaction of a [sweep](Db::sweep) changes at most: on SQLite every other writer waits for it.
+const SWEPT_AT_ONCE: i64 = 1_000;
+const LONGEST_BREATH: Duration = Duration::from_millis(100);
 /// How often a transaction that lost against another one is tried in all.
 const TRIES: u32 = 5;
 
@@ -63,6 +72,9 @@ pub enum Error {
     ReadOnly(String),
     #[error("the database is out of reach: {0}")]
     Unavailable(String),
+    /// The request this is part of was carried out before; see [`claim`].
+    #[error("the request was carried out before")]
+    Repeated,
     #[error("{0}")]
     Driver(String),
 }
@@ -87,6 +99,8 @@ impl From<Error> for Fault {
             Error::Unavailable(_) | Error::ReadOnly(_) | Error::Timeout | Error::Silent => {
                 fault::UNAVAILABLE.caused_by(error).retry_after(wait)
             }
+            // Only for handlers: the door answers with what was answered before.
+            Error::Repeated => fault::IDEMPOTENCY_IN_PROGRESS.into(),
             _ => fault::INTERNAL.caused_by(error),
         }
     }
@@ -213,6 +227,8 @@ enum Engine {
 pub struct Tx {
     engine: EngineTx,
     news: News,
+    /// Under which claim it was begun.
+    held: Option<Held>,
 }
 enum EngineTx {
     Sqlite(sqlite::SqliteTx),
@@ -269,6 +285,9 @@ impl Db {
     pub async fn find<T: FromRow>(&self, question: Composed) -> Result<Vec<T>> {
         let Composed { text, params } = question;
         refuse_nul(&params)?;
+        if let Some(claim) = Claim::present() {
+            Box::pin(claim.before_reading()).await?;
+        }
         every(match &self.engine {
             Engine::Sqlite(sqlite) => sqlite.read(text.into(), params).await,
             Engine::Postgres(postgres) => Box::pin(postgres.run(text.into(), params)).await,
@@ -285,12 +304,36 @@ impl Db {
         every(self.write(sql.into(), params).await?)
     }
 
+    /// Repeats a write that changes a bounded number of rows until nothing is left to change; answers how many it were.
+    /// The bound is its last parameter and is added here: `DELETE FROM t WHERE id IN (SELECT id FROM t WHERE … LIMIT $2)`.
+    /// Each time is a transaction of its own, and in between others have as much time as it took.
+    pub async fn sweep(&self, sql: impl Into<Sql>, mut params: Vec<Value>) -> Result<u64> {
+        let (sql, mut swept) = (sql.into(), 0);
+        params.push(SWEPT_AT_ONCE.into());
+        loop {
+            let started = Instant::now();
+            let changed = self.write(sql, params.clone()).await?.changed;
+            swept += changed;
+            if changed < SWEPT_AT_ONCE.unsigned_abs() {
+                return Ok(swept);
+            }
+            tokio::time::sleep(started.elapsed().min(LONGEST_BREATH)).await;
+        }
+    }
+
     pub async fn begin(&self) -> Result<Tx> {
+        match Claim::present() {
+            None => self.open_tx().await,
+            Some(claim) => Box::pin(claim.begin(self)).await,
+        }
+    }
+
+    async fn open_tx(&self) -> Result<Tx> {
         let engine = match &self.engine {
             Engine::Sqlite(sqlite) => EngineTx::Sqlite(sqlite.begin()),
             Engine::Postgres(postgres) => EngineTx::Postgres(Box::new(Box::pin(postgres.begin()).await?)),
         };
-        Ok(Tx { engine, news: News::none_yet(&self.notices) })
+        Ok(Tx { engine, news: News::none_yet(&self.notices), held: None })
     }
 
     /// Runs `work` in one transaction and commits it, as [`transact!`](crate::transact) does. For what happens often: on
@@ -302,7 +345,12 @@ impl Db {
         T: Send + 'static,
         E: Outcome + Send + 'static,
     {
-        let Engine::Sqlite(sqlite) = &self.engine else {
+        // One that may have to wait for its commit cannot do so where the writes are made.
+        let sqlite = match &self.engine {
+            Engine::Sqlite(sqlite) if Claim::present().is_none() => Some(sqlite),
+            _ => None,
+        };
+        let Some(sqlite) = sqlite else {
             let elsewhere = async { transact!(self, tx, { work(tx, &along).await }) };
             return Box::pin(elsewhere).await;
         };
@@ -310,7 +358,7 @@ impl Db {
         loop {
             let (along, news) = (along.clone(), News::none_yet(&self.notices));
             let outcome = sqlite.carry(move |engine, reply| async move {
-                let mut tx = Tx { engine: EngineTx::Sqlite(engine), news };
+                let mut tx = Tx { engine: EngineTx::Sqlite(engine), news, held: None };
                 match work(&mut tx, &along).await {
                     Ok(value) => tx.leave(reply, value),
                     // He may have gone away.
@@ -342,6 +390,23 @@ impl Db {
         matches!(self.engine, Engine::Sqlite(_))
     }
 
+    /// Whether what this node remembers can be relied on: it has heard everything that other nodes said until less than a
+    /// second ago. If not, whoever remembers something asks the database instead.
+    pub fn hears_others(&self) -> bool {
+        match self.engine {
+            Engine::Sqlite(_) => true,
+            Engine::Postgres(_) => self.notices.is_in_contact(),
+        }
+    }
+
+    /// The clock that all nodes on this database share.
+    pub fn clock(&self) -> Clock {
+        match &self.engine {
+            Engine::Sqlite(_) => Clock::System,
+            Engine::Postgres(postgres) => Clock::Database(postgres.time()),
+        }
+    }
+
     /// Whether a write would get through, within `limit`.
     pub async fn ping(&self, limit: Duration) -> Result<()> {
         // On SQLite the way of a write, through the one thread that must not be stuck; a write of nothing costs nothing.
@@ -357,6 +422,9 @@ impl Db {
 
     async fn read(&self, sql: Sql, params: Vec<Value>) -> Result<Done> {
         refuse_nul(&params)?;
+        if let Some(claim) = Claim::present() {
+            Box::pin(claim.before_reading()).await?;
+        }
         match &self.engine {
             Engine::Sqlite(sqlite) => sqlite.read(sql.sqlite.into(), params).await,
             Engine::Postgres(postgres) => Box::pin(postgres.run(sql.postgres.into(), params)).await,
@@ -365,6 +433,9 @@ impl Db {
 
     async fn write(&self, sql: Sql, params: Vec<Value>) -> Result<Done> {
         refuse_nul(&params)?;
+        if let Some(claim) = Claim::present() {
+            Box::pin(claim.before_writing()).await?;
+        }
         match &self.engine {
             Engine::Sqlite(sqlite) => sqlite.write(sql.sqlite.into(), params).await,
             Engine::Postgres(postgres) => Box::pin(postgres.run(sql.postgres.into(), params)).await,
@@ -393,14 +464,14 @@ impl Tx {
         every(self.run(sql.into(), params).await?)
     }
 
-    /// A write whose outcome nobody asks for: if it fails, so does the next statement or the commit, with its error. On
-    /// SQLite it goes to the writer along with that one.
+    /// A write whose outcome nobody asks for: if it fails, so does the next statement or the commit, with its error. It
+    /// goes to the database along with that one.
     pub async fn send(&mut self, sql: impl Into<Sql>, params: Vec<Value>) -> Result<()> {
         let sql = sql.into();
         refuse_nul(&params)?;
         match &mut self.engine {
             EngineTx::Sqlite(tx) => tx.send(sql.sqlite.into(), params),
-            EngineTx::Postgres(tx) => drop(Box::pin(tx.run(sql.postgres.into(), params)).await?),
+            EngineTx::Postgres(tx) => Box::pin(tx.send(sql.postgres.into(), params)).await?,
         }
         Ok(())
     }
@@ -409,24 +480,50 @@ impl Tx {
     pub async fn notify(&mut self, reach: Reach, topic: &'static str, body: impl Into<String>) -> Result<()> {
         let notice = Notice::News { topic: topic.into(), body: body.into() };
         if let (Reach::EveryNode, EngineTx::Postgres(tx)) = (reach, &mut self.engine) {
-            Box::pin(tx.notify(&notice)).await?;
+            self.news.add_for_others(Box::pin(tx.prepare_to_notify(&notice)).await?);
         }
         self.news.add(notice);
         Ok(())
     }
 
-    /// Commits when the work succeeded, and otherwise leaves nothing behind.
-    pub async fn settle<T, E: Outcome>(self, outcome: Result<T, E>) -> Result<T, E> {
+    /// Commits when the work succeeded, and otherwise leaves nothing behind. Under a [`claim`] the commit waits for the
+    /// answer of the request.
+    pub async fn settle<T, E: Outcome>(mut self, outcome: Result<T, E>) -> Result<T, E> {
         let value = outcome?;
-        self.commit().await?;
+        match self.held.take() {
+            None => self.commit().await?,
+            Some(held) => Box::pin(held.wait(Box::new(self))).await?,
+        }
         Ok(value)
     }
 
-    pub async fn commit(self) -> Result<()> {
+    pub async fn commit(mut self) -> Result<()> {
+        match self.held.take() {
+            None => self.end(false).await,
+            Some(held) => Box::pin(held.commit(self)).await,
+        }
+    }
+
+    /// As [`commit`](Self::commit), for one that cannot run again: nobody who comes later shares its commit, and so
+    /// nobody can have it undone.
+    async fn commit_last(self) -> Result<()> {
+        self.end(true).await
+    }
+
+    /// Waits for the writes whose outcome nobody asked for, to hear how they ended.
+    async fn flush(&mut self) -> Result<()> {
+        match &mut self.engine {
+            EngineTx::Sqlite(tx) if tx.has_sent() => tx.run("SELECT 1".into(), vec![]).await.map(drop),
+            EngineTx::Postgres(tx) if tx.has_sent() => Box::pin(tx.run("SELECT 1".into(), vec![])).await.map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    async fn end(self, is_last: bool) -> Result<()> {
         match self.engine {
-            EngineTx::Sqlite(tx) => tx.commit(self.news).await,
+            EngineTx::Sqlite(tx) => tx.commit(self.news, is_last).await,
             EngineTx::Postgres(tx) => {
-                Box::pin(tx.commit()).await?;
+                Box::pin(tx.commit(&self.news)).await?;
                 self.news.tell();
                 Ok(())
             }

@@ -2,14 +2,25 @@
 use std::{
     borrow::Cow,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{
+        Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
-use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::{
+    sync::broadcast::{self, error::RecvError},
+    time::Instant,
+};
 
 /// How many notices a listener may fall behind before it is told to start over.
 const BACKLOG: usize = 1024;
+/// How many notices of one transaction share a row.
+const IN_A_ROW: usize = 256;
+/// A transaction that repeats one of its last notices says it once.
+const REMEMBERED: usize = 8;
 
 /// How far a notice goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +45,26 @@ type Hook = Box<dyn Fn(&Notice) + Send + Sync>;
 pub(super) struct Notices {
     hooks: Arc<RwLock<Vec<Hook>>>,
     ears: Arc<RwLock<Vec<Ear>>>,
+    contact: Arc<Contact>,
+}
+
+/// Until when this node knows everything that other nodes said.
+struct Contact {
+    begun: Instant,
+    /// In milliseconds since the beginning.
+    until: AtomicU64,
+}
+
+impl Default for Contact {
+    fn default() -> Self {
+        Self { begun: Instant::now(), until: AtomicU64::new(0) }
+    }
+}
+
+impl Contact {
+    fn at(&self, moment: Instant) -> u64 {
+        u64::try_from(moment.saturating_duration_since(self.begun).as_millis()).unwrap_or(u64::MAX)
+    }
 }
 
 /// Where a [`Listener`] hears of its topics, and is not woken by any other.
@@ -54,7 +85,7 @@ impl Ear {
 /// What travels through PostgreSQL.
 #[derive(Serialize, Deserialize)]
 struct Envelope<'a> {
-    /// Says nothing; nodes of 0.1 hear nobody who does not say who he is.
+    /// Unused. Kept because nodes of version 0.1 reject notices without it.
     #[serde(default)]
     node: Cow<'a, str>,
     topic: Cow<'a, str>,
@@ -66,9 +97,15 @@ impl Notices {
         write(&self.hooks).push(hook);
     }
 
-    /// Nothing can be heard: what is remembered may be untrue, and there is no news for anybody.
-    pub(super) fn doubt(&self) {
-        self.call_hooks(&Notice::StartOver);
+    /// Everything that was said before this moment was heard. That counts for a while.
+    pub(super) fn heard_all_until(&self, moment: Instant, counts_for: Duration) {
+        self.contact.until.store(self.contact.at(moment + counts_for), Relaxed);
+    }
+
+    /// Whether what is remembered can be relied on. Looked at by the clock, so that a process that was stopped for a
+    /// while does not go on with what it knew.
+    pub(super) fn is_in_contact(&self) -> bool {
+        self.contact.at(Instant::now()) < self.contact.until.load(Relaxed)
     }
 
     fn call_hooks(&self, notice: &Notice) {
@@ -123,15 +160,30 @@ fn write<T>(shared: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 pub(super) struct News {
     notices: Notices,
     pending: Vec<Notice>,
+    /// What other nodes are to hear, packed.
+    for_others: Vec<String>,
 }
 
 impl News {
     pub(super) fn none_yet(notices: &Notices) -> Self {
-        Self { notices: notices.clone(), pending: vec![] }
+        Self { notices: notices.clone(), pending: vec![], for_others: vec![] }
     }
 
     pub(super) fn add(&mut self, notice: Notice) {
-        self.pending.push(notice);
+        if !self.pending.iter().rev().take(REMEMBERED).any(|said| *said == notice) {
+            self.pending.push(notice);
+        }
+    }
+
+    pub(super) fn add_for_others(&mut self, packed: String) {
+        if !self.for_others.iter().rev().take(REMEMBERED).any(|said| *said == packed) {
+            self.for_others.push(packed);
+        }
+    }
+
+    /// What other nodes are to hear, as rows of `notice`: each a list in JSON.
+    pub(super) fn rows_for_others(&self) -> impl Iterator<Item = String> + '_ {
+        self.for_others.chunks(IN_A_ROW).map(|some| serde_json::to_string(some).unwrap_or_default())
     }
 
     pub(super) fn tell(self) {

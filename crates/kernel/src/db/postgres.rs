@@ -1,22 +1,29 @@
 //! PostgreSQL through tokio-postgres: a pool of connections, statements prepared once for each.
-mod listen;
 
-use std::{borrow::Cow, error::Error as StdError, sync::Arc, time::Duration};
+use std::{borrow::Cow, error::Error as StdError, mem, sync::Arc, task::Poll, time::Duration};
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, Timeouts};
+use futures_util::{future::BoxFuture, poll};
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, pem::PemObject as _},
 };
-use tokio::time::timeout;
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout},
+};
 use tokio_postgres::{
-    Client, Config,
+    Client, Config, Statement,
     config::{Host, SslMode},
     types::{IsNull, ToSql, Type, private::BytesMut},
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::{Done, Error, Notice, Result, Row, SILENCE, STATEMENT_TIMEOUT, Text, Value, notices::Notices};
+use super::{
+    Done, Error, Notice, Result, Row, SILENCE, STATEMENT_TIMEOUT, Text, Value,
+    notices::{News, Notices},
+};
+use crate::clock::{DatabaseTime, Timestamp};
 
 /// How long a request waits for a connection, new or from the pool, before it is told to come back.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -25,6 +32,19 @@ const CHANNEL: &str = "janua";
 const ANSWER: Duration = STATEMENT_TIMEOUT.saturating_add(Duration::from_millis(500));
 /// PostgreSQL refuses longer payloads.
 const NOTICE_LIMIT: usize = 7_999;
+const LEAVE_NOTICE: &str = "INSERT INTO notice (body) VALUES ($1)";
+/// How many statements are sent before their answers are waited for.
+const MOST_AT_ONCE: usize = 128;
+
+/// The server's clock in milliseconds since 1970.
+macro_rules! clock_ms {
+    () => {
+        "CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) AS BIGINT)"
+    };
+}
+
+/// After the macro it uses.
+mod listen;
 
 #[derive(Clone)]
 pub(super) struct Postgres {
@@ -32,6 +52,8 @@ pub(super) struct Postgres {
     /// As the operator gave it, without the time limits of requests.
     unlimited: Config,
     tls: MakeRustlsConnect,
+    notifier: Arc<Notify>,
+    time: Arc<DatabaseTime>,
 }
 
 impl Postgres {
@@ -44,9 +66,14 @@ impl Postgres {
             .timeouts(Timeouts { wait: Some(PATIENCE), create: Some(PATIENCE), recycle: Some(PATIENCE) })
             .build()
             .map_err(|e| Error::Driver(e.to_string()))?;
-        let postgres = Self { pool, unlimited, tls };
         // Says at once when the address, the password or the certificate is wrong.
-        drop(postgres.connection().await?);
+        let connection = connection(&pool).await?;
+        let asked = Instant::now();
+        let row = timeout(ANSWER, connection.query_one(concat!("SELECT ", clock_ms!()), &[]));
+        let now = Timestamp(row.await.map_err(|_| no_answer())??.try_get(0)?);
+        let time = Arc::new(DatabaseTime::new(asked, Instant::now(), now));
+        drop(connection);
+        let postgres = Self { pool, unlimited, tls, notifier: Arc::default(), time };
         tokio::spawn(listen::forever(postgres.clone(), notices));
         Ok(postgres)
     }
@@ -69,10 +96,13 @@ impl Postgres {
     }
 
     pub(super) async fn begin(&self) -> Result<PgTx> {
-        // Made before BEGIN is sent: who goes away meanwhile must not leave an open transaction in the pool.
-        let mut tx = PgTx { connection: Some(self.connection().await?), failed: false };
-        tx.control("BEGIN").await?;
-        Ok(tx)
+        // BEGIN goes along with the first statement.
+        Ok(PgTx {
+            connection: Some(self.connection().await?),
+            progress: Progress::Untouched,
+            before: vec![],
+            notifier: self.notifier.clone(),
+        })
     }
 
     /// A connection outside the pool, without the time limits of requests.
@@ -82,12 +112,20 @@ impl Postgres {
         Ok(client)
     }
 
-    async fn connection(&self) -> Result<Object> {
-        self.pool.get().await.map_err(|error| match error {
-            PoolError::Backend(error) => Error::Unavailable(describe(&error)),
-            error => Error::Unavailable(error.to_string()),
-        })
+    pub(super) fn time(&self) -> Arc<DatabaseTime> {
+        self.time.clone()
     }
+
+    async fn connection(&self) -> Result<Object> {
+        connection(&self.pool).await
+    }
+}
+
+async fn connection(pool: &Pool) -> Result<Object> {
+    pool.get().await.map_err(|error| match error {
+        PoolError::Backend(error) => Error::Unavailable(describe(&error)),
+        error => Error::Unavailable(error.to_string()),
+    })
 }
 
 /// A connection that is being asked something. Who goes away before the answer leaves it to be found out whether it will
@@ -112,69 +150,182 @@ async fn give_back(connection: Object, last_word: &'static str) {
 pub(super) struct PgTx {
     /// Taken when the transaction ends.
     connection: Option<Object>,
+    progress: Progress,
+    /// Goes along with the next statement that is waited for.
+    before: Vec<Prepared>,
+    /// Woken when there are notices to send.
+    notifier: Arc<Notify>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    /// Nothing was sent yet, not even BEGIN: a transaction that does nothing holds nothing.
+    Untouched,
+    Open,
     /// PostgreSQL answers COMMIT with a silent rollback after an error: we remember, and say so.
-    failed: bool,
+    Failed,
+}
+
+struct Prepared {
+    statement: Statement,
+    params: Vec<Value>,
+}
+
+/// What ends a conversation with the server.
+enum Broken {
+    Refused(Error),
+    /// Nobody is at the other end of the line.
+    Silent,
+}
+
+impl From<Error> for Broken {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
 }
 
 impl PgTx {
     pub(super) async fn run(&mut self, sql: Text, params: Vec<Value>) -> Result<Done> {
-        let connection = self.connection.as_ref().filter(|_| !self.failed).ok_or(Error::Aborted)?;
-        let outcome = match timeout(ANSWER, run(connection, &sql, &params)).await {
-            Ok(outcome) => outcome,
-            Err(_) => {
-                self.hang_up();
-                Err(no_answer())
-            }
+        self.add(&sql, params).await?;
+        self.converse(false).await
+    }
+
+    /// Costs no round trip: it goes to the server along with the next statement that is waited for, or with the commit.
+    pub(super) async fn send(&mut self, sql: Text, params: Vec<Value>) -> Result<()> {
+        self.add(&sql, params).await?;
+        if self.before.len() < MOST_AT_ONCE { Ok(()) } else { self.converse(false).await.map(drop) }
+    }
+
+    /// Whether something goes along with the next statement.
+    pub(super) fn has_sent(&self) -> bool {
+        !self.before.is_empty()
+    }
+
+    async fn add(&mut self, sql: &Text, params: Vec<Value>) -> Result<()> {
+        let statement = self.prepare(sql).await?;
+        self.before.push(Prepared { statement, params });
+        Ok(())
+    }
+
+    /// A round trip for the first use of a statement on a connection, and none afterwards.
+    async fn prepare(&mut self, sql: &Text) -> Result<Statement> {
+        let failed = self.progress == Progress::Failed;
+        let connection = self.connection.as_ref().filter(|_| !failed).ok_or(Error::Aborted)?;
+        let prepared = match timeout(ANSWER, prepare(connection, sql)).await {
+            Ok(prepared) => prepared.map_err(Broken::Refused),
+            Err(_) => Err(Broken::Silent),
         };
-        self.failed = outcome.is_err();
-        outcome
+        self.note(prepared)
     }
 
-    /// Begins or ends the transaction.
-    async fn control(&mut self, sql: &str) -> Result<()> {
-        let connection = self.connection.as_ref().ok_or(Error::Aborted)?;
-        match timeout(ANSWER, connection.batch_execute(sql)).await {
-            Ok(outcome) => Ok(outcome?),
-            Err(_) => {
-                self.hang_up();
-                Err(no_answer())
+    /// Sends BEGIN if it was not sent yet, everything that waits to be sent, and COMMIT if this is the end, all at once;
+    /// answers what the last statement did. The server works through them in order, and after an error does nothing more.
+    async fn converse(&mut self, commits: bool) -> Result<Done> {
+        let failed = self.progress == Progress::Failed;
+        let connection = self.connection.as_ref().filter(|_| !failed).ok_or(Error::Aborted)?;
+        let begins = self.progress == Progress::Untouched;
+        self.progress = Progress::Open;
+        let outcome = converse(connection, begins, mem::take(&mut self.before), commits).await;
+        self.note(outcome)
+    }
+
+    fn note<T>(&mut self, outcome: Result<T, Broken>) -> Result<T> {
+        outcome.map_err(|broken| {
+            self.progress = Progress::Failed;
+            match broken {
+                Broken::Refused(error) => error,
+                Broken::Silent => {
+                    // Out of the pool: an answer to what was asked may still come.
+                    drop(self.connection.take().map(Object::take));
+                    no_answer()
+                }
             }
-        }
+        })
     }
 
-    /// Takes the connection out of the pool: an answer to what was asked may still come.
-    fn hang_up(&mut self) {
-        drop(self.connection.take().map(Object::take));
-    }
-
-    pub(super) async fn notify(&mut self, notice: &Notice) -> Result<()> {
-        let Notice::News { topic, body } = notice else { return Ok(()) };
+    /// The notice as it will be sent to other nodes after the commit. Its statement is prepared now, so that nothing
+    /// stands between a caller who may go away and the commit.
+    pub(super) async fn prepare_to_notify(&mut self, notice: &Notice) -> Result<String> {
+        let Notice::News { topic, body } = notice else { return Ok(String::new()) };
         let packed = Notices::pack(topic, body);
         if packed.len() > NOTICE_LIMIT {
             return Err(Error::Driver(format!("a notice on {topic} is too long: {} bytes", packed.len())));
         }
-        let params = vec![CHANNEL.into(), packed.into()];
-        self.run("SELECT CAST(pg_notify($1, $2) AS TEXT) AS told".into(), params).await.map(|_| ())
+        self.prepare(&LEAVE_NOTICE.into()).await?;
+        Ok(packed)
     }
 
-    pub(super) async fn commit(mut self) -> Result<()> {
-        if self.failed {
+    /// Notices for other nodes are rows that are written with the change: `pg_notify` would hold a lock of the whole
+    /// server until the commit is on the disk, and every other commit with a notice would wait for it.
+    pub(super) async fn commit(mut self, news: &News) -> Result<()> {
+        if self.progress == Progress::Failed {
             return Err(Error::Aborted);
         }
-        self.control("COMMIT").await?;
+        let mut has_notices = false;
+        for body in news.rows_for_others() {
+            self.add(&LEAVE_NOTICE.into(), vec![body.into()]).await?;
+            has_notices = true;
+        }
+        if self.progress == Progress::Open || !self.before.is_empty() {
+            self.converse(true).await?;
+        }
         self.connection = None;
+        if has_notices {
+            self.notifier.notify_one();
+        }
         Ok(())
     }
 }
 
 impl Drop for PgTx {
     fn drop(&mut self) {
+        if self.progress == Progress::Untouched {
+            return;
+        }
         // Outside the runtime the pool is going away too, and the server rolls back by itself.
         if let (Some(connection), Ok(runtime)) = (self.connection.take(), tokio::runtime::Handle::try_current()) {
             // Nobody may find this connection in the pool with a transaction still open.
             runtime.spawn(give_back(connection, "ROLLBACK"));
         }
     }
+}
+
+type Answer<'a> = BoxFuture<'a, Result<Option<Done>>>;
+
+async fn converse(
+    connection: &Object,
+    begins: bool,
+    statements: Vec<Prepared>,
+    commits: bool,
+) -> Result<Done, Broken> {
+    let control = |sql: &'static str| -> Answer<'_> {
+        Box::pin(async move { connection.batch_execute(sql).await.map(|()| None).map_err(Error::from) })
+    };
+    let work = statements.into_iter().map(|Prepared { statement, params }| -> Answer<'_> {
+        Box::pin(async move { execute(connection, &statement, &params).await.map(Some) })
+    });
+    let begin = begins.then(|| control("BEGIN"));
+    let commit = commits.then(|| control("COMMIT"));
+    // A request is on its way as soon as its future was polled for the first time.
+    let mut asked = Vec::new();
+    for mut answer in begin.into_iter().chain(work).chain(commit) {
+        let at_once = poll!(&mut answer);
+        asked.push((answer, at_once));
+    }
+    let (mut last, mut refused) = (Done { rows: vec![], changed: 0 }, None);
+    for (answer, at_once) in asked {
+        let outcome = match at_once {
+            Poll::Ready(outcome) => outcome,
+            Poll::Pending => timeout(ANSWER, answer).await.map_err(|_| Broken::Silent)?,
+        };
+        match outcome {
+            Ok(Some(done)) => last = done,
+            Ok(None) => {}
+            // What follows an error only repeats that there was one.
+            Err(error) => refused = refused.or(Some(error)),
+        }
+    }
+    refused.map_or(Ok(last), |error| Err(error.into()))
 }
 
 fn no_answer() -> Error {
@@ -259,16 +410,24 @@ fn roots(file: Option<&str>) -> std::result::Result<RootCertStore, String> {
 }
 
 async fn run(connection: &Object, sql: &Text, params: &[Value]) -> Result<Done> {
-    let statement = match sql {
+    let statement = prepare(connection, sql).await?;
+    execute(connection, &statement, params).await
+}
+
+async fn prepare(connection: &Object, sql: &Text) -> Result<Statement> {
+    Ok(match sql {
         Cow::Borrowed(sql) => connection.prepare_cached(sql).await?,
         Cow::Owned(sql) => connection.prepare(sql).await?,
-    };
+    })
+}
+
+async fn execute(connection: &Client, statement: &Statement, params: &[Value]) -> Result<Done> {
     let bound: Vec<&(dyn ToSql + Sync)> = params.iter().map(|value| value as _).collect();
     if statement.columns().is_empty() {
-        return Ok(Done { rows: vec![], changed: connection.execute(&statement, &bound).await? });
+        return Ok(Done { rows: vec![], changed: connection.execute(statement, &bound).await? });
     }
     let names: Arc<[String]> = statement.columns().iter().map(|column| column.name().to_owned()).collect();
-    let found = connection.query(&statement, &bound).await?;
+    let found = connection.query(statement, &bound).await?;
     let read = |row: &tokio_postgres::Row| -> Result<Row> {
         let values = (0..row.len()).map(|i| value(row, i)).collect::<Result<_>>()?;
         Ok(Row::new(names.clone(), values))

@@ -51,14 +51,19 @@ impl Client {
         [FORWARDED_FOR, header::FORWARDED, header::VIA].iter().any(|name| headers.contains_key(name))
     }
 
-    /// What limits count by: an IPv4 address, or an IPv6 /64, which is what one subscriber gets.
+    /// What limits count by.
     pub fn network(&self) -> IpAddr {
-        match self.address {
-            IpAddr::V4(_) => self.address,
-            IpAddr::V6(address) => {
-                let bits = u128::from(address) & (u128::MAX << 64);
-                IpAddr::V6(Ipv6Addr::from(bits))
-            }
+        network_of(self.address)
+    }
+}
+
+/// The network of an IP address: an IPv4 address, or an IPv6 /64, which is what one subscriber gets.
+pub fn network_of(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => {
+            let bits = u128::from(address) & (u128::MAX << 64);
+            IpAddr::V6(Ipv6Addr::from(bits))
         }
     }
 }

@@ -15,11 +15,12 @@ use super::{
     document::Document,
     input::dialect,
     routes::{Draft, RouteRow},
+    shared::{Codes, Shared, forget_unused, say_defaults},
     tongue::Tongue,
 };
 use crate::fault::{
-    COMMON, CROSS_SITE, Code, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_MISMATCH, INTERNAL, INVALID, OVERLOADED,
-    RATE_LIMITED, STORAGE_FULL, TIMED_OUT, UNAVAILABLE,
+    COMMON, CROSS_SITE, Code, IDEMPOTENCY_ANSWER_LOST, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_MISMATCH, INTERNAL,
+    INVALID, OVERLOADED, RATE_LIMITED, STORAGE_FULL, TIMED_OUT, UNAVAILABLE,
 };
 
 /// Where extractors leave the codes they can answer, until the description is put together.
@@ -160,7 +161,7 @@ fn describe(
         "title": "Janua",
         "version": version,
         "summary": "Identity and application platform",
-        "description": "Every refusal is an RFC 9457 problem; branch on its `code`. `x-problems` lists them all. Under /oauth and /scim/v2 refusals look as those standards have them.",
+        "description": "Every refusal is an RFC 9457 problem; branch on its `code`. The responses of an operation list the codes it can answer, `x-problems` lists them all. Under /oauth and /scim/v2 refusals look as those standards have them.",
         "license": { "name": "Apache 2.0", "identifier": "Apache-2.0" },
     });
     document["servers"] = json!([{ "url": base_url }]);
@@ -172,10 +173,17 @@ fn describe(
         let generator = dialect().with(whole).for_serialize().into_generator();
         document["components"]["schemas"][tongue.schema_name()] = tongue.schema(generator).to_value();
     }
-    document["components"]["headers"]["X-Request-Id"] = json!({
-        "description": "Names this request in the logs; a well-formed inbound one is kept.",
-        "schema": { "type": "string" },
+    document["components"]["headers"] = json!({
+        "X-Request-Id": {
+            "description": "Names this request in the logs; a well-formed inbound one is kept.",
+            "schema": { "type": "string" },
+        },
+        "Location": { "description": "The URL to go on to.", "schema": { "type": "string", "format": "uri-reference" } },
     });
+    let mut shared = Shared::default();
+    for (status, description) in [("414", "The URL is too long."), ("431", "The headers are too large.")] {
+        shared.responses.insert(format!("Refused{status}"), json!({ "description": description }));
+    }
 
     let common = COMMON.iter().map(|code| (code.name.to_owned(), (code.status, code.says.to_owned())));
     let mut known: BTreeMap<String, (u16, String)> = common.collect();
@@ -190,8 +198,8 @@ fn describe(
         }
         for (answer, schema) in row.answers.iter().zip(schemas) {
             let described = &mut operation["responses"][answer.status.to_string()];
-            if described["description"].is_null() {
-                described["description"] = json!("As it says.");
+            if described["description"].is_null() && answer.status < 400 {
+                described["description"] = json!(usual_words(answer.status));
             }
             if answer.content_type.is_empty() {
                 continue;
@@ -207,8 +215,21 @@ fn describe(
         for (status, names) in &codes {
             known.extend(names.iter().map(|(name, says)| (name.clone(), (*status, says.clone()))));
         }
-        spell_out(operation, &codes, Tongue::of(row.path));
+        spell_out(operation, &codes, Tongue::of(row.path), &mut shared);
+        // An operation that asks for nothing says so: to some readers no word at all means that everything is asked for.
+        if operation["security"].is_null() {
+            operation["security"] = json!([]);
+        }
     }
+    for told in document["webhooks"].as_object_mut().into_iter().flat_map(Map::values_mut) {
+        told["post"]["security"] = json!([]);
+    }
+    if let Some(schemas) = document["components"]["schemas"].as_object_mut() {
+        schemas.values_mut().for_each(say_defaults);
+        schemas.extend(shared.schemas);
+    }
+    document["components"]["responses"] = Value::Object(shared.responses);
+    forget_unused(&mut document);
     for (name, scheme) in SCHEMES {
         if schemes.contains(*name) {
             document["components"]["securitySchemes"][*name] = serde_json::from_str(scheme)?;
@@ -224,8 +245,8 @@ fn describe(
 }
 
 /// Every code this operation can answer: its inputs', its own, and everybody's.
-fn codes_of(operation: &mut Value, row: &RouteRow) -> BTreeMap<u16, BTreeMap<String, String>> {
-    let mut codes: BTreeMap<u16, BTreeMap<String, String>> = BTreeMap::new();
+fn codes_of(operation: &mut Value, row: &RouteRow) -> BTreeMap<u16, Codes> {
+    let mut codes: BTreeMap<u16, Codes> = BTreeMap::new();
     let mut put = |status: u16, name: &str, says: &str| {
         codes.entry(status).or_default().insert(name.to_owned(), says.to_owned());
     };
@@ -237,32 +258,50 @@ fn codes_of(operation: &mut Value, row: &RouteRow) -> BTreeMap<u16, BTreeMap<Str
     }
     let limited: &[Code] = if row.always { &[] } else { &[RATE_LIMITED] };
     let changing: &[Code] = if row.method.is_safe() { &[] } else { &[CROSS_SITE] };
-    let creating: &[Code] =
-        if row.method == Method::POST { &[INVALID, IDEMPOTENCY_MISMATCH, IDEMPOTENCY_IN_PROGRESS] } else { &[] };
+    let creating: &[Code] = if row.method == Method::POST {
+        &[INVALID, IDEMPOTENCY_MISMATCH, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_ANSWER_LOST]
+    } else {
+        &[]
+    };
     for code in EVERYWHERE.iter().chain(limited).chain(changing).chain(creating).chain(&row.codes) {
         put(code.status, code.name, code.says);
     }
     codes
 }
 
-fn spell_out(operation: &mut Value, codes: &BTreeMap<u16, BTreeMap<String, String>>, tongue: Tongue) {
+/// What an answer is about that says nothing else.
+fn usual_words(status: u16) -> &'static str {
+    match status {
+        304 => "The copy that the client has is still good.",
+        300..400 => "Go on to `Location`.",
+        _ => "OK",
+    }
+}
+
+fn spell_out(operation: &mut Value, codes: &BTreeMap<u16, Codes>, tongue: Tongue, shared: &mut Shared) {
     let request_id = json!({ "$ref": "#/components/headers/X-Request-Id" });
-    if let Some(answers) = operation["responses"].as_object_mut() {
-        for (_, answer) in answers.iter_mut() {
-            answer["headers"]["X-Request-Id"] = request_id.clone();
+    let Some(answers) = operation["responses"].as_object_mut() else { return };
+    for status in codes.keys() {
+        answers.entry(status.to_string()).or_insert_with(|| json!({}));
+    }
+    for (status, answer) in answers.iter_mut() {
+        let number: u16 = status.parse().unwrap_or_default();
+        answer["headers"]["X-Request-Id"] = request_id.clone();
+        if (300..400).contains(&number) && number != 304 {
+            answer["headers"]["Location"] = json!({ "$ref": "#/components/headers/Location" });
+        }
+        if let Some(codes) = codes.get(&number) {
+            // A route that answers its own body with this status (health, say) says both.
+            *answer = shared.refuse(answer.take(), tongue, number, codes);
+        } else if number >= 400 {
+            if answer["description"].is_null() {
+                answer["description"] = json!("A page that says what is wrong.");
+            }
+            *answer = shared.share_page(status, answer.take());
         }
     }
     // Said by the HTTP layer itself, before any route is known, so without a body.
-    operation["responses"]["414"] = json!({ "description": "The address is too long." });
-    operation["responses"]["431"] = json!({ "description": "The headers are too large." });
-    for (status, names) in codes {
-        // A route that answers its own body with this status (health, say) says both.
-        let lines: Vec<_> = names.iter().map(|(name, says)| format!("- `{name}`: {says}")).collect();
-        let answer = &mut operation["responses"][status.to_string()];
-        let before = answer["description"].as_str().map(|text| format!("{text}\n\n")).unwrap_or_default();
-        answer["description"] = json!(format!("{before}{}", lines.join("\n")));
-        answer["headers"]["X-Request-Id"] = request_id.clone();
-        let schema = json!({ "$ref": format!("#/components/schemas/{}", tongue.schema_name()) });
-        answer["content"][tongue.content_type()] = json!({ "schema": schema });
+    for status in ["414", "431"] {
+        answers.insert(status.into(), json!({ "$ref": format!("#/components/responses/Refused{status}") }));
     }
 }

@@ -8,6 +8,7 @@ use std::{
     net::SocketAddr,
     num::NonZeroU32,
     panic::AssertUnwindSafe,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -18,23 +19,24 @@ use std::{
 use axum::{
     Router,
     body::{Body, HttpBody as _},
-    http::{HeaderValue, Method, Request, header},
+    http::{HeaderValue, Method, Request, Version, header},
     response::Response,
 };
+use bytes::Bytes;
 use futures_util::{FutureExt as _, future::Either};
-use http_body_util::Limited;
+use http_body_util::BodyExt as _;
 use tokio::time::{self, Instant};
 use tower::{Service as _, ServiceExt as _};
 use tower_http::compression::{Compression, predicate::SizeAbove};
 
 use super::{
     Routes,
+    bodies::{Bodies, ByNetwork, Rest, discard},
     client::Client,
     headers::{Defaults, REQUEST_ID, request_id},
-    idempotency::{self, Turn},
-    input,
+    idempotency,
     limit::Limit,
-    origins::Origins,
+    origins::{self, Origins, Sharing},
     routes::RouteRow,
     tongue::Tongue,
 };
@@ -60,6 +62,8 @@ pub(super) struct Inner {
     origins: Origins,
     limit: Option<Limit>,
     in_flight: AtomicUsize,
+    by_network: ByNetwork,
+    bodies: Bodies,
 }
 
 /// What is known of a path, by method.
@@ -72,6 +76,7 @@ struct Known {
     body_limit: usize,
     always: bool,
     is_kept: bool,
+    sharing: Sharing,
     metrics: RouteMetrics,
 }
 
@@ -90,12 +95,15 @@ impl Door {
                 body_limit: 0,
                 always: false,
                 is_kept: false,
+                sharing: Sharing::KnownOrigins,
                 metrics: app.metrics.route("any", "unknown"),
             }),
             defaults: Defaults::new(app.config.is_https()),
             origins: Origins::of(&app),
             limit: per_minute.map(|requests| Limit::per_minute(requests, &app.clock)),
             in_flight: AtomicUsize::new(0),
+            by_network: ByNetwork::new(),
+            bodies: Bodies::new(),
             app,
             router,
         });
@@ -114,24 +122,38 @@ impl Door {
         let started = Instant::now();
         let id = request_id(request.headers(), &door.app.entropy, door.app.clock.now());
         let found = door.rows.at(request.uri().path()).ok();
-        let known = found.and_then(|found| of_method(found.value, request.method())).unwrap_or(&door.unknown).clone();
+        let of_method = |method: &Method| found.as_ref().and_then(|found| of_method(found.value, method));
+        let known = of_method(request.method()).unwrap_or(&door.unknown).clone();
+        let sharing = match origins::preflighted(request.method(), request.headers()) {
+            Some(method) => of_method(&method).map_or(Sharing::KnownOrigins, |known| known.sharing),
+            None => known.sharing,
+        };
         let client = Client::of(peer, request.headers(), &door.app.config.trusted_proxies);
         let tongue = Tongue::of(request.uri().path());
         let origin = request.headers().get(header::ORIGIN).cloned();
         let encodings = request.headers().get(header::ACCEPT_ENCODING).cloned();
         request.extensions_mut().insert(client);
-        let (admitted, left) = door.admit(&known, client, &request);
-        let work = admitted.and_then(|admitted| match admitted {
-            Admitted::Work(place) => {
-                let work = door.work(&known, client, request, started)?;
-                Ok((place, Either::Left(ABOUT.scope(id.clone(), work))))
+        // Later versions of HTTP can leave a body behind; before, the next request comes after it.
+        let stands_in_line = request.version() < Version::HTTP_2;
+        let (admitted, left) = door.admit(&known, client, &request, sharing);
+        let work = match admitted {
+            Ok(Admitted::Now(place)) => match door.work(&known, client, request, started) {
+                Ok(work) => Work::Now(place, ABOUT.scope(id.clone(), work)),
+                Err(refusal) => Work::Said(Err(refusal), Body::empty()),
+            },
+            Ok(Admitted::Later) => {
+                let work = door.clone().read_and_work(known.clone(), client, request, stands_in_line);
+                Work::Later(Box::pin(ABOUT.scope(id.clone(), work)))
             }
-            Admitted::Answered(response) => Ok((None, Either::Right(ready(Ok(response))))),
-        });
+            Ok(Admitted::Answered(response)) => Work::Said(Ok(response), request.into_body()),
+            Err(refusal) => Work::Said(Err(refusal), request.into_body()),
+        };
         async move {
-            let answer = match work {
-                Ok((_place, work)) => work.await,
-                Err(refusal) => Err(refusal),
+            let (answer, rest) = match work {
+                Work::Now(_place, work) => (work.await, Rest::Read),
+                Work::Later(work) => work.await,
+                Work::Said(answer, body) if body.is_end_stream() || !stands_in_line => (answer, Rest::Read),
+                Work::Said(answer, body) => (answer, Box::pin(discard(body)).await),
             };
             let mut response = whole(answer, &id, tongue);
             if is_public(&response) {
@@ -142,9 +164,12 @@ impl Door {
             if let (Some(left), Some(limit)) = (left, &door.limit) {
                 limit.tell(left, headers);
             }
-            door.origins.share(origin.as_ref(), headers);
+            door.origins.share(origin.as_ref(), sharing, headers);
             if let Ok(id) = HeaderValue::try_from(&*id) {
                 headers.insert(REQUEST_ID, id);
+            }
+            if rest == Rest::Open && stands_in_line {
+                headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             known.metrics.record(response.status().as_u16(), started.elapsed());
             response
@@ -154,8 +179,19 @@ impl Door {
 
 /// What becomes of a request that is not refused at the door.
 enum Admitted {
-    Work(Option<Place>),
+    /// It has no body, and is worked on at once; in its place, unless it needs none.
+    Now(Option<Place>),
+    /// Its body comes first.
+    Later,
     Answered(Response),
+}
+
+/// A request on its way to its answer.
+enum Work<F> {
+    Now(Option<Place>, F),
+    Later(Pin<Box<dyn Future<Output = (Result<Response>, Rest)> + Send>>),
+    /// The answer is known, and the body that came with the request is not wanted.
+    Said(Result<Response>, Body),
 }
 
 impl Inner {
@@ -165,45 +201,88 @@ impl Inner {
         known: &Known,
         client: Client,
         request: &Request<Body>,
+        sharing: Sharing,
     ) -> (Result<Admitted>, Option<u32>) {
+        let has_body = !request.body().is_end_stream();
         if known.always {
-            return (Ok(Admitted::Work(None)), None);
+            return (Ok(if has_body { Admitted::Later } else { Admitted::Now(None) }), None);
         }
-        let Some(place) = self.take_place() else {
-            return (Err(Fault::from(OVERLOADED).retry_after(Duration::from_secs(1))), None);
+        // One that waits for its body holds no place; and where there is none anyway, its body is not waited for.
+        let place = if has_body { self.refuse_when_full().map(|()| None) } else { self.take_place(client).map(Some) };
+        let place = match place {
+            Ok(place) => place,
+            Err(refusal) => return (Err(refusal), None),
         };
         let left = match self.limit.as_ref().map(|limit| limit.take(client)).transpose() {
             Ok(left) => left,
             Err(refusal) => return (Err(refusal), None),
         };
-        if let Some(answer) = self.origins.preflight(request.method(), request.headers()) {
+        if let Some(answer) = self.origins.preflight(request.method(), request.headers(), sharing) {
             return (Ok(Admitted::Answered(answer)), left);
         }
         let allowed = self.origins.refuse_forgery(request.method(), request.headers());
-        (allowed.map(|()| Admitted::Work(Some(place))), left)
+        (allowed.map(|()| if has_body { Admitted::Later } else { Admitted::Now(place) }), left)
     }
 
-    fn take_place(self: &Arc<Self>) -> Option<Place> {
+    fn refuse_when_full(&self) -> Result<()> {
+        if self.in_flight.load(Relaxed) < self.app.config.max_in_flight { Ok(()) } else { Err(overloaded()) }
+    }
+
+    /// One of `max_in_flight` places, of which those of one network hold half at most.
+    fn take_place(self: &Arc<Self>, client: Client) -> Result<Place> {
+        let most = self.app.config.max_in_flight;
         let before = self.in_flight.fetch_add(1, Relaxed);
         self.app.metrics.in_flight.inc();
-        let place = Place(self.clone());
-        (before < self.app.config.max_in_flight).then_some(place)
+        let mut place = Place { door: self.clone(), network: None };
+        if before >= most {
+            return Err(overloaded());
+        }
+        let network = self.by_network.of(client.network());
+        if !self.by_network.add(network, 1, most.div_ceil(2)) {
+            return Err(overloaded());
+        }
+        place.network = Some(network);
+        Ok(place)
     }
 
-    /// Within its size and its time, and once only if the client says so.
+    /// Waits for the body, and then works in a place. Also answers what became of the rest of the body.
+    async fn read_and_work(
+        self: Arc<Self>,
+        known: Arc<Known>,
+        client: Client,
+        request: Request<Body>,
+        stands_in_line: bool,
+    ) -> (Result<Response>, Rest) {
+        let (parts, body) = request.into_parts();
+        let is_too_large = known.exists && body.size_hint().lower() > known.body_limit as u64;
+        let (body, rest) = if known.exists && !is_too_large {
+            match self.bodies.read(client.network(), body, known.body_limit).await {
+                Ok(body) => (body, Rest::Read),
+                Err(refusal) => return (Err(refusal), Rest::Open),
+            }
+        } else {
+            (Bytes::new(), if stands_in_line { discard(body).await } else { Rest::Read })
+        };
+        if is_too_large {
+            return (Err(TOO_LARGE.into()), rest);
+        }
+        let place = if known.always { Ok(None) } else { self.take_place(client).map(Some) };
+        let request = Request::from_parts(parts, Body::from(body));
+        let work = place.and_then(|place| Ok((place, self.work(&known, client, request, Instant::now())?)));
+        match work {
+            Ok((_place, work)) => (work.await, rest),
+            Err(refusal) => (Err(refusal), rest),
+        }
+    }
+
+    /// Within its time, and once only if the client says so. Its body is there.
     fn work(
         self: &Arc<Self>,
         known: &Known,
         client: Client,
-        mut request: Request<Body>,
+        request: Request<Body>,
         started: Instant,
     ) -> Result<impl Future<Output = Result<Response>> + Send + use<>> {
-        if known.exists && !request.body().is_end_stream() {
-            if request.body().size_hint().lower() > known.body_limit as u64 {
-                return Err(TOO_LARGE.into());
-            }
-            request = request.map(|body| Body::new(Limited::new(body, known.body_limit)));
-        }
         let deadline = started + self.app.config.request_timeout;
         // A token endpoint's answer is not for who sends the same request again.
         let is_kept = known.is_kept && Tongue::of(request.uri().path()) != Tongue::OAuth;
@@ -224,17 +303,13 @@ impl Inner {
         deadline: Instant,
     ) -> Result<Response> {
         let (parts, body) = request.into_parts();
-        let body = input::read(body).await?;
-        match Turn::of(&self.app, key, client, &parts, &body).await? {
-            Turn::Again(answer) => Ok(answer),
-            Turn::First(slot) => {
-                let tongue = Tongue::of(parts.uri.path());
-                let answer = self.call(Request::from_parts(parts, Body::from(body)), deadline).await;
-                // Made whole here, because it is kept; the id in it is the first request's.
-                let id = ABOUT.try_with(Clone::clone).unwrap_or_default();
-                Ok(slot.settle(&self.app, whole(answer, &id, tongue)).await)
-            }
-        }
+        let body = body.collect().await.map_err(|error| INTERNAL.caused_by(error))?.to_bytes();
+        let tongue = Tongue::of(parts.uri.path());
+        let claim = idempotency::claim(&self.app, key, client, &parts, &body);
+        let answer = claim.around(self.call(Request::from_parts(parts, Body::from(body)), deadline)).await;
+        // Made whole here, because it is kept; the id in it is the first request's.
+        let id = ABOUT.try_with(Clone::clone).unwrap_or_default();
+        idempotency::settle(&self.app, &claim, || whole(answer, &id, tongue)).await
     }
 
     fn call(
@@ -256,13 +331,24 @@ impl Inner {
     }
 }
 
+fn overloaded() -> Fault {
+    Fault::from(OVERLOADED).retry_after(Duration::from_secs(1))
+}
+
 /// A request being worked on.
-struct Place(Arc<Inner>);
+struct Place {
+    door: Arc<Inner>,
+    /// Where it counts for its network, once it does.
+    network: Option<usize>,
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Relaxed);
-        self.0.app.metrics.in_flight.dec();
+        self.door.in_flight.fetch_sub(1, Relaxed);
+        self.door.app.metrics.in_flight.dec();
+        if let Some(network) = self.network {
+            self.door.by_network.take_off(network, 1);
+        }
     }
 }
 
@@ -293,8 +379,8 @@ fn known(app: &App, rows: &[RouteRow]) -> Result<matchit::Router<ByMethod>, Stri
     let mut by_path: HashMap<&'static str, ByMethod> = HashMap::new();
     for row in rows {
         let metrics = app.metrics.route(row.method.as_str(), row.path);
-        let RouteRow { body_limit, always, is_kept, .. } = *row;
-        let known = Known { exists: true, body_limit, always, is_kept, metrics };
+        let RouteRow { body_limit, always, is_kept, sharing, .. } = *row;
+        let known = Known { exists: true, body_limit, always, is_kept, sharing, metrics };
         by_path.entry(row.path).or_default().push((row.method.clone(), Arc::new(known)));
     }
     let mut router = matchit::Router::new();

@@ -1,8 +1,12 @@
 //! `Idempotency-Key`: the same key and request get the first answer again for 24 hours.
 //!
+//! The key is claimed in the handler's own transaction, and the answer is stored in it (`db/claim.rs`): there is never
+//! the one without the other, and whoever may not do what they ask is refused before the key is looked at. A refusal
+//! changed nothing and is not kept.
+//!
 //! The answer is kept sealed, because it may hold a secret that is shown once. The key belongs to whoever sent it with
 //! the same credentials (or, without any, from the same address): nobody can fetch another caller's answer with it.
-use std::{pin::Pin, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     body::Body,
@@ -18,44 +22,20 @@ use crate::{
     App,
     clock::Timestamp,
     crypto,
-    fault::{Fault, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_MISMATCH, INTERNAL, INVALID, Result},
+    db::claim::{Claim, Earlier, Kept, Key, Remembered, Stage},
+    fault::{
+        Fault, IDEMPOTENCY_ANSWER_LOST, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_MISMATCH, INTERNAL, INVALID, Result,
+    },
     jobs::{Job, Later},
-    params, row,
+    params,
 };
 
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 const KEPT: Duration = Duration::from_hours(24);
-/// Past this the first request is taken for dead, and the next one with its key may go ahead.
-const ABANDONED: Duration = Duration::from_mins(2);
 /// A longer answer is not kept: such routes create nothing.
 const LONGEST_REPLY: usize = 256 * 1024;
 const PURPOSE: &str = "idempotency";
-
-/// Whether whoever sends these headers may still ask anything at all; put in by whoever knows.
-pub struct ReplayGuard(pub fn(App, HeaderMap) -> Allowing);
-
-type Allowing = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
-
-/// The right to work on a request, or the answer the first one got.
-pub(super) enum Turn {
-    First(Slot),
-    Again(Response),
-}
-
-/// The place where the first answer will be kept.
-pub(super) struct Slot {
-    scope: String,
-    started_at: Timestamp,
-}
-
-struct Kept {
-    request_hash: String,
-    started_at: Timestamp,
-    status: Option<u16>,
-    sealed: Option<Vec<u8>>,
-}
-row!(Kept { request_hash, started_at, status, sealed });
 
 #[derive(Serialize, Deserialize)]
 struct Reply {
@@ -75,81 +55,70 @@ pub(super) fn key(method: &Method, headers: &HeaderMap) -> Result<Option<String>
     Ok(Some(text.to_owned()))
 }
 
-impl Turn {
-    pub(super) async fn of(app: &App, key: &str, client: Client, parts: &Parts, body: &Bytes) -> Result<Self> {
-        let now = app.clock.now();
-        let scope = app.vault.mac(PURPOSE, format!("{}\n{key}", caller(client, &parts.headers)).as_bytes());
-        let mut request = format!("{} {}\n", parts.method, parts.uri).into_bytes();
-        request.extend_from_slice(body);
-        let request_hash = app.vault.mac(PURPOSE, &request);
-        let taken = app
-            .db
-            .exec(
-                "INSERT INTO idempotent_reply (scope, request_hash, started_at) VALUES ($1, $2, $3)
-                 ON CONFLICT (scope) DO UPDATE SET request_hash = $2, started_at = $3, status = NULL, sealed = NULL
-                 WHERE idempotent_reply.started_at < $4
-                    OR (idempotent_reply.status IS NULL AND idempotent_reply.started_at < $5)",
-                params![&scope, &request_hash, now, now.minus(KEPT), now.minus(ABANDONED)],
-            )
-            .await?;
-        if taken == 1 {
-            return Ok(Self::First(Slot { scope, started_at: now }));
-        }
-        let sql = "SELECT request_hash, started_at, status, sealed FROM idempotent_reply WHERE scope = $1";
-        let kept: Option<Kept> = app.db.opt(sql, params![&scope]).await?;
-        let busy = || Fault::from(IDEMPOTENCY_IN_PROGRESS).retry_after(Duration::from_secs(1));
-        // Gone again: the first one failed just now and may be repeated.
-        let kept = kept.ok_or_else(busy)?;
-        if kept.request_hash != request_hash {
-            return Err(IDEMPOTENCY_MISMATCH.into());
-        }
-        match (kept.status, kept.sealed) {
-            (Some(status), Some(sealed)) => {
-                let plain = app.vault.open(PURPOSE, &place(&scope, kept.started_at), &sealed);
-                let plain = plain.map_err(|error| INTERNAL.caused_by(error))?;
-                let reply: Reply = serde_json::from_slice(&plain).map_err(|error| INTERNAL.caused_by(error))?;
-                // Who may no longer ask does not get the answer again either.
-                if let Some(ReplayGuard(guard)) = app.find::<ReplayGuard>() {
-                    guard(app.clone(), parts.headers.clone()).await?;
-                }
-                Ok(Self::Again(reply.answer(status)))
-            }
-            _ => Err(busy()),
-        }
+/// The claim of a request to happen once.
+pub(super) fn claim(app: &App, key: &str, client: Client, parts: &Parts, body: &Bytes) -> Arc<Claim> {
+    let now = app.clock.now();
+    let scope = app.vault.mac(PURPOSE, format!("{}\n{key}", caller(client, &parts.headers)).as_bytes());
+    let mut request = format!("{} {}\n", parts.method, parts.uri).into_bytes();
+    request.extend_from_slice(body);
+    let request_hash = app.vault.mac(PURPOSE, &request);
+    Claim::new(Key { scope, request_hash, now, forgotten: now.minus(KEPT) })
+}
+
+/// What a request under a claim is answered: what the handler says, stored with what it did, or what was said before.
+pub(super) async fn settle(app: &App, claim: &Arc<Claim>, answer: impl FnOnce() -> Response) -> Result<Response> {
+    match claim.stage() {
+        Stage::Unclaimed => Ok(answer()),
+        Stage::Repeated(earlier) => replay(app, claim, earlier),
+        Stage::Failed(error) => Err(error.into()),
+        Stage::Claimed => keep(app, claim, answer()).await,
     }
 }
 
-impl Slot {
-    /// Keeps the answer, or lets go of the key when the same request could fare better next time.
-    pub(super) async fn settle(self, app: &App, response: Response) -> Response {
-        let (parts, body) = response.into_parts();
-        let status = parts.status;
-        let bytes = match body.collect().await {
-            Ok(collected) => collected.to_bytes(),
-            Err(error) => {
-                tracing::error!(%error, "an answer broke off");
-                Bytes::new()
-            }
-        };
-        let passing = status.is_server_error()
-            || matches!(
-                status,
-                StatusCode::UNAUTHORIZED | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS
-            );
-        let kept = if passing || bytes.len() > LONGEST_REPLY {
-            let sql = "DELETE FROM idempotent_reply WHERE scope = $1 AND started_at = $2 AND status IS NULL";
-            app.db.exec(sql, params![&self.scope, self.started_at]).await
-        } else {
-            let sealed = Reply::of(&parts.headers, &bytes).seal(app, &self);
-            let sql = "UPDATE idempotent_reply SET status = $3, sealed = $4
-                       WHERE scope = $1 AND started_at = $2 AND status IS NULL";
-            app.db.exec(sql, params![&self.scope, self.started_at, status.as_u16(), sealed]).await
-        };
-        if let Err(error) = kept {
-            tracing::error!(%error, "cannot keep the answer to a request with an Idempotency-Key");
+async fn keep(app: &App, claim: &Arc<Claim>, answer: Response) -> Result<Response> {
+    let (parts, body) = answer.into_parts();
+    // It may look into the database while it is made.
+    let bytes = match claim.around(body.collect()).await {
+        Ok(collected) => collected.to_bytes(),
+        Err(error) => {
+            tracing::error!(%error, "an answer broke off");
+            Bytes::new()
         }
-        Response::from_parts(parts, Body::from(bytes))
+    };
+    let status = parts.status;
+    let remembered = if status.is_client_error() {
+        Remembered::Nothing
+    } else if status.is_server_error() || bytes.len() > LONGEST_REPLY {
+        Remembered::Done
+    } else {
+        let plain = serde_json::to_vec(&Reply::of(&parts.headers, &bytes)).map_err(|e| INTERNAL.caused_by(e))?;
+        let sealed = app.vault.seal(PURPOSE, &place(claim.scope(), claim.now()), &plain);
+        Remembered::Answer { status: status.as_u16(), sealed }
+    };
+    if let Kept::Apart(Err(error)) = claim.finish(&app.db, remembered).await? {
+        // What was done is done.
+        tracing::error!(%error, "cannot keep the answer to a request with an Idempotency-Key");
     }
+    Ok(Response::from_parts(parts, Body::from(bytes)))
+}
+
+fn replay(app: &App, claim: &Claim, earlier: Earlier) -> Result<Response> {
+    if earlier.request_hash != claim.request_hash() {
+        return Err(IDEMPOTENCY_MISMATCH.into());
+    }
+    let (Some(status), Some(sealed)) = (earlier.status, earlier.sealed) else {
+        // It did something and has not been answered yet; nothing takes longer than this to be.
+        let is_young = app.clock.now() < earlier.started_at.plus(2 * app.config.request_timeout);
+        return Err(if is_young {
+            Fault::from(IDEMPOTENCY_IN_PROGRESS).retry_after(Duration::from_secs(1))
+        } else {
+            IDEMPOTENCY_ANSWER_LOST.into()
+        });
+    };
+    let plain = app.vault.open(PURPOSE, &place(claim.scope(), earlier.started_at), &sealed);
+    let plain = plain.map_err(|error| INTERNAL.caused_by(error))?;
+    let reply: Reply = serde_json::from_slice(&plain).map_err(|error| INTERNAL.caused_by(error))?;
+    Ok(reply.answer(status))
 }
 
 impl Reply {
@@ -158,11 +127,6 @@ impl Reply {
         let named = headers.iter().filter(|(name, _)| kept.contains(name));
         let headers = named.filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())));
         Self { headers: headers.collect(), body: body.to_vec() }
-    }
-
-    fn seal(&self, app: &App, slot: &Slot) -> Vec<u8> {
-        let plain = serde_json::to_vec(self).unwrap_or_default();
-        app.vault.seal(PURPOSE, &place(&slot.scope, slot.started_at), &plain)
     }
 
     fn answer(self, status: u16) -> Response {
@@ -203,7 +167,9 @@ impl Job for ForgetReplies {
 
     async fn run(self, app: App) -> Result<(), Later> {
         let before = app.clock.now().minus(KEPT);
-        app.db.exec("DELETE FROM idempotent_reply WHERE started_at < $1", params![before]).await?;
+        let sql = "DELETE FROM idempotent_reply WHERE scope IN
+                       (SELECT scope FROM idempotent_reply WHERE started_at < $1 ORDER BY started_at LIMIT $2)";
+        app.db.sweep(sql, params![before]).await?;
         Ok(())
     }
 }

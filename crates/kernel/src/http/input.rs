@@ -4,7 +4,6 @@ use std::{
     any::TypeId,
     collections::{BTreeMap, HashMap},
     sync::{Arc, LazyLock, PoisonError, RwLock},
-    time::Duration,
 };
 
 use aide::{
@@ -20,7 +19,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, LengthLimitError};
+use http_body_util::BodyExt as _;
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde::{
     Serialize,
@@ -41,10 +40,6 @@ pub(super) const SLOW_BODY: Code = Code::new(408, "slow_body", "The request body
 const FORM: &str = "application/x-www-form-urlencoded";
 const NOT_FORM: Code = Code::new(415, "unsupported_media_type", "The request body must be a form.");
 const NOTHING: [(&str, &str); 0] = [];
-/// How long a client may take to send its body.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// A file is longer than a form.
-const LONG_PATIENCE: Duration = Duration::from_secs(25);
 
 /// A JSON body, in or out.
 pub struct Json<T>(pub T);
@@ -139,7 +134,10 @@ impl<T: DeserializeOwned + JsonSchema + 'static> FromRequest<App> for FormOrJson
             return typed::<T>(vec![]).map(Self);
         }
         if is_form(request.headers()) {
-            return Form::from_request(request, app).await.map(|Form(body)| Self(body));
+            let mut fields = pairs(&read(request.into_body()).await?)?;
+            // A parameter without a value counts as omitted (RFC 6749, 3.1 and 3.2).
+            fields.retain(|(_, value)| !value.is_empty());
+            return typed::<T>(fields).map(Self);
         }
         Json::from_request(request, app).await.map(|Json(body)| Self(body))
     }
@@ -163,7 +161,7 @@ impl FromRequest<App> for Raw {
     type Rejection = Fault;
 
     async fn from_request(request: Request, _: &App) -> Result<Self> {
-        read_within(request.into_body(), LONG_PATIENCE).await.map(Self)
+        read(request.into_body()).await.map(Self)
     }
 }
 
@@ -275,23 +273,12 @@ fn is_json(headers: &HeaderMap) -> bool {
         || (essence.starts_with("application/") && essence.ends_with("+json"))
 }
 
-/// The whole body, within the route's limit and in good time.
-pub(super) async fn read(body: Body) -> Result<Bytes> {
-    read_within(body, PATIENCE).await
-}
-
-async fn read_within(body: Body, patience: Duration) -> Result<Bytes> {
-    let collected = tokio::time::timeout(patience, body.collect()).await.map_err(|_| SLOW_BODY)?;
-    collected.map(http_body_util::Collected::to_bytes).map_err(|error| {
-        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
-        while let Some(deeper) = cause {
-            if deeper.is::<LengthLimitError>() {
-                return TOO_LARGE.into();
-            }
-            cause = deeper.source();
-        }
-        MALFORMED.because("The body broke off.")
-    })
+/// The whole body, which the door has read, and bounded in length and time.
+async fn read(body: Body) -> Result<Bytes> {
+    body.collect()
+        .await
+        .map(http_body_util::Collected::to_bytes)
+        .map_err(|_| MALFORMED.because("The body broke off."))
 }
 
 /// A type's schema, made ready once.

@@ -34,7 +34,7 @@ impl ticks::Clock for Ticks {
     type Instant = Nanos;
     fn now(&self) -> Nanos {
         match &self.0 {
-            Clock::System => self.1.elapsed().into(),
+            Clock::System | Clock::Database(_) => self.1.elapsed().into(),
             manual @ Clock::Manual(_) => Duration::from_millis(u64::try_from(manual.now().0).unwrap_or(0)).into(),
         }
     }

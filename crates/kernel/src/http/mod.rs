@@ -1,4 +1,5 @@
 //! From the socket to the handler and back: one route table, one pipeline, one way to read input and to say no.
+mod bodies;
 mod client;
 mod describe;
 mod document;
@@ -14,14 +15,15 @@ mod patience;
 mod routes;
 mod schema;
 mod serve;
+mod shared;
 mod tongue;
 
 pub use aide::{OperationInput, OperationOutput, generate::GenContext, openapi::Operation};
-pub use client::Client;
+pub use client::{Client, network_of};
 pub use describe::{Description, Documents, may_answer, requires};
 pub use document::Document;
 pub use door::Door;
-pub use idempotency::{ForgetReplies, ReplayGuard};
+pub use idempotency::ForgetReplies;
 pub use input::{Form, FormOrJson, FormPairs, Json, MaybeJson, Path, Query, Raw};
 pub use inside::Inside;
 pub use origins::{AppOrigins, bearer, foreign_origin};

@@ -20,13 +20,28 @@ use crate::{
 const ALLOWED_METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE");
 const ALLOWED_HEADERS: HeaderValue =
     HeaderValue::from_static("authorization, content-type, idempotency-key, x-request-id, x-service-app-key");
+/// What pages of any origin may send. Without cookies a header carries no more than the page holds itself. The wildcard
+/// covers everything but `authorization`; the names are for browsers that do not know the wildcard.
+const ANY_HEADERS: HeaderValue =
+    HeaderValue::from_static("authorization, content-type, mcp-protocol-version, x-request-id, x-service-app-key, *");
 const EXPOSED_HEADERS: HeaderValue =
     HeaderValue::from_static("x-request-id, retry-after, ratelimit, ratelimit-policy, idempotency-replayed, etag");
+const ANY_EXPOSED_HEADERS: HeaderValue =
+    HeaderValue::from_static("x-request-id, retry-after, ratelimit, ratelimit-policy, etag, www-authenticate");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The cookies that say who somebody is; a request without them has nothing to forge.
 const IDENTITY_COOKIES: [&str; 4] =
     ["__Host-service_access", "service_access", "__Host-service_refresh", "service_refresh"];
+
+/// Whose pages may call a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sharing {
+    /// Those of our own origins and of apps, with cookies.
+    KnownOrigins,
+    /// Besides, those of every other origin, without cookies.
+    AnyOrigin,
+}
 
 pub(super) struct Origins {
     ours: Vec<String>,
@@ -70,25 +85,30 @@ impl Origins {
     }
 
     /// The answer to a browser that asks before it sends.
-    pub(super) fn preflight(&self, method: &Method, headers: &HeaderMap) -> Option<Response> {
-        let asks = method == Method::OPTIONS && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
-        let origin = headers.get(header::ORIGIN).filter(|_| asks)?;
+    pub(super) fn preflight(&self, method: &Method, headers: &HeaderMap, sharing: Sharing) -> Option<Response> {
+        preflighted(method, headers)?;
+        let origin = headers.get(header::ORIGIN)?;
         let mut response = StatusCode::NO_CONTENT.into_response();
         let out = response.headers_mut();
-        if self.allows(origin) {
+        let is_known = self.allows(origin);
+        if is_known || sharing == Sharing::AnyOrigin {
             out.insert(header::ACCESS_CONTROL_ALLOW_METHODS, ALLOWED_METHODS);
-            out.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED_HEADERS);
+            let allowed = if is_known { ALLOWED_HEADERS } else { ANY_HEADERS };
+            out.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
             out.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
         }
         Some(response)
     }
 
-    /// Tells the browser whether the page may read the answer.
-    pub(super) fn share(&self, origin: Option<&HeaderValue>, out: &mut HeaderMap) {
+    /// Tells the browser whether the page may read the answer. Credentials are for known origins alone.
+    pub(super) fn share(&self, origin: Option<&HeaderValue>, sharing: Sharing, out: &mut HeaderMap) {
         if let Some(origin) = origin.filter(|origin| self.allows(origin)) {
             out.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
             out.insert(header::ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
             out.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
+        } else if sharing == Sharing::AnyOrigin {
+            out.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+            out.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, ANY_EXPOSED_HEADERS);
         }
     }
 
@@ -105,6 +125,13 @@ impl Origins {
         };
         if trusted { Ok(()) } else { Err(CROSS_SITE.into()) }
     }
+}
+
+/// The method that a browser asks for before it sends; `None` for a request that is no preflight.
+pub(super) fn preflighted(method: &Method, headers: &HeaderMap) -> Option<Method> {
+    let asked = headers.get(header::ACCESS_CONTROL_REQUEST_METHOD).filter(|_| method == Method::OPTIONS)?;
+    headers.get(header::ORIGIN)?;
+    Some(Method::from_bytes(asked.as_bytes()).unwrap_or(Method::OPTIONS))
 }
 
 /// Our own pages send no referrer, and then a browser says `null` for the origin of their forms. That it is ours it says in

@@ -10,7 +10,7 @@ use axum::{Router, handler::Handler, http::Method};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
 
-use super::input::dialect;
+use super::{input::dialect, origins::Sharing};
 use crate::{
     App,
     fault::{Code, Fault, METHOD_NOT_ALLOWED, NOT_FOUND},
@@ -69,6 +69,7 @@ pub(super) struct RouteRow {
     pub(super) always: bool,
     /// Whether an answer may be kept for a client that repeats itself.
     pub(super) is_kept: bool,
+    pub(super) sharing: Sharing,
     pub(super) codes: Vec<Code>,
     pub(super) answers: Vec<Described>,
 }
@@ -99,7 +100,7 @@ macro_rules! verbs { ($($verb:ident, $with:ident, $method:ident;)*) => { $(
         }));
         self.rows.push(RouteRow {
             method: Method::$method, path, body_limit: self.body_limit, always: false, is_kept: true,
-            codes: vec![], answers: vec![],
+            sharing: Sharing::KnownOrigins, codes: vec![], answers: vec![],
         });
         self
     }
@@ -165,6 +166,16 @@ impl Routes {
     pub fn unkept(mut self) -> Self {
         if let Some(row) = self.rows.last_mut() {
             row.is_kept = false;
+        }
+        self
+    }
+
+    /// Pages of every origin may call the route above and read its answer, without cookies (CORS). For public documents,
+    /// and for routes that a browser client calls with what it holds itself.
+    #[must_use]
+    pub fn for_any_origin(mut self) -> Self {
+        if let Some(row) = self.rows.last_mut() {
+            row.sharing = Sharing::AnyOrigin;
         }
         self
     }

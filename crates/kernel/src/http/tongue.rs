@@ -2,7 +2,7 @@
 //! own form, everything under its address speaks that, unknown paths and wrong methods too.
 use schemars::{Schema, SchemaGenerator};
 
-use crate::fault::{Fault, OAuthError, Problem, ScimError};
+use crate::fault::{Fault, OAuthError, Problem, ScimError, oauth_word, scim_word};
 
 /// Most refusals are shorter, in bytes.
 const ROOM: usize = 320;
@@ -39,6 +39,24 @@ impl Tongue {
             Self::Problem => "Problem",
             Self::OAuth => "OAuthError",
             Self::Scim => "ScimError",
+        }
+    }
+
+    /// The member of a refusal that clients branch on.
+    pub(super) fn member(self) -> &'static str {
+        match self {
+            Self::Problem => "code",
+            Self::OAuth => "error",
+            Self::Scim => "scimType",
+        }
+    }
+
+    /// What that member says for a code; nothing where it is left out.
+    pub(super) fn word(self, code: &str, status: u16) -> Option<&str> {
+        match self {
+            Self::Problem => Some(code),
+            Self::OAuth => Some(oauth_word(code, status)),
+            Self::Scim => scim_word(code),
         }
     }
 

@@ -17,7 +17,7 @@ use crate::{
     db::{self, Reach, Tx},
     fault::Fault,
 };
-pub use model::{DeadJob, JobId, dead, figures, forget, release_all, revive, undone};
+pub use model::{DeadJob, JobId, dead, figures, forget, forget_dead, release_all, revive, undone};
 pub use worker::{Worker, run_due};
 
 /// One kind of work. The value itself is what is stored, as JSON: ids and plain facts, no secrets.
@@ -91,6 +91,14 @@ pub async fn enqueue_at<J: Job>(
 ) -> db::Result<()> {
     let payload = serde_json::to_string(job).map_err(|e| db::Error::Driver(format!("{}: {e}", J::KIND)))?;
     model::insert(tx, JobId::new(&app.entropy, now), J::KIND, &payload, unique, now, at).await?;
+    tx.notify(Reach::ThisNode, TOPIC, "").await
+}
+
+/// Puts a job into the transaction under an id that the caller chose. Jobs that are ready at the same moment are begun in
+/// the order of their ids.
+pub async fn enqueue_as<J: Job>(tx: &mut Tx, now: Timestamp, id: JobId, job: &J) -> db::Result<()> {
+    let payload = serde_json::to_string(job).map_err(|e| db::Error::Driver(format!("{}: {e}", J::KIND)))?;
+    model::insert(tx, id, J::KIND, &payload, None, now, now).await?;
     tx.notify(Reach::ThisNode, TOPIC, "").await
 }
 

@@ -134,6 +134,11 @@ pub async fn forget(db: &Db, id: JobId) -> db::Result<bool> {
     Ok(db.exec("DELETE FROM job WHERE id = $1 AND died_at IS NOT NULL", params![id]).await? == 1)
 }
 
+/// Throws away the dead letters of one kind that died before a moment.
+pub async fn forget_dead(db: &Db, kind: &str, before: Timestamp) -> db::Result<u64> {
+    db.exec("DELETE FROM job WHERE died_at < $2 AND kind = $1", params![kind, before]).await
+}
+
 /// How many jobs wait and how many are dead. Counting stops at 10,000: past that the number says enough.
 pub async fn figures(db: &Db) -> db::Result<(i64, i64)> {
     let waiting: (i64,) = db

@@ -2,17 +2,16 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
-use lettre::{AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor, address::Envelope, message::Mailbox};
+use lettre::{Message, message::Mailbox};
 use tokio::fs;
 
-use super::{SendError, Sending};
+use super::{
+    SendError, Sending,
+    smtp::{Patience, Smtp},
+};
 use crate::config::Config;
-
-/// How long one conversation with the SMTP server may take.
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A way out for mail.
 pub trait Mail: Send + Sync {
@@ -33,12 +32,8 @@ pub fn from_config(config: &Config) -> Result<Arc<dyn Mail>, String> {
     Ok(match &config.smtp_url {
         None => Arc::new(Outbox(config.data_dir.join("outbox"))),
         Some(url) => {
-            let transport = AsyncSmtpTransport::<Tokio1Executor>::from_url(&encrypted(url.expose())?)
-                .map_err(|e| format!("smtp_url: {e}"))?
-                .timeout(Some(TIMEOUT))
-                .build();
-            let host = url::Url::parse(url.expose()).ok().and_then(|url| url.host_str().map(str::to_owned));
-            Arc::new(Smtp { transport, host: host.unwrap_or_default() })
+            let smtp = Smtp::from_url(&encrypted(url.expose())?, Patience::default());
+            Arc::new(smtp.map_err(|e| format!("smtp_url: {e}"))?)
         }
     })
 }
@@ -61,7 +56,7 @@ struct Outbox(PathBuf);
 impl Mail for Outbox {
     fn send<'a>(&'a self, id: &'a str, message: &'a Message) -> Sending<'a> {
         Box::pin(async move {
-            let failed = |e: std::io::Error| SendError::Later(format!("{}: {e}", self.0.display()));
+            let failed = |e: std::io::Error| SendError::Away(format!("{}: {e}", self.0.display()));
             fs::create_dir_all(&self.0).await.map_err(failed)?;
             // Renamed into place, so that whoever watches the folder never reads half a mail.
             let (aside, file) = (self.0.join(format!(".{id}")), self.0.join(format!("{id}.eml")));
@@ -72,7 +67,7 @@ impl Mail for Outbox {
 
     fn check(&self) -> Sending<'_> {
         Box::pin(async move {
-            let failed = |e: std::io::Error| SendError::Later(format!("{}: {e}", self.0.display()));
+            let failed = |e: std::io::Error| SendError::Away(format!("{}: {e}", self.0.display()));
             fs::create_dir_all(&self.0).await.map_err(failed)?;
             let probe = self.0.join(".check");
             fs::write(&probe, b"").await.map_err(failed)?;
@@ -87,38 +82,6 @@ impl Mail for Outbox {
     fn folder(&self) -> Option<&Path> {
         Some(&self.0)
     }
-}
-
-struct Smtp {
-    transport: AsyncSmtpTransport<Tokio1Executor>,
-    host: String,
-}
-
-impl Mail for Smtp {
-    fn send<'a>(&'a self, _id: &'a str, message: &'a Message) -> Sending<'a> {
-        Box::pin(async move {
-            let envelope: &Envelope = message.envelope();
-            self.transport.send_raw(envelope, &message.formatted()).await.map(|_| ()).map_err(|e| sort(&e))
-        })
-    }
-
-    fn check(&self) -> Sending<'_> {
-        Box::pin(async move {
-            match self.transport.test_connection().await {
-                Ok(true) => Ok(()),
-                Ok(false) => Err(SendError::Later("the server does not answer".into())),
-                Err(e) => Err(sort(&e)),
-            }
-        })
-    }
-
-    fn describe(&self) -> String {
-        format!("the SMTP server {}", self.host)
-    }
-}
-
-fn sort(error: &lettre::transport::smtp::Error) -> SendError {
-    if error.is_permanent() { SendError::Never(error.to_string()) } else { SendError::Later(error.to_string()) }
 }
 
 #[cfg(test)]

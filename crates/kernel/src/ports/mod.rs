@@ -4,16 +4,23 @@ pub mod mail;
 pub mod objects;
 pub mod outgoing;
 pub mod sms;
+pub mod smtp;
 
 use std::pin::Pin;
 
 /// Why something was not sent.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// Worth trying again: the other side is away or said "not now".
+    /// The other side is out of reach, or refuses to talk to us at all. That says nothing about what was to be sent.
+    #[error("{0}")]
+    Away(String),
+    /// The conversation broke off in the middle: whether it arrived is not known.
+    #[error("{0}")]
+    Broken(String),
+    /// Refused for now: worth trying again.
     #[error("{0}")]
     Later(String),
-    /// Will not get better: the other side refused it for good.
+    /// Refused for good.
     #[error("{0}")]
     Never(String),
 }

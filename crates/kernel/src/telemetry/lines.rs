@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Map, Value};
 use tracing::{
-    Event, Subscriber,
+    Event, Level, Subscriber,
     field::{Field, Visit},
 };
 use tracing_subscriber::{
@@ -18,7 +18,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use super::ABOUT;
+use super::{ABOUT, queue::Queue};
 use crate::{
     clock::Clock,
     config::{Config, LogFormat},
@@ -37,7 +37,12 @@ pub fn init(config: &Config) -> Result<(), String> {
         LogFormat::Auto if !terminal => Lines::Json,
         LogFormat::Auto | LogFormat::Text => Lines::Text,
     };
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let say_missing: fn(u64) -> String = match lines {
+        Lines::Json => |count| Lines::Json.missing(count),
+        Lines::Text => |count| Lines::Text.missing(count),
+    };
+    let queue = Queue::to_stderr(say_missing).map_err(|e| format!("cannot write log lines: {e}"))?;
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || queue.clone());
     // A second start in one process (tests) keeps the first subscriber.
     let _ = tracing::subscriber::set_global_default(subscriber.event_format(lines).finish());
     std::panic::set_hook(Box::new(|panic| {
@@ -68,13 +73,37 @@ where
         if let Ok(about) = ABOUT.try_with(std::sync::Arc::clone) {
             fields.insert("about".into(), about.to_string().into());
         }
-        let (at, meta) = (Clock::System.now(), event.metadata());
+        let meta = event.metadata();
+        self.write(&mut out, *meta.level(), meta.target(), message, fields)
+    }
+}
+
+impl Lines {
+    /// The line that stands for those that were dropped.
+    fn missing(self, count: u64) -> String {
+        let mut line = String::new();
+        let fields = [("dropped".to_owned(), count.into())].into_iter().collect();
+        let message = format!("{count} log lines were dropped, because nobody took them in time");
+        // A text takes everything.
+        let _ = self.write(&mut line, Level::WARN, module_path!(), message.into(), fields);
+        line
+    }
+
+    fn write(
+        self,
+        out: &mut impl fmt::Write,
+        level: Level,
+        target: &str,
+        message: Value,
+        mut fields: Map<String, Value>,
+    ) -> fmt::Result {
+        let at = Clock::System.now();
         match self {
             Self::Json => {
                 let head = [
                     ("at", at.to_string().into()),
-                    ("level", meta.level().as_str().into()),
-                    ("target", meta.target().into()),
+                    ("level", level.as_str().into()),
+                    ("target", target.into()),
                     ("message", message),
                 ];
                 // Fields cannot replace what the line itself says.
@@ -87,7 +116,7 @@ where
             }
             Self::Text => {
                 let text = message.as_str().unwrap_or_default();
-                write!(out, "{at} {:>5} {}", meta.level(), visible(text))?;
+                write!(out, "{at} {level:>5} {}", visible(text))?;
                 for (name, value) in &fields {
                     match value {
                         Value::String(text) if plain(text) => write!(out, " {name}={text}")?,

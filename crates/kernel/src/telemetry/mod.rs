@@ -1,11 +1,13 @@
 //! What people and machines can see of a running node: log lines and figures.
 mod lines;
 mod metrics;
+mod queue;
 
 use std::sync::Arc;
 
 pub use lines::{Lines, init};
-pub use metrics::{Metrics, RouteMetrics};
+pub use metrics::{Exposition, Metrics, RouteMetrics};
+pub use queue::{flush, say};
 
 tokio::task_local! {
     /// What the present task is about (a request's id, a job's id); every log line it writes carries it.

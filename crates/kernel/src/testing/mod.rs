@@ -2,7 +2,8 @@
 //! stands still, chance that repeats, and ports that remember what they were told.
 //!
 //! The database is SQLite, unless `TEST_DATABASE_URL` names a PostgreSQL server. A test ends with [`TestApp::finish`],
-//! which fails when jobs are left undone; an answer the description does not allow fails at once.
+//! which fails when jobs are left undone; an answer the description does not allow fails at once. With `TEST_KEYS=1` each
+//! POST without an `Idempotency-Key` gets one of its own, so that the same tests run every handler under a claim.
 mod answer;
 mod database;
 mod ports;
@@ -12,7 +13,10 @@ use std::{
     collections::HashSet,
     net::{Ipv4Addr, SocketAddr},
     panic::Location,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{
+        Arc, LazyLock, Mutex, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -21,6 +25,7 @@ use axum::{
     http::{HeaderName, HeaderValue, Method, Request},
 };
 use serde_json::Value;
+use tokio::time::Instant;
 
 pub use answer::Answer;
 use answer::Described;
@@ -199,6 +204,28 @@ impl TestApp {
         jobs::run_due(&self.app, &self.jobs).await.unwrap()
     }
 
+    /// Does `work` while somebody else writes again and again; answers how long the slowest of those writes took, too.
+    /// Needs a runtime with several threads.
+    pub async fn beside_a_writer<T>(&self, work: impl Future<Output = T>) -> (T, Duration) {
+        let (db, done) = (self.app.db.clone(), Arc::new(AtomicBool::new(false)));
+        let is_done = done.clone();
+        let writer = tokio::spawn(async move {
+            let mut slowest = Duration::ZERO;
+            while !is_done.load(Relaxed) {
+                let started = Instant::now();
+                let sql = "INSERT INTO setting (name, value) VALUES ('writer', '0')
+                           ON CONFLICT (name) DO UPDATE SET value = '1'";
+                db.exec(sql, vec![]).await.unwrap();
+                slowest = slowest.max(started.elapsed());
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            slowest
+        });
+        let outcome = work.await;
+        done.store(true, Relaxed);
+        (outcome, writer.await.unwrap())
+    }
+
     pub fn advance(&self, by: Duration) {
         self.app.clock.advance(by);
     }
@@ -251,7 +278,11 @@ impl Ask<'_> {
         self
     }
 
-    pub async fn send(self) -> Answer {
+    pub async fn send(mut self) -> Answer {
+        static KEYS: LazyLock<bool> = LazyLock::new(|| std::env::var_os("TEST_KEYS").is_some());
+        if *KEYS && self.request.method() == Method::POST && !self.request.headers().contains_key("idempotency-key") {
+            self = self.header("idempotency-key", &format!("key {}", next_seed()));
+        }
         let (method, path) = (self.request.method().clone(), self.request.uri().path().to_owned());
         let response = self.test.door.clone().handle(SocketAddr::new(self.peer, 40_000), self.request).await;
         let answer = Answer::read(response).await;
@@ -271,8 +302,19 @@ impl<'a> IntoFuture for Ask<'a> {
     }
 }
 
+/// How many rows a test with many of them makes: few enough to be quick, or as many as `TEST_ROWS` says.
+pub fn many(otherwise: i64) -> i64 {
+    std::env::var("TEST_ROWS").ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+/// How long a write may wait for others in tests with [`many`] rows. The promise is a quarter of a second. It is held to
+/// where `TEST_ROWS` is set and the machine has nothing else to do; beside other tests a busy processor adds its own part.
+pub fn longest_wait() -> Duration {
+    if std::env::var_os("TEST_ROWS").is_some() { Duration::from_millis(250) } else { Duration::from_secs(1) }
+}
+
 /// Another one for each service of a test, so that two on one database do not make the same ids.
 fn next_seed() -> u64 {
-    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(7);
-    NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+    static NEXT: AtomicU64 = AtomicU64::new(7);
+    NEXT.fetch_add(1, Relaxed)
 }

@@ -13,6 +13,7 @@ pub struct Mailbox(Arc<Mutex<Inner>>);
 struct Inner {
     mails: Vec<String>,
     is_down: bool,
+    refusal: Option<fn() -> SendError>,
 }
 
 impl Mailbox {
@@ -25,8 +26,18 @@ impl Mailbox {
         self.0.lock().unwrap().is_down = is_down;
     }
 
+    /// What every mail is answered with from now on.
+    pub fn refuse(&self, refusal: Option<fn() -> SendError>) {
+        self.0.lock().unwrap().refusal = refusal;
+    }
+
     fn up(&self) -> Result<(), SendError> {
-        if self.0.lock().unwrap().is_down { Err(SendError::Later("the mailbox is down".into())) } else { Ok(()) }
+        let inner = self.0.lock().unwrap();
+        match inner.refusal {
+            Some(refusal) => Err(refusal()),
+            None if inner.is_down => Err(SendError::Away("the mailbox is down".into())),
+            None => Ok(()),
+        }
     }
 }
 

@@ -28,6 +28,7 @@ const SCHEMA: &[Migration] = &[Migration {
     sql: "CREATE TABLE thing (
               id TEXT PRIMARY KEY, name TEXT, number BIGINT, truth BOOLEAN, weight DOUBLE PRECISION, bytes BYTEA,
               UNIQUE (name, number));
+          CREATE TABLE notice (body TEXT NOT NULL);
           CREATE TABLE part (id TEXT PRIMARY KEY, thing_id TEXT NOT NULL REFERENCES thing (id));",
 }];
 
@@ -396,6 +397,33 @@ async fn who_goes_away_while_it_commits_is_heard_of_all_the_same() {
         };
         tokio::time::timeout(Duration::from_secs(2), is_told).await.expect("what is remembered here is forgotten");
     }
+}
+
+/// What goes to the server in one go has the same outcome as one by one.
+#[tokio::test]
+async fn what_is_sent_along_fails_what_it_goes_along_with() {
+    let test = open().await;
+    test.db.exec(ADD, params!["a"]).await.unwrap();
+    let committed: Result<(), Error> = transact!(test.db, tx, {
+        tx.send(ADD, params!["b"]).await?;
+        tx.send(ADD, params!["a"]).await?;
+        tx.send(ADD, params!["c"]).await
+    });
+    assert!(committed.unwrap_err().is_unique("thing_pkey"), "with the commit");
+    let mut tx = test.db.begin().await.unwrap();
+    tx.send(ADD, params!["a"]).await.unwrap();
+    let error = tx.exec(ADD, params!["d"]).await.unwrap_err();
+    assert!(error.is_unique("thing_pkey"), "with the next statement: {error:?}");
+    assert!(matches!(tx.exec(ADD, params!["e"]).await, Err(Error::Aborted)));
+    assert!(matches!(tx.commit().await, Err(Error::Aborted)));
+    let many: Result<(), Error> = transact!(test.db, tx, {
+        for i in 0..1_000 {
+            tx.send(ADD, params![format!("n{i}")]).await?;
+        }
+        Ok(())
+    });
+    many.unwrap();
+    assert_eq!(ids(&test.db).await.len(), 1_001, "and nothing of the others");
 }
 
 /// Transactions that take along what they need, which on SQLite run on the writer's thread.

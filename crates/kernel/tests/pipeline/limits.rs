@@ -55,6 +55,71 @@ async fn past_its_bound_the_server_sheds_at_once_and_still_answers_probes() {
 }
 
 #[tokio::test]
+async fn one_network_holds_half_of_the_places_and_no_more() {
+    let t = TestApp::start_with(Config { max_in_flight: 4, ..Config::for_tests() }, feature).await;
+    let mut held: Vec<_> = ["192.0.2.1", "192.0.2.1"].map(|peer| Box::pin(t.get("/slow").from(peer).send())).into();
+    for slow in &mut held {
+        assert!(futures_util::poll!(slow).is_pending());
+    }
+    let shed = t.get("/whoami").from("192.0.2.1").await;
+    assert_eq!((shed.refusal(), shed.header("retry-after")), ((503, "overloaded"), "1"));
+    assert_eq!(t.get("/whoami").from("192.0.2.2").await.status, 200, "another network");
+    assert_eq!(t.get("/whoami").from("2001:db8::1").await.status, 200);
+    drop(held);
+    assert_eq!(t.get("/whoami").from("192.0.2.1").await.status, 200, "who goes away frees the share");
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_request_takes_its_place_once_its_body_is_there() {
+    let t = TestApp::start_with(Config { max_in_flight: 1, ..Config::for_tests() }, feature).await;
+    let never = || axum::body::Body::from_stream(futures_util::stream::pending::<Result<Vec<u8>, std::io::Error>>());
+    let ask = || t.post("/echo").header("content-type", "application/json");
+    let mut waiting: Vec<_> = (0..50).map(|_| Box::pin(ask().body(never()).send())).collect();
+    for one in &mut waiting {
+        assert!(futures_util::poll!(one).is_pending());
+    }
+    assert_eq!(t.app.metrics.in_flight.get(), 0);
+    assert_eq!(t.post("/echo").json(&ada()).await.status, 200);
+    let mut slow = Box::pin(t.get("/slow").send());
+    assert!(futures_util::poll!(&mut slow).is_pending());
+    assert_eq!(ask().body(never()).await.refusal(), (503, "overloaded"), "it is not even waited for");
+    drop((slow, waiting));
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn what_bodies_that_are_not_whole_yet_hold_in_memory_is_bounded() {
+    use futures_util::StreamExt as _;
+    let t = TestApp::start(feature).await;
+    // Nearly all of a body of 1 MiB, and then nothing more.
+    let most = || {
+        let piece = futures_util::stream::iter([Ok::<_, std::io::Error>(vec![b' '; 1024 * 1024 - 10])]);
+        axum::body::Body::from_stream(piece.chain(futures_util::stream::pending()))
+    };
+    let ask = |peer: &str| t.post("/echo").from(peer).header("content-type", "application/json");
+    let mut held = vec![];
+    let mut refused = 0;
+    for i in 0..200 {
+        let mut one = Box::pin(ask(&format!("192.0.2.{}", 1 + i % 10)).body(most()).send());
+        match futures_util::poll!(&mut one) {
+            std::task::Poll::Pending => held.push(one),
+            std::task::Poll::Ready(answer) => {
+                assert_eq!(answer.refusal(), (503, "overloaded"));
+                refused += 1;
+            }
+        }
+    }
+    assert!(held.len() <= 64 && refused >= 136, "{} are held and {refused} refused", held.len());
+    assert_eq!(ask("192.0.2.1").body(ada().to_string()).await.status, 200, "there is room for what is small");
+    drop(held);
+    let mut one = Box::pin(ask("192.0.2.1").body(most()).send());
+    assert!(futures_util::poll!(&mut one).is_pending(), "who goes away frees it");
+    drop(one);
+    t.finish().await;
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_a_large_body_is_said_in_a_small_answer() {
     let t = TestApp::start(feature).await;
     let wrong = |many: usize| json!({ "name": "Ada", "age": 36, "tags": vec![7; many] });

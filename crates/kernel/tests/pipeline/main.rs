@@ -15,12 +15,13 @@ use kernel::{
     app::Feature,
     clock::Timestamp,
     config::{Config, Origin},
-    fault::{CONFLICT, Code, NOT_FOUND, Result},
+    fault::{CONFLICT, Code, Fault, NOT_FOUND, Result},
     http::{Client, ForgetReplies, Json, Key, Page, Path, Query, Routes},
     id::Id,
     jobs::Jobs,
     params, row,
     testing::TestApp,
+    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -95,14 +96,21 @@ async fn thing(Path(path): Path<ThingPath>) -> Json<Value> {
     Json(json!({ "id": path.id }))
 }
 async fn make(State(app): State<App>, Json(_): Json<Person>) -> Result<Json<Made>> {
-    app.own::<Counter>().0.fetch_add(1, SeqCst);
-    Ok(Json(Made { secret: app.entropy.secret().expose().to_owned(), at: app.clock.now() }))
+    let secret = app.entropy.secret().expose().to_owned();
+    transact!(app.db, tx, {
+        let note = params![format!("made:{secret}")];
+        Ok::<_, Fault>(tx.exec("INSERT INTO setting (name, value) VALUES ($1, '')", note).await?)
+    })?;
+    Ok(Json(Made { secret, at: app.clock.now() }))
 }
 async fn fail_once(State(app): State<App>) -> Result<Json<Value>> {
-    if app.own::<Counter>().0.fetch_add(1, SeqCst) == 0 {
-        return Err(kernel::fault::UNAVAILABLE.caused_by("the first time").retry_after(Duration::from_secs(2)));
-    }
-    Ok(Json(json!("second")))
+    transact!(app.db, tx, {
+        tx.exec("INSERT INTO setting (name, value) VALUES ('made:at last', '')", params![]).await?;
+        if app.own::<Counter>().0.fetch_add(1, SeqCst) == 0 {
+            return Err(kernel::fault::UNAVAILABLE.caused_by("the first time").retry_after(Duration::from_secs(2)));
+        }
+        Ok(Json(json!("second")))
+    })
 }
 async fn refuse() -> Result<Json<Value>> {
     Err(TEAPOT.at("pot", "empty", "has no tea").and("cup", "missing", "is not there"))

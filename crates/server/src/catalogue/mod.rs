@@ -1,5 +1,8 @@
 //! The catalogue test: every route the product promises is there with the guard it promises, or stands on the list of
 //! those still to come; and nothing else is there.
+mod app_sessions;
+mod errors;
+
 use std::collections::BTreeMap;
 
 use axum::http::Method;
@@ -16,6 +19,10 @@ const STILL_TO_COME: usize = 101;
 const BEYOND: &[(&str, &str, &str)] = &[
     ("POST", "/auth/verify", "public"),
     ("PATCH", "/auth/passkey/{credentialId}", "session"),
+    ("POST", "/auth/mfa/sms/code", "session"),
+    ("GET", "/auth/trusted-devices", "session"),
+    ("DELETE", "/auth/trusted-devices", "session"),
+    ("DELETE", "/auth/trusted-devices/{id}", "session"),
     ("GET", "/org/{id}/invites", "org-admin"),
     ("POST", "/org/{id}/scim-tokens", "org-admin"),
     ("GET", "/org/{id}/scim-tokens", "org-admin"),
@@ -38,6 +45,8 @@ const BEYOND: &[(&str, &str, &str)] = &[
     ("GET", "/auth/consents", "session"),
     ("DELETE", "/auth/consents/{id}", "session"),
     ("GET", "/.well-known/oauth-authorization-server", "public"),
+    ("GET", "/.well-known/change-password", "public"),
+    ("GET", "/.well-known/passkey-endpoints", "public"),
     ("POST", "/oauth/authorize", "public"),
     ("GET", "/oauth/logout", "session-optional"),
     ("POST", "/oauth/logout", "session-optional"),
@@ -139,7 +148,7 @@ fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
 /// What the description must say for a guard; `None` for guards that no built route has yet.
 fn security(guard: &str) -> Option<Value> {
     match guard {
-        "public" => Some(Value::Null),
+        "public" => Some(json!([])),
         "session" | "platform-owner" | "org-member" | "org-admin" | "org-owner" => {
             Some(json!([{ "bearer": [] }, { "cookie": [] }]))
         }
@@ -196,6 +205,44 @@ async fn every_route_is_in_the_catalogue_with_its_guard_and_every_row_is_built_o
     for row in catalogue.keys() {
         assert!(built.contains_key(row) || to_come.contains(row), "{row:?} is neither built nor to come");
     }
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn the_description_is_small_and_lists_the_codes_of_every_refusal() {
+    let t = TestApp::start(features).await;
+    let documents = t.app.description.get().expect("the description is there");
+    let document = documents.value();
+    let built = built(&document);
+    let size = document.to_string().len();
+    assert!(size < built.len() * 2_200, "{size} bytes for {} operations", built.len());
+    let component = |value: &Value| {
+        let path = value["$ref"].as_str().and_then(|path| path.strip_prefix('#'));
+        path.map_or(value.clone(), |path| document.pointer(path).expect("it leads somewhere").clone())
+    };
+    for (row, operation) in &built {
+        let answers = operation["responses"].as_object().expect("answers");
+        assert!(answers.keys().any(|status| status.starts_with(['2', '3'])), "{row:?} never succeeds");
+        for (status, answer) in answers {
+            let answer = component(answer);
+            assert!(answer["description"].as_str().is_some_and(|text| !text.is_empty()), "{row:?} {status}");
+            let problem = component(&answer["content"]["application/problem+json"]["schema"]);
+            let Some(codes) = problem["allOf"][1]["properties"]["code"]["enum"].as_array() else {
+                assert!(problem.is_null(), "{row:?} {status} does not list its codes");
+                continue;
+            };
+            for code in codes.iter().filter_map(Value::as_str) {
+                let says = answer["description"].as_str().is_some_and(|text| text.contains(&format!("- `{code}`: ")));
+                let known = &document["x-problems"][code]["title"];
+                assert!(says && known.is_string(), "{row:?} {status} {code}");
+            }
+        }
+    }
+    let app = &document["components"]["schemas"]["NewApp"];
+    assert_eq!(app["required"], json!(["name"]), "what may be left out is not required");
+    assert!(app["properties"]["redirectUris"]["default"].is_null(), "nor taken for it by generators");
+    let export = &document["paths"]["/account/data/export"]["get"]["responses"]["200"]["content"];
+    assert_eq!(export["application/json"]["schema"]["$ref"], "#/components/schemas/Export");
     t.finish().await;
 }
 

@@ -28,14 +28,26 @@ use super::{
     captcha::{CAPTCHA_REQUIRED, Captcha, PASS},
     cookies,
 };
-use crate::{accounts::AccountId, apps::Keyed, email::Email, events::By, sign_in::ACCOUNT_CLOSED};
+use crate::{
+    accounts::AccountId, apps::Keyed, email::Email, events::By, factors, sessions::Session, sign_in::ACCOUNT_CLOSED,
+};
 
 /// Failures older than this do not count.
 const WINDOW: Duration = Duration::from_mins(15);
-/// A captcha is asked for from this many failures on one address, and nothing is tried past the second number.
+/// Wrong passwords for one account from one network: from the first number on a captcha is asked for, and past the second
+/// nothing is tried. A trusted device counts by itself, up to the second number.
+const PAIR_SUSPICIOUS: i64 = 5;
+const PAIR_LOCKED: i64 = 10;
+/// Wrong passwords for one account from everywhere: from here on a network that the person never signed in from is asked for
+/// a captcha, which grows harder. No number of them closes the account.
 const ACCOUNT_SUSPICIOUS: i64 = 5;
-const ACCOUNT_LOCKED: i64 = 10;
-/// The same for a network; and how many different addresses it may fail on.
+/// Wrong passwords for one account after which the person is told.
+const ACCOUNT_TOLD: i64 = 10;
+/// From how many wrong passwords for one account on the captcha is twice as hard, and twice again.
+const HARDER: [i64; 4] = [10, 20, 50, 100];
+/// Wrong codes of one person; nothing is tried past it.
+const CODES_LOCKED: i64 = 10;
+/// Failures of one network over all accounts; and how many different accounts it may fail on.
 const NETWORK_SUSPICIOUS: i64 = 20;
 const NETWORK_LOCKED: i64 = 200;
 const NETWORK_ACCOUNTS: i64 = 10;
@@ -94,20 +106,26 @@ fn readable(user_agent: Option<&HeaderValue>) -> String {
     sent.unwrap_or_default().chars().filter(|c| !c.is_control()).take(400).collect()
 }
 
-/// How somebody stands with regard to one address.
+/// How somebody stands with regard to one email.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
+    /// Failures for the account from this network.
+    pair: i64,
+    /// Failures for the account from everywhere.
     account: i64,
+    /// Failures of the network for any account.
     network: i64,
+    /// How many accounts the network failed on.
     accounts: i64,
 }
 
 struct Counts {
+    pair: Option<i64>,
     account: Option<i64>,
     network: Option<i64>,
     accounts: Option<i64>,
 }
-row!(Counts { account, network, accounts });
+row!(Counts { pair, account, network, accounts });
 
 struct Counted {
     subject: String,
@@ -121,33 +139,60 @@ const ONE_LESS: &str = "UPDATE strike SET strikes = strikes - 1 WHERE subject = 
 /// A try that counts as failed unless it is forgiven.
 #[must_use]
 pub struct Attempt {
-    account: String,
-    network: String,
-    is_counted: bool,
-    /// Whether, should it fail, no more are tried for a while.
+    against: Against,
+    /// Whether, should it fail, the person is to be told.
     pub is_last: bool,
 }
 
+/// What a try counts against.
+enum Against {
+    Nothing,
+    /// A device the person trusts.
+    Device(String),
+    /// An account and the network the try came from, a password being tried.
+    Password {
+        account: String,
+        network: String,
+    },
+    /// The same for a code.
+    Code {
+        account: String,
+        network: String,
+    },
+}
+
 impl Attempt {
-    /// The secret was right: the address is cleared, and the network is where it was before.
+    /// The secret was right: it is as if this try and those before it from the same place had not been. Wrong passwords from
+    /// elsewhere stay counted, or whoever guesses would have another few with every sign-in of the person.
     pub async fn forgive(&self, tx: &mut Tx) -> db::Result<()> {
-        if !self.is_counted {
-            return Ok(());
-        }
-        // In the order in which they are counted, so that two who wait for each other's rows cannot be.
-        tx.send("DELETE FROM strike WHERE subject = $1", params![&self.account]).await?;
-        tx.send(ONE_LESS, params![&self.network]).await?;
-        let sql = "DELETE FROM strike WHERE subject = $1 AND detail = $2";
-        tx.send(sql, params![&self.network, &self.account]).await
+        let clear = "DELETE FROM strike WHERE subject = $1";
+        let (account, network) = match &self.against {
+            Against::Nothing => return Ok(()),
+            Against::Device(device) => return tx.send(clear, params![device]).await,
+            Against::Password { account, network } => {
+                // In the order in which they are counted, so that no two wait for each other's rows.
+                tx.send(ONE_LESS, params![account]).await?;
+                (account, network)
+            }
+            Against::Code { account, network } => {
+                tx.send(clear, params![account]).await?;
+                (account, network)
+            }
+        };
+        tx.send(ONE_LESS, params![network]).await?;
+        tx.send("DELETE FROM strike WHERE subject = $1 AND detail = $2", params![network, account]).await
     }
 
     /// The secret was right: this try alone is taken back. For where a right one is had by whoever guesses at others.
     pub async fn forgive_one(&self, tx: &mut Tx) -> db::Result<()> {
-        if !self.is_counted {
-            return Ok(());
+        match &self.against {
+            Against::Nothing => Ok(()),
+            Against::Device(device) => tx.send(ONE_LESS, params![device]).await,
+            Against::Password { account, network } | Against::Code { account, network } => {
+                tx.send(ONE_LESS, params![account]).await?;
+                tx.send(ONE_LESS, params![network]).await
+            }
         }
-        tx.send(ONE_LESS, params![&self.account]).await?;
-        tx.send(ONE_LESS, params![&self.network]).await
     }
 }
 
@@ -157,94 +202,173 @@ impl Visitor {
         self.pass = Some(pass);
     }
 
-    /// Lets the visitor try, asks for a proof of work, or sends them away. `email` is the address they name.
+    /// Lets the visitor go on, or asks for a proof of work where their network is suspicious. `email` is the one they name.
+    /// Wrong passwords for it are not looked at: they close neither a forgotten password nor a sign-in link.
     pub async fn admit(&self, app: &App, email: Option<&Email>) -> Result<()> {
         if !app.config.rate_limits.is_on() {
             return Ok(());
         }
-        let standing = self.standing(app, email).await?;
-        if standing.account >= ACCOUNT_LOCKED || standing.network >= NETWORK_LOCKED {
-            return Err(Fault::from(RATE_LIMITED).retry_after(WINDOW));
+        let standing = self.standing(app, None).await?;
+        self.weigh(app, standing, email, 0).await.map(drop)
+    }
+
+    /// Asks for a proof of work where something is suspicious, or where a level of it is wanted anyway; answers whether one
+    /// was given.
+    async fn weigh(&self, app: &App, standing: Standing, email: Option<&Email>, level: u32) -> Result<bool> {
+        let (score, mut reasons) = self.score(standing, email);
+        if score < SUSPICIOUS && level == 0 {
+            return Ok(false);
         }
-        let (score, reasons) = self.score(standing, email);
-        if score < SUSPICIOUS {
-            return Ok(());
+        if level > 0 {
+            reasons.push("many failures on one account");
         }
-        self.report(app, score, &reasons).await?;
+        self.report(app, score.max(SUSPICIOUS), &reasons).await?;
+        let level = level.max(1);
         match &self.pass {
-            Some(pass) if Captcha::accept(app, pass, &self.route).await? => Ok(()),
-            _ => Err(Captcha::demand(app, &self.route)),
+            Some(pass) if Captcha::accept(app, pass, &self.route, level).await? => Ok(true),
+            _ => Err(Captcha::demand(app, &self.route, level)),
         }
     }
 
-    /// As [`admit`](Self::admit), for one try at a secret. It is counted against the address, the network and the pair
-    /// of both before the secret is looked at, so that many tries at once are as many tries.
+    /// One try at a password. It is counted before the password is looked at, so that many tries at once are as many tries:
+    /// against the network, the account, and the two together. What closes is the pair of both, or the network; whoever
+    /// guesses from many networks is asked for more and more work, and the person is let in from where they signed in before.
     pub async fn attempt(&self, app: &App, email: &Email) -> Result<Attempt> {
-        self.admit(app, Some(email)).await?;
-        self.count(app, subject(app, "account", email.key())).await
+        if !app.config.rate_limits.is_on() {
+            return Ok(Attempt { against: Against::Nothing, is_last: false });
+        }
+        if let Some(mark) = &self.trusted_device
+            && factors::is_trusted_by(&app.db, email, mark, app.clock.now()).await?
+        {
+            return self.attempt_on_device(app, email, mark).await;
+        }
+        let account = subject(app, "account", email.key());
+        let standing = self.standing(app, Some(&account)).await?;
+        if standing.pair >= PAIR_LOCKED || standing.network >= NETWORK_LOCKED {
+            return Err(Fault::from(RATE_LIMITED).retry_after(WINDOW));
+        }
+        let level = self.level(app, email, standing.account).await?;
+        let has_worked = self.weigh(app, standing, Some(email), level).await?;
+        let counted = self.count(app, &account).await?;
+        if counted.pair > PAIR_LOCKED || counted.network > NETWORK_LOCKED {
+            return Err(Fault::from(RATE_LIMITED).retry_after(WINDOW));
+        }
+        // Many at once saw the counts from before any of them.
+        if !has_worked {
+            let level = self.level(app, email, counted.account - 1).await?;
+            if counted.pair > PAIR_SUSPICIOUS || level > 0 {
+                return Err(Captcha::demand(app, &self.route, level));
+            }
+        }
+        let is_last = counted.pair == PAIR_LOCKED || counted.account == ACCOUNT_TOLD;
+        Ok(Attempt { against: Against::Password { account, network: self.network(app) }, is_last })
+    }
+
+    /// How hard a proof of work is asked for because of what others tried on the account; none where the person signed in from
+    /// this network before.
+    async fn level(&self, app: &App, email: &Email, failures: i64) -> Result<u32> {
+        if failures < ACCOUNT_SUSPICIOUS
+            || Session::knows_network(&app.db, email.key(), self.client.network()).await?
+        {
+            return Ok(0);
+        }
+        let harder = HARDER.iter().filter(|from| failures >= **from).count();
+        Ok(1 + u32::try_from(harder).unwrap_or_default())
+    }
+
+    /// A device the person trusts is not concerned by what others try, and has as many tries as a network.
+    async fn attempt_on_device(&self, app: &App, email: &Email, mark: &Secret) -> Result<Attempt> {
+        let device = subject(app, "trusted", &format!("{}\n{}", email.key(), mark.expose()));
+        let now = app.clock.now();
+        let counted: Vec<Counted> = app
+            .db
+            .put(
+                "INSERT INTO strike (subject, detail, strikes, last_at) VALUES ($1, '', 1, $2)
+                 ON CONFLICT (subject, detail) DO UPDATE SET last_at = $2,
+                   strikes = CASE WHEN strike.last_at < $3 THEN 1 ELSE strike.strikes + 1 END
+                 RETURNING subject, detail, strikes",
+                params![&device, now, now.minus(WINDOW)],
+            )
+            .await?;
+        let strikes = counted.first().map_or(0, |counted| counted.strikes);
+        if strikes > PAIR_LOCKED {
+            return Err(Fault::from(RATE_LIMITED).retry_after(WINDOW));
+        }
+        Ok(Attempt { against: Against::Device(device), is_last: strikes == PAIR_LOCKED })
     }
 
     /// One try at the code in a mail. A right password says nothing about it.
     pub async fn attempt_mailed_code(&self, app: &App, email: &Email) -> Result<Attempt> {
         self.admit(app, Some(email)).await?;
-        self.count(app, subject(app, "mailed-code", email.key())).await
+        self.attempt_code(app, subject(app, "mailed-code", email.key())).await
     }
 
     /// One try at a second factor. All doors at which a factor can be proven count together.
     pub async fn attempt_factor(&self, app: &App, account: AccountId) -> Result<Attempt> {
         self.admit(app, None).await?;
-        self.count(app, subject(app, "factor", &account.to_string())).await
+        self.attempt_code(app, subject(app, "factor", &account.to_string())).await
     }
 
     /// One try at the code a device shows.
     pub async fn attempt_device(&self, app: &App, account: AccountId) -> Result<Attempt> {
         self.admit(app, None).await?;
-        self.count(app, subject(app, "device", &account.to_string())).await
+        self.attempt_code(app, subject(app, "device", &account.to_string())).await
     }
 
-    async fn count(&self, app: &App, account: String) -> Result<Attempt> {
-        let network = subject(app, "network", &self.client.network().to_string());
-        let (mut is_last, is_counted) = (false, app.config.rate_limits.is_on());
-        if is_counted {
-            let now = app.clock.now();
-            let counted: Vec<Counted> = app
-                .db
-                .put(
-                    "INSERT INTO strike (subject, detail, strikes, last_at)
-                     VALUES ($1, '', 1, $3), ($2, '', 1, $3), ($2, $1, 1, $3)
-                     ON CONFLICT (subject, detail) DO UPDATE SET last_at = $3,
-                       strikes = CASE WHEN strike.last_at < $4 THEN 1 ELSE strike.strikes + 1 END
-                     RETURNING subject, detail, strikes",
-                    params![&account, &network, now, now.minus(WINDOW)],
-                )
-                .await?;
-            let is_over = |count: &Counted| {
-                let most = if count.subject == account { ACCOUNT_LOCKED } else { NETWORK_LOCKED };
-                count.detail.is_empty() && count.strikes > most
-            };
-            if counted.iter().any(is_over) {
-                return Err(Fault::from(RATE_LIMITED).retry_after(WINDOW));
-            }
-            is_last = counted.iter().any(|count| count.subject == account && count.strikes == ACCOUNT_LOCKED);
+    /// A code is short, so there is an end to the tries at it, wherever they come from. Nobody gets to try one who has not
+    /// proven something else before, but for the code in a mail, beside which there is a link.
+    async fn attempt_code(&self, app: &App, account: String) -> Result<Attempt> {
+        if !app.config.rate_limits.is_on() {
+            return Ok(Attempt { against: Against::Nothing, is_last: false });
         }
-        Ok(Attempt { account, network, is_counted, is_last })
+        let counted = self.count(app, &account).await?;
+        if counted.account > CODES_LOCKED || counted.network > NETWORK_LOCKED {
+            return Err(Fault::from(RATE_LIMITED).retry_after(WINDOW));
+        }
+        Ok(Attempt { against: Against::Code { account, network: self.network(app) }, is_last: false })
     }
 
-    async fn standing(&self, app: &App, email: Option<&Email>) -> db::Result<Standing> {
+    fn network(&self, app: &App) -> String {
+        subject(app, "network", &self.client.network().to_string())
+    }
+
+    /// Counts one failure, and answers how many there are now.
+    async fn count(&self, app: &App, account: &str) -> Result<Standing> {
+        let (now, network) = (app.clock.now(), self.network(app));
+        let counted: Vec<Counted> = app
+            .db
+            .put(
+                "INSERT INTO strike (subject, detail, strikes, last_at)
+                 VALUES ($1, '', 1, $3), ($2, '', 1, $3), ($2, $1, 1, $3)
+                 ON CONFLICT (subject, detail) DO UPDATE SET last_at = $3,
+                   strikes = CASE WHEN strike.last_at < $4 THEN 1 ELSE strike.strikes + 1 END
+                 RETURNING subject, detail, strikes",
+                params![account, &network, now, now.minus(WINDOW)],
+            )
+            .await?;
+        let of = |subject: &str, detail: &str| {
+            let found = counted.iter().find(|counted| counted.subject == subject && counted.detail == detail);
+            found.map_or(0, |counted| counted.strikes)
+        };
+        Ok(Standing { pair: of(&network, account), account: of(account, ""), network: of(&network, ""), accounts: 0 })
+    }
+
+    async fn standing(&self, app: &App, account: Option<&str>) -> db::Result<Standing> {
         let since = app.clock.now().minus(WINDOW);
-        let account = email.map(|email| subject(app, "account", email.key())).unwrap_or_default();
-        let network = subject(app, "network", &self.client.network().to_string());
         let counts: Counts = app
             .db
             .one(
                 "SELECT (SELECT strikes FROM strike WHERE subject = $1 AND detail = '' AND last_at >= $3) AS account,
                         (SELECT strikes FROM strike WHERE subject = $2 AND detail = '' AND last_at >= $3) AS network,
+                        (SELECT strikes FROM strike WHERE subject = $2 AND detail = $1 AND detail <> ''
+                          AND last_at >= $3) AS pair,
                         (SELECT CAST(COUNT(*) AS BIGINT) FROM strike
                           WHERE subject = $2 AND detail <> '' AND last_at >= $3) AS accounts",
-                params![account, network, since],
+                params![account.unwrap_or_default(), self.network(app), since],
             )
             .await?;
         Ok(Standing {
+            pair: counts.pair.unwrap_or(0),
             account: counts.account.unwrap_or(0),
             network: counts.network.unwrap_or(0),
             accounts: counts.accounts.unwrap_or(0),
@@ -256,7 +380,7 @@ impl Visitor {
         let looks_automatic = is_program(&self.user_agent);
         let is_disposable = email.is_some_and(|email| is_disposable(email.domain()));
         let signs = [
-            (standing.account >= ACCOUNT_SUSPICIOUS, 100, "many failures on one account"),
+            (standing.pair >= PAIR_SUSPICIOUS, 100, "many failures on one account"),
             (standing.network >= NETWORK_SUSPICIOUS, 100, "many failures from one network"),
             (standing.accounts >= NETWORK_ACCOUNTS, 100, "many accounts tried from one network"),
             (standing.network >= NETWORK_SUSPICIOUS / 2, 50, "failures from one network"),

@@ -18,6 +18,7 @@ use serde::Deserialize;
 use super::{
     INSUFFICIENT_SCOPE, Live, Session,
     org::{Least, describe_role},
+    session::describe_session,
 };
 use crate::{
     apps::{Application, ApplicationId, Keyed, Reached},
@@ -59,10 +60,6 @@ impl<R: Least> FromRequestParts<App> for InApp<R> {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
         let session = Session::from_request_parts(parts, app).await?;
         let Path(AppPath { app_id }) = Path::from_request_parts(parts, app).await?;
-        // What an app's people do there is one thing, building it another: that is for the service's own pages.
-        if session.living.session.app_id.is_some() {
-            return Err(FORBIDDEN.into());
-        }
         Self::reach(app, session, app_id).await
     }
 }
@@ -106,7 +103,7 @@ impl OperationInput for AppKey {
 }
 
 /// The app of the request's key, and somebody who has at least the role `R` in the organization it belongs to. The
-/// session is one of the service itself or of that very app: no other app acts for its people here.
+/// session is one of the service itself: building an app is not for its own people.
 pub struct AppCaller<R>(pub InApp<R>);
 
 impl<R: Least> FromRequestParts<App> for AppCaller<R> {
@@ -115,9 +112,6 @@ impl<R: Least> FromRequestParts<App> for AppCaller<R> {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
         let session = Session::beside_key(parts, app).await?;
         let AppKey(keyed) = AppKey::from_request_parts(parts, app).await?;
-        if session.living.session.app_id.is_some_and(|own| own != keyed.app_id) {
-            return Err(UNAUTHENTICATED.into());
-        }
         InApp::reach(app, session, keyed.app_id).await.map(Self)
     }
 }
@@ -130,6 +124,7 @@ impl<R: Least> OperationInput for AppCaller<R> {
             operation,
             &[UNAUTHENTICATED, INVALID_APP_KEY, INSUFFICIENT_SCOPE, CROSS_SITE, FORBIDDEN, NOT_FOUND],
         );
+        describe_session(operation, false);
         describe_role(operation, R::ROLE);
     }
 }

@@ -26,17 +26,21 @@ const CHALLENGE_LIFE: Duration = Duration::from_mins(10);
 /// Half a second for a person's browser; a core for whoever tries thousands.
 const COST: u32 = 2_000;
 const COUNTER: u64 = 300;
+/// How much work is asked for: each level doubles it, up to eight seconds in a browser.
+pub const LEVELS: u32 = 5;
 
 /// Challenges and passes.
 pub struct Captcha;
 
 impl Captcha {
-    /// A new challenge, bound to the route it was asked for.
-    pub fn challenge(app: &App, route: &str) -> Result<altcha::Challenge> {
+    /// A new challenge, bound to the route it was asked for and as hard as its level says.
+    pub fn challenge(app: &App, route: &str, level: u32) -> Result<altcha::Challenge> {
         let expires_at = app.clock.now().plus(CHALLENGE_LIFE).0 / 1000;
-        let counter = u32::try_from(COUNTER + app.entropy.up_to(COUNTER)).unwrap_or(300);
+        let level = level.clamp(1, LEVELS);
+        let counter = u32::try_from((COUNTER + app.entropy.up_to(COUNTER)) << (level - 1)).unwrap_or(300);
         let mut data = std::collections::BTreeMap::new();
         data.insert("route".to_owned(), route.into());
+        data.insert("level".to_owned(), level.into());
         data.insert("expires".to_owned(), expires_at.into());
         let options = CreateChallengeOptions {
             cost: COST,
@@ -50,8 +54,8 @@ impl Captcha {
     }
 
     /// The refusal that carries a challenge.
-    pub fn demand(app: &App, route: &str) -> Fault {
-        match Self::challenge(app, route) {
+    pub fn demand(app: &App, route: &str, level: u32) -> Fault {
+        match Self::challenge(app, route, level) {
             Ok(challenge) => Fault::from(CAPTCHA_REQUIRED).with_extra("challenge", &challenge),
             Err(fault) => fault,
         }
@@ -59,28 +63,40 @@ impl Captcha {
 
     /// A pass for a solved challenge, once for each challenge.
     pub async fn redeem(tx: &mut Tx, app: &App, token: &Secret) -> Result<Secret> {
-        let (payload, route, expires) = read(app, token).ok_or(NOT_SOLVED)?;
+        let Solved { payload, route, level, expires } = read(app, token).ok_or(NOT_SOLVED)?;
         let spent = payload.challenge.signature.unwrap_or_default().into();
         let (now, born) = (app.clock.now(), expires.minus(CHALLENGE_LIFE));
         let until = now.plus(CHALLENGE_LIFE);
         if !once::first_use(tx, Purpose::CaptchaChallenge, &spent, born, now, until).await? {
             return Err(once::TOKEN_SPENT.into());
         }
-        Ok(once::issue(tx, app, Purpose::CaptchaPass, None, route.as_bytes()).await?)
+        Ok(once::issue(tx, app, Purpose::CaptchaPass, None, format!("{level} {route}").as_bytes()).await?)
     }
 
-    /// Whether this pass was given for this route; it is used up either way.
-    pub async fn accept(app: &App, pass: &Secret, route: &str) -> db::Result<bool> {
-        let spent = transact!(app.db, tx, { once::spend(tx, Purpose::CaptchaPass, pass, app.clock.now()).await })?;
-        Ok(spent.and_then(|spent| spent.aside(app)).is_some_and(|aside| aside == route.as_bytes()))
+    /// Whether this pass was given for this route and for at least as much work; it is used up either way.
+    pub async fn accept(app: &App, pass: &Secret, route: &str, level: u32) -> db::Result<bool> {
+        let spend =
+            async { transact!(app.db, tx, { once::spend(tx, Purpose::CaptchaPass, pass, app.clock.now()).await }) };
+        let spent = db::aside(spend).await?;
+        let aside = spent.and_then(|spent| spent.aside(app)).and_then(|aside| String::from_utf8(aside).ok());
+        let given = aside.as_deref().and_then(|aside| aside.split_once(' '));
+        Ok(given.is_some_and(|(worth, given)| given == route && worth.parse().is_ok_and(|worth: u32| level <= worth)))
     }
+}
+
+/// A challenge of ours that was solved.
+struct Solved {
+    payload: Payload,
+    route: String,
+    level: u64,
+    expires: Timestamp,
 }
 
 fn key(app: &App, purpose: &str) -> String {
     app.vault.mac("captcha", purpose.as_bytes())
 }
 
-fn read(app: &App, token: &Secret) -> Option<(Payload, String, Timestamp)> {
+fn read(app: &App, token: &Secret) -> Option<Solved> {
     let text = token.expose().trim().as_bytes();
     let bytes = BASE64.decode(text).or_else(|_| BASE64URL_NOPAD.decode(text)).ok()?;
     let payload: Payload = serde_json::from_slice(&bytes).ok()?;
@@ -90,7 +106,9 @@ fn read(app: &App, token: &Secret) -> Option<(Payload, String, Timestamp)> {
     let data = payload.challenge.parameters.data.clone()?;
     let expires = data.get("expires")?.as_i64()?;
     let route = data.get("route")?.as_str()?.to_owned();
+    let level = data.get("level")?.as_u64()?;
     // Our own clock decides, not the library's.
     let is_good = verified && app.clock.now().0 / 1000 < expires;
-    is_good.then_some((payload, route, Timestamp(expires.saturating_mul(1000))))
+    let expires = Timestamp(expires.saturating_mul(1000));
+    is_good.then_some(Solved { payload, route, level, expires })
 }

@@ -82,6 +82,10 @@ pub fn set_trusted(app: &App, token: &Secret, life: Duration, out: &mut HeaderMa
     set(app, TRUSTED, token.expose(), i64::try_from(life.as_secs()).unwrap_or(i64::MAX), out);
 }
 
+pub fn clear_trusted(app: &App, out: &mut HeaderMap) {
+    set(app, TRUSTED, "", 0, out);
+}
+
 pub fn set_social(app: &App, token: &Secret, life: Duration, out: &mut HeaderMap) {
     set(app, SOCIAL, token.expose(), i64::try_from(life.as_secs()).unwrap_or(i64::MAX), out);
 }

@@ -92,7 +92,7 @@ impl Live {
         org: OrgId,
         account: AccountId,
     ) -> db::Result<Option<Arc<Membership>>> {
-        self.members.recall(&(org, account), || Membership::of(&app.db, org, account)).await
+        self.members.recall(&app.db, &(org, account), || Membership::of(&app.db, org, account)).await
     }
 
     /// What an app's key stands for; nothing for one that is not ours. Its use is noted when it is looked up anew.
@@ -104,16 +104,16 @@ impl Live {
             }
             Ok(found)
         };
-        self.keys.recall(&crypto::digest(key.expose().as_bytes()), read).await
+        self.keys.recall(&app.db, &crypto::digest(key.expose().as_bytes()), read).await
     }
 
     /// A session that is alive at this moment, and whose it is.
     async fn living(&self, app: &App, id: SessionId) -> db::Result<Option<Living>> {
         let now = app.clock.now();
-        let session = self.sessions.recall(&id, || sessions::Session::find(&app.db, id)).await?;
+        let session = self.sessions.recall(&app.db, &id, || sessions::Session::find(&app.db, id)).await?;
         let Some(session) = session.filter(|session| session.is_alive(now)) else { return Ok(None) };
         let account = session.account_id;
-        let Some(person) = self.people.recall(&account, || Whole::find(&app.db, account)).await? else {
+        let Some(person) = self.people.recall(&app.db, &account, || Whole::find(&app.db, account)).await? else {
             return Ok(None);
         };
         let org = match session.org_id {

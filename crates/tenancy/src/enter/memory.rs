@@ -11,10 +11,13 @@ use std::{
     time::Duration,
 };
 
-use kernel::{db, recent::Recent};
+use kernel::{
+    db::{self, Db},
+    recent::Recent,
+};
 use tokio::sync::OnceCell;
 
-/// Nothing is remembered longer than this, whatever nobody said.
+/// Upper bound on staleness if an invalidation was missed.
 pub const REMEMBERED: Duration = Duration::from_mins(1);
 pub const MOST: usize = 50_000;
 const SHARES: usize = 64;
@@ -43,8 +46,19 @@ impl<K: Hash + Eq, V> Default for Memory<K, V> {
 
 impl<K: Hash + Eq + Clone, V> Memory<K, V> {
     /// What is remembered, or what is read now. That something is not there is not remembered. Those who ask for the same
-    /// at the same time share what one of them reads, unless it was forgotten in between.
-    pub async fn recall<R>(&self, key: &K, read: impl FnOnce() -> R) -> db::Result<Option<Arc<V>>>
+    /// at the same time share what one of them reads, unless it was forgotten in between. On a node that does not hear the
+    /// others nothing counts but what is read now, by each for itself.
+    pub async fn recall<R>(&self, db: &Db, key: &K, read: impl FnOnce() -> R) -> db::Result<Option<Arc<V>>>
+    where
+        R: Future<Output = db::Result<Option<V>>>,
+    {
+        if !db.hears_others() {
+            return Ok(Box::pin(read()).await?.map(Arc::new));
+        }
+        self.recall_here(key, read).await
+    }
+
+    async fn recall_here<R>(&self, key: &K, read: impl FnOnce() -> R) -> db::Result<Option<Arc<V>>>
     where
         R: Future<Output = db::Result<Option<V>>>,
     {
@@ -147,7 +161,7 @@ mod tests {
     use super::*;
 
     async fn recall(memory: &Memory<u8, &'static str>, key: u8, now: &'static str) -> Option<&'static str> {
-        memory.recall(&key, || ready(Ok(Some(now)))).await.ok().flatten().map(|found| *found)
+        memory.recall_here(&key, || ready(Ok(Some(now)))).await.ok().flatten().map(|found| *found)
     }
 
     #[tokio::test]
@@ -176,7 +190,7 @@ mod tests {
                 forget(&memory);
                 Ok(Some("old"))
             };
-            assert_eq!(memory.recall(&1, || read).await.ok().flatten().as_deref(), Some(&"old"));
+            assert_eq!(memory.recall_here(&1, || read).await.ok().flatten().as_deref(), Some(&"old"));
             assert_eq!(recall(&memory, 1, "new").await, Some("new"));
         }
     }
@@ -192,7 +206,8 @@ mod tests {
                 Ok(found)
             }
         };
-        let (first, second) = tokio::join!(memory.recall(&1, || read(Some(7))), memory.recall(&1, || read(Some(8))));
+        let (first, second) =
+            tokio::join!(memory.recall_here(&1, || read(Some(7))), memory.recall_here(&1, || read(Some(8))));
         let found = [first, second].map(|found| found.ok().flatten().as_deref().copied());
         assert_eq!((found, reads.load(SeqCst)), ([Some(7); 2], 1));
         assert!(lock(&memory.readings).is_empty());
@@ -200,13 +215,14 @@ mod tests {
         memory.forget_all();
         let late = async {
             memory.forget(&1);
-            memory.recall(&1, || read(Some(8))).await
+            memory.recall_here(&1, || read(Some(8))).await
         };
-        let (first, late) = tokio::join!(memory.recall(&1, || read(Some(7))), late);
+        let (first, late) = tokio::join!(memory.recall_here(&1, || read(Some(7))), late);
         let found = [first, late].map(|found| found.ok().flatten().as_deref().copied());
         assert_eq!((found, reads.load(SeqCst)), ([Some(7), Some(8)], 3), "who comes after it was forgotten reads");
 
-        let (gone, there) = tokio::join!(memory.recall(&2, || read(None)), memory.recall(&2, || read(Some(9))));
+        let (gone, there) =
+            tokio::join!(memory.recall_here(&2, || read(None)), memory.recall_here(&2, || read(Some(9))));
         let found = [gone, there].map(|found| found.ok().flatten().as_deref().copied());
         assert_eq!(found, [None, Some(9)], "nobody is told by somebody else that it is not there");
         assert!(lock(&memory.readings).is_empty());
@@ -215,10 +231,10 @@ mod tests {
     #[tokio::test]
     async fn who_goes_away_while_reading_leaves_it_to_the_next() {
         let memory = Memory::<u8, u8>::default();
-        let mut second = Box::pin(memory.recall(&1, || ready(Ok(Some(7)))));
+        let mut second = Box::pin(memory.recall_here(&1, || ready(Ok(Some(7)))));
         tokio::select! {
             biased;
-            _ = memory.recall(&1, std::future::pending) => panic!("it is never there"),
+            _ = memory.recall_here(&1, std::future::pending) => panic!("it is never there"),
             _ = &mut second => panic!("somebody else reads it"),
             () = ready(()) => {}
         }
@@ -229,7 +245,7 @@ mod tests {
     #[tokio::test]
     async fn that_something_is_not_there_is_not_remembered() {
         let memory = Memory::default();
-        assert!(matches!(memory.recall(&1, || ready(Ok(None))).await, Ok(None)));
+        assert!(matches!(memory.recall_here(&1, || ready(Ok(None))).await, Ok(None)));
         assert_eq!(recall(&memory, 1, "there").await, Some("there"));
     }
 }

@@ -18,7 +18,7 @@ pub use live::{ACCOUNT_TOPIC, Live, Living, read_origins, recognise, watch};
 pub use org::{Admin, AdminOrSelf, InOrg, Least, Member, Owner};
 pub use scim::ScimToken;
 pub use session::{
-    Browser, Granted, INSUFFICIENT_SCOPE, MaybeSession, PlatformOwner, REAUTHENTICATION_REQUIRED, RefreshToken,
-    Session, is_platform_owner, is_still_good, may_use_cookie,
+    APP_KEY_MISMATCH, APP_SESSION, AnySession, Browser, Granted, INSUFFICIENT_SCOPE, MaybeSession, PlatformOwner,
+    REAUTHENTICATION_REQUIRED, RefreshToken, Session, is_platform_owner, may_use_cookie,
 };
 pub use within::Within;

@@ -21,11 +21,10 @@ use super::{
 };
 use crate::{
     accounts::Account,
-    apps::Application,
+    apps::{Application, ApplicationId},
     events::By,
     factors::Factors,
     orgs::Membership,
-    scim_tokens::{self, ScimToken},
     scopes::Scopes,
     sessions::{self, SessionId},
 };
@@ -33,26 +32,17 @@ use crate::{
 pub const REAUTHENTICATION_REQUIRED: Code =
     Code::new(403, "reauthentication_required", "Sign in again first: this needs a fresh proof of who you are.");
 
+pub const APP_SESSION: Code =
+    Code::new(403, "app_session", "This session belongs to an app. Sign in to the service directly.");
+
+pub const APP_KEY_MISMATCH: Code =
+    Code::new(403, "app_key_mismatch", "The session and the app key do not belong together.");
+
 pub const INSUFFICIENT_SCOPE: Code =
     Code::new(403, "insufficient_scope", "The person did not let this client do that.");
 
 /// How long a proof of who somebody is counts as fresh.
 const FRESH: Duration = Duration::from_mins(10);
-
-/// Refuses a token or a key that no longer opens anything; who brings none is nobody's concern.
-pub async fn is_still_good(app: &App, headers: &HeaderMap) -> Result<()> {
-    app_key(app, headers).await?;
-    let Some((token, delivery)) = presented(headers) else { return Ok(()) };
-    if token.starts_with(scim_tokens::START) {
-        let found = ScimToken::recognise(&app.db, &token.to_owned().into(), app.clock.now()).await?;
-        return found.map(drop).ok_or_else(|| UNAUTHENTICATED.into());
-    }
-    let (_, living) = recognise(app, token).await?.ok_or(UNAUTHENTICATED)?;
-    match delivery {
-        Delivery::Cookie => may_use_cookie(app, headers, &living.session).await,
-        Delivery::Body => Ok(()),
-    }
-}
 
 /// A cookie counts on pages of the service, and on those of the app its session belongs to.
 pub async fn may_use_cookie(app: &App, headers: &HeaderMap, session: &sessions::Session) -> Result<()> {
@@ -64,7 +54,8 @@ pub async fn may_use_cookie(app: &App, headers: &HeaderMap, session: &sessions::
     if is_its_own { Ok(()) } else { Err(CROSS_SITE.into()) }
 }
 
-/// Somebody who is signed in, by cookie or by bearer token.
+/// Somebody who is signed in to the service itself, by cookie or by bearer token. A session that belongs to an app is
+/// refused: it is for [`AnySession`], in the few places that an app needs.
 pub struct Session {
     pub living: Living,
     /// How the client keeps its tokens.
@@ -110,11 +101,17 @@ impl Session {
         By { actor: Some(self.account().id), app, ..super::abuse::from_where(self.client, self.user_agent.as_ref()) }
     }
 
+    /// The app it belongs to, if it is not the service's own.
+    pub fn of_app(&self) -> Option<ApplicationId> {
+        self.living.session.app_id
+    }
+
     /// Whether the person proved who they are not long ago. A device that was let in proved nothing itself, and who holds
-    /// it need not be who let it in.
+    /// it need not be who let it in; it counts once something was proven on it.
     pub fn is_fresh(&self, app: &App) -> bool {
         let session = &self.living.session;
-        let was_let_in = session.methods.iter().any(|method| method == "device");
+        let has = |wanted: &str| session.methods.iter().any(|method| method == wanted);
+        let was_let_in = has("device") && !["pwd", "otp", "sms", "recovery", "passkey"].into_iter().any(has);
         !was_let_in && app.clock.now().since(session.authenticated_at) <= FRESH
     }
 }
@@ -127,7 +124,7 @@ impl Session {
             return Self::of(parts, app, living, delivery).await;
         }
         let (token, delivery) = presented(&parts.headers).ok_or(UNAUTHENTICATED)?;
-        let (_, living) = recognise(app, token).await?.ok_or(UNAUTHENTICATED)?;
+        let (_, living) = recognise(app, token).await?.ok_or_else(|| bad_token(delivery))?;
         Self::of(parts, app, living, delivery).await
     }
 
@@ -142,9 +139,16 @@ impl Session {
 }
 
 impl Session {
-    /// The person's own, whatever key of an app came along: not that of a client within its scopes.
+    /// The service's own, whatever key of an app came along.
     pub(super) async fn beside_key(parts: &mut Parts, app: &App) -> Result<Self> {
-        Self::recognised(parts, app).await?.without_scopes()
+        Self::recognised(parts, app).await?.without_scopes()?.of_the_service(app)
+    }
+
+    fn of_the_service(self, app: &App) -> Result<Self> {
+        match self.of_app() {
+            None => Ok(self),
+            Some(_) => Err(APP_SESSION.because(format!("Sign in at {}/sign-in.", app.config.base_url()))),
+        }
     }
 
     /// By the header alone, whatever cookies came along.
@@ -163,10 +167,18 @@ impl Session {
         Ok(session)
     }
 
-    /// Whoever also says which app they are must be the one the session belongs to.
+    /// Whoever also says which app they are must be the one the session belongs to: an app that hands on what its people
+    /// bring must not take somebody else's session for one of its own.
     async fn with_its_key(self, parts: &Parts, app: &App) -> Result<Self> {
-        match app_key(app, &parts.headers).await? {
-            Some(keyed) if self.living.session.app_id != Some(keyed.app_id) => Err(UNAUTHENTICATED.into()),
+        match (app_key(app, &parts.headers).await?, self.of_app()) {
+            (Some(keyed), own) if own != Some(keyed.app_id) && self.living.session.holder().is_some() => {
+                Err(APP_KEY_MISMATCH
+                    .because("The session belongs to another app, not to the app whose key was sent."))
+            }
+            (Some(_), None) => Err(APP_KEY_MISMATCH.because(
+                "The session belongs to the service itself, not to the app whose key was sent. Leave out \
+                 X-Service-App-Key, or sign in with it.",
+            )),
             _ => Ok(self),
         }
     }
@@ -177,6 +189,47 @@ impl FromRequestParts<App> for Session {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
         Self::beside_key(parts, app).await?.with_its_key(parts, app).await
+    }
+}
+
+/// Somebody who is signed in, to the service itself or to an app. For what an app's people do in it: their profile, and the
+/// app's own sessions. A handler that takes this looks at [`Session::of_app`] where the two differ.
+pub struct AnySession(pub Session);
+
+impl FromRequestParts<App> for AnySession {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let session = Session::recognised(parts, app).await?.without_scopes()?;
+        session.with_its_key(parts, app).await.map(Self)
+    }
+}
+
+/// Says in the description whether a session that belongs to an app is taken.
+pub(super) fn describe_session(operation: &mut Operation, takes_apps: bool) {
+    operation.extensions.insert("x-app-session".into(), takes_apps.into());
+    if !takes_apps {
+        may_answer(operation, &[APP_SESSION]);
+    }
+}
+
+impl OperationInput for AnySession {
+    fn operation_input(_: &mut GenContext, operation: &mut Operation) {
+        requires(operation, &["bearer"]);
+        requires(operation, &["cookie"]);
+        may_answer(operation, &[UNAUTHENTICATED, INVALID_APP_KEY, INSUFFICIENT_SCOPE, APP_KEY_MISMATCH]);
+        describe_session(operation, true);
+    }
+}
+
+/// A bearer token that opens nothing is told apart from none at all (RFC 6750, 3.1).
+fn bad_token(delivery: Delivery) -> Fault {
+    match delivery {
+        Delivery::Cookie => UNAUTHENTICATED.into(),
+        Delivery::Body => {
+            let says = HeaderValue::from_static("Bearer error=\"invalid_token\"");
+            Fault::from(UNAUTHENTICATED).with_header(header::WWW_AUTHENTICATE, says)
+        }
     }
 }
 
@@ -202,7 +255,7 @@ impl FromRequestParts<App> for Granted {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
         let session = Session::recognised(parts, app).await?.with_its_key(parts, app).await?;
-        if session.living.session.resource.is_some() { Err(UNAUTHENTICATED.into()) } else { Ok(Self(session)) }
+        if session.living.session.resource.is_some() { Err(bad_token(session.delivery)) } else { Ok(Self(session)) }
     }
 }
 
@@ -210,7 +263,8 @@ impl OperationInput for Granted {
     fn operation_input(_: &mut GenContext, operation: &mut Operation) {
         requires(operation, &["bearer"]);
         requires(operation, &["cookie"]);
-        may_answer(operation, &[UNAUTHENTICATED, INVALID_APP_KEY]);
+        may_answer(operation, &[UNAUTHENTICATED, INVALID_APP_KEY, APP_KEY_MISMATCH]);
+        describe_session(operation, true);
     }
 }
 
@@ -219,12 +273,19 @@ impl OperationInput for Granted {
 /// is not good is refused.
 pub struct Browser(pub Option<Session>);
 
+impl Browser {
+    /// Nobody, where the session belongs to an app: the pages of the account and the console are not the app's.
+    pub fn own(self) -> Option<Session> {
+        self.0.filter(|session| session.of_app().is_none())
+    }
+}
+
 impl FromRequestParts<App> for Browser {
     type Rejection = Fault;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
         if parts.extensions.get::<Within>().is_some() {
-            return Session::from_request_parts(parts, app).await.map(|session| Self(Some(session)));
+            return AnySession::from_request_parts(parts, app).await.map(|AnySession(session)| Self(Some(session)));
         }
         // By the strict names alone: a neighbouring host must not put somebody else in front of a page.
         let found = match cookies::read_strictly(app, &parts.headers, cookies::ACCESS) {
@@ -255,7 +316,7 @@ impl OperationInput for Browser {
         requires(operation, &[]);
         requires(operation, &["bearer"]);
         requires(operation, &["cookie"]);
-        may_answer(operation, &[UNAUTHENTICATED, INVALID_APP_KEY, INSUFFICIENT_SCOPE]);
+        may_answer(operation, &[UNAUTHENTICATED, INVALID_APP_KEY, INSUFFICIENT_SCOPE, APP_KEY_MISMATCH]);
     }
 }
 
@@ -278,16 +339,17 @@ impl FromRequestParts<App> for MaybeSession {
     type Rejection = Fault;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        match presented(&parts.headers) {
-            Some(_) => Session::from_request_parts(parts, app).await.map(|session| Self(Some(session))),
-            None => Ok(Self(None)),
+        if parts.extensions.get::<Within>().is_none() && presented(&parts.headers).is_none() {
+            return Ok(Self(None));
         }
+        Session::from_request_parts(parts, app).await.map(|session| Self(Some(session)))
     }
 }
 
 impl OperationInput for MaybeSession {
     fn operation_input(_: &mut GenContext, operation: &mut Operation) {
-        may_answer(operation, &[UNAUTHENTICATED, INSUFFICIENT_SCOPE]);
+        may_answer(operation, &[UNAUTHENTICATED, INSUFFICIENT_SCOPE, APP_KEY_MISMATCH]);
+        describe_session(operation, false);
     }
 }
 
@@ -295,7 +357,8 @@ impl OperationInput for Session {
     fn operation_input(_: &mut GenContext, operation: &mut Operation) {
         requires(operation, &["bearer"]);
         requires(operation, &["cookie"]);
-        may_answer(operation, &[UNAUTHENTICATED, INVALID_APP_KEY, INSUFFICIENT_SCOPE]);
+        may_answer(operation, &[UNAUTHENTICATED, INVALID_APP_KEY, INSUFFICIENT_SCOPE, APP_KEY_MISMATCH]);
+        describe_session(operation, false);
     }
 }
 

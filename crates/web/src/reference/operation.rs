@@ -13,8 +13,8 @@ use super::{
 
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 const JSON: &str = "application/json";
-/// What refusals look like, by the standards they keep to.
-const REFUSALS: [&str; 3] = ["Problem", "OAuthError", "ScimError"];
+/// How the names of what refusals look like begin, by the standards they keep to.
+const REFUSALS: [&str; 3] = ["Problem", "OAuth", "Scim"];
 
 pub struct Reader<'a> {
     pub(super) document: &'a Value,
@@ -145,7 +145,7 @@ impl<'a> Reader<'a> {
         let mut all = 0;
         for (_, _, operation) in self.all() {
             all += 1;
-            for refusal in refusals(operation) {
+            for refusal in self.refusals(operation) {
                 *counts.entry(refusal).or_default() += 1;
             }
         }
@@ -154,7 +154,7 @@ impl<'a> Reader<'a> {
 
     fn operation(&self, method: &str, path: &str, operation: &'a Value, everywhere: &[Refusal]) -> Operation {
         let body = self.body(operation);
-        let mut refusals = refusals(operation);
+        let mut refusals = self.refusals(operation);
         refusals.retain(|refusal| !everywhere.contains(refusal));
         Operation {
             id: text(operation, "operationId").to_owned(),
@@ -204,13 +204,35 @@ impl<'a> Reader<'a> {
         Some(Body { kind: kind.clone(), about, rows: self.schemas.rows(schema), example })
     }
 
+    /// What an operation answers by status, also where it refers to what others answer too.
+    fn responses(&self, operation: &'a Value) -> impl Iterator<Item = (&'a String, &'a Value)> {
+        let shared = &self.document["components"]["responses"];
+        operation["responses"].as_object().into_iter().flatten().map(move |(status, answer)| {
+            let name = answer["$ref"].as_str().and_then(|name| name.strip_prefix("#/components/responses/"));
+            (status, name.map_or(answer, |name| &shared[name]))
+        })
+    }
+
+    /// The refusals of an operation, out of the lines in which the description lists them.
+    fn refusals(&self, operation: &'a Value) -> Vec<Refusal> {
+        let mut found = vec![];
+        for (status, answer) in self.responses(operation) {
+            for line in text(answer, "description").lines().filter_map(|line| line.strip_prefix("- `")) {
+                if let Some((code, says)) = line.split_once("`: ") {
+                    found.push(Refusal { status: status.clone(), code: code.to_owned(), says: says.to_owned() });
+                }
+            }
+        }
+        found
+    }
+
     fn answers(&self, operation: &'a Value) -> Vec<Answer> {
         let mut answers = vec![];
-        for (status, answer) in operation["responses"].as_object().into_iter().flatten() {
+        for (status, answer) in self.responses(operation) {
             let contents: Vec<_> = answer["content"].as_object().into_iter().flatten().collect();
             let is_good = status.starts_with(['1', '2', '3']);
             let said = text(answer, "description").split("\n\n").next().unwrap_or_default();
-            let about = if said.starts_with("- `") || said == "As it says." { "" } else { said };
+            let about = if said.starts_with("- `") || said == "OK" { "" } else { said };
             let put = |kind: &str, rows| Answer {
                 status: status.clone(),
                 kind: kind.to_owned(),
@@ -223,7 +245,8 @@ impl<'a> Reader<'a> {
             for (kind, content) in contents {
                 let schema = &content["schema"];
                 // Refusals are listed by their codes, and have the same form everywhere.
-                let is_refusal = self.schemas.resolve(schema).1.is_some_and(|name| REFUSALS.contains(&name));
+                let name = schema["$ref"].as_str().and_then(|name| name.strip_prefix("#/components/schemas/"));
+                let is_refusal = name.is_some_and(|name| REFUSALS.iter().any(|form| name.starts_with(form)));
                 if is_good || !(is_refusal || kind == "text/html") {
                     answers.push(put(kind, self.schemas.rows(schema)));
                 }
@@ -231,19 +254,6 @@ impl<'a> Reader<'a> {
         }
         answers
     }
-}
-
-/// The refusals of an operation, out of the lines in which the description lists them.
-fn refusals(operation: &Value) -> Vec<Refusal> {
-    let mut found = vec![];
-    for (status, answer) in operation["responses"].as_object().into_iter().flatten() {
-        for line in text(answer, "description").lines().filter_map(|line| line.strip_prefix("- `")) {
-            if let Some((code, says)) = line.split_once("`: ") {
-                found.push(Refusal { status: status.clone(), code: code.to_owned(), says: says.to_owned() });
-            }
-        }
-    }
-    found
 }
 
 fn pretty(value: &Value) -> String {

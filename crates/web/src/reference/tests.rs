@@ -9,7 +9,13 @@ fn document() -> Value {
     json!({
         "servers": [{ "url": "https://id.example" }],
         "tags": [{ "name": "trees" }],
-        "components": { "schemas": {
+        "components": { "responses": { "Problem409OtherTooTall": {
+            "description": "- `too_tall`: It is: too tall.\n- `other`: No.",
+            "content": { "application/problem+json": {
+                "schema": { "$ref": "#/components/schemas/Problem409OtherTooTall" },
+            } },
+        } }, "schemas": {
+            "Problem409OtherTooTall": { "type": "object", "properties": { "code": { "enum": ["other", "too_tall"] } } },
             "Tree": {
                 "type": "object", "required": ["name"],
                 "properties": {
@@ -40,7 +46,7 @@ fn document() -> Value {
                     "200": { "description": "OK", "content": { "application/json": {
                         "schema": { "$ref": "#/components/schemas/Tree" },
                     } } },
-                    "409": { "description": "- `too_tall`: It is: too tall.\n- `other`: No." },
+                    "409": { "$ref": "#/components/responses/Problem409OtherTooTall" },
                 },
             },
         } },

@@ -42,7 +42,11 @@ pub fn who(operation: &Value) -> String {
     };
     let mut letters = words.chars();
     let first = letters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
-    format!("{first}{}.{role}", letters.as_str())
+    let app = match operation.get("x-app-session") {
+        Some(Value::Bool(false)) => " A session that belongs to an app is refused.",
+        _ => "",
+    };
+    format!("{first}{}.{role}{app}", letters.as_str())
 }
 
 /// What a program says about itself in headers, by the first way in.

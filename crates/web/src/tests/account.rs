@@ -3,7 +3,9 @@ use std::time::Duration;
 
 use identity::testing::{PASSWORD, member};
 
-use super::{act, base, browser, cookies, start, submit, text, visit};
+use kernel::testing::TestApp;
+
+use super::{act, base, browser, cookies, start, submit, text, visit, whole};
 
 const PAGES: [&str; 6] =
     ["/account", "/account/security", "/account/sessions", "/account/apps", "/account/activity", "/account/data"];
@@ -38,6 +40,22 @@ async fn every_page_is_there_and_says_what_is_so() {
     let file = visit(&t, "/account/data/export", &ada).await;
     assert_eq!(file.body["user"]["email"], "ada@example.com");
     assert!(file.header("content-disposition").starts_with("attachment"));
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn password_managers_are_led_to_places_that_are_there() {
+    let t = TestApp::start(whole).await;
+    member(&t, "ada@example.com").await;
+    let ada = browser(&t, "ada@example.com").await;
+    let passkeys = t.get("/.well-known/passkey-endpoints").await.body;
+    let password = t.get("/.well-known/change-password").await.header("location").to_owned();
+    for to in [password.as_str(), passkeys["enroll"].as_str().unwrap(), passkeys["manage"].as_str().unwrap()] {
+        let (page, place) = to.strip_prefix(&base(&t)).unwrap().split_once('#').unwrap();
+        let shown = visit(&t, page, &ada).await;
+        assert!(shown.status == 200 && shown.text.contains(&format!("id=\"{place}\"")), "{to}");
+    }
+    t.run_jobs().await;
     t.finish().await;
 }
 
@@ -132,12 +150,15 @@ async fn an_authenticator_app_is_set_up_without_a_script() {
     assert_eq!(on.status, 200, "{}", on.text);
     assert!(on.text.contains("id=\"recovery\""), "shown once");
     t.run_jobs().await;
-    // Long after the sign-in it cannot be switched off without a proof.
+    // It is not switched off without a code, and what else cannot be undone asks for one as soon as the last proof is old.
     t.advance(Duration::from_mins(11));
-    let refused = send("POST /auth/2fa/disable", &[("form", "totp-off")]).await;
+    let refused = send("POST /auth/2fa/disable", &[("form", "totp-off"), ("password:some", PASSWORD)]).await;
     assert_eq!(refused.status, 403);
-    assert!(refused.text.contains("totp-off-proof"), "the password is asked for: {}", refused.text);
-    let off = send("POST /auth/2fa/disable", &[("form", "totp-off"), ("password:some", PASSWORD)]).await;
+    assert_eq!(refused.text.matches("id=\"totp-off-code\"").count(), 1, "one place for the code: {}", refused.text);
+    let refused = send("POST /auth/2fa/recovery-codes/regenerate", &[("form", "recovery"), ("show", "1")]).await;
+    assert!(refused.text.contains("recovery-proof"), "the code is asked for: {}", refused.text);
+    let code = totp.generate(u64::try_from(t.app.clock.now().0 / 1000).unwrap()).to_string();
+    let off = send("POST /auth/2fa/disable", &[("form", "totp-off"), ("code:some", &code)]).await;
     assert_eq!(off.status, 303, "{}", off.text);
     t.run_jobs().await;
     t.finish().await;
@@ -157,6 +178,30 @@ async fn a_session_is_ended_from_the_list_and_the_last_one_signs_out() {
     assert_eq!(left.header("location"), "/sign-in");
     assert!(cookies(&left).contains("service_access=;") || cookies(&left).ends_with('='), "{}", cookies(&left));
     t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn trusted_devices_are_shown_beside_the_sessions() {
+    let t = start().await;
+    member(&t, "ada@example.com").await;
+    let ada = browser(&t, "ada@example.com").await;
+    assert!(visit(&t, "/account/sessions", &ada).await.text.contains("No trusted devices."));
+    let me = t.get("/auth/me").header("cookie", &ada).await;
+    let sql = "INSERT INTO trusted_device (hash, account_id, created_at, expires_at, user_agent, ip)
+               VALUES ('a-mark', $1, $2, $3, $4, '192.0.2.7')";
+    let now = t.app.clock.now();
+    let values =
+        kernel::params![text(&me.body["id"]), now, now.plus(Duration::from_hours(1)), identity::testing::FIREFOX];
+    t.app.db.exec(sql, values).await.unwrap();
+    let page = visit(&t, "/account/sessions", &ada).await.text;
+    assert!(
+        page.contains("192.0.2.7") && page.contains("DELETE &#x2f;auth&#x2f;trusted-devices&#x2f;a-mark"),
+        "{page}"
+    );
+    let gone = act(&t, &ada, "DELETE /auth/trusted-devices/a-mark", "/account/sessions", &[]).await;
+    assert_eq!(gone.status, 303, "{}", gone.text);
+    assert!(visit(&t, "/account/sessions", &ada).await.text.contains("No trusted devices."));
     t.finish().await;
 }
 

@@ -294,3 +294,30 @@ async fn p11_a_code_is_for_who_asked_and_dies_with_the_session_it_came_from() {
     t.run_jobs().await;
     t.finish().await;
 }
+
+#[tokio::test]
+async fn a_code_for_an_app_that_is_gone_gives_nothing() {
+    let t = start().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let app = client(&t, &ada, "Shop").await;
+    let secret = Some(("x-service-app-key", app.secret.as_str()));
+    let exchange = async |code: &str| {
+        let fields = [
+            ("grant_type", "authorization_code"),
+            ("code", code),
+            ("redirect_uri", REDIRECT),
+            ("code_verifier", VERIFIER),
+        ];
+        form(&t, "/oauth/token", &fields, secret).await
+    };
+    let (first, second) = (code(&t, &ada, &app).await, code(&t, &ada, &app).await);
+    assert_eq!(exchange(&first).await.status, 200);
+    // Nobody is told of it, as in the moment between the commit and the notice.
+    t.app.db.exec("DELETE FROM app WHERE id = $1", kernel::params![&app.id]).await.unwrap();
+    assert_eq!(error_of(&exchange(&second).await), (400, "invalid_grant"));
+    let sql = "SELECT id FROM session WHERE scopes IS NOT NULL";
+    let left: Vec<(String,)> = t.app.db.all(sql, vec![]).await.unwrap();
+    assert!(left.is_empty(), "{left:?}");
+    t.run_jobs().await;
+    t.finish().await;
+}

@@ -1,4 +1,6 @@
 //! Apps: made, changed, given up; and whose they are.
+use std::time::Duration;
+
 use kernel::testing::join_all;
 
 use super::*;
@@ -141,6 +143,107 @@ async fn pages_of_an_app_may_call_and_its_cookies_count_there_alone() {
     assert_eq!(turn(&cookies, shop).await.status, 200);
     let bearer = t.get("/auth/me").header("authorization", &format!("Bearer {access}")).header("origin", elsewhere);
     assert_eq!(bearer.await.status, 200, "who has the token in hand needs no cookie");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_slug_is_a_host_name_that_nobody_takes_for_the_service() {
+    let t = start().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let app = make_app(&t, &ada, "Shop").await;
+    let path = format!("/apps/{}", id(&app));
+    for slug in
+        ["www", "api", "admin", "localhost", "edge", "xn--80ak6aa92e", "abcdefghijkl--shop", "-a", "a-", "A", ""]
+    {
+        let made = ada.asks(t.post("/apps").json(&json!({ "name": "x", "slug": slug }))).await;
+        let changed = ada.asks(t.ask(Method::PATCH, &path).json(&json!({ "slug": slug }))).await;
+        for refused in [made, changed] {
+            assert_eq!((refused.status, refused.wrong_fields()), (400, vec!["slug"]), "{slug}: {}", refused.text);
+        }
+        let org = ada.asks(t.post("/org").json(&json!({ "name": "x", "slug": slug }))).await;
+        assert_eq!((org.status, org.wrong_fields()), (400, vec!["slug"]), "an organization's {slug}: {}", org.text);
+    }
+    let long = ada.asks(t.post("/apps").json(&json!({ "name": "x", "slug": "a".repeat(48) }))).await;
+    assert_eq!(long.status, 200, "with the label of a deployment before it, it fits into one of DNS");
+    for name in ["www", "API", "Admin!", "x".repeat(100).as_str(), "a -- b", "XN--80ak6aa92e", "\u{65e5}\u{672c}"] {
+        let made = make_app(&t, &ada, name).await;
+        let slug = made["slug"].as_str().unwrap();
+        assert!(tenancy::slugs::check(slug).is_ok(), "made from {name}: {slug}");
+        let org = ada.asks(t.post("/org").json(&json!({ "name": name }))).await;
+        assert!(tenancy::slugs::check(org.body["slug"].as_str().unwrap()).is_ok(), "{}", org.text);
+    }
+    // One from before the rules stays until it is changed.
+    t.app.db.exec("UPDATE app SET slug = 'old--shop' WHERE id = $1", kernel::params![id(&app)]).await.unwrap();
+    let kept = ada.asks(t.ask(Method::PATCH, &path).json(&json!({ "name": "Shop 2", "slug": "old--shop" }))).await;
+    assert_eq!((kept.status, &kept.body["slug"]), (200, &json!("old--shop")), "{}", kept.text);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn the_slug_of_an_app_that_is_gone_is_held_back_for_its_organization() {
+    let t = start().await;
+    let (ada, eve) = (signed_in(&t, "ada@example.com").await, signed_in(&t, "eve@example.com").await);
+    let take =
+        |person: &Person, slug: &str| person.asks(t.post("/apps").json(&json!({ "name": "Shop", "slug": slug })));
+    let made = take(&ada, "shop").await;
+    let path = format!("/apps/{}", id(&made.body));
+    let other = make_app(&t, &eve, "Evil").await;
+    let into =
+        |slug: &str| eve.asks(t.ask(Method::PATCH, &format!("/apps/{}", id(&other))).json(&json!({ "slug": slug })));
+    // It takes another name: the old one is in links out there.
+    assert_eq!(ada.asks(t.ask(Method::PATCH, &path).json(&json!({ "slug": "store" }))).await.status, 200);
+    assert_eq!(take(&eve, "shop").await.refusal(), (409, "slug_taken"));
+    assert_eq!(ada.asks(t.ask(Method::PATCH, &path).json(&json!({ "slug": "shop" }))).await.status, 200, "its own");
+    assert_eq!(ada.asks(t.ask(Method::DELETE, &path)).await.status, 204);
+    assert_eq!(take(&eve, "shop").await.refusal(), (409, "slug_taken"));
+    assert_eq!(into("shop").await.refusal(), (409, "slug_taken"), "nor by renaming");
+    let near = make_app(&t, &eve, "Shop").await;
+    assert!(near["slug"].as_str().unwrap().starts_with("shop-"), "one made from a name is another one: {near}");
+    let back = take(&ada, "shop").await;
+    assert_eq!(back.status, 200, "its organization may have it again: {}", back.text);
+    assert_eq!(ada.asks(t.ask(Method::DELETE, &format!("/apps/{}", id(&back.body)))).await.status, 204);
+    // The whole organization goes.
+    let org = back.body["orgId"].as_str().unwrap();
+    let last = take(&ada, "last-one").await;
+    assert_eq!(last.body["orgId"], *org);
+    let gone = ada.asks(t.ask(Method::DELETE, &format!("/org/{org}"))).await;
+    assert_eq!(gone.status, 204, "{}", gone.text);
+    for slug in ["shop", "last-one", "store"] {
+        assert_eq!(take(&eve, slug).await.refusal(), (409, "slug_taken"), "{slug}");
+    }
+    let eve = Person::of(&login_again(&t, "eve@example.com", Duration::from_hours(89 * 24)).await);
+    assert_eq!(take(&eve, "shop").await.refusal(), (409, "slug_taken"), "89 days");
+    let eve = Person::of(&login_again(&t, "eve@example.com", Duration::from_hours(26)).await);
+    assert_eq!(take(&eve, "shop").await.status, 200, "90 days");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+/// Signs in once more after some time: sessions do not live that long.
+async fn login_again(t: &TestApp, email: &str, later: Duration) -> Answer {
+    t.advance(later);
+    t.run_jobs().await;
+    identity::testing::login(t, email, identity::testing::PASSWORD).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slug_that_is_given_up_at_this_moment_goes_to_nobody_else() {
+    let t = start().await;
+    let (ada, eve) = (signed_in(&t, "ada@example.com").await, signed_in(&t, "eve@example.com").await);
+    for round in 0..8 {
+        let body = json!({ "name": "Shop", "slug": format!("shop-{round}") });
+        let made = ada.asks(t.post("/apps").json(&body)).await;
+        let path = format!("/apps/{}", id(&made.body));
+        let asks = (0..6).map(|i| match i {
+            2 => ada.asks(t.ask(Method::DELETE, &path)).send(),
+            _ => eve.asks(t.post("/apps").json(&body)).send(),
+        });
+        let answers = join_all(asks).await;
+        let statuses: Vec<_> = answers.iter().map(|answer| answer.status).collect();
+        assert!(!statuses.contains(&200), "{statuses:?}");
+    }
     t.run_jobs().await;
     t.finish().await;
 }

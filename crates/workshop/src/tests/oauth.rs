@@ -208,6 +208,20 @@ async fn a_device_gets_its_tokens_at_the_token_endpoint_too() {
     let seen = form(&t, "/oauth/introspect", &[("token", token.as_str())], key).await;
     assert_eq!(seen.body["active"], true, "{}", seen.text);
     assert_eq!(refusal(&form(&t, "/oauth/token", &grant, None).await), (400, "invalid_grant"), "once");
+    // Where devices ask by themselves the answer bears the standard's names, too.
+    let fields = [("scope", "openid+email"), ("client_secret", "")];
+    let begun = form(&t, "/auth/device/code", &fields, key).await.body;
+    assert_eq!(
+        ada.asks(t.post("/auth/device/verify").json(&json!({ "user_code": begun["user_code"] }))).await.status,
+        200
+    );
+    let device_code = text(&begun["device_code"]);
+    let tokens = form(&t, "/auth/device/token", &[("device_code", device_code.as_str())], key).await;
+    assert_eq!(tokens.status, 200, "{}", tokens.text);
+    assert_eq!((&tokens.body["scope"], &tokens.body["token_type"]), (&json!("openid email"), &json!("Bearer")));
+    assert_eq!((&tokens.body["expires_in"], tokens.body.get("refresh_token")), (&json!(900), None));
+    assert_eq!(tokens.body["access_token"], tokens.body["accessToken"]);
+    assert!(tokens.body["id_token"].is_string());
     t.run_jobs().await;
     t.finish().await;
 }

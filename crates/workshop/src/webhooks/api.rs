@@ -8,7 +8,9 @@ use kernel::{
     crypto::Secret,
     fault::{Code, Fault, INVALID, NOT_FOUND, Result},
     http::{Json, Key, Page, Path, Routes},
-    jobs, transact,
+    jobs,
+    ports::outgoing::host_of,
+    transact,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
@@ -22,18 +24,18 @@ use tenancy::{
 use super::{
     jobs::Clear,
     model::{Webhook, WebhookId, seal},
-    rules::{self, DNS_UNAVAILABLE, UNKNOWN_EVENT_TYPES},
+    rules::{self, DNS_UNAVAILABLE, TOO_MANY_AT_HOST, UNKNOWN_EVENT_TYPES},
     sign,
 };
 
 pub fn routes() -> Routes {
     Routes::new("webhooks")
         .post("/webhooks", create_webhook, "register a webhook")
-        .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE, TOO_MANY])
+        .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE, TOO_MANY, TOO_MANY_AT_HOST])
         .get("/webhooks", list_webhooks, "list webhooks (secrets omitted)")
         .get("/webhooks/{id}", get_webhook, "get one webhook (secret omitted)")
         .patch("/webhooks/{id}", update_webhook, "update url, events, isActive; rotate or finalize the secret")
-        .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE])
+        .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE, TOO_MANY_AT_HOST])
         .delete("/webhooks/{id}", delete_webhook, "delete permanently; stops all deliveries")
 }
 
@@ -50,7 +52,8 @@ pub struct NewWebhook {
     /// What it listens to: names of events, `audit.*`, or `*` for everything.
     #[schemars(length(min = 1, max = 50))]
     events: Vec<String>,
-    /// Whether deliveries carry `svix-id`, `svix-timestamp` and `svix-signature`, too.
+    /// Whether deliveries are signed as Standard Webhooks has it, for its libraries and Svix's: `Webhook-Timestamp` in
+    /// seconds and `Webhook-Signature: v1,<base64>`, in place of the service's own forms.
     #[serde(default)]
     standard_headers: bool,
 }
@@ -70,7 +73,8 @@ pub struct WebhookView {
     /// 64 hexadecimal characters. Shown on creation and on rotation, and never again.
     #[serde(skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
-    /// The same secret as libraries for the standard headers want it; shown with it.
+    /// The same secret as libraries for Standard Webhooks want it: `whsec_` and the bytes of the key in base64. Shown
+    /// with it, if the webhook has standard headers.
     #[serde(skip_serializing_if = "Option::is_none")]
     standard_secret: Option<String>,
 }
@@ -113,10 +117,11 @@ pub async fn register(app: &App, caller: &InApp<Admin>, new: NewWebhook) -> Resu
     let webhook = Webhook {
         id,
         app_id: caller.application.id,
-        url,
+        url: url.to_string(),
         events,
         is_active: true,
         standard_headers: new.standard_headers,
+        is_standard: new.standard_headers,
         secret: seal(app, id, &secret),
         retiring_secret: None,
         retiring_until: None,
@@ -128,6 +133,7 @@ pub async fn register(app: &App, caller: &InApp<Admin>, new: NewWebhook) -> Resu
         if Webhook::count(tx, webhook.app_id).await? >= MOST {
             return Err(Fault::from(TOO_MANY));
         }
+        rules::check_host(tx, app, webhook.app_id, &url).await?;
         let (about, event) = (About::app(&caller.application), Event::WebhookCreated { webhook: id.to_string() });
         events::record(tx, app, &caller.session.by(), about, &event).await?;
         webhook.insert(tx).await?;
@@ -250,19 +256,28 @@ pub async fn alter(app: &App, caller: &InApp<Admin>, id: WebhookId, mut change: 
         return Err(INVALID.at("rotationGraceMs", "not_allowed", "goes with rotateSecret: true alone"));
     }
     change.events = change.events.take().map(rules::check_events).transpose()?;
-    if let Some(url) = &change.url {
-        change.url = Some(rules::check_url(app, url).await?);
-    }
+    let url = match &change.url {
+        Some(url) => Some(rules::check_url(app, url).await?),
+        None => None,
+    };
     let grace = change.rotation_grace_ms.map_or(rules::GRACE, Duration::from_millis);
     let (now, fields, by) = (app.clock.now(), change.fields(), caller.session.by());
     let (webhook, secret) = transact!(app.db, tx, {
         caller.hold(tx).await?;
         let mut webhook = Webhook::hold(tx, app_id, id).await?.ok_or(NOT_FOUND)?;
         let was_active = webhook.is_active;
-        webhook.url = change.url.clone().unwrap_or(webhook.url);
+        if let Some(url) = &url {
+            // One that stays where it is takes nobody's place.
+            if webhook.host().as_ref() != Some(&host_of(url)) {
+                rules::check_host(tx, app, app_id, url).await?;
+            }
+            webhook.url = url.to_string();
+        }
         webhook.events = change.events.clone().unwrap_or(webhook.events);
         webhook.is_active = change.is_active.unwrap_or(webhook.is_active);
-        webhook.standard_headers = change.standard_headers.unwrap_or(webhook.standard_headers);
+        if let Some(standard) = change.standard_headers.filter(|standard| *standard != webhook.standard_headers) {
+            (webhook.standard_headers, webhook.is_standard) = (standard, standard);
+        }
         let about = About::app(&caller.application);
         let name = id.to_string();
         if !fields.is_empty() {

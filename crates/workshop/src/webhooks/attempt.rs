@@ -28,12 +28,16 @@ pub(super) struct Target {
     /// Nothing when it is none, which no webhook is given.
     url: Option<Url>,
     keys: Vec<HmacKey>,
+    /// None unless it has standard headers.
+    standard_keys: Vec<HmacKey>,
 }
 
 impl Target {
     pub fn of(app: &App, webhook: Webhook, now: Timestamp) -> Result<Self> {
-        let keys = webhook.signing_secrets(app, now)?.iter().map(sign::key).collect();
-        Ok(Self { url: webhook.url.parse().ok(), keys, webhook })
+        let secrets = webhook.signing_secrets(app, now)?;
+        let standard_keys = if webhook.standard_headers { sign::standard_keys(&secrets) } else { vec![] };
+        let keys = secrets.iter().map(sign::key).collect();
+        Ok(Self { url: webhook.url.parse().ok(), keys, standard_keys, webhook })
     }
 }
 
@@ -56,26 +60,33 @@ async fn post(
     body: Vec<u8>,
     at: Timestamp,
 ) -> Result<Reply, NoReply> {
-    let Target { webhook, url, keys } = target;
+    let Target { webhook, url, keys, standard_keys } = target;
     let url = url.clone().ok_or(NoReply::NoSuchHost)?;
     let id = delivery.id.to_string();
     let mut headers = HeaderMap::new();
-    let mut say = |name: HeaderName, value: String| {
+    let mut say = |name: &'static str, value: String| {
         if let Ok(value) = HeaderValue::from_str(&value) {
-            headers.insert(name, value);
+            headers.insert(HeaderName::from_static(name), value);
         }
     };
-    say(header::CONTENT_TYPE, "application/json".into());
-    say(header::USER_AGENT, "Service-Webhooks/1.0".into());
-    say(HeaderName::from_static("webhook-id"), id.clone());
-    say(HeaderName::from_static("webhook-timestamp"), at.0.to_string());
-    say(HeaderName::from_static("webhook-event-type"), delivery.event.clone());
-    say(HeaderName::from_static("webhook-signature"), sign::signature(keys, at, &body));
+    say("content-type", "application/json".into());
+    say("user-agent", "Service-Webhooks/1.0".into());
+    say("webhook-id", id.clone());
+    say("webhook-event-type", delivery.event.clone());
+    let (own_time, standard_time) = (at.0.to_string(), at.0.div_euclid(1000).to_string());
     if webhook.standard_headers {
-        let signature = sign::standard_signature(keys, &id, at, &body);
-        say(HeaderName::from_static("svix-id"), id);
-        say(HeaderName::from_static("svix-timestamp"), at.0.div_euclid(1000).to_string());
-        say(HeaderName::from_static("svix-signature"), signature);
+        let signature = sign::standard_signature(standard_keys, &id, at, &body);
+        if webhook.is_standard {
+            say("webhook-timestamp", standard_time.clone());
+            say("webhook-signature", signature.clone());
+        }
+        say("svix-id", id);
+        say("svix-timestamp", standard_time);
+        say("svix-signature", signature);
+    }
+    if !webhook.is_standard {
+        say("webhook-timestamp", own_time);
+        say("webhook-signature", sign::signature(keys, at, &body));
     }
     let limits = Limits { time: app.own::<Pace>().attempt, bytes: MOST_READ };
     app.outgoing.send(Call { method: Method::POST, url, headers, body: body.into(), limits }).await

@@ -15,17 +15,17 @@ use super::{
     api::{self, Change, NewWebhook, TOO_MANY, WebhookView, Webhooks},
     deliveries::DeliveryId,
     model::WebhookId,
-    rules::{DNS_UNAVAILABLE, UNKNOWN_EVENT_TYPES},
+    rules::{DNS_UNAVAILABLE, TOO_MANY_AT_HOST, UNKNOWN_EVENT_TYPES},
 };
 
 pub fn routes() -> Routes {
     Routes::new("apps")
         .get("/apps/{appId}/webhooks", list_app_webhooks, "list webhooks (dashboard)")
         .post("/apps/{appId}/webhooks", create_app_webhook, "create a webhook (dashboard)")
-        .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE, TOO_MANY])
+        .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE, TOO_MANY, TOO_MANY_AT_HOST])
         .get("/apps/{appId}/webhooks/{webhookId}", get_app_webhook, "one webhook (dashboard)")
         .patch("/apps/{appId}/webhooks/{webhookId}", update_app_webhook, "change a webhook (dashboard)")
-        .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE])
+        .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE, TOO_MANY_AT_HOST])
         .delete("/apps/{appId}/webhooks/{webhookId}", delete_app_webhook, "delete a webhook (dashboard)")
         .get("/apps/{appId}/webhooks/{webhookId}/deliveries", list_app_deliveries, "latest deliveries (dashboard)")
         .post("/apps/{appId}/webhooks/{webhookId}/test", test_app_webhook, "send an example (dashboard)")

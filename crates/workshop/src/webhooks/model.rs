@@ -10,9 +10,12 @@ use kernel::{
     holding,
     http::Key,
     id::Id,
-    params, row,
+    params,
+    ports::outgoing::host_of,
+    row,
 };
 use tenancy::apps::ApplicationId;
+use url::Url;
 
 use super::changes::TOPIC;
 
@@ -25,8 +28,11 @@ pub struct Webhook {
     pub url: String,
     pub events: Vec<String>,
     pub is_active: bool,
-    /// Whether deliveries carry Svix's headers, too.
+    /// Whether deliveries carry the headers of Standard Webhooks.
     pub standard_headers: bool,
+    /// Whether these stand in place of our own. They have the same names, so both together are not possible; webhooks
+    /// from before carry those with Svix's names beside ours.
+    pub is_standard: bool,
     /// Sealed, like the one below.
     pub secret: Vec<u8>,
     /// The one before, while receivers change over.
@@ -43,6 +49,7 @@ row!(Webhook {
     events,
     is_active,
     standard_headers,
+    is_standard,
     secret,
     retiring_secret,
     retiring_until,
@@ -74,8 +81,8 @@ impl Webhook {
     pub async fn insert(&self, tx: &mut Tx) -> db::Result<()> {
         tx.exec(
             "INSERT INTO webhook (id, app_id, url, events, is_active, standard_headers, secret, failures, created_at,
-                                  held_until, fence)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8, 0, 0)",
+                                  held_until, fence, is_standard, host)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8, 0, 0, $9, $10)",
             params![
                 self.id,
                 self.app_id,
@@ -84,7 +91,9 @@ impl Webhook {
                 self.is_active,
                 self.standard_headers,
                 self.secret.clone(),
-                self.created_at
+                self.created_at,
+                self.is_standard,
+                self.host()
             ],
         )
         .await?;
@@ -94,7 +103,8 @@ impl Webhook {
     pub async fn save(&self, tx: &mut Tx) -> db::Result<()> {
         tx.exec(
             "UPDATE webhook SET url = $2, events = $3, is_active = $4, standard_headers = $5, secret = $6,
-                                retiring_secret = $7, retiring_until = $8, failures = $9 WHERE id = $1",
+                                retiring_secret = $7, retiring_until = $8, failures = $9, is_standard = $10,
+                                host = $11 WHERE id = $1",
             params![
                 self.id,
                 &self.url,
@@ -104,13 +114,27 @@ impl Webhook {
                 self.secret.clone(),
                 self.retiring_secret.clone(),
                 self.retiring_until,
-                self.failures
+                self.failures,
+                self.is_standard,
+                self.host()
             ],
         )
         .await?;
         tx.exec("DELETE FROM webhook_subscription WHERE webhook_id = $1", params![self.id]).await?;
         self.subscribe(tx).await?;
         changed(tx, self.id).await
+    }
+
+    pub fn host(&self) -> Option<String> {
+        Url::parse(&self.url).ok().map(|url| host_of(&url))
+    }
+
+    /// How many of an app lead to a host.
+    pub async fn count_at(tx: &mut Tx, app: ApplicationId, host: &str) -> db::Result<usize> {
+        // Webhooks from before hosts were written down have none.
+        let sql = "SELECT url FROM webhook WHERE app_id = $1 AND (host = $2 OR host IS NULL)";
+        let found: Vec<(String,)> = tx.all(sql, params![app, host]).await?;
+        Ok(found.iter().filter(|(url,)| Url::parse(url).is_ok_and(|url| host_of(&url) == host)).count())
     }
 
     async fn subscribe(&self, tx: &mut Tx) -> db::Result<()> {

@@ -7,10 +7,10 @@ use kernel::{
     db::Tx,
     fault::{Code, Fault, INVALID, Result},
     jobs,
-    ports::outgoing::NoReply,
+    ports::outgoing::{self, NoReply},
 };
 use tenancy::{
-    apps::Application,
+    apps::{Application, ApplicationId},
     events::{self, About, By, Event},
     mail, orgs,
 };
@@ -26,21 +26,37 @@ pub const UNKNOWN_EVENT_TYPES: Code = Code::new(400, "unknown_event_types", "Som
 pub const DNS_UNAVAILABLE: Code =
     Code::new(502, "dns_unavailable", "No name server answered for this domain. Try again shortly.");
 
+pub const TOO_MANY_AT_HOST: Code = Code::new(
+    409,
+    "too_many_webhooks_for_host",
+    "The app has as many webhooks for this host as it may have. Delete one, or use one URL for more events.",
+);
+
+/// Refuses one more for a host that has enough of this app's: each event would go there as often.
+pub async fn check_host(tx: &mut Tx, app: &App, application: ApplicationId, url: &Url) -> Result<()> {
+    let count = Webhook::count_at(tx, application, &outgoing::host_of(url)).await?;
+    if count < app.config.webhooks_per_host { Ok(()) } else { Err(TOO_MANY_AT_HOST.into()) }
+}
+
 /// How many deliveries in a row may fail; with the last of them the webhook is switched off.
 const MOST_FAILURES: u32 = 5;
 /// How long an old secret stays good, unless something else is said.
 pub const GRACE: Duration = Duration::from_hours(7 * 24);
 
-/// The address as it is kept, if a delivery could go there right now.
-pub async fn check_url(app: &App, text: &str) -> Result<String> {
-    let url = Url::parse(text.trim()).map_err(|_| INVALID.at("url", "format", "must be a URL"))?;
-    let refused = match app.outgoing.check(&url).await {
-        Ok(()) => return Ok(url.into()),
+/// The URL as it is kept, if a delivery could go there right now.
+pub async fn check_url(app: &App, text: &str) -> Result<Url> {
+    let text = text.trim_matches(' ');
+    let url = Url::parse(text).map_err(|_| INVALID.at("url", "format", "must be a URL"))?;
+    // Where it leads to first: whoever writes down a place inside is told so, in whatever spelling.
+    let refused = match app.outgoing.check(&url).await.and_then(|()| outgoing::endpoint(text)) {
+        Ok(url) => return Ok(url),
         Err(refused) => refused,
     };
     let code = match &refused {
         NoReply::NotHttps => "not_https",
         NoReply::Credentials => "credentials",
+        NoReply::Fragment => "fragment",
+        NoReply::OddForm(_) => "wrong_form",
         NoReply::NoSuchHost => "no_such_host",
         NoReply::Inside(_) => "private_address",
         NoReply::NoNameServer | NoReply::TooSlow | NoReply::Broken(_) => return Err(DNS_UNAVAILABLE.into()),

@@ -1,5 +1,4 @@
-//! What a delivery is signed with: the specification's own scheme always, Svix's headers beside it for whoever wants
-//! them.
+//! What a delivery is signed with: the service's own scheme, or that of Standard Webhooks for whoever wants it.
 use data_encoding::{BASE64, HEXLOWER};
 use kernel::{
     clock::Timestamp,
@@ -22,6 +21,13 @@ pub fn standard_signature(keys: &[HmacKey], id: &str, at: Timestamp, body: &[u8]
     let before = format!("{id}.{}.", at.0.div_euclid(1000));
     let each = keys.iter().map(|key| key.sign(&[before.as_bytes(), body]));
     each.map(|mac| format!("v1,{}", BASE64.encode(&mac))).collect::<Vec<_>>().join(" ")
+}
+
+/// What the libraries of Standard Webhooks and Svix make of a secret: of [`standard_secret`], and of the secret itself,
+/// should it be given to them as it stands. They read either as base64.
+pub fn standard_keys(secrets: &[Secret]) -> Vec<HmacKey> {
+    let decoded = secrets.iter().filter_map(|secret| BASE64.decode(secret.expose().as_bytes()).ok());
+    secrets.iter().map(key).chain(decoded.map(|bytes| HmacKey::new(&bytes))).collect()
 }
 
 /// A secret signs as it stands.

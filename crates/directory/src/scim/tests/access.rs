@@ -44,6 +44,25 @@ async fn tokens_are_made_by_admins_named_shown_once_and_gone_at_once() {
 }
 
 #[tokio::test]
+async fn who_is_no_admin_any_more_does_not_get_a_token_again_by_repeating_the_request() {
+    let o = Org::start().await;
+    let admin = joined(&o.t, &o.owner, &o.id, "admin@example.com", "admin").await;
+    let path = format!("/org/{}/scim-tokens", o.id);
+    let make = || admin.asks(o.t.post(&path).json(&json!({ "name": "Entra" }))).header("idempotency-key", "k").send();
+    let (made, again) = (make().await, make().await);
+    assert_eq!((made.status, &made.body["value"]), (200, &again.body["value"]));
+    assert_eq!(again.header("idempotency-replayed"), "true");
+    let me = admin.asks(o.t.get("/auth/me")).await;
+    let member = format!("/org/{}/members/{}", o.id, me.body["user"]["id"].as_str().unwrap());
+    let demoted = o.owner.asks(o.t.ask(Method::PATCH, &member).json(&json!({ "role": "member" }))).await;
+    assert_eq!(demoted.status, 200, "{}", demoted.text);
+    assert_eq!(make().await.refusal(), (403, "forbidden"));
+    assert!(matches!(o.owner.asks(o.t.ask(Method::DELETE, &member)).await.status, 200 | 204));
+    assert_eq!(make().await.refusal(), (404, "not_found"));
+    o.finish().await;
+}
+
+#[tokio::test]
 async fn p58_a_token_reaches_one_organization_and_nothing_else() {
     let o = Org::start().await;
     let eve = signed_in(&o.t, "eve@example.com").await;

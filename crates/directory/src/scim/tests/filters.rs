@@ -67,6 +67,14 @@ async fn p60_the_whole_grammar_finds_who_it_says() {
         (r#"(userName eq "eve" or userName sw "a") and active eq true"#, &["ada@example.com"]),
         (r#"urn:ietf:params:scim:schemas:extension:enterprise:2.0:User:department eq "r&d""#, &["ada@example.com"]),
         (r#"roles eq "owner""#, &["owner@example.com"]),
+        (r#"schemas eq "urn:ietf:params:scim:schemas:core:2.0:User""#, &ALL),
+        (r#"schemas eq "urn:ietf:params:scim:schemas:core:2.0:Group""#, &[]),
+        (
+            r#"schemas eq "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User""#,
+            &["Bob@example.com", "ada@example.com", "eve"],
+        ),
+        (r#"not (schemas co ":enterprise:")"#, &["owner@example.com"]),
+        ("schemas pr", &ALL),
         (r#"meta.created ge "2026-01-31T10:00:00Z""#, &ALL),
         (r#"meta.lastModified lt "2026-01-31T10:00:00Z""#, &[]),
         (r#"userName gt "b" and userName lt "f""#, &["Bob@example.com", "eve"]),
@@ -86,6 +94,60 @@ async fn p60_the_whole_grammar_finds_who_it_says() {
         let searched = o.send("POST", "/Users/.search", &body).await;
         assert_eq!(searched.body["totalResults"], json!(wanted.len()), "{filter}");
     }
+    o.finish().await;
+}
+
+#[tokio::test]
+async fn an_empty_text_is_not_present() {
+    let o = Org::start().await;
+    o.user(&json!({ "userName": "empty", "title": "", "name": { "givenName": "" },
+        "emails": [{ "value": "e@mail.example", "display": "" }] }))
+        .await;
+    o.user(&json!({ "userName": "full", "title": "Dr", "name": { "givenName": "F" },
+        "emails": [{ "value": "f@mail.example", "display": "F" }] }))
+        .await;
+    for part in ["title pr", "name pr", "name.givenName pr", "emails.display pr", "emails[display pr]"] {
+        assert_eq!(o.found(part).await, ["full"], "{part}");
+    }
+    assert_eq!(o.found("title eq null").await, ["empty", "owner@example.com"]);
+    assert_eq!(o.found(r#"emails[display eq null] and userName eq "empty""#).await, ["empty"]);
+    assert_eq!(o.found(r#"title eq """#).await, ["empty"], "it is there all the same");
+    let user = o.get(&format!("/Users?filter={}", encoded(r#"userName eq "empty""#))).await;
+    let id = user.body["Resources"][0]["id"].as_str().unwrap().to_owned();
+    let change = json!([{ "op": "remove", "path": "emails[display pr]" }]);
+    let patched = o.patch(&id, &change).await;
+    assert_eq!(patched.body["emails"][0]["value"], "e@mail.example", "a patch chooses by the same rule");
+    o.finish().await;
+}
+
+#[tokio::test]
+async fn what_has_no_value_is_sorted_last_and_backwards_first() {
+    let o = Org::start().await;
+    for (name, title) in [("a", "Professor"), ("b", ""), ("c", "Doctor")] {
+        o.user(&json!({ "userName": name, "title": title, "externalId": title })).await;
+    }
+    for by in ["title", "externalId"] {
+        for (way, wanted) in [
+            ("ascending", ["c", "a", "owner@example.com", "b"]),
+            ("descending", ["owner@example.com", "b", "a", "c"]),
+        ] {
+            let sorted = o.get(&format!("/Users?sortBy={by}&sortOrder={way}")).await;
+            let names: Vec<_> = sorted.body["Resources"].as_array().unwrap().iter().map(|u| &u["userName"]).collect();
+            assert_eq!(names, wanted, "{by} {way}");
+        }
+    }
+    // Pushed groups have the provider's id, the groups of the roles have none.
+    let group = json!({ "displayName": "Crew", "externalId": "crew" });
+    assert_eq!(o.send("POST", "/Groups", &group).await.status, 201);
+    for (way, place) in [("ascending", 0), ("descending", 3)] {
+        let sorted = o.get(&format!("/Groups?sortBy=externalId&sortOrder={way}")).await;
+        assert_eq!(sorted.body["Resources"][place]["displayName"], "Crew", "{way}: {}", sorted.text);
+    }
+    for (list, by) in [("Users", "meta.resourceType"), ("Groups", "meta.resourceType"), ("Groups", "schemas")] {
+        assert_eq!(o.get(&format!("/{list}?sortBy={by}")).await.status, 200, "{list} by {by}: all are alike");
+    }
+    let filter = encoded(r#"schemas eq "urn:ietf:params:scim:schemas:core:2.0:Group""#);
+    assert_eq!(o.get(&format!("/Groups?filter={filter}")).await.body["totalResults"], 4);
     o.finish().await;
 }
 

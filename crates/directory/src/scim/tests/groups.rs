@@ -1,4 +1,7 @@
 //! Groups: one for each role, those the provider pushes, and the roles these can stand for.
+
+use kernel::testing::{longest_wait, many};
+
 use super::*;
 
 #[tokio::test]
@@ -146,4 +149,86 @@ async fn invite_token_of(o: &Org, email: &str) -> String {
 
 async fn role_of(o: &Org, person: &str) -> Value {
     o.get(&format!("/Users/{person}")).await.body["roles"][0]["value"].clone()
+}
+
+/// Members of an organization who came long ago: accounts, memberships and people of the directory.
+async fn crowd(o: &Org, people: i64) {
+    const NUMBERS: &str =
+        "WITH RECURSIVE n (i) AS (SELECT CAST($1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $2)";
+    const ID: &str = "'00000000-0000-7000-8000-' || SUBSTR(CAST(100000000000 + i AS TEXT), 1, 12)";
+    let statements = [
+        format!(
+            "INSERT INTO account (id, name, email_verified, accepts_marketing, created_at, updated_at)
+             {NUMBERS} SELECT {ID}, 'Somebody', TRUE, FALSE, 1, 1 FROM n"
+        ),
+        format!(
+            "INSERT INTO org_member (org_id, account_id, role, joined_at)
+             {NUMBERS} SELECT CAST($3 AS TEXT), {ID}, 'member', 1 FROM n"
+        ),
+        format!(
+            "INSERT INTO person (org_id, id, place, account_id, source, active, is_home, comes_back, user_name,
+                                 user_name_key, attributes, version, created_at, updated_at, role)
+             {NUMBERS} SELECT CAST($3 AS TEXT), {ID}, i + 2, {ID}, 'scim', TRUE, FALSE, FALSE, {ID}, {ID}, '{{}}', 1,
+                              1, 1, 'member' FROM n"
+        ),
+    ];
+    for sql in statements {
+        let with_org = sql.contains("$3");
+        let sql: &'static str = Box::leak(sql.into_boxed_str());
+        for first in (0..people).step_by(10_000) {
+            let mut numbers = kernel::params![first, people.min(first + 10_000)];
+            if with_org {
+                numbers.push(o.id.clone().into());
+            }
+            o.t.app.db.exec(sql, numbers).await.unwrap();
+        }
+    }
+    let sql = "UPDATE org SET people = people + $2 WHERE id = $1";
+    o.t.app.db.exec(sql, kernel::params![&o.id, people]).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_group_holds_nobody_up() {
+    let o = Org::start().await;
+    let (people, patience) = (many(6_000), longest_wait());
+    crowd(&o, people).await;
+    let member = |i: i64| json!({ "value": format!("00000000-0000-7000-8000-{}", 100_000_000_000 + i) });
+    let members: Vec<_> = (0..people).map(member).collect();
+    let body = json!({ "displayName": "Everybody", "members": members });
+    let (made, slowest) = o.t.beside_a_writer(o.send("POST", "/Groups", &body)).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    assert!(slowest < patience, "a write waited for {slowest:?} while a group was pushed");
+    let group = id(&made.body).to_owned();
+    let count = async |role: &str| {
+        let sql = "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM org_member WHERE org_id = $1 AND role = $2";
+        let (n,): (i64,) = o.t.app.db.one(sql, kernel::params![&o.id, role]).await.unwrap();
+        n
+    };
+    let told = async || o.t.happened().await.iter().filter(|kind| *kind == "MEMBER_ROLE_CHANGED").count();
+    told().await;
+
+    let path = format!("/org/{}/scim-groups/{group}", o.id);
+    let mapped = async {
+        let mapped = o.owner.asks(o.t.ask(Method::PATCH, &path).json(&json!({ "role": "admin" }))).await;
+        assert_eq!(mapped.status, 200, "{}", mapped.text);
+        o.t.run_jobs().await;
+    };
+    let ((), slowest) = o.t.beside_a_writer(mapped).await;
+    assert!(slowest < patience, "a write waited for {slowest:?} while roles were given");
+    assert_eq!((count("admin").await, count("owner").await), (people, 1), "everybody but the owner");
+    assert_eq!(told().await, usize::try_from(people).unwrap(), "each of them is told of");
+
+    // Half of them leave, which takes their role away.
+    let rest: Vec<_> = (0..people / 2).map(member).collect();
+    let body = json!({ "displayName": "Everybody", "members": rest });
+    let (put, slowest) = o.t.beside_a_writer(o.send("PUT", &format!("/Groups/{group}"), &body)).await;
+    assert_eq!(put.status, 200, "{}", put.text);
+    assert!(slowest < patience, "a write waited for {slowest:?} while members left");
+    assert_eq!(count("admin").await, people / 2);
+    let (gone, slowest) = o.t.beside_a_writer(o.ask("DELETE", &format!("/Groups/{group}")).send()).await;
+    assert_eq!(gone.status, 204, "{}", gone.text);
+    assert!(slowest < patience, "a write waited for {slowest:?} while a group was deleted");
+    assert_eq!((count("admin").await, count("owner").await), (0, 1));
+    assert_eq!(told().await, usize::try_from(people).unwrap(), "each of them is told of again");
+    o.finish().await;
 }

@@ -16,7 +16,7 @@ use super::{
     actors::*,
     factors::{careful, ticket, verify},
 };
-use holder::Holder;
+pub use holder::Holder;
 
 async fn options(t: &TestApp, person: &Person) -> Value {
     let answer = person.asks(t.post("/auth/passkey/register-options")).await;
@@ -29,19 +29,19 @@ async fn keep(t: &TestApp, person: &Person, credential: &Value) -> Answer {
     person.asks(t.post("/auth/passkey/register-verify").json(&body)).header("user-agent", FIREFOX).await
 }
 
-async fn login_options(t: &TestApp) -> Value {
+pub async fn login_options(t: &TestApp) -> Value {
     let answer = t.post("/auth/passkey/login-options").await;
     assert_eq!(answer.status, 200, "{}", answer.text);
     answer.body
 }
 
-async fn come_in(t: &TestApp, credential: &Value) -> Answer {
+pub async fn come_in(t: &TestApp, credential: &Value) -> Answer {
     let body = json!({ "credential": credential, "options": { "tokenDelivery": "body" } });
     t.post("/auth/passkey/login-verify").json(&body).header("user-agent", FIREFOX).await
 }
 
 /// Makes a passkey and has it kept.
-async fn add(t: &TestApp, person: &Person, holder: &mut Holder) -> String {
+pub async fn add(t: &TestApp, person: &Person, holder: &mut Holder) -> String {
     let made = holder.make(options(t, person).await).await.unwrap();
     let kept = keep(t, person, &made).await;
     assert_eq!(kept.status, 200, "{}", kept.text);
@@ -122,7 +122,7 @@ async fn p43_a_challenge_is_answered_once_in_time_and_where_it_was_asked() {
     t.advance(Duration::from_secs(301));
     assert_eq!(come_in(&t, &signed).await.refusal(), (410, "token_spent"));
     let mut crossed = login_options(&t).await;
-    let ada = Person::of(&login(&t, "ada@example.com", PASSWORD).await);
+    let ada = Person::of(&come_in(&t, &holder.sign(login_options(&t).await).await.unwrap()).await);
     crossed["publicKey"]["challenge"] = options(&t, &ada).await["publicKey"]["challenge"].clone();
     let signed = holder.sign(crossed).await.unwrap();
     assert_eq!(come_in(&t, &signed).await.refusal(), (410, "token_spent"), "a challenge for making one");
@@ -215,19 +215,23 @@ async fn p36_a_passkey_that_knows_its_person_passes_the_gate_and_no_other_does()
 async fn p41_an_old_sign_in_neither_adds_nor_removes_one() {
     let t = start().await;
     let ada = signed_in(&t, "ada@example.com").await;
-    let id = add(&t, &ada, &mut Holder::new()).await;
+    let mut holder = Holder::new();
+    let id = add(&t, &ada, &mut holder).await;
     t.advance(Duration::from_mins(11));
     let path = format!("/auth/passkey/{id}");
     for ask in [t.post("/auth/passkey/register-options"), t.ask(Method::DELETE, &path)] {
         assert_eq!(ada.asks(ask).await.refusal(), (403, "reauthentication_required"));
     }
-    let wrong = json!({ "password": "not it at all" });
-    for ask in [t.post("/auth/passkey/register-options"), t.ask(Method::DELETE, &path)] {
-        assert_eq!(ada.asks(ask.json(&wrong)).await.refusal(), (403, "wrong_password"));
+    for password in ["not it at all", PASSWORD] {
+        for ask in [t.post("/auth/passkey/register-options"), t.ask(Method::DELETE, &path)] {
+            let refused = ada.asks(ask.json(&json!({ "password": password }))).await;
+            assert_eq!(refused.refusal(), (403, "reauthentication_required"), "a password is weaker than a passkey");
+            assert_eq!(refused.body["methods"], json!(["passkey"]));
+        }
     }
     assert_eq!(ada.asks(t.get("/auth/me")).await.body["passkeys"].as_array().unwrap().len(), 1);
-    let right = json!({ "password": PASSWORD });
-    assert_eq!(ada.asks(t.ask(Method::DELETE, &path).json(&right)).await.status, 204);
+    let ada = Person::of(&come_in(&t, &holder.sign(login_options(&t).await).await.unwrap()).await);
+    assert_eq!(ada.asks(t.ask(Method::DELETE, &path)).await.status, 204);
     t.run_jobs().await;
     t.finish().await;
 }

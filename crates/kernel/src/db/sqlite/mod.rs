@@ -53,7 +53,14 @@ struct Step {
 }
 enum Then {
     Run(Call),
-    Commit(Heard),
+    Commit(Heard, Company),
+}
+/// Whether others who come later may share a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Company {
+    Welcome,
+    /// Whoever shares it may have to undo it, and who asks for this cannot run again.
+    NoMore,
 }
 /// Hears how a commit ended.
 type Heard = Box<dyn FnOnce(Result<()>) + Send>;
@@ -143,24 +150,40 @@ impl SqliteTx {
         self.before.push(Statement { sql, params });
     }
 
-    pub(super) async fn commit(self, news: News) -> Result<()> {
+    /// Whether something goes along with the next step.
+    pub(super) fn has_sent(&self) -> bool {
+        !self.before.is_empty()
+    }
+
+    pub(super) async fn commit(self, news: News, is_last: bool) -> Result<()> {
         if self.steps.is_none() && self.before.is_empty() {
             news.tell();
             return Ok(());
         }
-        answer(|reply: Reply<()>| self.leave(news, |outcome| drop(reply.send(outcome))))
+        let company = if is_last { Company::NoMore } else { Company::Welcome };
+        answer(|reply: Reply<()>| self.ask_to_commit(news, company, |outcome| drop(reply.send(outcome))))
             .await
             .map_err(silent_when_hung_up)
     }
 
     /// Asks for the commit, and does not wait for it. What it has to say is said even if nobody hears how it ended.
-    pub(super) fn leave(mut self, news: News, heard: impl FnOnce(Result<()>) + Send + 'static) -> bool {
-        self.step(Then::Commit(Box::new(|outcome| {
+    pub(super) fn leave(self, news: News, heard: impl FnOnce(Result<()>) + Send + 'static) -> bool {
+        self.ask_to_commit(news, Company::Welcome, heard)
+    }
+
+    fn ask_to_commit(
+        mut self,
+        news: News,
+        company: Company,
+        heard: impl FnOnce(Result<()>) + Send + 'static,
+    ) -> bool {
+        let heard = Box::new(|outcome: Result<()>| {
             if outcome.is_ok() {
                 news.tell();
             }
             heard(outcome);
-        })))
+        });
+        self.step(Then::Commit(heard, company))
     }
 
     fn step(&mut self, then: Then) -> bool {

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::{
     super::{Done, Error, Result, SILENCE},
-    Call, Conversation, Heard, Step, Then, Work,
+    Call, Company, Conversation, Heard, Step, Then, Work,
     statements::{Statements, Timed, now},
 };
 
@@ -134,18 +134,27 @@ impl<'c> Writer<'c> {
         let mut waiting: Vec<Waiting> = Vec::with_capacity(self.last.units);
         let mut next = Some(first);
         while let Some(unit) = next {
+            let mut company = Company::Welcome;
             match unit {
                 Work::One(call) => match self.statements.run(&call.statement) {
                     Ok(done) => waiting.push(Waiting::One(call, done)),
                     // SQLite has undone the one statement; its neighbours stand.
                     Err(error) => drop(call.reply.send(Err(error))),
                 },
-                Work::Tx(caller) => waiting.extend(self.interact(caller).map(Waiting::Tx)),
+                Work::Tx(caller) => {
+                    if let Some((heard, wanted)) = self.interact(caller) {
+                        waiting.push(Waiting::Tx(heard));
+                        company = wanted;
+                    }
+                }
             }
             if self.is_over() {
                 return self.start_over(waiting);
             }
-            next = self.next(work, waiting.len(), started);
+            next = match company {
+                Company::Welcome => self.next(work, waiting.len(), started),
+                Company::NoMore => None,
+            };
         }
         let ready = now();
         let outcome = self.broken.check().and_then(|()| self.control("COMMIT"));
@@ -207,7 +216,7 @@ impl<'c> Writer<'c> {
     }
 
     /// Runs one caller's transaction; `Some` when it is to be committed with the group.
-    fn interact(&mut self, mut caller: Conversation) -> Option<Heard> {
+    fn interact(&mut self, mut caller: Conversation) -> Option<(Heard, Company)> {
         let undo = match self.prepare_to_undo(&caller) {
             Ok(undo) => undo,
             Err(error) => {
@@ -235,11 +244,17 @@ impl<'c> Writer<'c> {
                             failed = Some(Error::Aborted);
                             let _ = call.reply.send(Err(error));
                         }
-                        (Then::Commit(heard), None) => match self.keep(&undo) {
-                            Ok(()) => return Some(heard),
-                            Err(error) => return self.give_up(&undo, heard, error),
+                        (Then::Commit(heard, company), None) => match self.keep(&undo) {
+                            Ok(()) => return Some((heard, company)),
+                            Err(error) => {
+                                self.give_up(&undo, heard, error);
+                                return None;
+                            }
                         },
-                        (Then::Commit(heard), Some(error)) => return self.give_up(&undo, heard, error),
+                        (Then::Commit(heard, _), Some(error)) => {
+                            self.give_up(&undo, heard, error);
+                            return None;
+                        }
                     }
                 }
                 Err(hung_up_or_silent) => {
@@ -267,10 +282,9 @@ impl<'c> Writer<'c> {
         }
     }
 
-    fn give_up(&mut self, undo: &Undo, heard: Heard, error: Error) -> Option<Heard> {
+    fn give_up(&mut self, undo: &Undo, heard: Heard, error: Error) {
         self.undo(undo);
         heard(Err(error));
-        None
     }
 
     /// What cannot be undone alone is undone with its group; if even that is refused, no commit ever follows.
@@ -323,7 +337,7 @@ fn refuse_steps(mut caller: Conversation, error: &Error) {
     while let Ok(Step { then, .. }) = caller.next(SILENCE) {
         match then {
             Then::Run(call) => drop(call.reply.send(Err(error.clone()))),
-            Then::Commit(heard) => return heard(Err(error.clone())),
+            Then::Commit(heard, _) => return heard(Err(error.clone())),
         }
     }
 }

@@ -62,6 +62,11 @@ pub enum NoReply {
     NotHttps,
     #[error("must not carry a user name or password")]
     Credentials,
+    #[error("must not have a fragment")]
+    Fragment,
+    /// Read in another way than it is written.
+    #[error("{0}")]
+    OddForm(String),
     #[error("there is no such host")]
     NoSuchHost,
     #[error("leads to a private or reserved address")]
@@ -78,8 +83,51 @@ pub enum NoReply {
 impl NoReply {
     /// Whether the address itself is refused: nothing was sent, and nothing will be unless the address changes.
     pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::NotHttps | Self::Credentials | Self::NoSuchHost | Self::Inside(_))
+        matches!(
+            self,
+            Self::NotHttps
+                | Self::Credentials
+                | Self::Fragment
+                | Self::OddForm(_)
+                | Self::NoSuchHost
+                | Self::Inside(_)
+        )
     }
+}
+
+/// A URL to which requests are to go, as somebody wrote it down. What is requested is what is written, to the letter: other
+/// programs, and people, may read the odd forms (backslashes, user parts, dots in paths, numbers for hosts) as another
+/// place than we do. A host in capitals, a port that goes without saying and a missing first slash mean the same to all.
+pub fn endpoint(text: &str) -> Result<Url, NoReply> {
+    let odd = |why: &str| NoReply::OddForm(why.to_owned());
+    let url = Url::parse(text).map_err(|_| odd("must be a URL"))?;
+    if text.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') {
+        return Err(odd("must not contain spaces, control characters or backslashes"));
+    }
+    if text.contains('#') {
+        return Err(NoReply::Fragment);
+    }
+    let (_, rest) = text.split_once("://").ok_or_else(|| odd("must be a whole URL"))?;
+    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    if authority.contains('@') {
+        return Err(NoReply::Credentials);
+    }
+    let port = match url.scheme() {
+        "https" => ":443",
+        "http" => ":80",
+        _ => return Err(NoReply::NotHttps),
+    };
+    let authority = authority.to_ascii_lowercase();
+    let host = &url[Position::BeforeHost..Position::AfterPort];
+    let is_same_host = authority == host || authority.strip_suffix(port) == Some(host);
+    let is_same_path =
+        path == &url[Position::BeforePath..] || (path.is_empty() && &url[Position::BeforePath..] == "/");
+    if is_same_host && is_same_path { Ok(url) } else { Err(odd(&format!("must be written as {url}"))) }
+}
+
+/// The host of a URL as it is compared: of two spellings of a name there is one.
+pub fn host_of(url: &Url) -> String {
+    url.host_str().unwrap_or_default().trim_end_matches('.').to_owned()
 }
 
 /// Where requests may go beside the public internet; for development.
@@ -219,6 +267,70 @@ fn broken(error: &(dyn Error + 'static)) -> NoReply {
         match cause.source() {
             Some(deeper) => cause = deeper,
             None => return NoReply::Broken(cause.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_requested_as_it_is_written_or_refused() {
+        for (good, requested) in [
+            ("https://example.com", "https://example.com/"),
+            ("https://Example.COM:443/a?b=c%20d", "https://example.com/a?b=c%20d"),
+            ("http://127.0.0.1:8080/hook", "http://127.0.0.1:8080/hook"),
+            ("https://[2001:db8::1]/", "https://[2001:db8::1]/"),
+            ("https://xn--bcher-kva.example/", "https://xn--bcher-kva.example/"),
+            ("https://example.com/a@b", "https://example.com/a@b"),
+        ] {
+            assert_eq!(endpoint(good).map(String::from), Ok(requested.to_owned()), "{good}");
+        }
+        for bad in [
+            "https://93.184.216.34\\@127.0.0.1/",
+            "https:\\\\example.com/",
+            "https:/example.com/",
+            "https:example.com",
+            "https:///example.com/",
+            "https://@example.com/",
+            "https://user@example.com/",
+            "https://user:pw@example.com/",
+            "https://:@example.com/",
+            "https://example.com/#",
+            "https://example.com/#x",
+            "https://example.com#@evil.example/",
+            "https://exa\tmple.com/",
+            "https://example.com/a\nb",
+            " https://example.com/",
+            "https://example.com/\u{0}",
+            "https://example.com/a b",
+            "https://ex%61mple.com/",
+            "https://\u{ff45}xample.com/",
+            "https://b\u{fc}cher.example/",
+            "https://example.com/a/../b",
+            "https://example.com/%2e%2e/b",
+            "https://example.com/./b",
+            "https://example.com/\u{fc}",
+            "https://127.1/",
+            "https://0x5db8d822/",
+            "https://1572395042/",
+            "https://[2001:DB8:0::1]/",
+            "https://example.com:0443/",
+            "https://example.com?x",
+            "ftp://example.com/",
+            "javascript:alert(1)",
+            "example.com",
+            "",
+        ] {
+            assert!(endpoint(bad).is_err_and(|why| why.is_refusal()), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_host_has_one_spelling() {
+        for same in ["https://example.com/", "https://EXAMPLE.com./x", "https://example.com:8443/"] {
+            assert_eq!(host_of(&Url::parse(same).unwrap()), "example.com");
         }
     }
 }

@@ -151,7 +151,7 @@ async fn nobody_elses_app_hears_it_and_who_leaves_is_forgotten() {
 
 #[tokio::test]
 async fn one_event_reaches_hundreds_of_webhooks_once_each() {
-    let t = start().await;
+    let t = TestApp::start_with(Config { webhooks_per_host: 1000, ..config() }, feature).await;
     let (shop, receiver) = (Shop::open(&t).await, Receiver::start().await);
     for _ in 0..10 {
         shop.register(&t, &receiver.url, &["user.signed_in"]).await;

@@ -63,7 +63,7 @@ async fn p54_both_the_key_and_a_session_of_somebody_who_may() {
 }
 
 #[tokio::test]
-async fn p54_an_apps_session_counts_in_that_app_alone() {
+async fn p54_an_apps_session_manages_no_webhooks() {
     let t = start().await;
     let shop = Shop::open(&t).await;
     let other =
@@ -71,9 +71,9 @@ async fn p54_an_apps_session_counts_in_that_app_alone() {
             .await;
     let inside = Person::of(&login_with(&t, "ada@example.com", &shop.key).await);
     let ask = |key: &str| inside.asks(t.get("/webhooks")).header("x-service-app-key", key);
-    assert_eq!(ask(&shop.key).await.status, 200);
-    assert_eq!(ask(&other.key).await.refusal(), (401, "unauthenticated"), "another app of the same organization");
+    assert_eq!(ask(&shop.key).await.refusal(), (403, "app_session"), "its own app");
+    assert_eq!(ask(&other.key).await.refusal(), (403, "app_session"), "another app of the same organization");
     let dashboard = inside.asks(t.get(&format!("/apps/{}/webhooks", id(&shop.app)))).await;
-    assert_eq!(dashboard.refusal(), (403, "forbidden"), "the dashboard is for the service's own pages");
+    assert_eq!(dashboard.refusal(), (403, "app_session"), "the dashboard is for the service's own pages");
     done(t).await;
 }

@@ -108,6 +108,17 @@ async fn p61_no_address_inside_is_registered_in_any_spelling() {
         ("javascript:alert(1)", "not_https"),
         ("https://user:pass@93.184.215.14/", "credentials"),
         ("https://user@93.184.215.14/", "credentials"),
+        ("https://@93.184.215.14/", "credentials"),
+        ("https://93.184.215.14/#fragment", "fragment"),
+        ("https://93.184.215.14/#", "fragment"),
+        ("https://93.184.215.14\\@127.0.0.1/", "wrong_form"),
+        ("https:\\\\93.184.215.14/", "wrong_form"),
+        ("https:/93.184.215.14/", "wrong_form"),
+        ("https://93.184.215.14/a/../b", "wrong_form"),
+        ("https://93.184.215.14/%2e%2e/b", "wrong_form"),
+        ("https://93.184.215.14/a\tb", "wrong_form"),
+        ("https://93.184.215.14/a\n", "wrong_form"),
+        ("https://0x5db8d70e/", "wrong_form"),
         ("not a url", "format"),
         ("https://", "format"),
     ] {
@@ -121,5 +132,50 @@ async fn p61_no_address_inside_is_registered_in_any_spelling() {
     let silent = shop.asks(t.post("/webhooks").json(&json!({ "url": "https://a.example/", "events": ["*"] }))).await;
     assert_eq!(silent.refusal(), (502, "dns_unavailable"));
     assert_eq!(shop.asks(t.get("/webhooks")).await.body["webhooks"].as_array().unwrap().len(), 1);
+    done(t).await;
+}
+
+#[tokio::test]
+async fn an_app_has_a_few_webhooks_for_one_host_and_no_more() {
+    let t = start().await;
+    let (shop, receiver) = (Shop::open(&t).await, Receiver::start().await);
+    let register =
+        |url: String| shop.asks(t.post("/webhooks").json(&json!({ "url": url, "events": ["user.signed_in"] })));
+    for i in 0..10 {
+        // Ports and spellings of the same host are the same host.
+        let url =
+            if i % 2 == 0 { format!("{}?{i}", receiver.url) } else { format!("https://127.0.0.1:{}/", 7000 + i) };
+        assert_eq!(register(url).await.status, 200, "{i}");
+    }
+    assert_eq!(register(receiver.url.clone()).await.refusal(), (409, "too_many_webhooks_for_host"));
+    let elsewhere = register("https://127.0.0.2/".into()).await;
+    assert_eq!(elsewhere.status, 200, "another host");
+    let moved = shop.change(&t, &elsewhere.body, &json!({ "url": receiver.url })).await;
+    assert_eq!(moved.refusal(), (409, "too_many_webhooks_for_host"), "nor by moving there");
+    // Those from before their hosts were written down count too, and one that is there already may change its path.
+    t.app.db.exec("UPDATE webhook SET host = NULL", vec![]).await.unwrap();
+    assert_eq!(register(receiver.url.clone()).await.refusal(), (409, "too_many_webhooks_for_host"));
+    let all = shop.asks(t.get("/webhooks")).await;
+    let first = all.body["webhooks"].as_array().unwrap().last().unwrap().clone();
+    // More than may be, from before: they can still be changed.
+    let sql = "UPDATE webhook SET url = $1 WHERE id = $2";
+    t.app.db.exec(sql, kernel::params![&receiver.url, id(&elsewhere.body)]).await.unwrap();
+    assert_eq!(shop.change(&t, &first, &json!({ "url": receiver.url })).await.status, 200);
+    let many = shop.owner.asks(t.post(&format!("/apps/{}/webhooks", id(&shop.app))).json(&json!({
+        "url": receiver.url, "events": ["*"] })));
+    assert_eq!(many.await.refusal(), (409, "too_many_webhooks_for_host"), "nor in the console");
+    for over in [&first, &elsewhere.body] {
+        let gone = shop.asks(t.ask(Method::DELETE, &format!("/webhooks/{}", id(over)))).await;
+        assert_eq!(gone.status, 204);
+    }
+    assert_eq!(register(receiver.url.clone()).await.status, 200);
+    // Two at once for the last place.
+    let other = Shop::of(&t, signed_in(&t, "eve@example.com").await).await;
+    let ask = |i: usize| {
+        other.asks(t.post("/webhooks").json(&json!({ "url": format!("{}?{i}", receiver.url), "events": ["*"] })))
+    };
+    let answers = futures_util::future::join_all((0..16).map(|i| ask(i).into_future())).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 10, "each app has its own");
+    t.run_jobs().await;
     done(t).await;
 }

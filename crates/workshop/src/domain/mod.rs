@@ -1,38 +1,44 @@
-//! An app's own domain: claimed by a name, proven by a record in its DNS.
+//! An app's own domain: claimed by a name, proven by a record in its DNS, for as long as that stands.
+mod claim;
+mod look;
+
 use axum::{extract::State, response::NoContent};
 use kernel::{
     App,
     clock::Timestamp,
-    db::{self, Db, Tx},
     fault::{Code, Fault, INVALID, Result},
     http::{Json, Routes},
-    params,
+    jobs::Jobs,
     ports::dns::Resolver,
-    row, transact,
+    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    apps::ApplicationId,
     enter::{Admin, InApp, Member},
     events::{self, About, Event},
 };
 use url::{Host, Url};
 
+use self::claim::{Claim, Reason};
+
 pub fn routes() -> Routes {
     Routes::new("apps")
         .post("/apps/{appId}/domain", add_domain, "add an app-level DNS domain")
-        .fails(&[DOMAIN_EXISTS, DOMAIN_TAKEN])
+        .fails(&[DOMAIN_EXISTS])
         .post("/apps/{appId}/domain/verify", verify_domain, "look for the proof in the domain's DNS")
-        .fails(&[NO_DOMAIN, DOMAIN_TAKEN, DNS_UNAVAILABLE])
+        .fails(&[NO_DOMAIN, DNS_UNAVAILABLE])
         .get("/apps/{appId}/domain", get_domain, "current domain record")
         .fails(&[NO_DOMAIN])
         .delete("/apps/{appId}/domain", remove_domain, "remove the domain")
         .fails(&[NO_DOMAIN])
 }
 
+pub fn jobs() -> Jobs {
+    Jobs::new().every::<look::LookAtDomains>(look::EVERY)
+}
+
 const DOMAIN_EXISTS: Code = Code::new(409, "domain_exists", "The app has another domain. Remove it first.");
-const DOMAIN_TAKEN: Code = Code::new(409, "domain_taken", "Another app has proven that this domain is its own.");
 const NO_DOMAIN: Code = Code::new(404, "no_domain", "The app has no domain. Add one first.");
 const DNS_UNAVAILABLE: Code =
     Code::new(502, "dns_unavailable", "No name server answered for this domain. Try again shortly.");
@@ -40,56 +46,19 @@ const DNS_UNAVAILABLE: Code =
 /// Under which name of the domain the proof stands.
 const PLACE: &str = "_janua-challenge";
 
-struct Claim {
-    domain: String,
-    token: String,
-    created_at: Timestamp,
-    checked_at: Option<Timestamp>,
-    verified_at: Option<Timestamp>,
-}
-row!(Claim { domain, token, created_at, checked_at, verified_at });
-
-impl Claim {
-    async fn find(db: &Db, app: ApplicationId) -> db::Result<Option<Self>> {
-        let sql = "SELECT domain, token, created_at, checked_at, verified_at FROM app_domain WHERE app_id = $1";
-        db.opt(sql, params![app]).await
-    }
-
-    /// `false` when the app has one already.
-    async fn insert(&self, tx: &mut Tx, app: ApplicationId) -> db::Result<bool> {
-        let sql = "INSERT INTO app_domain (app_id, domain, token, created_at) VALUES ($1, $2, $3, $4)
-                   ON CONFLICT (app_id) DO NOTHING";
-        Ok(tx.exec(sql, params![app, &self.domain, &self.token, self.created_at]).await? == 1)
-    }
-
-    async fn is_proven_elsewhere(tx: &mut Tx, domain: &str, app: ApplicationId) -> db::Result<bool> {
-        let sql = "SELECT app_id FROM app_domain WHERE domain = $1 AND app_id <> $2 AND verified_at IS NOT NULL";
-        Ok(tx.opt::<(String,)>(sql, params![domain, app]).await?.is_some())
-    }
-
-    /// Notes what a look found; `false` when the claim is another one by now.
-    async fn looked(&self, tx: &mut Tx, app: ApplicationId) -> db::Result<bool> {
-        let sql = "UPDATE app_domain SET checked_at = $3, verified_at = $4 WHERE app_id = $1 AND token = $2";
-        Ok(tx.exec(sql, params![app, &self.token, self.checked_at, self.verified_at]).await? == 1)
-    }
-
-    async fn remove(tx: &mut Tx, app: ApplicationId) -> db::Result<Option<String>> {
-        let sql = "DELETE FROM app_domain WHERE app_id = $1 RETURNING domain";
-        let gone: Vec<(String,)> = tx.put(sql, params![app]).await?;
-        Ok(gone.into_iter().next().map(|(domain,)| domain))
-    }
-
-    fn record(&self) -> DnsRecord {
-        DnsRecord { kind: "TXT", name: format!("{PLACE}.{}", self.domain), value: self.token.clone() }
-    }
+fn record_name(domain: &str) -> String {
+    format!("{PLACE}.{domain}")
 }
 
 #[derive(Clone, Copy, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Proof {
-    /// The record was not seen yet.
+    /// The record was not seen yet, or another app has proven the domain.
     Pending,
+    /// It stays so while no other app proves the domain, also when the record is gone; `reason` says that it is.
     Verified,
+    /// Given up, or lost to another app. `verify` starts over.
+    Failed,
 }
 
 /// What to put into the domain's DNS.
@@ -106,25 +75,44 @@ struct DnsRecord {
 struct DomainView {
     domain: String,
     status: Proof,
+    /// Why it is not proven, or may not stay so.
+    reason: Option<Reason>,
     record: DnsRecord,
     /// What stood at the record's name at the last look; only after a look.
     #[serde(skip_serializing_if = "Option::is_none")]
     seen: Option<Vec<String>>,
     created_at: Timestamp,
+    /// The last look that was answered.
     checked_at: Option<Timestamp>,
+    /// When it is looked at next by itself; `null` for one that was given up.
+    next_check_at: Option<Timestamp>,
     verified_at: Option<Timestamp>,
+    /// Since when the record of a proven domain is gone.
+    missing_since: Option<Timestamp>,
+    /// Since when this app's record stands and that of the app which has proven the domain does not. The domain moves
+    /// here after 24 hours of that.
+    contested_since: Option<Timestamp>,
 }
 
-impl DomainView {
-    fn of(claim: Claim, seen: Option<Vec<String>>) -> Self {
+impl From<Claim> for DomainView {
+    fn from(claim: Claim) -> Self {
+        let status = match (claim.verified_at, claim.reason) {
+            (Some(_), _) => Proof::Verified,
+            (None, Some(Reason::LostOwnership | Reason::TimedOut)) => Proof::Failed,
+            _ => Proof::Pending,
+        };
         Self {
-            status: if claim.verified_at.is_some() { Proof::Verified } else { Proof::Pending },
-            record: claim.record(),
+            status,
+            reason: claim.reason,
+            record: DnsRecord { kind: "TXT", name: record_name(&claim.domain), value: claim.token },
             domain: claim.domain,
-            seen,
+            seen: claim.seen,
             created_at: claim.created_at,
             checked_at: claim.checked_at,
+            next_check_at: claim.next_check_at,
             verified_at: claim.verified_at,
+            missing_since: claim.missing_since,
+            contested_since: claim.contested_since,
         }
     }
 }
@@ -161,55 +149,37 @@ async fn add_domain(
     let domain = domain_of(&app, &new.domain);
     let domain =
         domain.ok_or_else(|| INVALID.at("domain", "wrong_form", "must be a domain such as app.example.com"))?;
-    let id = caller.application.id;
+    let (id, now) = (caller.application.id, app.clock.now());
     let token = format!("janua-verification={}", app.entropy.token().expose());
-    let claim = Claim { domain, token, created_at: app.clock.now(), checked_at: None, verified_at: None };
+    let mut claim = Claim::new(id, domain, token, now, now.plus(look::FIRST_WAIT));
     transact!(app.db, tx, {
         caller.hold(tx).await?;
-        if Claim::is_proven_elsewhere(tx, &claim.domain, id).await? {
-            return Err(Fault::from(DOMAIN_TAKEN));
-        }
-        if !claim.insert(tx, id).await? {
-            return Err(DOMAIN_EXISTS.into());
+        let is_taken = Claim::is_proven_elsewhere(tx, &claim.domain, id).await?;
+        claim.reason = is_taken.then_some(Reason::Contested);
+        if !claim.insert(tx).await? {
+            return Err(Fault::from(DOMAIN_EXISTS));
         }
         let (about, event) = (About::app(&caller.application), Event::DomainAdded { domain: claim.domain.clone() });
         Ok(events::record(tx, &app, &caller.session.by(), about, &event).await?)
     })?;
-    Ok(Json(DomainView::of(claim, None)))
+    Ok(Json(claim.into()))
 }
 
 async fn verify_domain(State(app): State<App>, caller: InApp<Admin>) -> Result<Json<DomainView>> {
-    let id = caller.application.id;
-    let mut claim = Claim::find(&app.db, id).await?.ok_or(NO_DOMAIN)?;
-    let found = app.own::<Resolver>().texts(&claim.record().name).await;
+    let claim = Claim::find(&app.db, caller.application.id).await?.ok_or(NO_DOMAIN)?;
+    let found = app.own::<Resolver>().texts(&record_name(&claim.domain)).await;
     let seen = found.map_err(|error| DNS_UNAVAILABLE.caused_by(error))?;
-    let (now, was_verified) = (app.clock.now(), claim.verified_at.is_some());
-    claim.checked_at = Some(now);
-    // What was proven once stays so: a name server's bad day takes nobody's domain away.
-    if seen.iter().any(|text| text.trim() == claim.token) {
-        claim.verified_at = claim.verified_at.or(Some(now));
-    }
-    transact!(app.db, tx, {
+    let by = caller.session.by();
+    let noted = transact!(app.db, tx, {
         caller.hold(tx).await?;
-        let is_new = !was_verified && claim.verified_at.is_some();
-        if is_new && Claim::is_proven_elsewhere(tx, &claim.domain, id).await? {
-            return Err(Fault::from(DOMAIN_TAKEN));
-        }
-        if !claim.looked(tx, id).await? {
-            return Err(NO_DOMAIN.into());
-        }
-        if is_new {
-            let (about, domain) = (About::app(&caller.application), claim.domain.clone());
-            events::record(tx, &app, &caller.session.by(), about, &Event::DomainVerified { domain }).await?;
-        }
-        Ok(())
+        look::note(tx, &app, &by, &claim, &seen).await
     })?;
-    Ok(Json(DomainView::of(claim, Some(seen))))
+    Ok(Json(noted.ok_or(NO_DOMAIN)?.into()))
 }
 
 async fn get_domain(State(app): State<App>, caller: InApp<Member>) -> Result<Json<DomainView>> {
     let claim = Claim::find(&app.db, caller.application.id).await?.ok_or(NO_DOMAIN)?;
-    Ok(Json(DomainView::of(claim, None)))
+    Ok(Json(claim.into()))
 }
 
 async fn remove_domain(State(app): State<App>, caller: InApp<Admin>) -> Result<NoContent> {

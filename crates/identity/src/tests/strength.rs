@@ -1,0 +1,119 @@
+//! What cannot be undone needs a proof as strong as the strongest the person has.
+use std::time::Duration;
+
+use axum::http::Method;
+use kernel::testing::{Answer, TestApp};
+use serde_json::{Value, json};
+
+use super::{
+    actors::*,
+    factors::{careful, ticket, verify},
+    passkeys::{Holder, add, come_in, login_options},
+};
+
+const ADA: &str = "ada@example.com";
+
+/// Somebody who signed in by a mailed link just now.
+async fn by_link(t: &TestApp, email: &str) -> Person {
+    t.post("/auth/magic-link/request").json(&json!({ "email": email })).await;
+    t.run_jobs().await;
+    let token = token_in(&mail_to(t, email).unwrap());
+    let body = json!({ "token": token, "options": { "tokenDelivery": "body" } });
+    Person::of(&t.post("/auth/magic-link/verify").json(&body).header("user-agent", FIREFOX).await)
+}
+
+/// What cannot be undone, each tried with the same proof.
+async fn acts(t: &TestApp, person: &Person, passkey: &str, proof: &Value) -> Vec<Answer> {
+    let mut answers = vec![];
+    for (method, path) in [
+        (Method::POST, "/auth/passkey/register-options".to_owned()),
+        (Method::DELETE, format!("/auth/passkey/{passkey}")),
+        (Method::POST, "/auth/2fa/setup".to_owned()),
+        (Method::DELETE, "/auth/me".to_owned()),
+    ] {
+        answers.push(person.asks(t.ask(method, &path).json(proof)).await);
+    }
+    answers
+}
+
+#[tokio::test]
+async fn a_mailed_link_is_not_enough_for_somebody_with_a_password() {
+    let t = start().await;
+    member(&t, ADA).await;
+    let weak = by_link(&t, ADA).await;
+    for answer in acts(&t, &weak, "none", &json!({})).await {
+        assert_eq!(answer.refusal(), (403, "reauthentication_required"));
+        assert_eq!(answer.body["methods"], json!(["password"]), "{}", answer.text);
+    }
+    let asked = weak.asks(t.post("/auth/passkey/register-options").json(&json!({ "password": PASSWORD }))).await;
+    assert_eq!(asked.status, 200, "{}", asked.text);
+    assert_eq!(weak.asks(t.post("/auth/2fa/setup")).await.status, 200, "proven for ten minutes");
+    t.advance(Duration::from_mins(11));
+    assert_eq!(weak.asks(t.post("/auth/2fa/setup")).await.refusal(), (403, "reauthentication_required"));
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn neither_a_link_nor_a_password_is_enough_for_somebody_with_a_passkey() {
+    let t = start().await;
+    let ada = signed_in(&t, ADA).await;
+    let mut holder = Holder::new();
+    let id = add(&t, &ada, &mut holder).await;
+    add(&t, &ada, &mut Holder::new()).await;
+    let by_link = by_link(&t, ADA).await;
+    let by_password = Person::of(&login(&t, ADA, PASSWORD).await);
+    for person in [&by_link, &by_password] {
+        for proof in [json!({}), json!({ "password": PASSWORD }), json!({ "code": "123456" })] {
+            for answer in acts(&t, person, &id, &proof).await {
+                let is_refused = answer.status == 403;
+                assert!(is_refused, "{}", answer.text);
+                if answer.refusal().1 == "reauthentication_required" {
+                    assert_eq!(answer.body["methods"], json!(["passkey"]), "{}", answer.text);
+                }
+            }
+        }
+    }
+    let strong = Person::of(&come_in(&t, &holder.sign(login_options(&t).await).await.unwrap()).await);
+    let gone = strong.asks(t.ask(Method::DELETE, &format!("/auth/passkey/{id}"))).await;
+    assert_eq!(gone.status, 204, "{}", gone.text);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_factor_is_switched_off_by_a_code_however_fresh_the_session_is() {
+    let t = start().await;
+    let ada = careful(&t, ADA).await;
+    for body in [json!({}), json!({ "password": PASSWORD })] {
+        let refused = ada.person.asks(t.post("/auth/2fa/disable").json(&body)).await;
+        assert_eq!(refused.refusal(), (403, "reauthentication_required"), "in the session that switched it on");
+        assert_eq!(refused.body["methods"], json!(["totp", "recovery"]), "{}", refused.text);
+    }
+    let waiting = ticket(&login(&t, ADA, PASSWORD).await);
+    let fresh = Person::of(&verify(&t, &waiting, &ada.code(&t)).await);
+    assert_eq!(fresh.asks(t.post("/auth/2fa/disable")).await.refusal(), (403, "reauthentication_required"));
+    let off = fresh.asks(t.post("/auth/2fa/disable").json(&json!({ "code": ada.recovery_codes[0] }))).await;
+    assert_eq!(off.status, 204, "a recovery code is for those who lost the app: {}", off.text);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_trusted_device_has_proven_a_password_alone() {
+    let t = start().await;
+    let ada = careful(&t, ADA).await;
+    let waiting = ticket(&login(&t, ADA, PASSWORD).await);
+    let body = json!({ "mfaTicket": waiting, "code": ada.code(&t), "trustDevice": true });
+    let answer = t.post("/auth/2fa/login-verify").json(&body).await;
+    let mut lines = answer.headers.get_all("set-cookie").iter().map(|line| line.to_str().unwrap());
+    let cookie = lines.find(|line| line.starts_with("service_mfa_trusted=")).unwrap().split(';').next().unwrap();
+    let body = json!({ "email": ADA, "password": PASSWORD, "options": { "tokenDelivery": "body" } });
+    let known = Person::of(&t.post("/auth/login").json(&body).header("cookie", cookie).await);
+    let refused = known.asks(t.ask(Method::DELETE, "/auth/me")).await;
+    assert_eq!(refused.refusal(), (403, "reauthentication_required"));
+    t.advance(Duration::from_secs(30));
+    let done = known.asks(t.ask(Method::DELETE, "/auth/me").json(&json!({ "code": ada.code(&t) }))).await;
+    assert_eq!(done.status, 204, "{}", done.text);
+    t.run_jobs().await;
+    t.finish().await;
+}

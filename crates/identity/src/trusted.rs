@@ -1,0 +1,121 @@
+//! Devices that are not asked for a second factor: which there are, and how they are forgotten.
+use axum::{
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse as _, Response},
+};
+use kernel::{
+    App,
+    clock::Timestamp,
+    db::{self, Tx},
+    fault::{Fault, NOT_FOUND, Result},
+    http::{Json, Path, Routes},
+    transact,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tenancy::{
+    accounts::AccountId,
+    enter::{Session, Visitor, cookies},
+    events::{self, By, Event},
+    factors::{self, TrustedDevice},
+    sessions::device_name,
+};
+
+use crate::BODY;
+
+pub fn routes() -> Routes {
+    Routes::new("auth")
+        .body_limit(BODY)
+        .get("/auth/trusted-devices", list_trusted_devices, "devices that are not asked for a second factor")
+        .delete("/auth/trusted-devices/{id}", remove_trusted_device, "ask for the second factor on a device again")
+        .answers_nothing(204)
+        .fails(&[NOT_FOUND])
+        .delete("/auth/trusted-devices", remove_trusted_devices, "ask for the second factor everywhere again")
+        .answers_nothing(204)
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct TrustedDevices {
+    trusted_devices: Vec<TrustedDeviceView>,
+    next_cursor: Option<String>,
+}
+
+/// A device on which the person proved their second factor and asked not to be asked again.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TrustedDeviceView {
+    id: String,
+    /// What a person recognises it by, such as "Firefox on Linux".
+    name: String,
+    /// Where it was used last.
+    ip: String,
+    created_at: Timestamp,
+    last_used_at: Option<Timestamp>,
+    expires_at: Timestamp,
+    /// The one this request came from.
+    current: bool,
+}
+
+/// The devices of a person, newest first.
+pub async fn list(app: &App, visitor: &Visitor, account: AccountId) -> db::Result<Vec<TrustedDeviceView>> {
+    let found = TrustedDevice::of(&app.db, account, app.clock.now()).await?;
+    let view = |device: TrustedDevice| TrustedDeviceView {
+        current: visitor.trusted_device.as_ref().is_some_and(|mark| device.bears(mark)),
+        name: device_name(&device.user_agent),
+        id: device.id,
+        ip: device.ip,
+        created_at: device.created_at,
+        last_used_at: device.last_used_at,
+        expires_at: device.expires_at,
+    };
+    Ok(found.into_iter().map(view).collect())
+}
+
+/// Asks for the second factor everywhere again, and writes it down where that changes something.
+pub async fn forget_all(tx: &mut Tx, app: &App, by: &By, account: AccountId) -> db::Result<()> {
+    if factors::distrust_devices(tx, account).await? > 0 {
+        let event = Event::TrustedDeviceRemoved { device: None };
+        events::record(tx, app, by, Some(account), &event).await?;
+    }
+    Ok(())
+}
+
+async fn list_trusted_devices(
+    State(app): State<App>,
+    visitor: Visitor,
+    session: Session,
+) -> Result<Json<TrustedDevices>> {
+    let trusted_devices = list(&app, &visitor, session.account().id).await?;
+    Ok(Json(TrustedDevices { trusted_devices, next_cursor: None }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct OneDevice {
+    #[schemars(length(max = 128))]
+    id: String,
+}
+
+async fn remove_trusted_device(
+    State(app): State<App>,
+    session: Session,
+    Path(path): Path<OneDevice>,
+) -> Result<StatusCode> {
+    let account = session.account().id;
+    transact!(app.db, tx, {
+        let removed = TrustedDevice::remove(tx, account, &path.id).await?;
+        let device = Some(device_name(&removed.ok_or(NOT_FOUND)?));
+        let event = Event::TrustedDeviceRemoved { device };
+        Ok::<_, Fault>(events::record(tx, &app, &session.by(), Some(account), &event).await?)
+    })?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn remove_trusted_devices(State(app): State<App>, session: Session) -> Result<Response> {
+    let account = session.account().id;
+    transact!(app.db, tx, { Ok::<_, Fault>(forget_all(tx, &app, &session.by(), account).await?) })?;
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    cookies::clear_trusted(&app, response.headers_mut());
+    Ok(response)
+}

@@ -1,0 +1,100 @@
+//! What a session that belongs to an app may do, route by route: a new route is refused to it, or stands on this list.
+use axum::http::Method;
+use identity::testing::{PASSWORD, Person, signed_in};
+use kernel::testing::{Answer, TestApp};
+use serde_json::{Value, json};
+
+use super::{built, catalogue};
+use crate::start::features;
+
+/// Its own profile, its own sign-out, the app's own sessions and devices.
+const APPS_MAY: &[(&str, &str)] = &[
+    ("GET", "/auth/me"),
+    ("POST", "/auth/logout"),
+    ("GET", "/auth/sessions"),
+    ("DELETE", "/auth/sessions"),
+    ("DELETE", "/auth/sessions/{id}"),
+    ("POST", "/auth/device/verify"),
+    ("PATCH", "/user/profile"),
+    ("POST", "/user/avatar/upload-url"),
+    ("POST", "/user/avatar/restore-from-oauth"),
+    ("GET", "/oauth/userinfo"),
+    ("POST", "/oauth/userinfo"),
+];
+/// Open to everybody, and refused to a session that belongs to an app, should one come along.
+const OPEN_AND_OWN: &[(&str, &str)] = &[("POST", "/auth/accept-invite")];
+
+struct Shop {
+    key: String,
+}
+
+impl Shop {
+    async fn open(t: &TestApp, owner: &Person) -> Self {
+        let app = owner.asks(t.post("/apps").json(&json!({ "name": "Shop" }))).await;
+        let path = format!("/apps/{}/keys", app.body["id"].as_str().expect("an app"));
+        let body = json!({ "type": "publishable", "environment": "live" });
+        let made = owner.asks(t.post(&path).json(&body)).await;
+        Self { key: made.body["value"].as_str().expect("a key").to_owned() }
+    }
+
+    async fn enter(&self, t: &TestApp) -> Person {
+        let body =
+            json!({ "email": "ada@example.com", "password": PASSWORD, "options": { "tokenDelivery": "body" } });
+        Person::of(&t.post("/auth/login").json(&body).header("x-service-app-key", &self.key).await)
+    }
+}
+
+/// The same by the header, with the app's key, and by the cookie.
+async fn ask(t: &TestApp, shop: &Shop, person: &Person, method: &str, path: &str) -> [Answer; 2] {
+    let (method, path): (Method, _) = (method.parse().expect("a method"), path.replace(['{', '}'], ""));
+    let ask = || t.ask(method.clone(), &path).from("192.0.2.1");
+    let by_bearer = person.asks(ask()).header("x-service-app-key", &shop.key).await;
+    let by_cookie = ask().header("cookie", &format!("service_access={}", person.access));
+    [by_bearer, by_cookie.header("sec-fetch-site", "same-origin").header("x-service-app-key", &shop.key).await]
+}
+
+#[tokio::test]
+async fn a_session_that_belongs_to_an_app_is_refused_wherever_the_rule_does_not_let_it_in() {
+    let t = TestApp::start(features).await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let shop = Shop::open(&t, &ada).await;
+    let catalogue = catalogue();
+    let mut person = shop.enter(&t).await;
+    for ((method, path), operation) in built(&t.app.description.get().expect("the description").value()) {
+        let what = format!("{method} {path}");
+        let row = (method.as_str(), path.as_str());
+        let guard = catalogue[&(method.clone(), path.clone())].as_str();
+        let is_session = guard.starts_with("session") && guard != "session-optional"
+            || guard.starts_with("org-")
+            || guard == "platform-owner";
+        let says = operation.get("x-app-session").cloned().unwrap_or_default();
+        if APPS_MAY.contains(&row) {
+            assert_eq!(says, Value::Bool(true), "{what}");
+            for answer in ask(&t, &shop, &person, &method, &path).await {
+                assert_ne!(answer.body["code"], "app_session", "{what}");
+            }
+            person = shop.enter(&t).await;
+        } else if is_session || OPEN_AND_OWN.contains(&row) {
+            assert_eq!(says, Value::Bool(false), "{what}");
+            for answer in ask(&t, &shop, &person, &method, &path).await {
+                assert_eq!(answer.refusal(), (403, "app_session"), "{what}: {}", answer.text);
+            }
+        } else {
+            assert_eq!(says, Value::Null, "{what} takes a session, and its guard does not say so");
+        }
+        if method == "GET"
+            && guard == "session-optional"
+            && ["/account", "/console"].iter().any(|p| path.starts_with(p))
+        {
+            let page =
+                t.get(&path.replace(['{', '}'], "")).header("cookie", &format!("service_access={}", person.access));
+            let page = page.await;
+            assert_eq!(page.status, 303, "{what}: {}", page.text);
+            assert!(page.header("location").contains("/sign-in"), "{what}");
+        }
+        t.advance(std::time::Duration::from_secs(2));
+    }
+    t.run_jobs().await;
+    assert_eq!(ada.asks(t.get("/auth/me")).await.status, 200, "ada is still there");
+    t.finish().await;
+}

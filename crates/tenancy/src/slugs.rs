@@ -1,0 +1,263 @@
+//! Slugs. An app's becomes part of a host name, so it is one label of DNS, is none that people or programs take for a part
+//! of the service, and does not go to another organization as soon as its app is gone.
+use std::time::Duration;
+
+use kernel::{
+    App,
+    clock::Timestamp,
+    db::{self, Tx},
+    fault::{INVALID, Result},
+    params,
+};
+
+use crate::orgs::{self, OrgId};
+
+/// What a slug looks like: letters, digits, single hyphens inside. So there is no `--`, which parts the label of a
+/// deployment from its app and begins names in another script (`xn--`). With such a label it fits into one of DNS.
+pub const PATTERN: &str = "^[a-z0-9]+(-[a-z0-9]+)*$";
+pub const LONGEST: usize = 48;
+
+/// How long the slug of an app that is gone, or has another one now, goes to no other organization: links and settings out
+/// there still name it.
+const HELD_BACK: Duration = Duration::from_hours(90 * 24);
+
+/// In order. Parts of the service, names that mail, browsers and networks ask for by themselves, and words by which somebody
+/// could pass for the service.
+const RESERVED: &[&str] = &[
+    "abuse",
+    "account",
+    "accounts",
+    "admin",
+    "administrator",
+    "api",
+    "app",
+    "apps",
+    "assets",
+    "auth",
+    "autoconfig",
+    "autodiscover",
+    "billing",
+    "blog",
+    "broadcasthost",
+    "cdn",
+    "console",
+    "dashboard",
+    "demo",
+    "deploy",
+    "dev",
+    "dns",
+    "docs",
+    "domains",
+    "download",
+    "edge",
+    "email",
+    "example",
+    "files",
+    "ftp",
+    "git",
+    "health",
+    "help",
+    "hostmaster",
+    "id",
+    "identity",
+    "imap",
+    "info",
+    "internal",
+    "invalid",
+    "isatap",
+    "janua",
+    "jwks",
+    "legal",
+    "local",
+    "localdomain",
+    "localhost",
+    "login",
+    "logout",
+    "mail",
+    "mcp",
+    "media",
+    "metrics",
+    "mta-sts",
+    "mx",
+    "news",
+    "no-reply",
+    "noreply",
+    "ns",
+    "ns1",
+    "ns2",
+    "ns3",
+    "ns4",
+    "oauth",
+    "oauth2",
+    "oidc",
+    "openid",
+    "pay",
+    "payments",
+    "platform",
+    "pop",
+    "pop3",
+    "postmaster",
+    "preview",
+    "privacy",
+    "production",
+    "proxy",
+    "public",
+    "register",
+    "root",
+    "saml",
+    "scim",
+    "secure",
+    "security",
+    "service",
+    "sftp",
+    "sign-in",
+    "sign-up",
+    "signin",
+    "signup",
+    "smtp",
+    "ssh",
+    "ssl",
+    "sso",
+    "staging",
+    "static",
+    "status",
+    "storage",
+    "support",
+    "system",
+    "terms",
+    "test",
+    "upload",
+    "uploads",
+    "usercontent",
+    "vpn",
+    "webhook",
+    "webhooks",
+    "webmail",
+    "webmaster",
+    "well-known",
+    "wpad",
+    "www",
+    "www1",
+    "www2",
+];
+
+fn is_reserved(slug: &str) -> bool {
+    RESERVED.binary_search(&slug).is_ok()
+}
+
+fn is_label(slug: &str) -> bool {
+    let is_part = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    slug.len() <= LONGEST && slug.split('-').all(is_part)
+}
+
+/// Refuses what nobody may choose.
+pub fn check(slug: &str) -> Result<()> {
+    if !is_label(slug) {
+        let say = "must be at most 48 lower-case letters and digits, with single hyphens between them";
+        return Err(INVALID.at("slug", "wrong_form", say));
+    }
+    if is_reserved(slug) {
+        return Err(INVALID.at("slug", "reserved", "is a reserved word; choose another"));
+    }
+    Ok(())
+}
+
+/// One made from a name; somebody may have it already.
+pub fn made_from(app: &App, name: &str) -> String {
+    let slug = orgs::slug_of(name);
+    if is_reserved(&slug) { orgs::slug_near(app, &slug) } else { slug }
+}
+
+/// An app has this slug no longer: for a while it is the organization's alone.
+pub async fn hold_back(tx: &mut Tx, slug: &str, org: OrgId, now: Timestamp) -> db::Result<()> {
+    tx.exec("DELETE FROM slug_hold WHERE held_until <= $1", params![now]).await?;
+    tx.exec(
+        "INSERT INTO slug_hold (slug, org_id, held_until) VALUES ($1, $2, $3)
+         ON CONFLICT (slug) DO UPDATE SET org_id = $2, held_until = $3",
+        params![slug, org, now.plus(HELD_BACK)],
+    )
+    .await?;
+    Ok(())
+}
+
+/// Whether a slug is held back for another organization.
+pub async fn is_held_back(tx: &mut Tx, slug: &str, org: OrgId, now: Timestamp) -> db::Result<bool> {
+    let sql = "SELECT slug FROM slug_hold WHERE slug = $1 AND org_id <> $2 AND held_until > $3";
+    Ok(tx.opt::<(String,)>(sql, params![slug, org, now]).await?.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reserved_words_are_slugs_in_order() {
+        assert!(RESERVED.is_sorted_by(|a, b| a < b), "looked up by halves");
+        assert!(RESERVED.iter().all(|word| is_label(word)), "others are refused anyway");
+        for word in [
+            "www",
+            "api",
+            "admin",
+            "edge",
+            "cdn",
+            "mail",
+            "ns1",
+            "ns2",
+            "localhost",
+            "static",
+            "assets",
+            "files",
+            "app",
+            "apps",
+            "auth",
+            "account",
+            "console",
+            "status",
+            "docs",
+            "help",
+            "support",
+            "login",
+            "oauth",
+            "id",
+            "sso",
+            "smtp",
+            "imap",
+            "pop",
+            "ftp",
+            "webmail",
+            "autodiscover",
+            "autoconfig",
+            "wpad",
+            "isatap",
+            "test",
+            "dev",
+            "staging",
+        ] {
+            assert!(check(word).is_err(), "{word}");
+        }
+    }
+
+    #[test]
+    fn a_slug_is_one_label_of_a_host_name() {
+        for good in ["a", "shop", "my-shop-2", "2048", "wwww", "xn-a", &"a".repeat(48)] {
+            assert!(check(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "-",
+            "-a",
+            "a-",
+            "a--b",
+            "xn--80ak6aa92e",
+            "abc--shop",
+            "Shop",
+            "sh_op",
+            "a.b",
+            "b\u{fc}cher",
+            "a b",
+            &"a".repeat(49),
+        ] {
+            assert!(check(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Servers of others that tokens are made for: on loopback while developing, several at once, with scopes of their own.
+use axum::http::Method;
+
+use super::*;
+
+async fn with_registration() -> TestApp {
+    let config = Config { client_registration: kernel::config::Switch::On, ..Config::for_tests() };
+    TestApp::start_with(config, feature).await
+}
+
+/// A client that registered itself, as editors and inspectors do.
+async fn registered(t: &TestApp) -> String {
+    let body = json!({ "redirect_uris": [REDIRECT, "http://127.0.0.1/cb"], "client_name": "Inspector" });
+    let made = t.post("/oauth/register").json(&body).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    text(&made.body["client_id"])
+}
+
+async fn prove_domain(t: &TestApp, app: &Client, domain: &str) {
+    let sql = "INSERT INTO app_domain (app_id, domain, token, created_at, verified_at) VALUES ($1, $2, 'x', 1, 1)";
+    t.app.db.exec(sql, kernel::params![&app.id, domain]).await.expect("a domain");
+}
+
+/// The code that somebody gives after they saw the consent page; and the page.
+async fn agree(t: &TestApp, request: &str, browser: &str) -> (String, Answer) {
+    let answer = visit(t, &format!("/oauth/authorize?{request}"), browser).await;
+    assert!(answer.header("location").contains("/consent?"), "{:?} {}", answer.headers, answer.text);
+    let page = visit(t, answer.header("location"), browser).await;
+    let decided = decide(t, &page, "allow", browser).await;
+    (field(&decided, "code").unwrap_or_else(|| panic!("{:?} {}", decided.headers, decided.text)), page)
+}
+
+#[tokio::test]
+async fn every_client_gets_a_token_for_a_server_on_loopback_once_the_person_agrees() {
+    let t = with_registration().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let browser = browser(&t, "ada@example.com").await;
+    let (id, app) = (registered(&t).await, client(&t, &ada, "App").await);
+    for resource in [
+        "http://127.0.0.1:9701/mcp",
+        "http://localhost:9701/mcp",
+        "http://[::1]:9701/mcp",
+        "http://localhost/mcp",
+        "https://localhost:9701/mcp",
+    ] {
+        // Also an app of the person's own organization asks, where the place is not one of its origins.
+        for client in [&id, &app.id] {
+            let request = asked(client, &[("resource", resource), ("scope", "openid")]);
+            let (code, page) = agree(&t, &request, &browser).await;
+            assert!(page.text.replace("&#x2f;", "/").contains(resource), "{resource}: {}", page.text);
+            let given = redeem(&t, client, &code, &[("resource", resource)]).await;
+            assert_eq!(given.status, 200, "{resource}: {}", given.text);
+            assert_eq!(claims(&given.body["access_token"])["aud"], resource);
+            let token = text(&given.body["access_token"]);
+            assert_eq!(with_token(&t, "/oauth/userinfo", &token).await.status, 401, "it counts there alone");
+        }
+    }
+    for resource in [
+        "http://localhost.evil.example/mcp",
+        "http://127.0.0.1.evil.example/",
+        "http://evil.example@localhost/",
+        "http://localhost/#f",
+        "ftp://localhost/",
+        "http://192.168.0.1/mcp",
+        "http://0.0.0.0:9701/mcp",
+        " http://localhost/mcp",
+        "http://local host/mcp",
+    ] {
+        let answer =
+            visit(&t, &format!("/oauth/authorize?{}", asked(&id, &[("resource", resource)])), &browser).await;
+        assert_eq!((answer.status, answer.header("location")), (400, ""), "{resource}");
+    }
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn several_resources_are_granted_and_narrowed() {
+    let t = start().await;
+    let eve = signed_in(&t, "eve@example.com").await;
+    let (one, two) = (client(&t, &eve, "One").await, client(&t, &eve, "Two").await);
+    prove_domain(&t, &one, "one.example").await;
+    prove_domain(&t, &two, "two.example").await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let app = client(&t, &ada, "App").await;
+    let browser = browser(&t, "ada@example.com").await;
+    let (first, second) = ("https://one.example/mcp", "https://two.example/mcp");
+    let both = format!("{}&{}", asked(&app.id, &[("resource", second)]), query(&[("resource", first)]));
+    let (code, page) = agree(&t, &both, &browser).await;
+    let shown = page.text.replace("&#x2f;", "/");
+    assert!(shown.contains(first) && shown.contains(second), "{shown}");
+    let other = redeem(&t, &app.id, &code, &[("resource", "https://one.example/else")]).await;
+    assert_eq!(error_of(&other), (400, "invalid_target"));
+    let given = redeem(&t, &app.id, &code, &[]).await;
+    assert_eq!(claims(&given.body["access_token"])["aud"], json!([first, second]));
+    assert_eq!(with_token(&t, "/oauth/userinfo", &text(&given.body["access_token"])).await.status, 401);
+    let introspect = |token: String, key: String| {
+        let t = &t;
+        async move { form(t, "/oauth/introspect", &[("token", &token)], Some(("x-service-app-key", &key))).await.body }
+    };
+    for key in [&one.secret, &two.secret, &app.secret] {
+        let seen = introspect(text(&given.body["access_token"]), key.clone()).await;
+        assert_eq!((&seen["active"], &seen["aud"]), (&json!(true), &json!([first, second])));
+    }
+    // Each token may be narrowed; what was granted stays.
+    let mut refresh = text(&given.body["refresh_token"]);
+    for (asked, aud) in [
+        (vec![second], json!(second)),
+        (vec![second, first], json!([first, second])),
+        (vec![], json!([first, second])),
+    ] {
+        let mut grant = vec![("grant_type", "refresh_token"), ("refresh_token", &*refresh), ("client_id", &*app.id)];
+        grant.extend(asked.iter().map(|resource| ("resource", *resource)));
+        let turned = form(&t, "/oauth/token", &grant, None).await;
+        assert_eq!(turned.status, 200, "{}", turned.text);
+        assert_eq!(claims(&turned.body["access_token"])["aud"], aud, "{asked:?}");
+        if asked.len() == 1 {
+            let token = text(&turned.body["access_token"]);
+            assert_eq!(introspect(token.clone(), one.secret.clone()).await, json!({ "active": false }));
+            assert_eq!(introspect(token, two.secret.clone()).await["aud"], json!(second));
+        }
+        refresh = text(&turned.body["refresh_token"]);
+    }
+    let grant = [("grant_type", "refresh_token"), ("refresh_token", &*refresh), ("client_id", &*app.id)];
+    let more = [grant[0], grant[1], grant[2], ("resource", first), ("resource", "https://three.example/")];
+    assert_eq!(error_of(&form(&t, "/oauth/token", &more, None).await), (400, "invalid_target"));
+    let as_json =
+        json!({ "grant_type": "refresh_token", "refresh_token": refresh, "client_id": app.id, "resource": first });
+    let turned = t.post("/oauth/token").json(&as_json).await;
+    assert_eq!(claims(&turned.body["access_token"])["aud"], first, "{}", turned.text);
+
+    // A consent is for all of them together, in any order, and ends what came of it.
+    let again = format!("{}&{}", asked(&app.id, &[("resource", first)]), query(&[("resource", second)]));
+    let answer = visit(&t, &format!("/oauth/authorize?{again}"), &browser).await;
+    let code = field(&answer, "code").expect("remembered");
+    let narrow = redeem(&t, &app.id, &code, &[("resource", first)]).await;
+    assert_eq!(claims(&narrow.body["access_token"])["aud"], first);
+    let list = ada.asks(t.get("/auth/consents")).await.body;
+    assert_eq!(list["consents"][0]["resources"], json!([first, second]));
+    let path = format!("/auth/consents/{}", text(&list["consents"][0]["id"]));
+    assert_eq!(ada.asks(t.ask(Method::DELETE, &path)).await.status, 204);
+    for tokens in [&turned, &narrow] {
+        let refresh = text(&tokens.body["refresh_token"]);
+        let grant = [("grant_type", "refresh_token"), ("refresh_token", &*refresh), ("client_id", &*app.id)];
+        assert_eq!(error_of(&form(&t, "/oauth/token", &grant, None).await), (400, "invalid_grant"));
+    }
+    let many: Vec<_> = (0..20).map(|i| format!("https://one.example/{i}")).collect();
+    let many: Vec<_> = many.iter().map(|resource| ("resource", resource.as_str())).collect();
+    let answer = authorize(&t, Some(&ada), &format!("{}&{}", asked(&app.id, &[]), query(&many))).await;
+    assert_eq!(field(&answer, "error").as_deref(), Some("invalid_target"), "more than anybody needs");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn an_app_declares_scopes_and_others_ask_for_them_at_its_place() {
+    let t = with_registration().await;
+    let eve = signed_in(&t, "eve@example.com").await;
+    let place = client(&t, &eve, "Place").await;
+    prove_domain(&t, &place, "place.example").await;
+    let path = format!("/apps/{}", place.id);
+    let declared = json!([
+        { "name": "mcp:tools", "description": "Run the tools of <b>Place</b>" },
+        { "name": "notes.read", "description": "Read your notes" },
+    ]);
+    let changed = eve.asks(t.ask(Method::PATCH, &path).json(&json!({ "scopes": declared }))).await;
+    assert_eq!((changed.status, &changed.body["scopes"]), (200, &declared), "{}", changed.text);
+    assert_eq!(eve.asks(t.get(&path)).await.body["scopes"], declared);
+
+    signed_in(&t, "ada@example.com").await;
+    let browser = browser(&t, "ada@example.com").await;
+    let id = registered(&t).await;
+    let resource = "https://mcp.place.example/mcp";
+    let request = asked(&id, &[("resource", resource), ("scope", "mcp:tools openid made:up offline_access")]);
+    let (code, page) = agree(&t, &request, &browser).await;
+    let shown = page.text.replace("&#x2f;", "/");
+    assert!(shown.contains("Run the tools of &lt;b&gt;Place&lt;/b&gt;") && shown.contains("mcp:tools"), "{shown}");
+    assert!(!shown.contains("Read your notes") && !shown.contains("<li>made:up"), "{shown}");
+    let given = redeem(&t, &id, &code, &[]).await;
+    let granted = "openid offline_access mcp:tools";
+    assert_eq!(given.body["scope"], granted, "{}", given.text);
+    assert_eq!(claims(&given.body["access_token"])["scope"], granted);
+    let token = text(&given.body["access_token"]);
+    let seen = form(&t, "/oauth/introspect", &[("token", &token)], Some(("x-service-app-key", &place.secret))).await;
+    assert_eq!((&seen.body["active"], &seen.body["scope"]), (&json!(true), &json!(granted)));
+    // A client that repeats all it asked for at first gets what was granted; more of ours is refused.
+    let refresh = text(&given.body["refresh_token"]);
+    let turn = [("grant_type", "refresh_token"), ("refresh_token", &*refresh), ("client_id", &*id)];
+    let more = [turn[0], turn[1], turn[2], ("scope", "openid email")];
+    assert_eq!(error_of(&form(&t, "/oauth/token", &more, None).await), (400, "invalid_scope"));
+    let same = [turn[0], turn[1], turn[2], ("scope", "mcp:tools openid made:up")];
+    let turned = form(&t, "/oauth/token", &same, None).await;
+    assert_eq!(turned.body["scope"], granted, "{}", turned.text);
+    // Remembered, for this much; another scope is asked for again.
+    let silent = visit(&t, &format!("/oauth/authorize?{request}"), &browser).await;
+    assert!(field(&silent, "code").is_some(), "{:?}", silent.headers);
+    let more = asked(&id, &[("resource", resource), ("scope", "mcp:tools notes.read")]);
+    let (code, _) = agree(&t, &more, &browser).await;
+    assert_eq!(redeem(&t, &id, &code, &[]).await.body["scope"], "offline_access mcp:tools notes.read");
+    let consents = visit(&t, "/auth/consents", &browser).await;
+    assert_eq!(
+        consents.body["consents"][0]["scopes"],
+        json!(["openid", "offline_access", "mcp:tools", "notes.read"])
+    );
+    // Elsewhere they mean nothing.
+    let nowhere = asked(&place.id, &[("scope", "openid mcp:tools")]);
+    let (code, _) = agree(&t, &nowhere, &browser).await;
+    assert_eq!(redeem(&t, &place.id, &code, &[]).await.body["scope"], "openid");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_local_server_has_the_scopes_it_asks_for() {
+    let t = with_registration().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let browser = browser(&t, "ada@example.com").await;
+    let id = registered(&t).await;
+    let resource = "http://127.0.0.1:9701/mcp";
+    let request = asked(&id, &[("resource", resource), ("scope", "openid mcp:tools")]);
+    let (code, page) = agree(&t, &request, &browser).await;
+    assert!(page.text.contains("mcp:tools"), "the person sees it: {}", page.text);
+    let given = redeem(&t, &id, &code, &[("resource", resource)]).await;
+    assert_eq!(claims(&given.body["access_token"])["scope"], "openid mcp:tools");
+    // What is no scope by the standard, and more than anybody needs, is left out.
+    let odd = format!("openid \"quoted\" back\\slash caf\u{e9} {}", "x".repeat(200));
+    let again = [("resource", resource), ("scope", &*odd), ("prompt", "consent")];
+    let (code, _) = agree(&t, &asked(&id, &again), &browser).await;
+    assert_eq!(redeem(&t, &id, &code, &[]).await.body["scope"], "openid");
+    let many: Vec<_> = (0..60).map(|i| format!("s{i}")).chain(["openid".to_owned()]).collect();
+    let (code, _) = agree(&t, &asked(&id, &[("resource", resource), ("scope", &many.join(" "))]), &browser).await;
+    assert_eq!(text(&redeem(&t, &id, &code, &[]).await.body["scope"]).split(' ').count(), 51);
+
+    // An app that lists the origin says what its scopes mean, and needs no consent of its own people.
+    let app = client(&t, &ada, "App").await;
+    let change = json!({ "allowedOrigins": ["http://localhost:3000"],
+        "scopes": [{ "name": "mcp:tools", "description": "Run tools" }] });
+    assert_eq!(ada.asks(t.ask(Method::PATCH, &format!("/apps/{}", app.id)).json(&change)).await.status, 200);
+    let own = asked(&app.id, &[("resource", "http://localhost:3000/mcp"), ("scope", "mcp:tools made:up")]);
+    let answer = visit(&t, &format!("/oauth/authorize?{own}"), &browser).await;
+    let given = redeem(&t, &app.id, &field(&answer, "code").expect("no consent"), &[]).await;
+    assert_eq!(given.body["scope"], "mcp:tools", "it declares its scopes, so others mean nothing");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_client_that_speaks_plain_oauth_can_refresh_its_token_for_a_server() {
+    let t = with_registration().await;
+    let eve = signed_in(&t, "eve@example.com").await;
+    let app = client(&t, &eve, "App").await;
+    signed_in(&t, "ada@example.com").await;
+    let browser = browser(&t, "ada@example.com").await;
+    let (id, resource) = (registered(&t).await, "http://127.0.0.1:9701/mcp");
+    let stays = "Stay signed in while you are away";
+    let (code, page) = agree(&t, &asked(&id, &[("resource", resource), ("scope", "mcp:tools")]), &browser).await;
+    assert!(page.text.contains(stays), "the person agrees to it: {}", page.text);
+    let given = redeem(&t, &id, &code, &[("resource", resource)]).await;
+    assert_eq!(given.body["scope"], "offline_access mcp:tools", "{}", given.text);
+    let refresh = text(&given.body["refresh_token"]);
+    let turn = [("grant_type", "refresh_token"), ("refresh_token", &*refresh), ("client_id", &*id)];
+    let same = [turn[0], turn[1], turn[2], ("scope", "mcp:tools"), ("resource", resource)];
+    let turned = form(&t, "/oauth/token", &same, None).await;
+    assert_eq!((turned.status, claims(&turned.body["access_token"])["aud"].as_str()), (200, Some(resource)));
+    // With `openid` a client knows how to ask, an app's owner decides for it, and without a resource it is sign-in.
+    let target = ("resource", resource);
+    for (client, changes) in [
+        (&id, &[target, ("scope", "openid mcp:tools")][..]),
+        (&app.id, &[target, ("scope", "mcp:tools")]),
+        (&id, &[("scope", "profile")]),
+    ] {
+        let (code, page) = agree(&t, &asked(client, changes), &browser).await;
+        assert!(!page.text.contains(stays), "{changes:?}");
+        let given = redeem(&t, client, &code, &[]).await;
+        assert_eq!((given.status, given.body.get("refresh_token")), (200, None), "{changes:?}");
+    }
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn scopes_are_declared_in_good_form() {
+    let t = start().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let scope = |name: &str| json!({ "name": name, "description": "It" });
+    let made = ada.asks(t.post("/apps").json(&json!({ "name": "App", "scopes": [scope("mcp:tools")] }))).await;
+    assert_eq!((made.status, &made.body["scopes"]), (200, &json!([scope("mcp:tools")])), "{}", made.text);
+    assert_eq!(made.body["requirePkce"], true);
+    let path = format!("/apps/{}", text(&made.body["id"]));
+    for (scopes, at) in [
+        (json!([scope("openid")]), "scopes.0.name"),
+        (json!([scope("ok"), scope("offline_access")]), "scopes.1.name"),
+        (json!([scope("twice"), scope("twice")]), "scopes.1.name"),
+        (json!([scope("two words")]), "scopes.0.name"),
+        (json!([scope("quo\"te")]), "scopes.0.name"),
+        (json!([scope("back\\slash")]), "scopes.0.name"),
+        (json!([scope("caf\u{e9}")]), "scopes.0.name"),
+        (json!([scope("")]), "scopes.0.name"),
+        (json!([{ "name": "a" }]), "scopes.0.description"),
+        (json!([{ "name": "a", "description": " " }]), "scopes.0.description"),
+        (json!((0..51).map(|i| scope(&format!("s{i}"))).collect::<Vec<_>>()), "scopes"),
+        (json!("mcp:tools"), "scopes"),
+    ] {
+        for ask in [
+            t.ask(Method::PATCH, &path).json(&json!({ "scopes": scopes })),
+            t.post("/apps").json(&json!({ "name": "Bad", "scopes": scopes })),
+        ] {
+            let answer = ada.asks(ask).await;
+            assert_eq!(answer.refusal(), (400, "invalid"), "{scopes}");
+            assert_eq!(answer.body["errors"][0]["field"], at, "{}", answer.text);
+        }
+    }
+    let fifty: Vec<_> = (0..50).map(|i| scope(&format!("s{i}"))).collect();
+    assert_eq!(ada.asks(t.ask(Method::PATCH, &path).json(&json!({ "scopes": fifty }))).await.status, 200);
+    let none = ada.asks(t.ask(Method::PATCH, &path).json(&json!({ "scopes": [] }))).await;
+    assert_eq!(none.body["scopes"], json!([]));
+    t.run_jobs().await;
+    t.finish().await;
+}
