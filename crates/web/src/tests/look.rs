@@ -110,3 +110,92 @@ async fn a_field_says_what_is_wrong_with_it() {
     );
     t.finish().await;
 }
+
+#[tokio::test]
+async fn the_page_of_a_domain_says_why_it_is_not_verified() {
+    let t = start().await;
+    member(&t, "ada@example.com").await;
+    let ada = browser(&t, "ada@example.com").await;
+    let made = act(&t, &ada, "POST /apps", "/console", &[("name", "Shop"), ("then", "/console/apps/{id}")]).await;
+    let page = format!("{}/domain", made.header("location"));
+    let call = format!("POST {}", page.trim_start_matches("/console"));
+    assert_eq!(act(&t, &ada, &call, &page, &[("domain", "shop.example")]).await.status, 303);
+    let now = t.app.clock.now();
+    for (verified, reason, words) in [
+        (None, None, "Not verified"),
+        (None, Some("contested"), "It moves to Shop when your record is there"),
+        (None, Some("lost_ownership"), "to claim the domain back"),
+        (None, Some("timed_out"), "not found for seven days"),
+        (Some(now), None, "Verified"),
+        (Some(now), Some("txt_missing"), "is gone. Add it again"),
+    ] {
+        let sql = "UPDATE app_domain SET verified_at = $1, reason = $2, checked_at = $3, next_check_at = $3";
+        t.app.db.exec(sql, kernel::params![verified, reason, now]).await.unwrap();
+        let shown = visit(&t, &page, &ada).await;
+        assert_eq!(shown.status, 200, "{}", shown.text);
+        assert!(shown.text.contains(words) && shown.text.contains("Next check"), "{words}: {}", shown.text);
+    }
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn the_platform_page_says_what_the_mail_server_said() {
+    let config = Config { platform_owners: vec!["root@example.com".into()], ..Config::for_tests() };
+    let t = TestApp::start_with(config, feature).await;
+    member(&t, "root@example.com").await;
+    let root = browser(&t, "root@example.com").await;
+    let said = "550 no such relay";
+    let before = visit(&t, "/console/platform", &root).await;
+    assert!(before.status == 200 && !before.text.contains(said), "{}", before.text);
+    let sql = "INSERT INTO mail (id, recipient_key, sealed, created_at, last_error) VALUES ('a', 'b', $1, $2, $3)";
+    t.app.db.exec(sql, kernel::params![vec![0_u8], t.app.clock.now(), said]).await.unwrap();
+    let page = visit(&t, "/console/platform", &root).await;
+    assert!(page.text.contains(said), "{}", page.text);
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn security_asks_for_what_would_prove_who_it_is() {
+    let t = start().await;
+    member(&t, "ada@example.com").await;
+    let ada = browser(&t, "ada@example.com").await;
+    let id = text(&t.get("/auth/me").header("cookie", &ada).await.body["id"]);
+    let security = async || visit(&t, "/account/security", &ada).await.text;
+    // As soon as the last proof is old.
+    let send = async |call: &str, form: &str, phone: &str| {
+        let fields = [("call", call), ("back", "/account/security"), ("form", form), ("phone:some", phone)];
+        submit(&t, "/act", &fields, &ada).await.text
+    };
+    let refused = async || send("POST /auth/mfa/sms/enroll", "sms", "+41446681800").await;
+    // A factor that a test puts there is seen with the next change that the interface makes.
+    let add = async |sql: &'static str| {
+        t.app.db.exec(sql, kernel::params![&id, t.app.clock.now()]).await.unwrap();
+        let changed = act(&t, &ada, "PATCH /user/profile", "/account", &[("name", "Ada")]).await;
+        assert_eq!(changed.status, 303, "{}", changed.text);
+    };
+    assert!(security().await.contains("id=\"passkey-proof\" name=\"password\""));
+    t.advance(std::time::Duration::from_mins(11));
+    assert!(refused().await.contains("name=\"password:some\""));
+
+    add("INSERT INTO passkey (credential_id, account_id, device_name, key, created_at) VALUES ('c', $1, 'Key', '{}', $2)")
+        .await;
+    let page = security().await;
+    assert!(page.contains("Sign in again with your passkey") && !page.contains("passkey-proof"), "{page}");
+    let page = refused().await;
+    assert!(page.contains("sign in again with your passkey"), "{page}");
+
+    add("INSERT INTO sms_factor (account_id, phone, enabled_at) VALUES ($1, '+41446681800', $2)").await;
+    let page = security().await;
+    for part in [
+        "id=\"sms\"",
+        "POST &#x2f;auth&#x2f;mfa&#x2f;sms&#x2f;code",
+        "id=\"sms-off-code\" name=\"code:some\"",
+        "id=\"passkey-proof\" name=\"code\"",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let page = send("POST /auth/2fa/recovery-codes/regenerate", "recovery", "").await;
+    assert!(page.contains("id=\"recovery-proof\" name=\"code:some\""), "{page}");
+    assert!(page.contains("Get a code by text message"), "{page}");
+    t.finish().await;
+}
