@@ -195,7 +195,7 @@ fn a_log_that_is_read_again_says_what_is_missing() {
     unread.is_read.store(true, SeqCst);
     let mut said = String::new();
     while !said.lines().any(|line| line.contains("log lines were dropped")) {
-        let mut bytes = [0; 64 * 1024];
+        let mut bytes = vec![0; 64 * 1024];
         let count = unread.log.read(&mut bytes).unwrap();
         assert!(count > 0, "the log says that it has holes");
         said.push_str(&String::from_utf8_lossy(&bytes[..count]));

@@ -387,8 +387,12 @@ const redeemed = await fetch(`${base}/oauth/token`, {
     code_verifier: verifier }),
 })
 assert.equal(redeemed.status, 200)
-// On a person's own machine any program could listen there, so it is asked each time.
+// Who agreed is not asked again at a place that is registered to the letter, unless the client wants that.
+await bob.goto(`${base}/account`)
 await bob.goto(authorize)
+await bob.waitForURL(`${redirect}?*`)
+assert.ok(new URL(bob.url()).searchParams.get('code'))
+await bob.goto(`${authorize}&prompt=consent`)
 await bob.getByRole('button', { name: 'Deny' }).click()
 await bob.waitForURL(`${redirect}?*`)
 assert.equal(new URL(bob.url()).searchParams.get('error'), 'access_denied')
