@@ -438,9 +438,23 @@ await signIn(eve, 'eve@example.com')
 await eve.getByRole('heading', { name: 'Two-factor authentication' }).waitFor()
 await look(eve, 'second-factor')
 await eve.getByLabel('Code', { exact: true }).fill(totp(otpauthUri, 1))
+await eve.getByLabel('Trust this browser for 30 days').check()
 await eve.getByRole('button', { name: 'Continue' }).click()
 await eve.waitForURL(`${base}/device`)
 step('an authenticator app at sign-in')
+
+// A device that is trusted is listed, and forgotten again.
+await eve.goto(`${base}/account/sessions`)
+await look(eve, 'account-trusted-devices')
+await eve.getByRole('button', { name: 'Forget all devices' }).click()
+await look(eve, 'account-forget-devices')
+await press(eve.getByRole('dialog').getByRole('button', { name: 'Forget all devices' }))
+await eve.getByText('No trusted devices.').waitFor()
+await eve.goto(`${base}/account/security`)
+await eve.getByRole('button', { name: 'Turn off' }).first().click()
+await eve.getByLabel('Code from the app, or a recovery code').waitFor()
+await look(eve, 'account-turn-off')
+step('trusted devices, and what turning off a factor asks for')
 
 // One browser ends the session of another.
 const other = await newPage()
