@@ -29,10 +29,10 @@ export async function site({ base, newPage, look, call, signIn, step, authorize,
   const reader = await newPage()
   for (let i = 0; i < 100; i++) {
     await reader.goto(`${base}/status`)
-    if (await reader.getByText('Everything works').count()) break
+    if (await reader.getByText('All systems operational').count()) break
     await new Promise((resolve) => setTimeout(resolve, 100))
   }
-  await reader.getByRole('heading', { name: 'Everything works' }).waitFor()
+  await reader.getByRole('heading', { name: 'All systems operational' }).waitFor()
   assert.equal(await reader.locator('svg.bars').count(), 4)
   assert.equal(await reader.locator('svg.bars').first().locator('rect').count(), 90)
   await reader.getByText('Day by day').first().click()
@@ -49,7 +49,7 @@ export async function site({ base, newPage, look, call, signIn, step, authorize,
   await report({ id: over, state: 'resolved', message: 'It has room again.' })
   await report({ title: 'A page is slow', impact: 'minor', components: ['api'], message: 'We are looking for the cause.' })
   await reader.reload()
-  await reader.getByRole('heading', { name: 'Not everything works as it should' }).waitFor()
+  await reader.getByRole('heading', { name: 'Some systems are degraded' }).waitFor()
   await look(reader, 'status')
   step('the status, day by day')
 
@@ -96,7 +96,7 @@ export async function site({ base, newPage, look, call, signIn, step, authorize,
   await remove.getByRole('button', { name: 'Send DELETE' }).click()
   await remove.getByText('This deletes for real').waitFor()
   assert.equal(await remove.locator('pre.answer').count(), 0, 'nothing was sent')
-  await remove.getByRole('button', { name: 'Yes, delete it for good' }).click()
+  await remove.getByRole('button', { name: 'Delete for good' }).click()
   await answered(remove, 404)
   // Its pages are drawn by one template: axe looks at those that have the most kinds of things on them.
   for (const group of ['apps', 'oauth', 'webhooks']) {
@@ -128,7 +128,7 @@ export async function site({ base, newPage, look, call, signIn, step, authorize,
   await visitor.getByText('This page belongs to').waitFor()
   await look(visitor, 'sign-in-branded')
   await signIn(visitor, email)
-  await visitor.getByRole('heading', { name: 'would like to' }).waitFor()
+  await visitor.getByRole('heading', { name: 'wants to access your account' }).waitFor()
   await look(visitor, 'consent-branded')
   step('an app shows its look where its people sign in')
 }

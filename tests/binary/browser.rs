@@ -118,7 +118,7 @@ impl<'a> Browser<'a> {
         assert!(form.contains(user_code), "{form}");
         let Seen::Page(page) = self.submit(&form, &[("user_code", user_code)], None) else { panic!("what asks") };
         let Seen::Page(done) = self.submit(&page, &[], Some(("decision", "allow"))) else { panic!("an answer") };
-        assert!(done.contains("The device is in"), "{done}");
+        assert!(done.contains("<h1>Device connected</h1>"), "{done}");
     }
 }
 

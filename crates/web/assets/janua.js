@@ -25,7 +25,7 @@ for (const place of document.querySelectorAll('.captcha')) {
   for (const button of buttons) button.disabled = true
   solve(challenge).then((solution) => {
     place.querySelector('input').value = btoa(JSON.stringify({ challenge, solution }))
-    place.querySelector('[role=status]').textContent = 'Thank you. Now try again.'
+    place.querySelector('[role=status] p').textContent = 'Security check passed. Enter your password again.'
     for (const button of buttons) button.disabled = false
   })
 }
@@ -45,7 +45,7 @@ async function post(path, body, mayRenew = true) {
   return said
 }
 
-// Passkeys. The browser offers them in the address field, and behind a button.
+// Passkeys. The browser offers them in the email field, and behind a button.
 
 for (const form of document.querySelectorAll('form.passkey')) {
   if (!window.PublicKeyCredential?.parseRequestOptionsFromJSON) break
@@ -88,7 +88,7 @@ for (const form of document.querySelectorAll('form.new-passkey')) {
       location.assign(location.pathname)
     } catch (error) {
       if (error.code === 'reauthentication_required') form.querySelector('.proof').hidden = false
-      alert.textContent = error.name === 'NotAllowedError' ? 'No passkey was made.' : error.message
+      alert.textContent = error.name === 'NotAllowedError' ? 'No passkey was created.' : error.message
       alert.hidden = false
     }
   })
@@ -101,11 +101,11 @@ for (const form of document.querySelectorAll('form.upload')) {
   form.querySelector('input').addEventListener('change', async ({ target }) => {
     const [file] = target.files
     if (!file) return
-    status.textContent = 'Sending…'
+    status.textContent = 'Uploading…'
     try {
       const offer = await post(form.dataset.to, { contentType: file.type, size: file.size })
       const sent = await fetch(offer.uploadUrl, { method: offer.method ?? 'PUT', headers: offer.headers ?? {}, body: file })
-      if (!sent.ok) throw new Error((await sent.json().catch(() => ({}))).title ?? 'The picture was not taken.')
+      if (!sent.ok) throw new Error((await sent.json().catch(() => ({}))).title ?? 'The picture was refused.')
       status.textContent = 'Done.'
       location.assign(location.pathname)
     } catch (error) {
@@ -114,14 +114,39 @@ for (const form of document.querySelectorAll('form.upload')) {
   })
 }
 
-// What is shown once can be copied.
-for (const button of document.querySelectorAll('button.copy')) {
-  button.addEventListener('click', async () => {
-    const from = document.getElementById(button.dataset.copy)
-    await navigator.clipboard.writeText(from.value ?? from.textContent)
-    button.textContent = 'Copied'
+// Buttons that copy: the field or block with an id, or a text of their own.
+for (const button of document.querySelectorAll('[data-copy], [data-copy-text]')) button.hidden = false
+document.addEventListener('click', async (event) => {
+  const button = event.target.closest('[data-copy], [data-copy-text]')
+  if (!button) return
+  const from = document.getElementById(button.dataset.copy)
+  await navigator.clipboard.writeText(button.dataset.copyText ?? from.value ?? from.textContent)
+  const name = button.ariaLabel
+  button.classList.add('copied')
+  button.ariaLabel = 'Copied'
+  setTimeout(() => {
+    button.classList.remove('copied')
+    button.ariaLabel = name
+  }, 1500)
+})
+
+// A password can be looked at while it is typed.
+for (const button of document.querySelectorAll('[data-shows]')) {
+  const input = document.getElementById(button.dataset.shows)
+  button.hidden = false
+  button.addEventListener('click', () => {
+    const isShown = input.type === 'text'
+    input.type = isShown ? 'password' : 'text'
+    button.ariaPressed = String(!isShown)
+    input.focus()
   })
 }
+
+// Escape closes a dialog that is a page of its own.
+document.addEventListener('keydown', (event) => {
+  const close = event.key === 'Escape' && document.querySelector('.veil [data-close]')
+  if (close) location.assign(close.href)
+})
 
 // Long lists go on where they are.
 document.addEventListener('click', async (event) => {
@@ -131,30 +156,26 @@ document.addEventListener('click', async (event) => {
   event.preventDefault()
   const answer = await fetch(link.href)
   const next = new DOMParser().parseFromString(await answer.text(), 'text/html')
-  const first = next.querySelector('#rows > *')
   for (const row of next.querySelectorAll('#rows > *')) rows.append(document.importNode(row, true))
   const more = next.querySelector('.more a')
   if (more) link.href = more.href
   else link.parentElement.remove()
   tellTimes(rows)
-  nameCells(rows.closest('table'))
-  if (first) rows.lastElementChild.scrollIntoView({ block: 'nearest' })
+  for (const button of rows.querySelectorAll('[data-copy-text]')) button.hidden = false
 })
 
-// Moments in the reader's own zone and words.
+// Moments in the reader's own zone and words: how long ago while it is recent, and the whole moment to point at.
 function tellTimes(place) {
+  const ago = new Intl.RelativeTimeFormat(undefined, { numeric: 'auto', style: 'short' })
   for (const time of place.querySelectorAll('time[datetime]')) {
     const moment = new Date(time.dateTime)
-    if (!isNaN(moment)) time.textContent = moment.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' })
+    if (isNaN(moment)) continue
+    const seconds = (moment - Date.now()) / 1000
+    time.title = moment.toLocaleString(undefined, { dateStyle: 'full', timeStyle: 'long' })
+    if (Math.abs(seconds) < 60) time.textContent = seconds > 0 ? 'in a moment' : 'just now'
+    else if (Math.abs(seconds) < 3600) time.textContent = ago.format(Math.round(seconds / 60), 'minute')
+    else if (Math.abs(seconds) < 86400) time.textContent = ago.format(Math.round(seconds / 3600), 'hour')
+    else time.textContent = moment.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' })
   }
 }
 tellTimes(document)
-
-// On a phone a row is a card, and each cell says what it is.
-function nameCells(table) {
-  const names = Array.from(table.querySelectorAll('thead th'), (head) => head.querySelector('.unseen') ? '' : head.textContent)
-  for (const row of table.querySelectorAll('tbody tr')) {
-    Array.from(row.cells, (cell, index) => index > 0 && names[index] && (cell.dataset.name = names[index]))
-  }
-}
-for (const table of document.querySelectorAll('table')) nameCells(table)

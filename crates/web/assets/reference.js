@@ -39,45 +39,45 @@ async function send(path, options) {
 
 async function shown(answer, took) {
   if (answer.type === 'opaqueredirect') {
-    return [make('p', { textContent: 'It sends browsers elsewhere; a script does not see where.' })]
+    return [make('p', { textContent: 'The answer is a redirect. A script cannot see where it leads.' })]
   }
   const parts = [make('p', {}, make('strong', { textContent: `${answer.status} ${answer.statusText}`.trim() }),
     ` after ${Math.round(took)} ms`)]
   if (answer.status === 401) {
     const there = `/sign-in?continue=${encodeURIComponent(location.pathname)}`
-    parts.push(make('p', {}, make('a', { href: there, textContent: 'Sign in' }), ', then try again.'))
+    parts.push(make('p', {}, make('a', { href: there, className: 'link', textContent: 'Sign in' }), ', then try again.'))
   }
   const headers = [...answer.headers].map(([name, value]) => `${name}: ${value}`).join('\n')
   parts.push(make('details', {}, make('summary', { textContent: 'Headers' }),
-    make('pre', { tabIndex: 0, textContent: headers, ariaLabel: 'Headers of the answer' })))
+    make('pre', { className: 'code', tabIndex: 0, textContent: headers, ariaLabel: 'Headers of the answer' })))
   const kind = answer.headers.get('content-type') ?? ''
   if (!/json|text|xml|yaml/.test(kind)) {
     const { size } = await answer.blob()
-    if (size) parts.push(make('p', { textContent: `${size} bytes of ${kind || 'something'}` }))
+    if (size) parts.push(make('p', { textContent: `${size} bytes of ${kind || 'unknown type'}` }))
     return parts
   }
   let text = await answer.text()
   try {
     text = JSON.stringify(JSON.parse(text), null, 2)
   } catch { /* It is no JSON, and is shown as it came. */ }
-  parts.push(make('pre', { className: 'answer', tabIndex: 0, textContent: text, ariaLabel: 'Body of the answer' }))
+  parts.push(make('pre', { className: 'code answer', tabIndex: 0, textContent: text, ariaLabel: 'Body of the answer' }))
   return parts
 }
 
 function form(id, wish) {
   const inputs = wish.fields.map((field, number) => {
-    const input = make('input', { type: 'text', id: `${id}-${number}`, value: field.value, required: field.required,
+    const input = make('input', { type: 'text', className: 'input', id: `${id}-${number}`, value: field.value, required: field.required,
       autocomplete: 'off', spellcheck: false, placeholder: field.hint ?? '' })
     const label = make('label', { htmlFor: input.id }, make('code', { textContent: field.name }), ` (${field.in})`)
     return { field, input, label }
   })
-  const body = wish.body && make('textarea', { id: `${id}-body`, value: wish.body.text, spellcheck: false })
-  const button = make('button', { type: 'submit', textContent: `Send ${wish.method}` })
+  const body = wish.body && make('textarea', { className: 'textarea mono', rows: 8, id: `${id}-body`, value: wish.body.text, spellcheck: false })
+  const button = make('button', { type: 'submit', className: wish.method === 'DELETE' ? 'btn btn-danger' : 'btn btn-primary', textContent: `Send ${wish.method}` })
   const output = make('div', { role: 'status' })
   const deletes = wish.method === 'DELETE'
-  const real = wish.method === 'GET' ? 'It is sent as you, with your cookies.'
-    : 'It is sent as you, with your cookies, and what it changes is changed.'
-  const whole = make('form', {}, make('p', { className: 'quiet', textContent: real }),
+  const real = wish.method === 'GET' ? 'Sent with your session.'
+    : 'Sent with your session. Changes are real.'
+  const whole = make('form', {}, make('p', { className: 'hint', textContent: real }),
     ...inputs.flatMap(({ label, input }) => [label, input]),
     ...(body ? [make('label', { htmlFor: body.id, textContent: `Body (${wish.body.type})` }), body] : []), button, output)
   let sure = false
@@ -85,8 +85,8 @@ function form(id, wish) {
     event.preventDefault()
     if (deletes && !sure) {
       sure = true
-      button.textContent = 'Yes, delete it for good'
-      output.replaceChildren(make('p', { className: 'bad', textContent: 'This deletes for real. Press again if you mean it.' }))
+      button.textContent = 'Delete for good'
+      output.replaceChildren(make('p', { className: 'bad', textContent: 'This deletes for real. Press again to confirm.' }))
       return
     }
     sure = false
@@ -108,7 +108,7 @@ function form(id, wish) {
       const answer = await send(query.size ? `${path}?${query}` : path, options)
       output.replaceChildren(...(await shown(answer, performance.now() - started)))
     } catch (error) {
-      output.replaceChildren(make('p', { className: 'bad', textContent: `Nothing came back: ${error.message}` }))
+      output.replaceChildren(make('p', { className: 'bad', textContent: `No answer: ${error.message}` }))
     }
     button.disabled = false
   })
@@ -117,8 +117,8 @@ function form(id, wish) {
 
 for (const place of document.querySelectorAll('.try')) {
   const wish = JSON.parse(place.dataset.try)
-  const button = make('button', { type: 'button', className: 'second', textContent: 'Try it', ariaExpanded: 'false' })
-  button.append(make('span', { className: 'unseen', textContent: `: ${wish.method} ${wish.path}` }))
+  const button = make('button', { type: 'button', className: 'btn btn-s', textContent: 'Try it', ariaExpanded: 'false' })
+  button.append(make('span', { className: 'sr', textContent: `: ${wish.method} ${wish.path}` }))
   button.addEventListener('click', () => {
     const made = place.querySelector('form') ?? place.appendChild(form(place.dataset.id, wish))
     made.hidden = button.ariaExpanded === 'true'

@@ -16,7 +16,7 @@ use crate::{
     captcha,
     form::{Fields, OwnPage},
     me::{Me, Said, Sender, Told},
-    page::{drawn, error, go, local, noted, said, status_of},
+    page::{by_field, drawn, error, go, local, noted, said, status_of},
 };
 
 pub fn routes() -> Routes {
@@ -147,6 +147,7 @@ fn told(form: &Fields, fault: Option<&Fault>, answer: Value) -> Told {
     Told {
         form: form.get("form").to_owned(),
         wrong: fault.map(said),
+        errors: fault.map(by_field).unwrap_or_default(),
         challenge: fault.and_then(captcha::challenge),
         proofs: fault.filter(|fault| fault.code() == REAUTHENTICATION_REQUIRED).map(proofs).unwrap_or_default(),
         typed: typed.map(|(name, text)| (name.to_owned(), Value::from(text))).collect(),

@@ -84,15 +84,17 @@ async fn brand_stylesheet(Path(path): Path<OneStylesheet>, headers: HeaderMap) -
     Ok(Document::new("text/css", stylesheet(color).into_bytes()).answer(&headers))
 }
 
-/// The colour itself on buttons, with ink that can be read on it; close to it, and readable, where it is the ink.
+/// The color itself on buttons, with text that can be read on it; close to it, and readable, where it is the text.
 fn stylesheet(color: Color) -> String {
-    let (ink, light, dark) = (color.ink(), color.readable_on(Color::PAPER), color.readable_on(Color::NIGHT));
+    let (on, light, dark) = (color.ink(), color.readable_on(Color::PAPER), color.readable_on(Color::NIGHT));
+    // Away from the text: under the pointer the contrast grows.
+    let away = on.ink();
+    let tones = "--accent-soft:color-mix(in srgb,var(--accent) 12%,var(--surface));\
+                 --accent-line:color-mix(in srgb,var(--accent) 40%,var(--surface))";
     format!(
-        ":root{{--brand:{color};--on-brand:{ink};--accent:{light}}}\n\
+        ":root{{--primary:{color};--on-primary:{on};--primary-hover:color-mix(in srgb,{color} 88%,{away});\
+         --accent:{light};{tones}}}\n\
          @media (prefers-color-scheme:dark){{:root{{--accent:{dark}}}}}\n\
-         body{{border-top:.35rem solid var(--brand)}}\n\
-         a{{color:var(--accent)}}\n\
-         button{{background:var(--brand);color:var(--on-brand);border-color:var(--accent)}}\n\
-         button.second{{background:transparent;color:var(--accent)}}\n"
+         .btn-primary{{border-color:var(--accent)}}\n"
     )
 }

@@ -12,9 +12,10 @@ pub struct Color([u8; 3]);
 impl Color {
     const BLACK: Self = Self([0; 3]);
     const WHITE: Self = Self([255; 3]);
-    /// What pages are drawn on, as the stylesheet has it.
-    pub const PAPER: Self = Self::WHITE;
-    pub const NIGHT: Self = Self([0x14, 0x17, 0x1a]);
+    /// What text is hardest to read on, in the light and in the dark scheme of the stylesheet: the page behind a card is
+    /// darker than the card.
+    pub const PAPER: Self = Self([0xfa, 0xfa, 0xf9]);
+    pub const NIGHT: Self = Self([0x14, 0x16, 0x1a]);
 
     /// As in `#1d4ed8`.
     pub fn parse(text: &str) -> Option<Self> {
@@ -113,9 +114,11 @@ mod tests {
     }
 
     #[test]
-    fn the_paper_is_that_of_the_stylesheet() {
+    fn papers_are_those_of_the_stylesheet() {
         let css = include_str!("../assets/janua.css");
-        let papers: Vec<_> = css.match_indices("--paper:").map(|(at, name)| &css[at + name.len()..][..7]).collect();
-        assert_eq!(papers, ["#fff;--", &Color::NIGHT.to_string()]);
+        let values =
+            |token: &str| css.match_indices(token).map(|(at, _)| &css[at + token.len()..][..7]).collect::<Vec<_>>();
+        assert_eq!(values("--page: ")[0], Color::PAPER.to_string(), "light");
+        assert_eq!(values("--surface: ")[1], Color::NIGHT.to_string(), "dark");
     }
 }

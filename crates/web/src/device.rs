@@ -87,11 +87,11 @@ async fn decide_on_device(
     let code = fields.says("code").then(|| fields.secret("code"));
     match approve::decide(&app, &visitor, &session, user_code, approved, code).await {
         Ok(asking) => {
-            let gone_on = format!("{} goes on by itself. You can close this page.", asking.device);
+            let gone_on = format!("{} continues by itself. You can close this page.", asking.device);
             if approved {
-                note(&app, "The device is in", &gone_on)
+                note(&app, "Device connected", &gone_on)
             } else {
-                note(&app, "The device was sent away", "It gets nothing. You can close this page.")
+                note(&app, "Device denied", "It gets no access. You can close this page.")
             }
         }
         Err(fault) => form(&app, status_of(&fault), user_code, Some(said(&fault))),

@@ -38,7 +38,8 @@ pub fn routes() -> Routes {
         .answers_nothing(303)
 }
 
-const TURNED_BACK: Code = Code::new(400, "provider_turned_back", "You were sent back without being signed in.");
+const TURNED_BACK: Code =
+    Code::new(400, "provider_turned_back", "The provider did not sign you in. Try again or use another way.");
 
 async fn leave(State(app): State<App>, _: OwnPage, mut visitor: Visitor, form: Fields) -> Response {
     let onward = Onward::read(&app, form.get("continue")).await;

@@ -12,7 +12,7 @@ use tenancy::{enter::Visitor, sign_in::Typed};
 use crate::{
     captcha,
     form::{Fields, OwnPage},
-    page::{drawn, error, page, parameter, said, status_of},
+    page::{by_field, drawn, error, page, parameter, said, status_of},
     sign_in::Onward,
 };
 
@@ -28,7 +28,8 @@ pub fn routes() -> Routes {
 fn form(app: &App, status: StatusCode, token: &str, typed: (&str, &str), fault: Option<&Fault>) -> Response {
     let (name, email) = typed;
     let (wrong, challenge) = (fault.map(said), fault.and_then(captcha::challenge));
-    page(app, status, "first_owner.html", context! { token, name, email, wrong, challenge })
+    let errors = fault.map(by_field).unwrap_or_default();
+    page(app, status, "first_owner.html", context! { token, name, email, wrong, errors, challenge })
 }
 
 async fn first_owner_page(State(app): State<App>, visitor: Visitor, RawQuery(query): RawQuery) -> Response {
@@ -49,7 +50,7 @@ async fn make_first_owner(State(app): State<App>, _: OwnPage, mut visitor: Visit
         let new = SignUp {
             email: fields.email()?,
             password: fields.secret("password"),
-            name: fields.short("name", "Say what you are called.")?,
+            name: fields.short("name", "Enter your name.")?,
             accept_marketing: None,
             invite_token: None,
         };

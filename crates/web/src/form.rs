@@ -25,8 +25,7 @@ impl Fields {
     }
 
     pub fn email(&self) -> Result<Email> {
-        Email::parse(self.get("email"))
-            .ok_or_else(|| INVALID.at("email", "wrong_form", "This is not an email address."))
+        Email::parse(self.get("email")).ok_or_else(|| INVALID.at("email", "wrong_form", "Enter a valid email."))
     }
 
     /// A line of text that must be there.

@@ -5,6 +5,7 @@ mod act;
 mod authorize;
 mod brand;
 mod captcha;
+mod charts;
 mod color;
 mod console;
 mod device;

@@ -1,4 +1,4 @@
-//! How pages are drawn: templates, one stylesheet and the little script there is, all inside the binary. While developing
+//! How pages are drawn: templates, stylesheets and the little script there is, all inside the binary. While developing
 //! they are read from the source each time, so that a change shows without a rebuild.
 use axum::{http::HeaderMap, response::Response};
 use kernel::{
@@ -10,7 +10,7 @@ use rust_embed::RustEmbed;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::words;
+use crate::{charts, words};
 
 #[derive(RustEmbed)]
 #[folder = "templates/"]
@@ -59,6 +59,7 @@ fn environment() -> Environment<'static> {
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     words::add_to(&mut environment);
+    charts::add_to(&mut environment);
     environment.set_loader(|name| {
         let file = Templates::get(name);
         Ok(file.map(|file| String::from_utf8_lossy(&file.data).into_owned()))
@@ -74,7 +75,13 @@ pub fn routes() -> Routes {
         .answers::<String>(200, "image/svg+xml")
         .answers_nothing(304)
         .fails(&[NOT_FOUND])
+        .get("/favicon.ico", favicon, "the mark, where browsers look for it unasked")
+        .answers::<String>(200, ICON)
+        .answers_nothing(304)
+        .fails(&[NOT_FOUND])
 }
+
+const ICON: &str = "image/x-icon";
 
 #[derive(Deserialize, JsonSchema)]
 struct OneAsset {
@@ -86,7 +93,13 @@ async fn asset(Path(path): Path<OneAsset>, headers: HeaderMap) -> Result<Respons
     let kind = match path.name.rsplit_once('.').map(|(_, ending)| ending) {
         Some("css") => "text/css",
         Some("js") => "text/javascript",
+        Some("ico") => ICON,
         _ => "image/svg+xml",
     };
     Ok(Document::new(kind, file.data.into_owned()).answer(&headers))
+}
+
+async fn favicon(headers: HeaderMap) -> Result<Response> {
+    let file = Assets::get("favicon.ico").ok_or(NOT_FOUND)?;
+    Ok(Document::new(ICON, file.data.into_owned()).answer(&headers))
 }

@@ -1,6 +1,6 @@
 //! The person in front of a page of the account or the console, and what they may ask. Such a page is drawn from what
 //! the interface answers to that very person; it knows nothing else and may do nothing else.
-use std::convert::Infallible;
+use std::{collections::BTreeMap, convert::Infallible};
 
 use axum::{
     body::{Body, to_bytes},
@@ -21,6 +21,9 @@ use tenancy::enter::{Browser, CAPTCHA_PASS, Session, Within, cookies, is_platfor
 
 use crate::page::{address, error, go, page, parameter, status_of};
 
+/// What the navigation of the console offers, beside what a page asks for itself.
+const NAVIGATION: [(&str, &str); 2] = [("?my_apps", "/apps?limit=20"), ("?my_orgs", "/user/orgs")];
+
 /// More than any answer of ours.
 const LONGEST: usize = 16 * 1024 * 1024;
 
@@ -40,6 +43,8 @@ pub struct Told {
     pub form: String,
     /// What is wrong, in words.
     pub wrong: Option<String>,
+    /// What is wrong with each field.
+    pub errors: BTreeMap<String, String>,
     /// The proof of work that is asked for.
     pub challenge: Option<String>,
     /// What would prove who the person is, where a fresh proof is asked for.
@@ -221,7 +226,8 @@ impl Me {
             Value::Object(more) => more,
             _ => Map::new(),
         };
-        for (name, pattern) in asks {
+        let is_console = template.starts_with("console/");
+        for (name, pattern) in asks.iter().chain(NAVIGATION.iter().filter(|_| is_console)) {
             let said = self.get(pattern, &place).await;
             let (name, answer) = match (name.strip_prefix('?'), said) {
                 (kept, Ok(said)) => (kept.unwrap_or(name), said.body),
@@ -237,6 +243,8 @@ impl Me {
         content.insert("path".into(), json!(self.parts.uri.path_and_query().map(ToString::to_string)));
         content.insert("here".into(), json!(self.parts.uri.path()));
         content.insert("search".into(), json!(parameter(self.parts.uri.query(), "search")));
+        // The dialog that is open: `?new=key` shows the form to create a key over the list of keys.
+        content.insert("new".into(), json!(parameter(self.parts.uri.query(), "new")));
         content.insert("base".into(), json!(self.app.config.base_url()));
         content.insert("now".into(), json!(self.app.clock.now()));
         content.insert(

@@ -1,4 +1,6 @@
 //! How a page is sent: what browsers may do with it, and what is said when something is wrong.
+use std::collections::BTreeMap;
+
 use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
@@ -99,12 +101,28 @@ pub fn go(to: &str) -> Response {
 
 /// A few words and nothing to do.
 pub fn note(app: &App, title: &str, text: &str) -> Response {
-    note_of(app, None, title, text)
+    note_with(app, None, (title, text), "check", None)
 }
 
-/// The same on the way to an app.
+/// The same about a mail that was sent, on the way to an app.
 pub fn note_of(app: &App, brand: Option<&Brand>, title: &str, text: &str) -> Response {
-    page(app, StatusCode::OK, "note.html", context! { title, text, brand })
+    note_with(app, brand, (title, text), "mail", None)
+}
+
+/// The same with a way on: the words of a button and the page it leads to.
+pub fn note_to(app: &App, title: &str, text: &str, next: (&str, &str)) -> Response {
+    note_with(app, None, (title, text), "check", Some(next))
+}
+
+fn note_with(
+    app: &App,
+    brand: Option<&Brand>,
+    (title, text): (&str, &str),
+    sign: &str,
+    next: Option<(&str, &str)>,
+) -> Response {
+    let next = next.map(|(words, to)| vec![words.to_owned(), to.to_owned()]);
+    page(app, StatusCode::OK, "note.html", context! { title, text, brand, sign, next })
 }
 
 /// What cannot be answered anywhere else is said here, in words.
@@ -123,7 +141,7 @@ pub fn error(app: &App, fault: &Fault) -> Response {
     noted(fault);
     let problem = fault.problem("");
     let (title, detail) = (problem.title, problem.detail);
-    page(app, status_of(fault), "error.html", context! { title, detail })
+    page(app, status_of(fault), "error.html", context! { status => fault.code().status, title, detail })
 }
 
 pub fn status_of(fault: &Fault) -> StatusCode {
@@ -136,6 +154,14 @@ pub fn said(fault: &Fault) -> String {
     let fields = problem.errors.iter().map(|wrong| wrong.message.clone()).collect::<Vec<_>>().join("; ");
     let more = problem.detail.or((!fields.is_empty()).then_some(&*fields));
     more.map_or_else(|| problem.title.to_owned(), |more| format!("{} {more}", problem.title))
+}
+
+/// What is wrong with each field, for the form to say beside it. An entry of a list counts for the whole list.
+pub fn by_field(fault: &Fault) -> BTreeMap<String, String> {
+    let problem = fault.problem("");
+    let wrong = problem.errors.iter().rev();
+    let name = |field: &str| field.split('[').next().unwrap_or_default().to_owned();
+    wrong.map(|wrong| (name(&wrong.field), wrong.message.clone())).collect()
 }
 
 /// The route above is drawn, also when it is refused.
@@ -154,11 +180,11 @@ pub fn refused_on_a_page(routes: Routes) -> Routes {
 pub fn wishes(scopes: &Scopes) -> Vec<&'static str> {
     let in_words = scopes.iter().filter_map(|scope| match scope {
         Scope::OpenId => None,
-        Scope::Profile => Some("See your name, your picture and your organization"),
-        Scope::Email => Some("See your email address"),
+        Scope::Profile => Some("See your name, picture and organization"),
+        Scope::Email => Some("See your email"),
         Scope::OfflineAccess => Some("Stay signed in while you are away"),
     });
-    std::iter::once("Know that it is you").chain(in_words).collect()
+    std::iter::once("Know who you are").chain(in_words).collect()
 }
 
 /// A place of ours to go on to, and nowhere else.

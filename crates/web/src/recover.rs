@@ -19,7 +19,7 @@ use tenancy::{
 use crate::{
     captcha,
     form::{Fields, OwnPage},
-    page::{drawn, error, note, note_of, page, parameter, said, status_of},
+    page::{by_field, drawn, error, note_of, note_to, page, parameter, said, status_of},
     sign_in::Onward,
 };
 
@@ -42,7 +42,8 @@ pub fn routes() -> Routes {
 
 /// What every form of these shows when something is wrong.
 fn refused(fault: Option<&Fault>) -> Value {
-    context! { wrong => fault.map(said), challenge => fault.and_then(captcha::challenge) }
+    let errors = fault.map(by_field).unwrap_or_default();
+    context! { wrong => fault.map(said), errors, challenge => fault.and_then(captcha::challenge) }
 }
 
 fn forgot_form(app: &App, status: StatusCode, onward: &Onward, email: &str, fault: Option<&Fault>) -> Response {
@@ -73,8 +74,8 @@ fn on_its_way(app: &App, onward: &Onward) -> Response {
     note_of(
         app,
         onward.brand(app).as_ref(),
-        "Look into your mail",
-        "If the address has an account, a link is on its way. It works for a short while.",
+        "Check your email",
+        "If this email has an account, we sent it a link. The link expires soon.",
     )
 }
 
@@ -93,7 +94,12 @@ async fn reset(State(app): State<App>, _: OwnPage, mut visitor: Visitor, fields:
     }
     .await;
     match done {
-        Ok(()) => note(&app, "Your password is new", "Every session was ended. Sign in with the new password."),
+        Ok(()) => note_to(
+            &app,
+            "Password saved",
+            "You were signed out everywhere. Sign in with the new password.",
+            ("Sign in", "/sign-in"),
+        ),
         Err(fault) if fault.code() == TOKEN_SPENT => error(&app, &fault),
         Err(fault) => reset_form(&app, status_of(&fault), fields.get("token"), Some(&fault)),
     }

@@ -29,7 +29,7 @@ use crate::{
     brand::Brand,
     captcha,
     form::{Fields, OwnPage},
-    page::{drawn, error, go, local, page_onward, parameter, said, status_of},
+    page::{by_field, drawn, error, go, local, page_onward, parameter, said, status_of},
 };
 
 pub fn routes() -> Routes {
@@ -89,6 +89,7 @@ impl Onward {
             onward => &self.to,
             providers => offered.iter().map(|one| context! { name => one.name, label => one.label }).collect::<Vec<_>>(),
             wrong => fault.map(said),
+            errors => fault.map(by_field).unwrap_or_default(),
             challenge => fault.and_then(captcha::challenge),
         };
         let places = offered.iter().map(|one| one.address.as_str()).chain(self.leads_to());
@@ -160,12 +161,12 @@ fn hint(challenge: &MfaChallenge) -> String {
     let has = |factor| challenge.factors.contains(&factor);
     let phone = challenge.sms_phone_suffix.as_deref().unwrap_or_default();
     let known = [
-        (has(Factor::Totp), "the code your authenticator app shows".to_owned()),
-        (has(Factor::Sms) && !has(Factor::Totp), format!("the code we sent to the number that ends in {phone}")),
-        (has(Factor::Recovery), "one of your recovery codes".to_owned()),
+        (has(Factor::Totp), "the code from your authenticator app".to_owned()),
+        (has(Factor::Sms) && !has(Factor::Totp), format!("the code that we sent to the number ending in {phone}")),
+        (has(Factor::Recovery), "a recovery code".to_owned()),
     ];
     let known: Vec<_> = known.into_iter().filter(|(is_so, _)| *is_so).map(|(_, text)| text).collect();
-    format!("Type {}.", known.join(", or "))
+    format!("Enter {}.", known.join(", or "))
 }
 
 async fn prove_factor(State(app): State<App>, _: OwnPage, mut visitor: Visitor, form: Fields) -> Response {
@@ -189,4 +190,4 @@ async fn prove_factor(State(app): State<App>, _: OwnPage, mut visitor: Visitor, 
     })
 }
 
-const TOO_LATE: Code = Code::new(410, "too_late", "That took too long or too many tries. Sign in again.");
+const TOO_LATE: Code = Code::new(410, "too_late", "The code expired or was wrong too often. Sign in again.");

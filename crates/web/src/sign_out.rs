@@ -16,7 +16,7 @@ use tenancy::enter::{Browser, Session, cookies};
 use crate::{
     brand::Brand,
     form::{Fields, OwnPage},
-    page::{drawn, go, note, page_onward, shown},
+    page::{drawn, go, note_to, page_onward, shown},
 };
 
 pub fn routes() -> Routes {
@@ -62,7 +62,7 @@ async fn logout_by_post(
 async fn leave(app: &App, who: Option<&Session>, request: Request) -> Result<Response> {
     let mut response = match request.leave(app, who).await? {
         Some(back) => go(&back),
-        None => note(app, "You are signed out", "You can close this page."),
+        None => note_to(app, "You are signed out", "You can close this page.", ("Sign in again", "/sign-in")),
     };
     cookies::clear_session(app, response.headers_mut());
     Ok(response)

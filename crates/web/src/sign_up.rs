@@ -27,7 +27,7 @@ use tenancy::{
 use crate::{
     captcha,
     form::{Fields, OwnPage},
-    page::{address, drawn, go, note, note_of, page, parameter, said, shown, status_of},
+    page::{address, by_field, drawn, go, note_of, note_to, page, parameter, said, shown, status_of},
     sign_in::Onward,
 };
 
@@ -53,6 +53,7 @@ fn form(app: &App, status: StatusCode, onward: &Onward, typed: (&str, &str), fau
         onward => &onward.to,
         brand => onward.brand(app).as_ref(),
         wrong => fault.map(said),
+        errors => fault.map(by_field).unwrap_or_default(),
         challenge => fault.and_then(captcha::challenge),
     };
     page(app, status, "sign_up.html", content)
@@ -65,8 +66,8 @@ async fn sign_up(State(app): State<App>, _: OwnPage, mut visitor: Visitor, field
         Ok(()) => note_of(
             &app,
             onward.brand(&app).as_ref(),
-            "Look into your mail",
-            "We sent you a link. Follow it to confirm your address; then you can sign in.",
+            "Check your email",
+            "We sent you a link. Open it to confirm your email. Then you can sign in.",
         ),
         Err(fault) => {
             let typed = (fields.get("name"), fields.get("email"));
@@ -77,7 +78,7 @@ async fn sign_up(State(app): State<App>, _: OwnPage, mut visitor: Visitor, field
 
 async fn make(app: &App, visitor: &mut Visitor, fields: &Fields) -> Result<()> {
     captcha::solved(app, visitor, fields).await?;
-    let (email, name) = (fields.email()?, fields.short("name", "Say what you are called.")?);
+    let (email, name) = (fields.email()?, fields.short("name", "Enter your name.")?);
     let new = SignUp { email, name, password: fields.secret("password"), accept_marketing: None, invite_token: None };
     register::sign_up(app, visitor, &new).await.map(drop)
 }
@@ -111,6 +112,7 @@ async fn invitation(
         token,
         is_new => who.is_none(),
         wrong => fault.map(said),
+        errors => fault.map(by_field).unwrap_or_default(),
         challenge => fault.and_then(captcha::challenge),
     };
     Ok(page(app, status, "invite.html", content))
@@ -129,13 +131,16 @@ async fn accept(State(app): State<App>, _: OwnPage, mut visitor: Visitor, who: B
 
 async fn join(app: &App, visitor: &mut Visitor, who: Option<&Session>, fields: &Fields) -> Result<Response> {
     captcha::solved(app, visitor, fields).await?;
-    let name = if who.is_none() { Some(fields.short("name", "Say what you are called.")?) } else { None };
+    let name = if who.is_none() { Some(fields.short("name", "Enter your name.")?) } else { None };
     let body =
         Accept { token: fields.secret("token"), name, password: Some(fields.secret("password")), options: None };
     match invite::accept(app, visitor, who, body, Delivery::Cookie).await? {
-        Accepted::Joined(membership) => {
-            Ok(note(app, "Welcome", &format!("You belong to {} now.", membership.org.name)))
-        }
+        Accepted::Joined(membership) => Ok(note_to(
+            app,
+            &format!("Welcome to {}", membership.org.name),
+            "You are a member now.",
+            ("Open console", "/console"),
+        )),
         Accepted::Entered(entered) => Onward::nowhere().enter_or_ask(app, *entered),
     }
 }

@@ -37,10 +37,10 @@ fn draw(app: &App, overview: &Overview) -> Response {
 
 fn headline(state: Option<State>) -> &'static str {
     match state {
-        Some(State::Operational) => "Everything works",
-        Some(State::Degraded) => "Not everything works as it should",
-        Some(State::Outage) => "Something does not work",
-        None => "Nobody has looked yet",
+        Some(State::Operational) => "All systems operational",
+        Some(State::Degraded) => "Some systems are degraded",
+        Some(State::Outage) => "Some systems are down",
+        None => "No data yet",
     }
 }
 
@@ -59,9 +59,9 @@ fn component(component: &Component, uptime: &[ComponentUptime]) -> Value {
         id => &component.name,
         state => component.state.name(),
         word => match component.state {
-            State::Operational => "works",
-            State::Degraded => "works, but not well",
-            State::Outage => "does not work",
+            State::Operational => "Operational",
+            State::Degraded => "Degraded",
+            State::Outage => "Outage",
         },
         detail => &component.detail,
         uptime => history.and_then(|history| history.uptime).map(percent),
@@ -74,17 +74,17 @@ fn component(component: &Component, uptime: &[ComponentUptime]) -> Value {
 
 fn name(component: &str) -> &str {
     match component {
-        "api" => "The service as a whole",
+        "api" => "API",
         "database" => "Database",
-        "jobs" => "Work in the background",
-        "mail" => "Mail",
+        "jobs" => "Background jobs",
+        "mail" => "Email",
         other => other,
     }
 }
 
 /// With all its digits: 99.999 is not 100.
 fn percent(of_all: f64) -> String {
-    format!("{of_all} %")
+    format!("{of_all}%")
 }
 
 /// The better the day, the higher its bar; a day nobody looked at lies flat.
@@ -109,10 +109,10 @@ fn incident(incident: &IncidentView) -> Value {
     context! {
         title => &incident.title,
         impact => match incident.impact {
-            Impact::None => "nobody should notice",
-            Impact::Minor => "few should notice",
-            Impact::Major => "many notice",
-            Impact::Critical => "nearly everybody notices",
+            Impact::None => "No impact",
+            Impact::Minor => "Minor impact",
+            Impact::Major => "Major impact",
+            Impact::Critical => "Critical impact",
         },
         components => incident.components.iter().map(|one| name(one)).collect::<Vec<_>>().join(", "),
         began => moment(incident.created_at),
@@ -126,8 +126,8 @@ fn incident(incident: &IncidentView) -> Value {
 fn stage(stage: Stage) -> &'static str {
     match stage {
         Stage::Investigating => "Investigating",
-        Stage::Identified => "Cause found",
-        Stage::Monitoring => "Watching",
-        Stage::Resolved => "Over",
+        Stage::Identified => "Identified",
+        Stage::Monitoring => "Monitoring",
+        Stage::Resolved => "Resolved",
     }
 }

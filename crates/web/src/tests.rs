@@ -12,6 +12,7 @@ mod form_post;
 mod forms;
 mod hosted;
 mod leaving;
+mod look;
 mod pages;
 mod reference;
 mod resources;

@@ -65,13 +65,13 @@ async fn a_scanner_that_looks_at_the_link_does_not_use_it_up() {
     assert_eq!(t.ask(Method::HEAD, &link).await.status, 200);
     assert_eq!(t.get(&link).header("sec-purpose", "prefetch").await.status, 200);
     let page = t.get(&link).header("accept", "text/html,*/*").await;
-    assert!(page.text.contains("Confirm this address") && page.text.contains(&token));
+    assert!(page.text.contains("Confirm email") && page.text.contains(&token));
     assert!(page.header("content-security-policy").contains("form-action 'self'"));
     // Nothing was confirmed by looking.
     t.expects(&["ACCOUNT_CREATED"]).await;
     let form = t.post("/auth/verify").header("content-type", "application/x-www-form-urlencoded");
     let confirmed = form.body(format!("token={token}")).await;
-    assert!(confirmed.status == 200 && confirmed.text.contains("Thank you"), "{}", confirmed.text);
+    assert!(confirmed.status == 200 && confirmed.text.contains("Email confirmed"), "{}", confirmed.text);
     assert_eq!(t.get(&link).await.refusal(), (410, "token_spent"), "a program's GET means it, and it works once");
     t.finish().await;
 }

@@ -6,7 +6,7 @@ mod vault;
 use std::fmt;
 
 use aws_lc_rs::{constant_time, digest, hmac};
-use data_encoding::{BASE64, HEXLOWER};
+use data_encoding::HEXLOWER;
 use zeroize::Zeroizing;
 
 pub use vault::{MacKey, MasterKey, Vault, VaultError};
@@ -75,11 +75,6 @@ impl HmacKey {
         out.copy_from_slice(context.sign().as_ref());
         out
     }
-}
-
-/// How a Content-Security-Policy names the one inline style or script it allows.
-pub fn csp_source(inline: &str) -> String {
-    format!("'sha256-{}'", BASE64.encode(digest::digest(&digest::SHA256, inline.as_bytes()).as_ref()))
 }
 
 /// Compares in a time that does not tell where the first difference is.

@@ -4,7 +4,7 @@ mod render;
 
 use axum::{
     extract::State,
-    http::{HeaderMap, header},
+    http::{HeaderMap, HeaderValue, header},
     response::Response,
 };
 use kernel::{
@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use render::Library;
-use render::{Form, Jurisdiction, Kind};
+use render::{Form, Jurisdiction, Kind, PAGE_POLICY};
 
 pub fn routes() -> Routes {
     let document = |routes: Routes| {
@@ -107,12 +107,9 @@ fn answer(app: &App, kind: Kind, wanted: &Wanted, headers: &HeaderMap) -> Result
         None => Jurisdiction::of_reader(text(header::ACCEPT_LANGUAGE), |j| kind.exists_for(j)),
     };
     let form = Form::wanted(text(header::ACCEPT));
-    let library = app.own::<Library>();
-    let mut response = library.get(kind, jurisdiction, form)?.answer(headers);
-    if form == Form::Html
-        && let Ok(policy) = library.page_policy.parse()
-    {
-        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    let mut response = app.own::<Library>().get(kind, jurisdiction, form)?.answer(headers);
+    if form == Form::Html {
+        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_POLICY));
     }
     Ok(response)
 }

@@ -174,27 +174,18 @@ struct Dpa<'a> {
 #[template(path = "legal/page.html")]
 struct Page<'a> {
     title: &'a str,
-    style: &'a str,
     /// Made by the Markdown renderer, which lets no HTML of the text through.
     content: &'a str,
 }
 
-/// Colors of its own, the same as those of the other pages: what browsers choose for links is hard to read in the dark.
-const STYLE: &str = ":root{color-scheme:light dark;--ink:#1c2024;--paper:#fff;--link:#1d4ed8}\
-    @media (prefers-color-scheme:dark){:root{--ink:#e7eaee;--paper:#14171a;--link:#8ab4ff}}\
-    body{max-width:44rem;margin:3rem auto;padding:0 1.25rem;font:1.05rem/1.6 system-ui,sans-serif;\
-    background:var(--paper);color:var(--ink);overflow-wrap:break-word}\
-    table{border-collapse:collapse}td,th{border:1px solid #8886;padding:.4rem .6rem;text-align:left;vertical-align:top}\
-    h1,h2{line-height:1.2}code{font-size:.9em;overflow-wrap:anywhere}a{color:var(--link)}\
-    @media (max-width:40rem){body{margin:1.5rem auto}table{font-size:.85rem}td,th{padding:.3rem .35rem}\
-    td{overflow-wrap:anywhere}}";
+/// Lets the page have the stylesheets and the icon of this server and nothing else.
+pub(super) const PAGE_POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; \
+                                      form-action 'none'; frame-ancestors 'none'";
 
 /// Every document in every version and form.
 pub struct Library {
     documents: HashMap<(Kind, Jurisdiction, Form), Document>,
     pub(super) index: Vec<IndexEntry>,
-    /// Lets the page have its one style and nothing else.
-    pub(super) page_policy: String,
 }
 
 impl Library {
@@ -229,11 +220,7 @@ impl Library {
                 url: format!("{base_url}/legal/{}", kind.name()),
             }
         });
-        let page_policy = format!(
-            "default-src 'none'; style-src {}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-            crypto::csp_source(STYLE)
-        );
-        Self { documents, index: index.into(), page_policy }
+        Self { documents, index: index.into() }
     }
 
     pub(super) fn get(&self, kind: Kind, jurisdiction: Jurisdiction, form: Form) -> Result<&Document> {
@@ -249,7 +236,7 @@ fn document(kind: Kind, jurisdiction: Jurisdiction, form: Form, text: &str, sha2
             let mut options = comrak::Options::default();
             options.extension.table = true;
             let content = comrak::markdown_to_html(text, &options);
-            let page = Page { title: kind.title(), style: STYLE, content: &content }.render().unwrap_or_default();
+            let page = Page { title: kind.title(), content: &content }.render().unwrap_or_default();
             Document::new("text/html; charset=utf-8", page.into_bytes())
         }
         Form::Json => {

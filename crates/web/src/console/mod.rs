@@ -1,6 +1,7 @@
 //! The console: what developers build with, and what those see who run the platform. Every page is drawn from the answers
 //! of the interface to the person who looks at it, and every form is one request to it.
 mod apps;
+mod design;
 mod orgs;
 mod platform;
 mod start;
@@ -15,4 +16,5 @@ pub fn routes() -> Routes {
         .and(apps::routes())
         .and(webhooks::routes())
         .and(platform::routes())
+        .and(design::routes())
 }

@@ -36,5 +36,6 @@ async fn scim_page(me: Me, Path(place): Path<OfOrg>) -> Response {
 }
 
 async fn org_activity_page(me: Me, Path(place): Path<OfOrg>) -> Response {
-    me.show("console/org_activity.html", &place, &[ORG, ("?list", "/org/{id}/audit-log?{query}")]).await
+    let asks = [ORG, ("?list", "/org/{id}/audit-log?{query}"), ("?members", "/org/{id}/members?limit=200")];
+    me.show("console/org_activity.html", &place, &asks).await
 }

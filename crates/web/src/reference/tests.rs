@@ -88,10 +88,7 @@ fn an_operation_says_who_may_and_how_it_is_called() {
     let reader = Reader::new(&document);
     let operations = serde_json::to_value(reader.operations("trees")).unwrap();
     let grow = &operations[0];
-    assert_eq!(
-        grow["who"],
-        "An app, by its key together with somebody who is signed in. They must be at least admin of the organization."
-    );
+    assert_eq!(grow["who"], "An app key and a signed-in user. Role: admin of the organization or higher.");
     let curl = grow["curl"].as_str().unwrap();
     assert!(curl.starts_with("curl -X POST 'https://id.example/trees/TREE_ID?kind=oak' \\\n"), "{curl}");
     assert!(curl.contains("-H \"X-Service-App-Key: $APP_KEY\"") && curl.contains("Bearer $TOKEN"), "{curl}");

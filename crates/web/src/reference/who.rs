@@ -15,30 +15,30 @@ pub fn who(operation: &Value) -> String {
     let ways = ways(operation);
     for way in &ways {
         let presented = way.iter().filter_map(|scheme| match *scheme {
-            "bearer" | "cookie" => Some("somebody who is signed in"),
-            "appKey" => Some("an app, by its key"),
-            "refreshCookie" => Some("a browser, by its refresh cookie"),
-            "clientBasic" => Some("an app, by its id and a secret key"),
-            "scimToken" => Some("an identity provider, by its SCIM token"),
-            "metricsToken" => Some("somebody with the token for metrics"),
+            "bearer" | "cookie" => Some("a signed-in user"),
+            "appKey" => Some("an app key"),
+            "refreshCookie" => Some("a refresh cookie"),
+            "clientBasic" => Some("a client ID and a secret key"),
+            "scimToken" => Some("a SCIM token"),
+            "metricsToken" => Some("the metrics token"),
             _ => None,
         });
-        let together = presented.collect::<Vec<_>>().join(" together with ");
+        let together = presented.collect::<Vec<_>>().join(" and ");
         let word = match together.as_str() {
-            "" if ways.iter().any(|way| way.contains(&"metricsToken")) => "somebody on this machine".to_owned(),
-            "" => "anybody".to_owned(),
+            "" if ways.iter().any(|way| way.contains(&"metricsToken")) => "a request from this machine".to_owned(),
+            "" => "public".to_owned(),
             _ => together,
         };
         if !words.contains(&word) {
             words.push(word);
         }
     }
-    let words = if words.is_empty() { "anybody".to_owned() } else { words.join(", or ") };
+    let words = if words.is_empty() { "public".to_owned() } else { words.join(", or ") };
     let role = match text(operation, "x-role") {
         "" => String::new(),
-        "platform-owner" => " They must own the platform.".to_owned(),
-        "member" => " They must belong to the organization.".to_owned(),
-        role => format!(" They must be at least {role} of the organization."),
+        "platform-owner" => " Role: owner of the platform.".to_owned(),
+        "member" => " Role: member of the organization.".to_owned(),
+        role => format!(" Role: {role} of the organization or higher."),
     };
     let mut letters = words.chars();
     let first = letters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();

@@ -18,7 +18,7 @@ async fn an_app_of_others_asks_once_and_is_remembered_until_it_is_taken_back() {
     let page = visit(&t, answer.header("location"), &ada_browser).await;
     assert_eq!(page.status, 200, "{}", page.text);
     assert!(page.text.contains("Eve&#x27;s &lt;b&gt;App") && page.text.contains("app.example"), "{}", page.text);
-    assert!(page.text.contains("See your email address") && !page.text.contains("Stay signed in"), "{}", page.text);
+    assert!(page.text.contains("See your email") && !page.text.contains("Stay signed in"), "{}", page.text);
     assert!(page.header("content-security-policy").contains("form-action 'self' https://app.example;"));
     let request = hidden(&page, "request");
     // No.

@@ -25,7 +25,7 @@ async fn a_newcomer_is_led_by_the_hand() {
     let ada = browser(&t, "ada@example.com").await;
     let page = visit(&t, "/console", &ada).await;
     assert_eq!(page.status, 200, "{}", page.text);
-    assert!(page.text.contains("Your first five minutes") && page.text.contains("You have no app yet"));
+    assert!(page.text.contains("Get started") && page.text.contains("No apps yet"));
     let made = act(&t, &ada, "POST /apps", "/console", &[("name", "Shop"), ("then", "/console/apps/{id}")]).await;
     let app = made.header("location").to_owned();
     let id = app.rsplit('/').next().unwrap_or_default().to_owned();
@@ -54,7 +54,7 @@ async fn an_app_has_settings_and_keys_that_are_shown_once() {
     let refused = act(&t, &ada, &format!("PATCH /apps/{id}"), &app, &wrong).await;
     assert_eq!(refused.status, 400);
     let keys = format!("{app}/keys");
-    assert!(visit(&t, &keys, &ada).await.text.contains("There are none yet"));
+    assert!(visit(&t, &keys, &ada).await.text.contains("No API keys yet"));
     let wanted = [("form", "key"), ("type", "secret"), ("environment", "live"), ("name:some", ""), ("show", "1")];
     let body: Vec<_> = [("call", format!("POST /apps/{id}/keys")), ("back", keys.clone())].into_iter().collect();
     let all: Vec<_> = body.iter().map(|(name, value)| (*name, value.as_str())).chain(wanted).collect();
@@ -133,7 +133,10 @@ async fn long_lists_have_more() {
         act(&t, &ada, "PATCH /user/profile", "/account", &[("name", &format!("Ada {n}"))]).await;
     }
     let first = visit(&t, "/account/activity", &ada).await.text;
-    let more = first.split("class=\"more\"><a href=\"").nth(1).and_then(|rest| rest.split('"').next());
+    let more = first
+        .split("class=\"pager more\"><a class=\"btn btn-s\" href=\"")
+        .nth(1)
+        .and_then(|rest| rest.split('"').next());
     let more = more.expect("a way on").to_owned();
     let next = visit(&t, &format!("/account/activity{more}"), &ada).await;
     assert_eq!(next.status, 200);
@@ -153,7 +156,8 @@ async fn a_webhook_is_made_tried_and_given_a_new_secret() {
     let (ada, app) = developer(&t).await;
     let id = app.rsplit('/').next().unwrap_or_default().to_owned();
     let page = format!("{app}/webhooks");
-    assert!(visit(&t, &page, &ada).await.text.contains("value=\"user.signed_in\""), "what can be listened to");
+    let dialog = visit(&t, &format!("{page}?new=webhook"), &ada).await;
+    assert!(dialog.text.contains("value=\"user.signed_in\""), "what can be listened to");
     let send = async |call: String, back: &str, fields: &[(&str, &str)]| {
         let all: Vec<_> =
             [("call", call.as_str()), ("back", back)].into_iter().chain(fields.iter().copied()).collect();
@@ -189,7 +193,7 @@ async fn a_webhook_is_made_tried_and_given_a_new_secret() {
     assert!(shown(&rotated, "new-secret").is_some_and(|new| new != secret));
     assert!(rotated.text.contains("1 day"), "the time left is said: {}", rotated.text);
     assert_eq!(send(format!("PATCH {root}"), &page, &[("rotateSecret", "finalize")]).await.status, 303);
-    assert!(!visit(&t, &page, &ada).await.text.contains("Let the old secret go now"));
+    assert!(!visit(&t, &page, &ada).await.text.contains("Finish rotation"));
     assert_eq!(send(format!("PATCH {root}"), &page, &[("isActive:flag", "false")]).await.status, 303);
     assert_eq!(send(format!("POST {root}/test"), &page, &[]).await.status, 409, "it is off");
     // Others of the organization look; strangers do not.

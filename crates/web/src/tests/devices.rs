@@ -43,7 +43,7 @@ async fn a_person_sees_what_asks_and_lets_it_in_or_sends_it_away() {
     assert_eq!(wrong.status, 404);
     assert!(wrong.text.contains("No device waits"), "{}", wrong.text);
     let page = submit(&t, "/device", &[("user_code", &user_code.to_lowercase())], &ada).await;
-    for shown in ["Telly wants to sign in", "Firefox", "127.0.0.1", "See your name", "say no"] {
+    for shown in ["Connect Telly on a device", "Firefox", "127.0.0.1", "See your name", "deny"] {
         assert!(page.text.contains(shown), "{shown}: {}", page.text);
     }
     assert!(!page.text.contains("See your email"));
@@ -79,7 +79,7 @@ async fn a_person_sees_what_asks_and_lets_it_in_or_sends_it_away() {
     // A program of the person's own is theirs altogether.
     let begun = t.post("/auth/device/code").await.body;
     let page = submit(&t, "/device", &[("user_code", &text(&begun["user_code"]))], &ada).await;
-    assert!(page.text.contains("everything you can do here"), "{}", page.text);
+    assert!(page.text.contains("full access to your account"), "{}", page.text);
     let nobody = form(&t, "/auth/device/code", &[("client_id", "made-up")], None).await;
     assert_eq!(nobody.status, 401, "{}", nobody.text);
     t.run_jobs().await;

@@ -22,7 +22,7 @@ async fn the_answer_is_posted_to_the_client_by_a_page_that_does_nothing_else() {
     assert_eq!((hidden(&page, "state"), hidden(&page, "iss")), (state.to_owned(), base(&t)));
     let action = page.text.split("action=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a form");
     assert_eq!(action.replace("&#x2f;", "/").replace("&amp;", "&"), REDIRECT);
-    assert!(page.text.contains("<button type=\"submit\">"), "a button for browsers without scripts");
+    assert!(page.text.contains("type=\"submit\">Continue</button>"), "a button for browsers without scripts");
     assert_eq!(page.text.matches("<script").count(), 1, "{}", page.text);
     let script =
         page.text.split("<script>").nth(1).and_then(|rest| rest.split("</script>").next()).expect("a script");

@@ -28,12 +28,12 @@ async fn somebody_makes_an_account_and_signs_in() {
         assert!(refused.text.contains("role=\"alert\""), "{}", refused.text);
     }
     let made = submit(&t, "/sign-up", &fields(PASSWORD, "Ada", "ada@example.com"), "").await;
-    assert!(made.text.contains("Look into your mail"), "{}", made.text);
+    assert!(made.text.contains("Check your email"), "{}", made.text);
     t.run_jobs().await;
     let early = submit(&t, "/sign-in", &[("email", "ada@example.com"), ("password", PASSWORD)], "").await;
     assert!(early.text.contains("Confirm your email address first") || early.status == 401, "{}", early.text);
     let (page, token) = follow_mail(&t, "ada@example.com", "/auth/verify").await;
-    assert!(page.text.contains("Confirm this address"));
+    assert!(page.text.contains("Confirm email"));
     assert_eq!(submit(&t, "/auth/verify", &[("token", &token)], "").await.status, 200);
     let entered = submit(&t, "/sign-in", &[("email", "ada@example.com"), ("password", PASSWORD)], "").await;
     assert!(entered.status == 303 && cookies(&entered).contains("service_access="), "{}", entered.text);
@@ -59,12 +59,12 @@ async fn a_forgotten_password_is_replaced_and_a_link_signs_in() {
     assert_eq!((weak.status, hidden(&weak, "token")), (400, token.clone()), "a weak one costs nobody the link");
     let new = "another horse battery staple";
     let done = submit(&t, "/reset-password", &[("token", &token), ("password", new)], "").await;
-    assert!(done.text.contains("Your password is new"), "{}", done.text);
+    assert!(done.text.contains("Password saved"), "{}", done.text);
     assert_eq!(submit(&t, "/reset-password", &[("token", &token), ("password", new)], "").await.status, 410);
     t.run_jobs().await;
 
     let asked = submit(&t, "/sign-in/link", &[("email", "ada@example.com"), ("password", "")], "").await;
-    assert!(asked.text.contains("Look into your mail"), "{}", asked.text);
+    assert!(asked.text.contains("Check your email"), "{}", asked.text);
     t.run_jobs().await;
     // Looking at the link uses nothing up.
     follow_mail(&t, "ada@example.com", "/auth/magic-link/verify").await;
@@ -107,7 +107,7 @@ async fn an_invitation_is_accepted_by_newcomers_and_by_members() {
     let page = t.get(entered.header("location")).header("cookie", &bob).await;
     assert!(page.text.contains("Join Engines") && !page.text.contains("name=\"password\""), "{}", page.text);
     let joined = submit(&t, "/accept-invite", &[("token", &token)], &bob).await;
-    assert!(joined.text.contains("You belong to Engines now"), "{}", joined.text);
+    assert!(joined.text.contains("Welcome to Engines"), "{}", joined.text);
     t.run_jobs().await;
     t.finish().await;
 }
