@@ -51,7 +51,8 @@ pub struct Credentials {
     /// The app's id, or what else the client is called.
     #[schemars(length(max = 2048))]
     pub client_id: Option<String>,
-    /// A secret key of the app.
+    /// A secret key of the app. Empty in a form counts as left out (RFC 6749, 3.2).
+    #[schemars(with = "Option<String>", length(max = 8192), extend("format" = "password"))]
     pub client_secret: Option<Typed>,
 }
 
