@@ -187,16 +187,15 @@ impl Job for SendMail {
             let cause = mail.last_error.as_deref().unwrap_or("the mail server was away");
             return mail.give_up(&app, &format!("could not be sent in time: {cause}")).await;
         }
-        let place = relay.enter(now).await.map_err(|wait| {
-            let spread = (now.since(mail.created_at) / 4).min(LONGEST_SPREAD).as_millis();
-            let spread = app.entropy.up_to(u64::try_from(spread).unwrap_or_default());
-            Later::retry_after(wait.cause, wait.length + Duration::from_millis(spread))
-        })?;
-        let mail = match self.take(&app, &mail).await {
-            Ok(Some(mail)) => mail,
-            nothing => {
-                relay.left();
-                return nothing.map(drop);
+        // The mail first: a place held by a job that waits for an older mail would be missing to that one.
+        let Some(mail) = self.take(&app, &mail).await? else { return Ok(()) };
+        let place = match relay.enter(now).await {
+            Ok(place) => place,
+            Err(wait) => {
+                app.db.exec("UPDATE mail SET held_until = NULL WHERE id = $1", params![&mail.id]).await?;
+                let spread = (now.since(mail.created_at) / 4).min(LONGEST_SPREAD).as_millis();
+                let spread = app.entropy.up_to(u64::try_from(spread).unwrap_or_default());
+                return Err(Later::retry_after(wait.cause, wait.length + Duration::from_millis(spread)));
             }
         };
         let outcome = deliver(&app, &mail).await;

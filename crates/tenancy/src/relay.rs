@@ -79,13 +79,6 @@ impl Relay {
         Ok(())
     }
 
-    /// Nothing was tried after all.
-    pub fn left(&self) {
-        if let Some(outage) = self.outage().as_mut() {
-            outage.trial_ends = None;
-        }
-    }
-
     /// The server talked to us (`None`), or did not. Answers how long nothing is tried now.
     pub fn ended(&self, now: Timestamp, fault: Option<&str>) -> Duration {
         let mut outage = self.outage();

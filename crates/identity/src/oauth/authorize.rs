@@ -86,6 +86,8 @@ async fn good_enough<'a>(app: &App, who: Option<&'a Session>, request: &Request)
     // Who came in through an app acts for the apps of its organization, and for no others.
     let is_near = match (session.living.session.app_id, &request.client.app) {
         (None, _) => true,
+        // A resource may belong to anybody: only the user, in a session of the service, gives access to it.
+        (Some(_), _) if request.resource.is_some() => false,
         (Some(through), Some(app_of)) => {
             let through = Application::find(&app.db, through).await?;
             through.is_some_and(|through| through.org_id == app_of.org_id)
