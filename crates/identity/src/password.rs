@@ -6,7 +6,7 @@ use axum::{
 };
 use kernel::{
     App,
-    db::Reach,
+    db::{self, Reach},
     fault::{Code, Fault, OVERLOADED, Result},
     http::{Json, Routes},
     transact,
@@ -85,7 +85,9 @@ pub async fn sign_in(
     let hash = account.as_ref().and_then(|account| account.password_hash.clone());
     let verdict = app.own::<Hasher>().verify(&password.0, hash.clone()).await?;
     let Some(account) = account.filter(|_| verdict.matches) else {
-        asked::keep(app, visitor, email, What::WrongPassword { is_last: attempt.is_last }).await?;
+        // Whatever key the request came with: a failure is written down, and no answer from before stands in for it.
+        let noted = asked::keep(app, visitor, email, What::WrongPassword { is_last: attempt.is_last });
+        db::aside(noted).await?;
         return Err(INVALID_CREDENTIALS.into());
     };
     if !account.email_verified {
@@ -159,14 +161,14 @@ pub async fn reset(app: &App, visitor: &Visitor, token: &Typed, new: &Typed) -> 
 
 /// A changed password ends what the old one opened, and the person is told.
 async fn end_sessions(
-    tx: &mut kernel::db::Tx,
+    tx: &mut db::Tx,
     app: &App,
     by: &events::By,
     account: &Account,
     except: Option<sessions::SessionId>,
 ) -> Result<()> {
     let now = app.clock.now();
-    for purpose in [Purpose::ResetPassword, Purpose::MagicLink, Purpose::MfaTicket] {
+    for purpose in [Purpose::ResetPassword, Purpose::MagicLink] {
         once::void(tx, purpose, account.id, now).await?;
     }
     factors::distrust_devices(tx, account.id).await?;

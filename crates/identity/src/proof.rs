@@ -16,6 +16,7 @@ use tenancy::{
     enter::{Attempt, REAUTHENTICATION_REQUIRED, Session, Visitor},
     factors::{self, Factor},
     password::{Hasher, Verdict},
+    sessions::Proof,
     sign_in::Typed,
 };
 
@@ -76,18 +77,17 @@ fn needed(app: &App, session: &Session) -> (Strength, Vec<Method>) {
     (Strength::Link, by_mail.into_iter().chain(by_provider).collect())
 }
 
-/// What was proven in a session, where that is not long ago. A trusted device stands in for a second factor at the gate, and
+/// The strongest that was proven in a session not long ago. A trusted device stands in for a second factor at the gate, and
 /// for nothing else.
 fn proven(app: &App, session: &Session) -> Option<Strength> {
-    let has = |wanted: &str| session.living.session.methods.iter().any(|method| method == wanted);
-    let strength = if has("passkey") || has("mfa") {
-        Strength::Strong
-    } else if has("pwd") {
-        Strength::Password
+    let fresh = session.fresh(app);
+    if fresh.passkey || fresh.factor {
+        Some(Strength::Strong)
+    } else if fresh.password {
+        Some(Strength::Password)
     } else {
-        Strength::Link
-    };
-    session.is_fresh(app).then_some(strength)
+        fresh.anything.then_some(Strength::Link)
+    }
 }
 
 /// A proof that comes with the request. Needed when what the person proved last is too weak, or more than ten minutes ago.
@@ -111,11 +111,8 @@ impl Fresh {
     /// As [`check`](Self::check), where a second factor is to be switched off or another door opened in its place: the code
     /// comes with the request, however fresh the session is. A passkey just used is as good.
     pub async fn check_strictly(&self, app: &App, visitor: &Visitor, session: &Session) -> Result<()> {
-        let by_passkey = session.living.session.methods.iter().any(|method| method == "passkey");
         match &self.code {
-            None if session.factors().is_on() && !(by_passkey && session.is_fresh(app)) => {
-                Err(refusal(&needed(app, session).1))
-            }
+            None if session.factors().is_on() && !session.fresh(app).passkey => Err(refusal(&needed(app, session).1)),
             _ => self.check(app, visitor, session).await,
         }
     }
@@ -130,7 +127,7 @@ impl Fresh {
                 let attempt = by_password(app, visitor, session, password).await?;
                 transact!(app.db, tx, {
                     attempt.forgive(tx).await?;
-                    session.living.session.proved(tx, &["pwd"], app.clock.now()).await?;
+                    session.living.session.proved(tx, Proof::Password, app.clock.now()).await?;
                     Ok::<_, Fault>(())
                 })
             }
@@ -152,7 +149,7 @@ async fn by_code(app: &App, visitor: &Visitor, session: &Session, code: &Typed) 
         let proven = factors::prove(tx, app, account, &code.0, None).await?;
         if let Some(factor) = proven {
             attempt.forgive(tx).await?;
-            session.living.session.proved(tx, &[factor.method(), "mfa"], app.clock.now()).await?;
+            session.living.session.proved(tx, Proof::Factor(factor), app.clock.now()).await?;
         }
         // Committed either way: a wrong code counts against the right one.
         Ok::<_, Fault>(proven)

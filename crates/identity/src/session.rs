@@ -19,7 +19,6 @@ use tenancy::{
     enter::{AnySession, Delivery, Granted, RefreshToken, Visitor, cookies, may_use_cookie},
     events::{self, By, Event},
     factors::Whole,
-    once::{self, Purpose},
     orgs::Membership,
     sessions::{self, SessionId, Turned, read_refresh_token},
     sign_in::{Person, SignedIn, Typed, UserView},
@@ -229,7 +228,6 @@ async fn revoke_sessions(State(app): State<App>, AnySession(session): AnySession
         }
         // Before anything else: what is let in meanwhile is let in before, or after all sessions are over.
         Account::hold(tx, account).await?;
-        once::void(tx, Purpose::MfaTicket, account, app.clock.now()).await?;
         device::withdraw(tx, account).await?;
         trusted::forget_all(tx, &app, &by, account).await?;
         Ok::<_, Fault>(sessions::end_all(tx, &app, &by, account, None, "revoked").await?)

@@ -4,11 +4,22 @@ use std::time::Duration;
 use kernel::{
     App,
     db::{self, Tx},
+    http::{Client, NETWORKS_OF_A_SITE},
     params,
 };
 
 pub const HOUR: Duration = Duration::from_hours(1);
 const HOUR_MS: i64 = 3_600_000;
+
+/// Counts one against what a caller's network may have of a kind, and the /48 around it.
+pub async fn spend_by_network(tx: &mut Tx, app: &App, kind: &str, client: Client, most: u32) -> db::Result<bool> {
+    if let Some(site) = client.site()
+        && !spend(tx, app, kind, &format!("{site}/48"), most.saturating_mul(NETWORKS_OF_A_SITE)).await?
+    {
+        return Ok(false);
+    }
+    spend(tx, app, kind, &client.network().to_string(), most).await
+}
 
 /// Counts one against what `whose` may have of a kind; `false` when the hour's budget is spent. Whose it is is kept as a
 /// keyed digest.

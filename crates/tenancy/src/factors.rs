@@ -14,6 +14,7 @@ use totp_rs::{Builder, Totp};
 
 use crate::{
     accounts::{Account, AccountId},
+    apps::ApplicationId,
     email::Email,
     enter::Visitor,
     once::{self, Purpose},
@@ -334,17 +335,19 @@ fn recovery_hash(account: AccountId, code: &str) -> String {
     crypto::hash(format!("recovery\n{account}\n{code}").as_bytes())
 }
 
-/// Remembers a device on which the second factor was proven; what is answered goes into its cookie.
+/// Remembers a device on which the second factor was proven; what is answered goes into its cookie. One that was trusted in
+/// an app's sign-in is trusted there alone.
 pub async fn trust_device(
     tx: &mut Tx,
     app: &App,
     account: AccountId,
     visitor: &Visitor,
+    through: Option<ApplicationId>,
 ) -> db::Result<(Secret, Duration)> {
     let (token, now) = (app.entropy.token(), app.clock.now());
     tx.exec(
-        "INSERT INTO trusted_device (hash, account_id, created_at, expires_at, id, user_agent, ip)
-         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        "INSERT INTO trusted_device (hash, account_id, created_at, expires_at, id, user_agent, ip, app_id)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
         params![
             crypto::hash(token.expose().as_bytes()),
             account,
@@ -352,7 +355,8 @@ pub async fn trust_device(
             now.plus(TRUSTED),
             Id::<TrustedDevice>::new(&app.entropy, now),
             &visitor.user_agent,
-            visitor.client.address.to_string()
+            visitor.client.address.to_string(),
+            through
         ],
     )
     .await?;
@@ -409,18 +413,31 @@ pub async fn use_trusted(
     visitor: &Visitor,
 ) -> db::Result<bool> {
     let sql = "UPDATE trusted_device SET last_used_at = $3, ip = $4
-               WHERE hash = $1 AND account_id = $2 AND expires_at > $3";
+               WHERE hash = $1 AND account_id = $2 AND expires_at > $3 AND COALESCE(app_id, $5) = $5";
     let hash = crypto::hash(token.expose().as_bytes());
     let ip = visitor.client.address.to_string();
-    Ok(tx.exec(sql, params![hash, account, app.clock.now(), ip]).await? == 1)
+    Ok(tx.exec(sql, params![hash, account, app.clock.now(), ip, visitor.through()]).await? == 1)
 }
 
-/// Whether a device is trusted with the account of an email.
-pub async fn is_trusted_by(db: &Db, email: &Email, token: &Secret, now: Timestamp) -> db::Result<bool> {
+/// Whether the visitor's device is trusted with the account of an email.
+pub async fn is_trusted_by(app: &App, email: &Email, token: &Secret, visitor: &Visitor) -> db::Result<bool> {
     let sql = "SELECT trusted_device.hash FROM trusted_device JOIN account ON account.id = trusted_device.account_id
-               WHERE trusted_device.hash = $1 AND account.email_key = $2 AND trusted_device.expires_at > $3";
+               WHERE trusted_device.hash = $1 AND account.email_key = $2 AND trusted_device.expires_at > $3
+                 AND COALESCE(trusted_device.app_id, $4) = $4";
     let hash = crypto::hash(token.expose().as_bytes());
-    Ok(db.opt::<(String,)>(sql, params![hash, email.key(), now]).await?.is_some())
+    let params = params![hash, email.key(), app.clock.now(), visitor.through()];
+    Ok(app.db.opt::<(String,)>(sql, params).await?.is_some())
+}
+
+/// Ends what was begun and not finished, with a factor or to add one: a sign-in that waits for its second factor, a code on
+/// its way to a phone, a secret for an app, a challenge for a passkey. It was begun with what no longer counts.
+pub async fn void_open(tx: &mut Tx, account: AccountId, now: Timestamp) -> db::Result<()> {
+    let purposes = [Purpose::MfaTicket, Purpose::SmsSignIn, Purpose::SmsEnroll, Purpose::PasskeyRegister];
+    for purpose in purposes {
+        once::void(tx, purpose, account, now).await?;
+    }
+    let sql = "UPDATE totp_factor SET pending = NULL WHERE account_id = $1 AND pending IS NOT NULL";
+    tx.exec(sql, params![account]).await.map(drop)
 }
 
 /// A changed password or factor makes every device a stranger again. Answers how many there were.

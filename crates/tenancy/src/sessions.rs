@@ -19,6 +19,7 @@ use crate::{
     apps::ApplicationId,
     audience::Audience,
     events::{self, By, Event},
+    factors::{self, Factor},
     orgs::OrgId,
     scopes::{Scope, Scopes},
 };
@@ -38,6 +39,10 @@ pub struct Session {
     pub created_at: Timestamp,
     /// When the person last proved who they are.
     pub authenticated_at: Timestamp,
+    /// And when by which kind of proof. An old proof is no fresher for a weaker one that came after it.
+    pub password_at: Option<Timestamp>,
+    pub factor_at: Option<Timestamp>,
+    pub passkey_at: Option<Timestamp>,
     pub last_seen_at: Timestamp,
     /// Without use it ends here; with use it moves, but never past `ends_at`.
     pub expires_at: Timestamp,
@@ -66,6 +71,9 @@ row!(Session {
     rotated_at,
     created_at,
     authenticated_at,
+    password_at,
+    factor_at,
+    passkey_at,
     last_seen_at,
     expires_at,
     ends_at,
@@ -80,6 +88,29 @@ row!(Session {
     scopes,
     resource
 });
+
+/// What somebody proves in a session.
+#[derive(Debug, Clone, Copy)]
+pub enum Proof {
+    Password,
+    Factor(Factor),
+    Passkey,
+}
+
+impl Proof {
+    /// As tokens name it.
+    fn methods(self) -> Vec<&'static str> {
+        match self {
+            Self::Password => vec!["pwd"],
+            Self::Factor(factor) => vec![factor.method(), "mfa"],
+            Self::Passkey => vec!["passkey", "mfa"],
+        }
+    }
+}
+
+fn is_among(network: IpAddr, seen: &[(String,)]) -> bool {
+    seen.iter().any(|(ip,)| ip.parse().is_ok_and(|ip| network_of(ip) == network))
+}
 
 struct Seen {
     anywhere: Option<String>,
@@ -106,8 +137,8 @@ impl Session {
         tx.send(
             "INSERT INTO session (id, account_id, generation, rotated_at, created_at, authenticated_at, last_seen_at,
                                   expires_at, ends_at, methods, device, user_agent, ip, org_id, app_id,
-                                  client, scopes, resource)
-             VALUES ($1, $2, 0, $3, $3, $12, $3, $4, $5, $6, $7, $8, $9, $10, $11, $13, $14, $15)",
+                                  client, scopes, resource, password_at, factor_at, passkey_at)
+             VALUES ($1, $2, 0, $3, $3, $12, $3, $4, $5, $6, $7, $8, $9, $10, $11, $13, $14, $15, $16, $17, $18)",
             params![
                 self.id,
                 self.account_id,
@@ -123,7 +154,10 @@ impl Session {
                 self.authenticated_at,
                 self.client.clone(),
                 self.scopes.as_ref(),
-                self.resource.as_ref()
+                self.resource.as_ref(),
+                self.password_at,
+                self.factor_at,
+                self.passkey_at
             ],
         )
         .await
@@ -149,15 +183,15 @@ impl Session {
 
     /// Whether the person of an email has signed in from this network before, as far as sessions are kept.
     pub async fn knows_network(db: &Db, email_key: &str, network: IpAddr) -> db::Result<bool> {
-        let found: Vec<(String,)> = db
-            .all(
-                "SELECT DISTINCT session.ip FROM session JOIN account ON account.id = session.account_id
-                 WHERE account.email_key = $1 LIMIT 1000",
-                params![email_key],
-            )
-            .await?;
-        let is_there = |ip: &str| ip.parse().is_ok_and(|ip| network_of(ip) == network);
-        Ok(found.iter().any(|(ip,)| is_there(ip)))
+        let sql = "SELECT DISTINCT session.ip FROM session JOIN account ON account.id = session.account_id
+                   WHERE account.email_key = $1 LIMIT 1000";
+        Ok(is_among(network, &db.all(sql, params![email_key]).await?))
+    }
+
+    /// The same for an account.
+    pub async fn knows_network_of(db: &Db, account_id: AccountId, network: IpAddr) -> db::Result<bool> {
+        let sql = "SELECT DISTINCT ip FROM session WHERE account_id = $1 LIMIT 1000";
+        Ok(is_among(network, &db.all(sql, params![account_id]).await?))
     }
 
     /// Whether this person was seen on such a device before.
@@ -172,12 +206,20 @@ impl Session {
         Ok((seen.anywhere.is_some(), seen.here.is_some()))
     }
 
-    /// Something was proven in it just now: a password (`pwd`), or a second factor or a passkey (with `mfa`).
-    pub async fn proved(&self, tx: &mut Tx, proven: &[&str], now: Timestamp) -> db::Result<()> {
+    /// Something was proven in it just now.
+    pub async fn proved(&self, tx: &mut Tx, proof: Proof, now: Timestamp) -> db::Result<()> {
         let mut methods = self.methods.clone();
-        let new = proven.iter().filter(|new| !self.methods.iter().any(|method| method == *new));
-        methods.extend(new.map(|new| (*new).to_owned()));
-        let sql = "UPDATE session SET methods = $2, authenticated_at = $3 WHERE id = $1";
+        let new = proof.methods().into_iter().filter(|new| !self.methods.iter().any(|method| method == new));
+        methods.extend(new.map(str::to_owned));
+        let sql = match proof {
+            Proof::Password => {
+                "UPDATE session SET methods = $2, authenticated_at = $3, password_at = $3 WHERE id = $1"
+            }
+            Proof::Factor(_) => {
+                "UPDATE session SET methods = $2, authenticated_at = $3, factor_at = $3 WHERE id = $1"
+            }
+            Proof::Passkey => "UPDATE session SET methods = $2, authenticated_at = $3, passkey_at = $3 WHERE id = $1",
+        };
         tx.exec(sql, params![self.id, &methods, now]).await?;
         tx.notify(Reach::EveryNode, TOPIC, self.id.to_string()).await
     }
@@ -209,10 +251,15 @@ impl Session {
         Ok(ended)
     }
 
-    /// Whether a second factor was proven in it.
+    /// Whether it is behind the gate of the second factor, be it by a trusted device.
     pub fn is_strong(&self) -> bool {
-        let strong = ["mfa", "trusted"];
-        self.methods.iter().any(|method| strong.contains(&method.as_str()))
+        self.gate_mark().is_some()
+    }
+
+    /// What it passed the gate with: `mfa` where a second factor or a passkey was proven in it, `trusted` where a trusted
+    /// device stood in for that.
+    pub fn gate_mark(&self) -> Option<&'static str> {
+        ["mfa", "trusted"].into_iter().find(|mark| self.methods.iter().any(|method| method == mark))
     }
 
     /// Ends the sessions of a person that act for an organization or belong to an app of it; answers which.
@@ -236,7 +283,8 @@ impl Session {
     }
 
     /// Ends all sessions of a person but one; answers which. Whoever begins a session holds the account, too: one that
-    /// is being made meanwhile is ended as well, or begins after this with what it then has to prove.
+    /// is being made meanwhile is ended as well, or begins after this with what it then has to prove. What was begun in them
+    /// to add a factor ends, too.
     pub async fn revoke_all(
         tx: &mut Tx,
         account_id: AccountId,
@@ -244,6 +292,7 @@ impl Session {
         now: Timestamp,
     ) -> db::Result<Vec<SessionId>> {
         Account::hold(tx, account_id).await?;
+        factors::void_open(tx, account_id, now).await?;
         let except = except.map(|id| id.to_string()).unwrap_or_default();
         let ended: Vec<(SessionId,)> = tx
             .put(

@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    accounts::{Account, HeldAccount},
+    accounts::{Account, AccountId, HeldAccount},
     apps::{Application, ApplicationId},
     audience::Audience,
     enter::{self, Delivery, Visitor, cookies},
@@ -30,7 +30,7 @@ use crate::{
     passkeys::Passkey,
     people,
     scopes::{Scope, Scopes},
-    sessions::{Session, SessionId, device_name, refresh_token},
+    sessions::{Proof, Session, SessionId, device_name, refresh_token},
     sms::{self, Phone},
     social::ProviderIds,
     tokens,
@@ -44,7 +44,7 @@ pub const ACCOUNT_CLOSED: Code =
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UserView {
-    pub id: crate::accounts::AccountId,
+    pub id: AccountId,
     pub email: Option<String>,
     pub name: String,
     pub bio: Option<String>,
@@ -157,8 +157,9 @@ pub enum MayEnter {
 pub struct Way<'a> {
     /// How they proved who they are (`pwd`, `mail`, …).
     pub method: &'a str,
-    /// Whether that proves two things at once, as a passkey does that asked for a finger or a PIN.
-    pub is_two_factors: bool,
+    /// What it passes the gate with, if it does: `mfa` for what proves two things at once, as a passkey does that asked for a
+    /// finger or a PIN; `trusted` for a device that was let in from a trusted one.
+    pub gate_mark: Option<&'static str>,
     /// When they proved it, where that was not just now.
     pub since: Option<Timestamp>,
     pub delivery: Delivery,
@@ -169,7 +170,7 @@ pub struct Way<'a> {
 impl<'a> Way<'a> {
     /// One factor.
     pub fn by(method: &'a str, delivery: Delivery) -> Self {
-        Self { method, is_two_factors: false, since: None, delivery, scopes: None }
+        Self { method, gate_mark: None, since: None, delivery, scopes: None }
     }
 }
 
@@ -203,6 +204,12 @@ struct Pending {
     app: Option<ApplicationId>,
 }
 
+impl Pending {
+    fn of(app: &App, ticket: &Spent) -> Option<Self> {
+        serde_json::from_slice(&ticket.aside(app)?).ok()
+    }
+}
+
 /// The gate: a session, or a ticket for whoever still has to prove a second factor. Nothing about the account changes
 /// under it: who ends sessions, changes a password or switches a factor on comes before or after.
 pub async fn enter(tx: &mut Tx, app: &App, visitor: &Visitor, account: Account, way: Way<'_>) -> Result<Entered> {
@@ -226,12 +233,17 @@ pub async fn enter_held(
         Some(token) if factors.is_on() => factors::use_trusted(tx, app, account.id, token, visitor).await?,
         _ => false,
     };
-    if !factors.is_on() || way.is_two_factors || is_trusted {
-        let marks = [(way.is_two_factors, "mfa"), (is_trusted, "trusted")];
-        let marks = marks.into_iter().filter(|(is_so, _)| *is_so).map(|(_, mark)| mark.to_owned());
-        let methods = std::iter::once(way.method.to_owned()).chain(marks).collect();
+    let mark = way.gate_mark.or(is_trusted.then_some("trusted"));
+    if !factors.is_on() || mark.is_some() {
+        let methods = std::iter::once(way.method).chain(mark).map(str::to_owned).collect();
+        let proof = match way.method {
+            "pwd" => Some(Proof::Password),
+            "passkey" => Some(Proof::Passkey),
+            _ => None,
+        };
         let beginning = Beginning {
             methods,
+            proof,
             app_id: visitor.app.as_ref().map(|keyed| keyed.app_id),
             since: way.since,
             scopes: way.scopes,
@@ -250,12 +262,21 @@ pub async fn enter_held(
     let pending = Pending { method: way.method.to_owned(), delivery: way.delivery, app: through };
     let aside = serde_json::to_vec(&pending).unwrap_or_default();
     let ticket = once::issue(tx, app, Purpose::MfaTicket, Some(account.id), &aside).await?;
+    db::answer_opens_account();
     Ok(Entered::Waiting(MfaChallenge {
         requires_mfa: true,
         mfa_ticket: ticket.expose().to_owned(),
         factors: factors.names(),
         sms_phone_suffix: factors.phone_suffix(),
     }))
+}
+
+/// Whose ticket this is. One that was given in an app's sign-in is for that app, and anybody else's for none: elsewhere it is
+/// like one that never was.
+pub fn holder_of(app: &App, visitor: &Visitor, ticket: &Spent) -> Option<AccountId> {
+    let pending = Pending::of(app, ticket)?;
+    let through = visitor.app.as_ref().map(|keyed| keyed.app_id);
+    ticket.account_id.filter(|_| pending.app == through)
 }
 
 /// Behind the gate: the ticket was spent and the factor proven, both in this transaction. Nobody comes in where the account
@@ -269,17 +290,19 @@ pub async fn pass(
     factor: Factor,
     trust_device: bool,
 ) -> db::Result<Option<Person>> {
-    let Some(pending) = ticket.aside(app).and_then(|aside| serde_json::from_slice::<Pending>(&aside).ok()) else {
-        return Ok(None);
-    };
+    let Some(pending) = Pending::of(app, ticket) else { return Ok(None) };
     let Some(HeldAccount(account)) = Account::hold(tx, account.id).await? else { return Ok(None) };
     if people::is_closed(tx, account.id).await? {
         return Ok(None);
     }
     let methods = vec![pending.method, factor.method().to_owned(), "mfa".to_owned()];
-    let beginning = Beginning { methods, app_id: pending.app, ..Beginning::at(visitor) };
+    let proof = Some(Proof::Factor(factor));
+    let beginning = Beginning { methods, proof, app_id: pending.app, ..Beginning::at(visitor) };
     let Some((session, org)) = begin(tx, app, visitor, &account, beginning).await? else { return Ok(None) };
-    let trusted = if trust_device { Some(factors::trust_device(tx, app, account.id, visitor).await?) } else { None };
+    let trusted = match trust_device {
+        true => Some(factors::trust_device(tx, app, account.id, visitor, pending.app).await?),
+        false => None,
+    };
     let factors = Factors::of_in(tx, account.id).await?;
     Ok(Some(Person { account, factors, session, org, delivery: pending.delivery, trusted }))
 }
@@ -313,6 +336,7 @@ pub async fn grant(
     }
     let beginning = Beginning {
         methods: from.methods.clone(),
+        proof: None,
         since: Some(from.authenticated_at),
         app_id: grant.app_id,
         client: grant.client,
@@ -330,6 +354,8 @@ pub async fn grant(
 #[derive(Default)]
 struct Beginning {
     methods: Vec<String>,
+    /// What was proven just now, or `since`.
+    proof: Option<Proof>,
     since: Option<Timestamp>,
     app_id: Option<ApplicationId>,
     client: Option<String>,
@@ -363,13 +389,17 @@ async fn begin(
         return Ok(None);
     }
     let device = device_name(&beginning.user_agent);
+    let proven_at = beginning.since.unwrap_or(now);
     let mut session = Session {
         id: SessionId::new(&app.entropy, now),
         account_id: account.id,
         generation: 0,
         rotated_at: now,
         created_at: now,
-        authenticated_at: beginning.since.unwrap_or(now),
+        authenticated_at: proven_at,
+        password_at: matches!(beginning.proof, Some(Proof::Password)).then_some(proven_at),
+        factor_at: matches!(beginning.proof, Some(Proof::Factor(_))).then_some(proven_at),
+        passkey_at: matches!(beginning.proof, Some(Proof::Passkey)).then_some(proven_at),
         last_seen_at: now,
         expires_at: now.plus(app.config.session_idle_life),
         ends_at: now.plus(app.config.session_life),

@@ -49,15 +49,11 @@ pub async fn send_code(
     purpose: Purpose,
 ) -> db::Result<bool> {
     let now = app.clock.now();
-    let budgets = [
-        ("number", phone.number.clone(), PER_NUMBER),
-        ("network", visitor.client.network().to_string(), PER_NETWORK),
-        ("country", phone.country.clone(), app.config.sms_per_country),
-    ];
-    for (kind, value, most) in budgets {
-        if !budget::spend(tx, app, kind, &value, most).await? {
-            return Ok(false);
-        }
+    if !budget::spend(tx, app, "number", &phone.number, PER_NUMBER).await?
+        || !budget::spend_by_network(tx, app, "network", visitor.client, PER_NETWORK).await?
+        || !budget::spend(tx, app, "country", &phone.country, app.config.sms_per_country).await?
+    {
+        return Ok(false);
     }
     once::void(tx, purpose, account, now).await?;
     let token = once::issue(tx, app, purpose, Some(account), phone.number.as_bytes()).await?;

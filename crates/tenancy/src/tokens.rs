@@ -9,6 +9,7 @@ use kernel::{
     App,
     clock::Timestamp,
     config::Config,
+    db,
     fault::{INTERNAL, Result},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -130,6 +131,7 @@ pub fn mint_for_app(app: &App, id: ApplicationId) -> Result<(String, i64)> {
 }
 
 pub(crate) fn sign(app: &App, now: Timestamp, kind: &str, claims: &impl Serialize) -> Result<String> {
+    db::answer_opens_account();
     let signed = app.own::<Ring>().signing(now, |key| {
         let header = Header { alg: "RS256".into(), typ: Some(kind.into()), kid: key.id.clone() };
         let (header, claims) = (serde_json::to_vec(&header).ok()?, serde_json::to_vec(claims).ok()?);

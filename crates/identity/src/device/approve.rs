@@ -121,7 +121,9 @@ pub async fn decide(
         Fresh::by_code(code).check_strictly(app, visitor, session).await?;
     }
     let (account, now) = (session.account().id, app.clock.now());
-    let methods: Vec<String> = if proves_now || session.is_strong() { vec!["mfa".into()] } else { vec![] };
+    // No more than was proven: a trusted device that lets another one in proved no second factor.
+    let mark = if proves_now { Some("mfa") } else { session.living.session.gate_mark() };
+    let methods: Vec<String> = mark.into_iter().map(str::to_owned).collect();
     let since = if proves_now { now } else { session.living.session.authenticated_at };
     let attempt = visitor.attempt_device(app, account).await?;
     let (state, hash, through) =

@@ -239,13 +239,14 @@ pub async fn poll(tx: &mut Tx, app: &App, visitor: &Visitor, hash: &str) -> Resu
             let account = if is_ours { Account::find(tx, id).await? } else { None };
             let Some(account) = account else { return Ok(Found::Not(INVALID_GRANT)) };
             // The device has proven what whoever let it in had proven, when they had, and nothing more.
-            let is_two_factors = waiting.methods.is_some_and(|methods| methods.iter().any(|method| method == "mfa"));
-            if !is_two_factors && Factors::of_in(tx, id).await?.is_on() {
+            let has = |mark: &&str| waiting.methods.iter().flatten().any(|method| method == mark);
+            let gate_mark = ["mfa", "trusted"].into_iter().find(has);
+            if gate_mark.is_none() && Factors::of_in(tx, id).await?.is_on() {
                 return Ok(Found::Not(INVALID_GRANT));
             }
             let since = waiting.authenticated_at;
             let scopes = waiting.scopes;
-            let way = Way { method: "device", is_two_factors, since, delivery: Delivery::Body, scopes };
+            let way = Way { method: "device", gate_mark, since, delivery: Delivery::Body, scopes };
             Ok(Found::In(Box::new(sign_in::enter(tx, app, visitor, account, way).await?)))
         }
         _ => Ok(Found::Not(INVALID_GRANT)),

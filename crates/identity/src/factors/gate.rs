@@ -58,8 +58,10 @@ pub async fn pass(
     trust_device: bool,
 ) -> Result<Person> {
     let (now, ticket) = (app.clock.now(), &ticket.0);
-    let known = once::attempt(&app.db, Purpose::MfaTicket, ticket, now).await?;
-    let id = known.and_then(|known| known.account_id).ok_or(TOKEN_SPENT)?;
+    // Looked at first: where it does not belong it is not used up either.
+    let known = once::look(&app.db, Purpose::MfaTicket, ticket, now).await?;
+    let id = known.and_then(|known| sign_in::holder_of(app, visitor, &known)).ok_or(TOKEN_SPENT)?;
+    once::attempt(&app.db, Purpose::MfaTicket, ticket, now).await?.ok_or(TOKEN_SPENT)?;
     let attempt = visitor.attempt_factor(app, id).await?;
     let person = transact!(app.db, tx, {
         let account = Account::find(tx, id).await?.ok_or(TOKEN_SPENT)?;

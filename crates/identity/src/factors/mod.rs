@@ -7,15 +7,17 @@ use axum::response::NoContent;
 use kernel::{
     App,
     db::{Reach, Tx},
-    fault::{Code, Result},
+    fault::{Code, Result, UNAUTHENTICATED},
     http::Routes,
     transact,
 };
 use tenancy::{
+    accounts::Account,
     enter::{ACCOUNT_TOPIC, Session},
     events::{self, Event},
     factors::{self, Factor},
     mail,
+    sessions::{self, Proof},
 };
 
 pub fn routes() -> Routes {
@@ -37,15 +39,19 @@ async fn changed(tx: &mut Tx, app: &App, session: &Session, factor: Factor, is_o
     };
     // Whoever switches one on has just proven it.
     if is_on {
-        session.living.session.proved(tx, &[factor.method(), "mfa"], app.clock.now()).await?;
+        session.living.session.proved(tx, Proof::Factor(factor), app.clock.now()).await?;
     }
     note(tx, app, session, &event, what).await
 }
 
-/// Writes down that what the person proves themselves with has changed, tells them, and makes every trusted device a
-/// stranger.
+/// Writes down that what the person proves themselves with has changed, tells them, makes every trusted device a stranger,
+/// and ends what else was begun. Refuses where the session was ended meanwhile: what was proven in it counts no more.
 pub async fn note(tx: &mut Tx, app: &App, session: &Session, event: &Event, what: &'static str) -> Result<()> {
-    let account = session.account();
+    let (account, now) = (session.account(), app.clock.now());
+    Account::hold(tx, account.id).await?;
+    let own = sessions::Session::find_in(tx, session.id()).await?;
+    own.filter(|own| own.is_alive(now)).ok_or(UNAUTHENTICATED)?;
+    factors::void_open(tx, account.id, now).await?;
     events::record(tx, app, &session.by(), Some(account.id), event).await?;
     factors::distrust_devices(tx, account.id).await?;
     tell(tx, app, session, what).await
@@ -53,6 +59,7 @@ pub async fn note(tx: &mut Tx, app: &App, session: &Session, event: &Event, what
 
 async fn remove(app: &App, session: &Session, factor: Factor) -> Result<NoContent> {
     transact!(app.db, tx, {
+        Account::hold(tx, session.account().id).await?;
         if !factors::remove(tx, session.account().id, factor).await? {
             return Err(FACTOR_NOT_ON.into());
         }

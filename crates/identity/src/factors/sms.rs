@@ -9,10 +9,11 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
+    accounts::Account,
     enter::{Session, Visitor},
     factors::{self, Factor, Factors},
     once::{self, Purpose, TOKEN_SPENT},
-    sign_in::Typed,
+    sign_in::{self, Typed},
     sms::{self, Phone},
 };
 
@@ -28,7 +29,7 @@ pub fn routes() -> Routes {
         .post("/auth/mfa/sms/enroll", enroll_sms, "enroll a phone number (E.164)")
         .fails(&proof::REFUSALS)
         .post("/auth/mfa/sms/verify", verify_sms, "verify the OTP to finish enrollment")
-        .fails(&[WRONG_CODE])
+        .fails(&proof::REFUSALS)
         .post("/auth/mfa/sms/challenge", challenge_sms, "send a new SMS OTP during login")
         .fails(&[TOKEN_SPENT, FACTOR_NOT_ON])
         .post("/auth/mfa/sms/code", send_sms_code, "send a code to somebody who is signed in")
@@ -97,7 +98,10 @@ async fn send(
 
 #[derive(Deserialize, JsonSchema)]
 struct Verify {
+    /// As it came to the phone.
     code: Typed,
+    /// Needed when the last proof is more than ten minutes ago. Somebody who has a passkey or a second factor enrolls again.
+    password: Option<Typed>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -115,10 +119,12 @@ async fn verify_sms(
     session: Session,
     Json(body): Json<Verify>,
 ) -> Result<Json<Enrolled>> {
+    Fresh::by_password(body.password).check(&app, &visitor, &session).await?;
     let account = session.account().id;
     let attempt = visitor.attempt_factor(&app, account).await?;
     let (code, now) = (factors::normal(&body.code.0), app.clock.now());
     let enrolled = transact!(app.db, tx, {
+        Account::hold(tx, account).await?;
         let Some(spent) = once::spend_code(tx, &app, Purpose::SmsEnroll, account, &code, now).await? else {
             // Committed: a wrong code counts against the right one.
             return Ok(None);
@@ -144,7 +150,7 @@ struct Challenge {
 async fn challenge_sms(State(app): State<App>, visitor: Visitor, Json(body): Json<Challenge>) -> Result<Json<Sent>> {
     visitor.admit(&app, None).await?;
     let ticket = once::look(&app.db, Purpose::MfaTicket, &body.mfa_ticket.0, app.clock.now()).await?;
-    let account = ticket.and_then(|ticket| ticket.account_id).ok_or(TOKEN_SPENT)?;
+    let account = ticket.and_then(|ticket| sign_in::holder_of(&app, &visitor, &ticket)).ok_or(TOKEN_SPENT)?;
     let factors = Factors::of(&app.db, account).await?;
     send_sign_in_code(&app, &visitor, account, &factors).await
 }

@@ -10,6 +10,7 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
+    accounts::Account,
     enter::{Session, Visitor},
     events::{self, Event},
     factors::{self, Factor, Factors, Totp30},
@@ -93,6 +94,7 @@ async fn enable_totp(
     let account = session.account().id;
     let attempt = visitor.attempt_factor(&app, account).await?;
     let recovery_codes = transact!(app.db, tx, {
+        Account::hold(tx, account).await?;
         let enabled = Totp30::enable(tx, &app, account, &body.code.0).await?.ok_or(NOT_SET_UP)?;
         if !enabled {
             return Err(WRONG_CODE.into());

@@ -65,9 +65,9 @@ pub async fn read(app: &App, reach: Reach<'_>, id: &str) -> Result<Option<Client
     if app.own::<Silent>().0.get(id).is_some() {
         return Err(unreadable("Its address had nothing to say a moment ago."));
     }
-    let network = visitor.client.network().to_string();
     let is_within = transact!(app.db, tx, {
-        Ok::<_, Fault>(budget::spend(tx, app, "client-document", &network, MOST_AN_HOUR).await?)
+        let spent = budget::spend_by_network(tx, app, "client-document", visitor.client, MOST_AN_HOUR).await?;
+        Ok::<_, Fault>(spent)
     })?;
     if !is_within {
         return Err(Fault::from(RATE_LIMITED).retry_after(budget::HOUR));

@@ -104,9 +104,10 @@ async fn register_client(State(app): State<App>, visitor: Visitor, new: Result<J
     if !grant_types.contains(&GRANTS[0]) {
         return Err(INVALID_CLIENT_METADATA.because("Self-registered clients use authorization_code."));
     }
-    let (now, network) = (app.clock.now(), visitor.client.network().to_string());
-    let is_within =
-        transact!(app.db, tx, { Ok::<_, Fault>(budget::spend(tx, &app, "client", &network, MOST_AN_HOUR).await?) })?;
+    let now = app.clock.now();
+    let is_within = transact!(app.db, tx, {
+        Ok::<_, Fault>(budget::spend_by_network(tx, &app, "client", visitor.client, MOST_AN_HOUR).await?)
+    })?;
     if !is_within {
         return Err(Fault::from(RATE_LIMITED).retry_after(budget::HOUR));
     }

@@ -12,7 +12,7 @@ use axum::{
 use data_encoding::BASE64URL_NOPAD;
 use kernel::{
     App,
-    db::Reach,
+    db::{self, Reach},
     fault::{Code, Fault, INTERNAL, NOT_FOUND, Result},
     http::{Json, MaybeJson, Path, Routes},
     transact,
@@ -26,7 +26,7 @@ use tenancy::{
     events::{self, Event},
     once::TOKEN_SPENT,
     passkeys::{Added, MOST, Passkey},
-    sessions::device_name,
+    sessions::{Proof, device_name},
     sign_in::{self, SignedIn, Way},
 };
 use webauthn_rs::prelude::{PublicKeyCredential, RegisterPublicKeyCredential};
@@ -48,6 +48,7 @@ pub fn routes() -> Routes {
         .fails(&proof::REFUSALS)
         .post("/auth/passkey/register-verify", passkey_register_verify, "check a new passkey and keep it")
         .fails(&[PASSKEYS_OFF, PASSKEY_REFUSED, PASSKEY_EXISTS, TOO_MANY, TOKEN_SPENT])
+        .fails(&proof::REFUSALS)
         .post("/auth/passkey/login-options", passkey_login_options, "options for signing in with a passkey")
         .fails(&[PASSKEYS_OFF])
         .post("/auth/passkey/login-verify", passkey_login_verify, "check a passkey's signature and issue a session")
@@ -103,6 +104,8 @@ struct NewPasskey {
     credential: Map<String, Value>,
     #[schemars(length(min = 1, max = 100))]
     device_name: Option<String>,
+    #[serde(flatten)]
+    fresh: Fresh,
 }
 
 async fn passkey_register_verify(
@@ -113,6 +116,7 @@ async fn passkey_register_verify(
 ) -> Result<Json<Passkey>> {
     let account = session.account();
     let made: RegisterPublicKeyCredential = ceremony::read(new.credential)?;
+    new.fresh.check(&app, &visitor, &session).await?;
     let key = ceremony::finish_registration(&app, account.id, session.id(), &made).await?;
     let device_name = new.device_name.unwrap_or_else(|| match names::of(&made.response.attestation_object) {
         Some(name) => name.to_owned(),
@@ -134,7 +138,7 @@ async fn passkey_register_verify(
         let name = passkey.device_name.clone();
         let event = Event::PasskeyAdded { credential: passkey.credential_id.clone(), name };
         // Whoever makes one has just shown that they hold it, and that it knows them.
-        session.living.session.proved(tx, &["passkey", "mfa"], app.clock.now()).await?;
+        session.living.session.proved(tx, Proof::Passkey, app.clock.now()).await?;
         note(tx, &app, &session, &event, "a passkey was added to your account.").await
     })?;
     Ok(Json(passkey))
@@ -164,10 +168,14 @@ async fn passkey_login_verify(
         Ok(signed) => signed,
         Err(Refused::Stranger) => return Err(INVALID_PASSKEY.into()),
         Err(Refused::Wrong(account, reason)) => {
-            transact!(app.db, tx, {
-                let failed = Event::SignInFailed { reason };
-                Ok::<_, Fault>(events::record(tx, &app, &visitor.by, Some(account), &failed).await?)
-            })?;
+            // Whatever key the request came with.
+            let noted = async {
+                transact!(app.db, tx, {
+                    let failed = Event::SignInFailed { reason };
+                    Ok::<_, Fault>(events::record(tx, &app, &visitor.by, Some(account), &failed).await?)
+                })
+            };
+            db::aside(noted).await?;
             return Err(INVALID_PASSKEY.into());
         }
     };
@@ -175,7 +183,7 @@ async fn passkey_login_verify(
     let entered = transact!(app.db, tx, {
         signed.note(tx, &app).await?;
         let account = Account::find(tx, signed.account_id).await?.ok_or(INVALID_PASSKEY)?;
-        let way = Way { method: "passkey", is_two_factors: true, since: None, delivery, scopes: None };
+        let way = Way { method: "passkey", gate_mark: Some("mfa"), since: None, delivery, scopes: None };
         let entered = sign_in::enter(tx, &app, &visitor, account, way).await?;
         // When it was used last is remembered with the person's other sessions.
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, signed.account_id.to_string()).await?;

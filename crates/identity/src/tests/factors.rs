@@ -326,7 +326,7 @@ async fn p42_our_own_proxy_may_hand_the_mark_on() {
 const PHONE: &str = "+41446681800";
 
 /// The code in the newest message to a number.
-fn texted(t: &TestApp, number: &str) -> String {
+pub fn texted(t: &TestApp, number: &str) -> String {
     t.phones.message_to(number).expect("a message").chars().take(6).collect()
 }
 

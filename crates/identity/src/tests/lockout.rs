@@ -148,3 +148,77 @@ async fn guessing_from_everywhere_grows_dearer() {
     t.run_jobs().await;
     t.finish().await;
 }
+
+/// A ticket for somebody who knows the password, and a code that is tried with it.
+async fn code_from(t: &TestApp, network: &str, code: &str) -> Answer {
+    let waiting = ticket(&password_from(t, network, PASSWORD, None).await);
+    let body = json!({ "mfaTicket": waiting, "code": code });
+    t.post("/auth/2fa/login-verify").json(&body).from(network).header("user-agent", FIREFOX).await
+}
+
+#[tokio::test]
+async fn guessing_codes_shuts_out_the_network_that_guesses_and_not_the_owner() {
+    let t = start().await;
+    let ada = careful(&t, ADA).await;
+    for i in 0..10 {
+        assert_eq!(code_from(&t, "203.0.113.1", "000000").await.refusal(), (401, "invalid_code"), "{i}");
+    }
+    let locked = code_from(&t, "203.0.113.1", "000000").await;
+    assert_eq!(locked.refusal(), (429, "rate_limited"), "there it is over");
+    assert_eq!(code_from(&t, "127.0.0.1", &ada.code(&t)).await.status, 200, "the owner is let in at home");
+    // Knocking at the closed door does not keep it closed.
+    for _ in 0..3 {
+        t.advance(Duration::from_mins(5));
+        assert!(matches!(code_from(&t, "203.0.113.1", "000000").await.status, 401 | 429));
+    }
+    t.advance(Duration::from_mins(1));
+    assert_eq!(code_from(&t, "203.0.113.1", "000000").await.refusal(), (401, "invalid_code"), "a quarter of an hour");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn codes_are_guessed_some_tens_of_times_a_day_from_everywhere() {
+    let t = start().await;
+    let ada = careful(&t, ADA).await;
+    // To the beginning of a day.
+    let day = 86_400_000;
+    t.advance(Duration::from_millis(u64::try_from(day - t.app.clock.now().0 % day).unwrap()));
+    let mut tried = 0;
+    for i in 0..60 {
+        // Also later in the day: no pause gives back what was used.
+        t.advance(Duration::from_mins(17));
+        tried += usize::from(code_from(&t, &format!("203.0.113.{i}"), "000000").await.status == 401);
+    }
+    assert_eq!(tried, 20, "from sixty networks within a day");
+    let away = code_from(&t, "192.0.2.9", &ada.code(&t)).await;
+    assert_eq!(away.refusal(), (429, "rate_limited"), "a network nobody knows has to wait for tomorrow");
+    assert_eq!(code_from(&t, "127.0.0.1", &ada.code(&t)).await.status, 200, "the owner is let in at home");
+    assert_eq!(
+        code_from(&t, "192.0.2.9", "000000").await.refusal(),
+        (429, "rate_limited"),
+        "which gives nothing back"
+    );
+    t.advance(Duration::from_hours(24));
+    assert_eq!(code_from(&t, "192.0.2.9", &ada.code(&t)).await.status, 200, "tomorrow");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn many_small_networks_of_one_large_one_are_one_attacker() {
+    let t = start().await;
+    member(&t, ADA).await;
+    let spray = |site: &str, i: usize| {
+        let body = json!({ "email": format!("nobody{i}@example.com"), "password": "wrong guess" });
+        let from = format!("2001:db8:{site}:{i:x}::1");
+        t.post("/auth/login").json(&body).from(&from).header("user-agent", FIREFOX).send()
+    };
+    for i in 0..160 {
+        assert_eq!(spray("1", i).await.refusal(), (401, "invalid_credentials"), "{i}");
+    }
+    assert_eq!(spray("1", 161).await.refusal(), (403, "captcha_required"), "160 accounts from one /48");
+    assert_eq!(spray("2", 161).await.refusal(), (401, "invalid_credentials"), "and nowhere else");
+    t.run_jobs().await;
+    t.finish().await;
+}

@@ -117,3 +117,72 @@ async fn a_trusted_device_has_proven_a_password_alone() {
     t.run_jobs().await;
     t.finish().await;
 }
+
+#[tokio::test]
+async fn an_old_second_factor_and_a_new_password_are_no_fresh_second_factor() {
+    let t = start().await;
+    let ada = careful(&t, ADA).await;
+    let old = Person::of(&verify(&t, &ticket(&login(&t, ADA, PASSWORD).await), &ada.code(&t)).await);
+    t.advance(Duration::from_mins(11));
+    let off = ada.person.asks(t.post("/auth/2fa/disable").json(&json!({ "code": ada.code(&t) }))).await;
+    assert_eq!(off.status, 204, "{}", off.text);
+    // Now a password is the strongest there is.
+    let set_up = old.asks(t.post("/auth/2fa/setup").json(&json!({ "password": PASSWORD }))).await;
+    assert_eq!(set_up.status, 200, "{}", set_up.text);
+    let set_up = ada.person.asks(t.post("/auth/2fa/setup")).await;
+    let totp = totp_rs::Totp::from_url(set_up.body["otpauthUri"].as_str().unwrap()).unwrap();
+    let code = totp.generate(u64::try_from(t.app.clock.now().0 / 1000).unwrap()).to_string();
+    assert_eq!(ada.person.asks(t.post("/auth/2fa/enable").json(&json!({ "code": code }))).await.status, 200);
+    for answer in acts(&t, &old, "none", &json!({})).await {
+        assert_eq!(answer.refusal(), (403, "reauthentication_required"), "{}", answer.text);
+    }
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn an_old_passkey_and_a_new_code_switch_no_factor_off() {
+    let t = start().await;
+    let ada = careful(&t, ADA).await;
+    let mut holder = Holder::new();
+    add(&t, &ada.person, &mut holder).await;
+    let old = Person::of(&come_in(&t, &holder.sign(login_options(&t).await).await.unwrap()).await);
+    t.advance(Duration::from_mins(11));
+    let proven = old.asks(t.post("/auth/2fa/setup").json(&json!({ "code": ada.code(&t) }))).await;
+    assert_eq!(proven.status, 200, "{}", proven.text);
+    let off = old.asks(t.post("/auth/2fa/disable")).await;
+    assert_eq!(off.refusal(), (403, "reauthentication_required"), "the code comes with the request");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_device_let_in_from_a_trusted_one_has_proven_no_second_factor() {
+    let t = start().await;
+    let ada = careful(&t, ADA).await;
+    let waiting = ticket(&login(&t, ADA, PASSWORD).await);
+    let body = json!({ "mfaTicket": waiting, "code": ada.code(&t), "trustDevice": true });
+    let answer = t.post("/auth/2fa/login-verify").json(&body).await;
+    let mut lines = answer.headers.get_all("set-cookie").iter().map(|line| line.to_str().unwrap());
+    let cookie = lines.find(|line| line.starts_with("service_mfa_trusted=")).unwrap().split(';').next().unwrap();
+    let body = json!({ "email": ADA, "password": PASSWORD, "options": { "tokenDelivery": "body" } });
+    let known = Person::of(&t.post("/auth/login").json(&body).header("cookie", cookie).await);
+    let begun = t.post("/auth/device/code").await.body;
+    let approve = json!({ "user_code": begun["user_code"] });
+    assert_eq!(known.asks(t.post("/auth/device/verify").json(&approve)).await.status, 200);
+    let poll = json!({ "device_code": begun["device_code"] });
+    let device = Person::of(&t.post("/auth/device/token").json(&poll).await);
+    let sessions = device.asks(t.get("/auth/sessions")).await;
+    let current = sessions.body["sessions"].as_array().unwrap().iter().find(|one| one["current"] == true).unwrap();
+    assert_eq!(current["methods"], json!(["device", "trusted"]));
+    let begun = t.post("/auth/device/code").await.body;
+    let approve = json!({ "user_code": begun["user_code"] });
+    assert_eq!(ada.person.asks(t.post("/auth/device/verify").json(&approve)).await.status, 200);
+    let poll = json!({ "device_code": begun["device_code"] });
+    let device = Person::of(&t.post("/auth/device/token").json(&poll).await);
+    let sessions = device.asks(t.get("/auth/sessions")).await;
+    let current = sessions.body["sessions"].as_array().unwrap().iter().find(|one| one["current"] == true).unwrap();
+    assert_eq!(current["methods"], json!(["device", "mfa"]), "where one was proven it is said");
+    t.run_jobs().await;
+    t.finish().await;
+}

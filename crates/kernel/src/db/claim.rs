@@ -3,7 +3,10 @@
 //! repeats the request gets the answer, or does it for the first time.
 use std::{
     mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -36,6 +39,14 @@ pub async fn aside<T, E: From<Error>>(work: impl Future<Output = Result<T, E>>) 
     PRESENT.scope(None, work).await
 }
 
+/// Says that the answer of the present request opens an account: a token, a session's cookie, a ticket. It is never kept,
+/// and a repetition runs again. Called where such a secret is made, so that no route can forget it.
+pub fn answer_opens_account() {
+    if let Some(claim) = Claim::present() {
+        claim.opens_account.store(true, Relaxed);
+    }
+}
+
 /// What is claimed.
 pub(crate) struct Key {
     pub(crate) scope: String,
@@ -62,7 +73,7 @@ pub(crate) enum Remembered {
     },
     /// That the request was carried out, and no more.
     Done,
-    /// Nothing: it was refused, and may be tried again.
+    /// Nothing: it was refused or its answer opens an account. A repetition runs again.
     Nothing,
 }
 
@@ -91,6 +102,7 @@ pub(crate) struct Claim {
     state: Mutex<State>,
     /// Told when a transaction begins to wait.
     waits: Notify,
+    opens_account: AtomicBool,
 }
 
 enum State {
@@ -108,7 +120,8 @@ enum State {
 
 impl Claim {
     pub(crate) fn new(key: Key) -> Arc<Self> {
-        Arc::new(Self { key, state: Mutex::new(State::Unclaimed), waits: Notify::new() })
+        let (waits, opens_account) = (Notify::new(), AtomicBool::new(false));
+        Arc::new(Self { key, state: Mutex::new(State::Unclaimed), waits, opens_account })
     }
 
     /// The one that the present task works under.
@@ -163,6 +176,11 @@ impl Claim {
             State::Failed(error) => Err(error),
             _ => Ok(Kept::Apart(db.exec(sql, params).await.map(drop))),
         }
+    }
+
+    /// Whether the answer must not be kept.
+    pub(crate) fn opens_account(&self) -> bool {
+        self.opens_account.load(Relaxed)
     }
 
     pub(crate) fn scope(&self) -> &str {

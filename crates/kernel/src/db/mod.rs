@@ -20,7 +20,7 @@ use std::{borrow::Cow, path::Path, sync::Arc, time::Duration};
 use futures_util::future::BoxFuture;
 use tokio::{sync::oneshot, time::Instant};
 
-pub use claim::aside;
+pub use claim::{answer_opens_account, aside};
 pub use compose::Composed;
 pub use notices::{Listener, Notice, Reach};
 pub use value::{FromRow, FromValue, InJson, Row, Value};

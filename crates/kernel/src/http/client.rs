@@ -1,5 +1,5 @@
 //! Who is at the other end of the connection, proxies that we trust looked through.
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use axum::{
     extract::FromRequestParts,
@@ -55,17 +55,38 @@ impl Client {
     pub fn network(&self) -> IpAddr {
         network_of(self.address)
     }
+
+    /// The larger network around it: an IPv6 /48. What counts by network counts by this, too, with a larger bound
+    /// ([`NETWORKS_OF_A_SITE`]).
+    pub fn site(&self) -> Option<IpAddr> {
+        match self.address {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(address) => Some(first_bits(address, 48)),
+        }
+    }
+
+    /// A much larger network, for when there are too many to tell apart.
+    pub(super) fn region(&self) -> IpAddr {
+        match self.address {
+            IpAddr::V4(address) => Ipv4Addr::from(u32::from(address) & 0xffff_0000).into(),
+            IpAddr::V6(address) => first_bits(address, 32),
+        }
+    }
 }
+
+/// A /48 holds 65,536 networks, and one customer may have it whole. It has as many budgets as this.
+pub const NETWORKS_OF_A_SITE: u32 = 16;
 
 /// The network of an IP address: an IPv4 address, or an IPv6 /64, which is what one subscriber gets.
 pub fn network_of(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
-        IpAddr::V6(address) => {
-            let bits = u128::from(address) & (u128::MAX << 64);
-            IpAddr::V6(Ipv6Addr::from(bits))
-        }
+        IpAddr::V6(address) => first_bits(address, 64),
     }
+}
+
+fn first_bits(address: Ipv6Addr, bits: u32) -> IpAddr {
+    Ipv6Addr::from(u128::from(address) & (u128::MAX << (128 - bits))).into()
 }
 
 impl FromRequestParts<App> for Client {
@@ -124,5 +145,9 @@ mod tests {
         assert_eq!(network("2001:db8:1:2:3:4:5:6"), network("2001:db8:1:2::"));
         assert_ne!(network("2001:db8:1:2::"), network("2001:db8:1:3::"));
         assert_ne!(network("192.0.2.1"), network("192.0.2.2"));
+        let site = |text: &str| alone(text.parse().unwrap()).site();
+        assert_eq!(site("2001:db8:1:2::"), site("2001:db8:1:3::"));
+        assert_ne!(site("2001:db8:1:2::"), site("2001:db8:2:2::"));
+        assert_eq!(site("192.0.2.1"), None);
     }
 }

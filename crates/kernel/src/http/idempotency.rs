@@ -5,7 +5,9 @@
 //! changed nothing and is not kept.
 //!
 //! The answer is kept sealed, because it may hold a secret that is shown once. The key belongs to whoever sent it with
-//! the same credentials (or, without any, from the same address): nobody can fetch another caller's answer with it.
+//! the same credentials (or, without any, from the same network): nobody can fetch another caller's answer with it.
+//! An answer that opens an account is never kept (`db::answer_opens_account`): a repetition is asked for whatever is asked
+//! for by then.
 use std::{sync::Arc, time::Duration};
 
 use axum::{
@@ -17,7 +19,7 @@ use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use serde::{Deserialize, Serialize};
 
-use super::client::Client;
+use super::{client::Client, origins::has_identity_cookie};
 use crate::{
     App,
     clock::Timestamp,
@@ -86,7 +88,7 @@ async fn keep(app: &App, claim: &Arc<Claim>, answer: Response) -> Result<Respons
         }
     };
     let status = parts.status;
-    let remembered = if status.is_client_error() {
+    let remembered = if status.is_client_error() || claim.opens_account() {
         Remembered::Nothing
     } else if status.is_server_error() || bytes.len() > LONGEST_REPLY {
         Remembered::Done
@@ -146,16 +148,19 @@ fn place(scope: &str, started_at: Timestamp) -> String {
     format!("idempotent_reply:sealed:{scope}:{}", started_at.0)
 }
 
-/// Everything that tells one caller from another.
+/// Everything that tells one caller from another. An app's key may be published, and any cookie but those of a session may
+/// be everybody's: whoever brings nothing else is known by their network.
 fn caller(client: Client, headers: &HeaderMap) -> String {
-    let mut credentials = Vec::new();
+    let mut brought = Vec::new();
     for name in [header::AUTHORIZATION, header::COOKIE, HeaderName::from_static("x-service-app-key")] {
         for value in headers.get_all(&name) {
-            credentials.extend_from_slice(value.as_bytes());
-            credentials.push(b'\n');
+            brought.extend_from_slice(value.as_bytes());
+            brought.push(b'\n');
         }
     }
-    if credentials.is_empty() { client.network().to_string() } else { crypto::hash(&credentials) }
+    let is_somebody = headers.contains_key(header::AUTHORIZATION) || has_identity_cookie(headers);
+    let network = if is_somebody { String::new() } else { client.network().to_string() };
+    if brought.is_empty() { network } else { format!("{} {network}", crypto::hash(&brought)) }
 }
 
 /// Forgets the replies nobody may ask for any more.

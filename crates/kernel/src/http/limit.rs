@@ -1,6 +1,6 @@
 //! How often one caller may ask: a bucket for each network, with the standard headers (RateLimit, RateLimit-Policy).
 use std::{
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::IpAddr,
     num::NonZeroU32,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::{Duration, Instant},
@@ -81,10 +81,7 @@ impl Limit {
         if due && self.swept.compare_exchange(last, now, Relaxed, Relaxed).is_ok() {
             self.buckets.retain_recent();
         }
-        match client.address {
-            IpAddr::V4(address) => Ipv4Addr::from(u32::from(address) & 0xffff_0000).into(),
-            IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) & (u128::MAX << 96)).into(),
-        }
+        client.region()
     }
 
     pub(super) fn tell(&self, left: u32, out: &mut HeaderMap) {
@@ -99,6 +96,8 @@ fn header(text: &str) -> HeaderValue {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
     use crate::testing::START;
 

@@ -19,7 +19,7 @@ mod shared;
 mod tongue;
 
 pub use aide::{OperationInput, OperationOutput, generate::GenContext, openapi::Operation};
-pub use client::{Client, network_of};
+pub use client::{Client, NETWORKS_OF_A_SITE, network_of};
 pub use describe::{Description, Documents, may_answer, requires};
 pub use document::Document;
 pub use door::Door;

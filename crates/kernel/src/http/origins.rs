@@ -141,7 +141,7 @@ fn is_unsaid(headers: &HeaderMap) -> bool {
     says(&header::ORIGIN, "null") && says(&SEC_FETCH_SITE, "same-origin")
 }
 
-fn has_identity_cookie(headers: &HeaderMap) -> bool {
+pub(super) fn has_identity_cookie(headers: &HeaderMap) -> bool {
     let lines = headers.get_all(header::COOKIE).iter();
     // Bytes, not text: a cookie header that is not ASCII still reaches the handler.
     lines.flat_map(|line| line.as_bytes().split(|b| *b == b';')).any(|pair| {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use axum::{extract::FromRequestParts, http::request::Parts};
 use kernel::{
-    db::{Error, Notice, Reach, Tx},
+    db::{self, Error, Notice, Reach, Tx},
     fault::{FORBIDDEN, INTERNAL},
     http::OperationInput,
 };
@@ -93,6 +93,12 @@ async fn tells(State(app): State<App>) -> Result<Json<Value>> {
     Ok(answer(&app))
 }
 
+async fn opens_account(State(app): State<App>) -> Result<Json<Value>> {
+    transact!(app.db, tx, { note(tx, &app).await })?;
+    db::answer_opens_account();
+    Ok(answer(&app))
+}
+
 /// Whoever may enter at this moment.
 struct Guest;
 
@@ -127,6 +133,7 @@ fn more(config: &Config) -> Feature {
         .fails(&[CONFLICT])
         .post("/loses-twice", loses_twice, "a transaction that loses")
         .post("/tells", tells, "a notice")
+        .post("/opens-account", opens_account, "an answer that opens an account")
         .post("/guarded", guarded, "for guests alone")
         .fails(&[FORBIDDEN]);
     feature(config).and(Feature::new(routes).own(Arc::new(Gate::default())))
@@ -360,5 +367,17 @@ async fn answers_are_sealed_and_forgotten_in_time() {
     assert_eq!(t.run_jobs().await, 1);
     let left: Vec<(Vec<u8>,)> = t.app.db.all("SELECT sealed FROM idempotent_reply", params![]).await.unwrap();
     assert!(left.is_empty());
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_opens_an_account_is_never_kept() {
+    let t = TestApp::start(more).await;
+    let first = send(&t, "/opens-account", "k").await;
+    let second = send(&t, "/opens-account", "k").await;
+    assert_eq!((first.status, second.status), (200, 200), "{}", second.text);
+    assert!(second.headers.get("idempotency-replayed").is_none());
+    assert_ne!(first.body["secret"], second.body["secret"], "the request ran again");
+    assert_eq!((made(&t).await, keys(&t).await), (2, 0), "and its key is free");
     t.finish().await;
 }

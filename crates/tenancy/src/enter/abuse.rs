@@ -16,9 +16,9 @@ use kernel::{
     crypto::Secret,
     db::{self, Db, Tx},
     fault::{Fault, RATE_LIMITED, Result},
-    http::{Client, GenContext, Key, Operation, OperationInput, may_answer},
+    http::{Client, GenContext, Key, NETWORKS_OF_A_SITE, Operation, OperationInput, may_answer},
     id::Id,
-    params, row,
+    params, row, transact,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -45,8 +45,13 @@ const ACCOUNT_SUSPICIOUS: i64 = 5;
 const ACCOUNT_TOLD: i64 = 10;
 /// From how many wrong passwords for one account on the captcha is twice as hard, and twice again.
 const HARDER: [i64; 4] = [10, 20, 50, 100];
-/// Wrong codes of one person; nothing is tried past it.
-const CODES_LOCKED: i64 = 10;
+/// Wrong codes of one person from one network; nothing is tried there past it, until the window is over.
+const PAIR_CODES: i64 = 10;
+/// Wrong codes of one person in a day (UTC): from all networks together that the person never signed in from, and from each
+/// network that they did. So nobody elsewhere uses up the tries of the person at home.
+const STRANGERS_CODES: i64 = 20;
+const KNOWN_CODES: i64 = 50;
+const DAY_MS: i64 = 86_400_000;
 /// Failures of one network over all accounts; and how many different accounts it may fail on.
 const NETWORK_SUSPICIOUS: i64 = 20;
 const NETWORK_LOCKED: i64 = 200;
@@ -106,17 +111,31 @@ fn readable(user_agent: Option<&HeaderValue>) -> String {
     sent.unwrap_or_default().chars().filter(|c| !c.is_control()).take(400).collect()
 }
 
-/// How somebody stands with regard to one email.
+/// How somebody stands with regard to one account. What a /48 did counts for each network in it, by a
+/// sixteenth.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
     /// Failures for the account from this network.
     pair: i64,
-    /// Failures for the account from everywhere.
+    /// Failures for the account from everywhere; of codes, those of the day that count together with this one.
     account: i64,
     /// Failures of the network for any account.
     network: i64,
     /// How many accounts the network failed on.
     accounts: i64,
+}
+
+impl Standing {
+    /// Takes what a /48 did into account.
+    fn within(self, site: Self) -> Self {
+        let share = |figure: i64| figure / i64::from(NETWORKS_OF_A_SITE);
+        Self {
+            pair: self.pair.max(share(site.pair)),
+            account: self.account,
+            network: self.network.max(share(site.network)),
+            accounts: self.accounts.max(share(site.accounts)),
+        }
+    }
 }
 
 struct Counts {
@@ -134,7 +153,20 @@ struct Counted {
 }
 row!(Counted { subject, detail, strikes });
 
-const ONE_LESS: &str = "UPDATE strike SET strikes = strikes - 1 WHERE subject = $1 AND detail = '' AND strikes > 0";
+const ONE_LESS: &str = "UPDATE strike SET strikes = strikes - 1 WHERE subject = $1 AND detail = $2 AND strikes > 0";
+
+/// Counts one failure: for the account, the network, the pair of both. What counts for a day is not forgotten in it.
+const COUNT: &str = "INSERT INTO strike (subject, detail, strikes, last_at)
+    VALUES ($1, $5, 1, $3), ($2, '', 1, $3), ($2, $1, 1, $3)
+    ON CONFLICT (subject, detail) DO UPDATE SET last_at = $3,
+      strikes = CASE WHEN strike.last_at < $4 AND strike.detail NOT LIKE 'day:%' THEN 1 ELSE strike.strikes + 1 END
+    RETURNING subject, detail, strikes";
+/// The same, and for the /48 around the network.
+const COUNT_WITH_SITE: &str = "INSERT INTO strike (subject, detail, strikes, last_at)
+    VALUES ($1, $5, 1, $3), ($2, '', 1, $3), ($2, $1, 1, $3), ($6, '', 1, $3), ($6, $1, 1, $3)
+    ON CONFLICT (subject, detail) DO UPDATE SET last_at = $3,
+      strikes = CASE WHEN strike.last_at < $4 AND strike.detail NOT LIKE 'day:%' THEN 1 ELSE strike.strikes + 1 END
+    RETURNING subject, detail, strikes";
 
 /// A try that counts as failed unless it is forgiven.
 #[must_use]
@@ -149,48 +181,43 @@ enum Against {
     Nothing,
     /// A device the person trusts.
     Device(String),
-    /// An account and the network the try came from, a password being tried.
-    Password {
+    /// An account and the network the try came from, with the /48 around it.
+    Account {
         account: String,
-        network: String,
-    },
-    /// The same for a code.
-    Code {
-        account: String,
-        network: String,
+        /// What the account's count is kept under: nothing for passwords, the day for codes.
+        detail: String,
+        networks: Vec<String>,
     },
 }
 
 impl Attempt {
-    /// The secret was right: it is as if this try and those before it from the same place had not been. Wrong passwords from
+    /// The secret was right: it is as if this try and those before it from the same network had not been. Wrong ones from
     /// elsewhere stay counted, or whoever guesses would have another few with every sign-in of the person.
     pub async fn forgive(&self, tx: &mut Tx) -> db::Result<()> {
-        let clear = "DELETE FROM strike WHERE subject = $1";
-        let (account, network) = match &self.against {
-            Against::Nothing => return Ok(()),
-            Against::Device(device) => return tx.send(clear, params![device]).await,
-            Against::Password { account, network } => {
-                // In the order in which they are counted, so that no two wait for each other's rows.
-                tx.send(ONE_LESS, params![account]).await?;
-                (account, network)
+        match &self.against {
+            Against::Nothing => Ok(()),
+            Against::Device(device) => tx.send("DELETE FROM strike WHERE subject = $1", params![device]).await,
+            Against::Account { account, networks, .. } => {
+                self.forgive_one(tx).await?;
+                let network = networks.first().map(String::as_str).unwrap_or_default();
+                tx.send("DELETE FROM strike WHERE subject = $1 AND detail = $2", params![network, account]).await
             }
-            Against::Code { account, network } => {
-                tx.send(clear, params![account]).await?;
-                (account, network)
-            }
-        };
-        tx.send(ONE_LESS, params![network]).await?;
-        tx.send("DELETE FROM strike WHERE subject = $1 AND detail = $2", params![network, account]).await
+        }
     }
 
     /// The secret was right: this try alone is taken back. For where a right one is had by whoever guesses at others.
     pub async fn forgive_one(&self, tx: &mut Tx) -> db::Result<()> {
         match &self.against {
             Against::Nothing => Ok(()),
-            Against::Device(device) => tx.send(ONE_LESS, params![device]).await,
-            Against::Password { account, network } | Against::Code { account, network } => {
-                tx.send(ONE_LESS, params![account]).await?;
-                tx.send(ONE_LESS, params![network]).await
+            Against::Device(device) => tx.send(ONE_LESS, params![device, ""]).await,
+            Against::Account { account, detail, networks } => {
+                // In the order in which they are counted, so that no two wait for each other's rows.
+                tx.send(ONE_LESS, params![account, detail]).await?;
+                for network in networks {
+                    tx.send(ONE_LESS, params![network, ""]).await?;
+                    tx.send(ONE_LESS, params![network, account]).await?;
+                }
+                Ok(())
             }
         }
     }
@@ -202,13 +229,19 @@ impl Visitor {
         self.pass = Some(pass);
     }
 
+    /// The app the visitor comes in through, by its id; nothing for the service itself.
+    pub fn through(&self) -> String {
+        self.app.as_ref().map(|keyed| keyed.app_id.to_string()).unwrap_or_default()
+    }
+
     /// Lets the visitor go on, or asks for a proof of work where their network is suspicious. `email` is the one they name.
     /// Wrong passwords for it are not looked at: they close neither a forgotten password nor a sign-in link.
     pub async fn admit(&self, app: &App, email: Option<&Email>) -> Result<()> {
         if !app.config.rate_limits.is_on() {
             return Ok(());
         }
-        let standing = self.standing(app, None).await?;
+        let standing = self.standing(app, "", "").await?;
+        let standing = standing.within(self.standing_of_site(app, "").await?);
         self.weigh(app, standing, email, 0).await.map(drop)
     }
 
@@ -238,18 +271,24 @@ impl Visitor {
             return Ok(Attempt { against: Against::Nothing, is_last: false });
         }
         if let Some(mark) = &self.trusted_device
-            && factors::is_trusted_by(&app.db, email, mark, app.clock.now()).await?
+            && factors::is_trusted_by(app, email, mark, self).await?
         {
             return self.attempt_on_device(app, email, mark).await;
         }
         let account = subject(app, "account", email.key());
-        let standing = self.standing(app, Some(&account)).await?;
+        let standing = self.standing(app, &account, "").await?;
+        let standing = match self.standing_of_site(app, &account).await? {
+            site if site == Standing::default() => standing,
+            // What others in the same /48 do does not concern a network that the person signed in from.
+            _ if Session::knows_network(&app.db, email.key(), self.client.network()).await? => standing,
+            site => standing.within(site),
+        };
         if standing.pair >= PAIR_LOCKED || standing.network >= NETWORK_LOCKED {
             return Err(Fault::from(RATE_LIMITED).retry_after(WINDOW));
         }
         let level = self.level(app, email, standing.account).await?;
         let has_worked = self.weigh(app, standing, Some(email), level).await?;
-        let counted = self.count(app, &account).await?;
+        let counted = self.count(app, &account, "").await?;
         if counted.pair > PAIR_LOCKED || counted.network > NETWORK_LOCKED {
             return Err(Fault::from(RATE_LIMITED).retry_after(WINDOW));
         }
@@ -261,7 +300,8 @@ impl Visitor {
             }
         }
         let is_last = counted.pair == PAIR_LOCKED || counted.account == ACCOUNT_TOLD;
-        Ok(Attempt { against: Against::Password { account, network: self.network(app) }, is_last })
+        let against = Against::Account { account, detail: String::new(), networks: self.networks(app) };
+        Ok(Attempt { against, is_last })
     }
 
     /// How hard a proof of work is asked for because of what others tried on the account; none where the person signed in from
@@ -300,71 +340,109 @@ impl Visitor {
     /// One try at the code in a mail. A right password says nothing about it.
     pub async fn attempt_mailed_code(&self, app: &App, email: &Email) -> Result<Attempt> {
         self.admit(app, Some(email)).await?;
-        self.attempt_code(app, subject(app, "mailed-code", email.key())).await
+        let is_known = Session::knows_network(&app.db, email.key(), self.client.network()).await?;
+        self.attempt_code(app, subject(app, "mailed-code", email.key()), is_known).await
     }
 
     /// One try at a second factor. All doors at which a factor can be proven count together.
     pub async fn attempt_factor(&self, app: &App, account: AccountId) -> Result<Attempt> {
         self.admit(app, None).await?;
-        self.attempt_code(app, subject(app, "factor", &account.to_string())).await
+        let is_known = Session::knows_network_of(&app.db, account, self.client.network()).await?;
+        self.attempt_code(app, subject(app, "factor", &account.to_string()), is_known).await
     }
 
     /// One try at the code a device shows.
     pub async fn attempt_device(&self, app: &App, account: AccountId) -> Result<Attempt> {
         self.admit(app, None).await?;
-        self.attempt_code(app, subject(app, "device", &account.to_string())).await
+        let is_known = Session::knows_network_of(&app.db, account, self.client.network()).await?;
+        self.attempt_code(app, subject(app, "device", &account.to_string()), is_known).await
     }
 
     /// A code is short, so there is an end to the tries at it, wherever they come from. Nobody gets to try one who has not
-    /// proven something else before, but for the code in a mail, beside which there is a link.
-    async fn attempt_code(&self, app: &App, account: String) -> Result<Attempt> {
+    /// proven something else before, but for the code in a mail, beside which there is a link. A try at a closed door is not
+    /// counted: it would keep the door closed.
+    async fn attempt_code(&self, app: &App, account: String, is_known: bool) -> Result<Attempt> {
         if !app.config.rate_limits.is_on() {
             return Ok(Attempt { against: Against::Nothing, is_last: false });
         }
-        let counted = self.count(app, &account).await?;
-        if counted.account > CODES_LOCKED || counted.network > NETWORK_LOCKED {
+        let (day, day_left) = (app.clock.now().0.div_euclid(DAY_MS), DAY_MS - app.clock.now().0.rem_euclid(DAY_MS));
+        let (detail, of_day) = match is_known {
+            true => (format!("day:{day}:{}", self.network(app)), KNOWN_CODES),
+            false => (format!("day:{day}"), STRANGERS_CODES),
+        };
+        let standing = self.standing(app, &account, &detail).await?;
+        if standing.account >= of_day {
+            let wait = Duration::from_millis(u64::try_from(day_left).unwrap_or_default());
+            return Err(Fault::from(RATE_LIMITED).retry_after(wait));
+        }
+        if standing.pair >= PAIR_CODES || standing.network >= NETWORK_LOCKED {
             return Err(Fault::from(RATE_LIMITED).retry_after(WINDOW));
         }
-        Ok(Attempt { against: Against::Code { account, network: self.network(app) }, is_last: false })
+        let counted = self.count(app, &account, &detail).await?;
+        let against = Against::Account { account, detail, networks: self.networks(app) };
+        let attempt = Attempt { against, is_last: false };
+        // Many at once saw the counts from before any of them. What is not tried is taken back.
+        if counted.account > of_day || counted.pair > PAIR_CODES || counted.network > NETWORK_LOCKED {
+            db::aside(async { transact!(app.db, tx, { attempt.forgive_one(tx).await }) }).await?;
+            return Err(Fault::from(RATE_LIMITED).retry_after(WINDOW));
+        }
+        Ok(attempt)
     }
 
     fn network(&self, app: &App) -> String {
         subject(app, "network", &self.client.network().to_string())
     }
 
+    fn site(&self, app: &App) -> Option<String> {
+        self.client.site().map(|site| subject(app, "site", &site.to_string()))
+    }
+
+    /// What a try counts against, the smallest network first.
+    fn networks(&self, app: &App) -> Vec<String> {
+        std::iter::once(self.network(app)).chain(self.site(app)).collect()
+    }
+
     /// Counts one failure, and answers how many there are now.
-    async fn count(&self, app: &App, account: &str) -> Result<Standing> {
+    async fn count(&self, app: &App, account: &str, detail: &str) -> Result<Standing> {
         let (now, network) = (app.clock.now(), self.network(app));
-        let counted: Vec<Counted> = app
-            .db
-            .put(
-                "INSERT INTO strike (subject, detail, strikes, last_at)
-                 VALUES ($1, '', 1, $3), ($2, '', 1, $3), ($2, $1, 1, $3)
-                 ON CONFLICT (subject, detail) DO UPDATE SET last_at = $3,
-                   strikes = CASE WHEN strike.last_at < $4 THEN 1 ELSE strike.strikes + 1 END
-                 RETURNING subject, detail, strikes",
-                params![account, &network, now, now.minus(WINDOW)],
-            )
-            .await?;
+        let since = now.minus(WINDOW);
+        let counted: Vec<Counted> = match self.site(app) {
+            None => app.db.put(COUNT, params![account, &network, now, since, detail]).await?,
+            Some(site) => app.db.put(COUNT_WITH_SITE, params![account, &network, now, since, detail, &site]).await?,
+        };
         let of = |subject: &str, detail: &str| {
             let found = counted.iter().find(|counted| counted.subject == subject && counted.detail == detail);
             found.map_or(0, |counted| counted.strikes)
         };
-        Ok(Standing { pair: of(&network, account), account: of(account, ""), network: of(&network, ""), accounts: 0 })
+        let (pair, network) = (of(&network, account), of(&network, ""));
+        Ok(Standing { pair, account: of(account, detail), network, accounts: 0 })
     }
 
-    async fn standing(&self, app: &App, account: Option<&str>) -> db::Result<Standing> {
+    async fn standing(&self, app: &App, account: &str, detail: &str) -> db::Result<Standing> {
+        Self::standing_in(app, account, detail, &self.network(app)).await
+    }
+
+    /// How the /48 stands; not at all, where there is none.
+    async fn standing_of_site(&self, app: &App, account: &str) -> db::Result<Standing> {
+        match self.site(app) {
+            Some(site) => Self::standing_in(app, account, "", &site).await,
+            None => Ok(Standing::default()),
+        }
+    }
+
+    async fn standing_in(app: &App, account: &str, detail: &str, network: &str) -> db::Result<Standing> {
         let since = app.clock.now().minus(WINDOW);
         let counts: Counts = app
             .db
             .one(
-                "SELECT (SELECT strikes FROM strike WHERE subject = $1 AND detail = '' AND last_at >= $3) AS account,
+                "SELECT (SELECT strikes FROM strike WHERE subject = $1 AND detail = $4
+                          AND (last_at >= $3 OR detail LIKE 'day:%')) AS account,
                         (SELECT strikes FROM strike WHERE subject = $2 AND detail = '' AND last_at >= $3) AS network,
                         (SELECT strikes FROM strike WHERE subject = $2 AND detail = $1 AND detail <> ''
                           AND last_at >= $3) AS pair,
                         (SELECT CAST(COUNT(*) AS BIGINT) FROM strike
                           WHERE subject = $2 AND detail <> '' AND last_at >= $3) AS accounts",
-                params![account.unwrap_or_default(), self.network(app), since],
+                params![account, network, since, detail],
             )
             .await?;
         Ok(Standing {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, header};
-use kernel::{App, crypto::Secret};
+use kernel::{App, crypto::Secret, db};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +52,9 @@ pub fn read_strictly(app: &App, headers: &HeaderMap, names: [&str; 2]) -> Option
 
 /// Sets a cookie for this many seconds; none at all takes it away.
 fn set(app: &App, names: [&str; 2], value: &str, seconds: i64, out: &mut HeaderMap) {
+    if !value.is_empty() {
+        db::answer_opens_account();
+    }
     let is_https = app.config.is_https();
     let name = if is_https { names[0] } else { names[1] };
     let secure = if is_https { "; Secure" } else { "" };

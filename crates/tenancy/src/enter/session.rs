@@ -7,6 +7,7 @@ use axum::{
 };
 use kernel::{
     App,
+    clock::Timestamp,
     crypto::Secret,
     db,
     fault::{CROSS_SITE, Code, FORBIDDEN, Fault, Result, UNAUTHENTICATED},
@@ -43,6 +44,17 @@ pub const INSUFFICIENT_SCOPE: Code =
 
 /// How long a proof of who somebody is counts as fresh.
 const FRESH: Duration = Duration::from_mins(10);
+
+/// What was proven in a session not long ago, each kind by its own time.
+#[derive(Debug, Clone, Copy)]
+pub struct Freshly {
+    /// By whatever way they came in.
+    pub anything: bool,
+    pub password: bool,
+    /// A code of a second factor.
+    pub factor: bool,
+    pub passkey: bool,
+}
 
 /// A cookie counts on pages of the service, and on those of the app its session belongs to.
 pub async fn may_use_cookie(app: &App, headers: &HeaderMap, session: &sessions::Session) -> Result<()> {
@@ -90,7 +102,7 @@ impl Session {
         !self.factors().is_on() || self.is_strong()
     }
 
-    /// Whether a second factor was proven in it.
+    /// Whether it is behind the gate of the second factor.
     pub fn is_strong(&self) -> bool {
         self.living.session.is_strong()
     }
@@ -106,13 +118,16 @@ impl Session {
         self.living.session.app_id
     }
 
-    /// Whether the person proved who they are not long ago. A device that was let in proved nothing itself, and who holds
-    /// it need not be who let it in; it counts once something was proven on it.
-    pub fn is_fresh(&self, app: &App) -> bool {
-        let session = &self.living.session;
-        let has = |wanted: &str| session.methods.iter().any(|method| method == wanted);
-        let was_let_in = has("device") && !["pwd", "otp", "sms", "recovery", "passkey"].into_iter().any(has);
-        !was_let_in && app.clock.now().since(session.authenticated_at) <= FRESH
+    /// What the person proved not long ago. A device that was let in proved nothing itself, and who holds it need not be who
+    /// let it in; it counts once something was proven on it.
+    pub fn fresh(&self, app: &App) -> Freshly {
+        let (session, now) = (&self.living.session, app.clock.now());
+        let is_fresh = |at: Option<Timestamp>| at.is_some_and(|at| now.since(at) <= FRESH);
+        let was_let_in = session.methods.iter().any(|method| method == "device");
+        let (password, factor, passkey) =
+            (is_fresh(session.password_at), is_fresh(session.factor_at), is_fresh(session.passkey_at));
+        let anything = password || factor || passkey || !was_let_in && is_fresh(Some(session.authenticated_at));
+        Freshly { anything, password, factor, passkey }
     }
 }
 

@@ -249,3 +249,85 @@ async fn a_link_that_was_asked_for_through_an_app_opens_no_other_door() {
     t.run_jobs().await;
     t.finish().await;
 }
+
+/// Finishes a sign-in with a second factor, with an app's key or without one.
+async fn finish(t: &TestApp, ticket: &Value, code: &str, key: Option<&str>) -> Answer {
+    let body = json!({ "mfaTicket": ticket, "code": code, "trustDevice": true });
+    let ask = t.post("/auth/2fa/login-verify").json(&body);
+    match key {
+        Some(key) => ask.header("x-service-app-key", key).await,
+        None => ask.await,
+    }
+}
+
+#[tokio::test]
+async fn a_ticket_is_finished_where_it_was_given() {
+    let t = start().await;
+    let (ada, bob) = (signed_in(&t, ADA).await, signed_in(&t, BOB).await);
+    let (one, two) = (make_app(&t, &ada, "One").await, make_app(&t, &ada, "Two").await);
+    let (first, second) = (key_of(&t, &ada, &one).await, key_of(&t, &ada, &two).await);
+    let totp = totp(&t, &bob).await;
+    let half = login_with(&t, BOB, &first).await.body["mfaTicket"].clone();
+    for wrong in [Some(second.as_str()), None] {
+        let answer = finish(&t, &half, &shown(&t, &totp), wrong).await;
+        assert_eq!(answer.refusal(), (410, "token_spent"), "{wrong:?}");
+        let ask = t.post("/auth/mfa/sms/challenge").json(&json!({ "mfaTicket": half }));
+        let ask = if let Some(key) = wrong { ask.header("x-service-app-key", key) } else { ask };
+        assert_eq!(ask.await.refusal(), (410, "token_spent"), "{wrong:?}");
+    }
+    assert_eq!(finish(&t, &half, &shown(&t, &totp), Some(&first)).await.status, 200, "which uses up nothing of it");
+    t.advance(Duration::from_secs(30));
+    let own = login(&t, BOB, PASSWORD).await.body["mfaTicket"].clone();
+    let answer = finish(&t, &own, &shown(&t, &totp), Some(&first)).await;
+    assert_eq!(answer.refusal(), (410, "token_spent"), "the service's own with an app's key");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_device_trusted_in_an_app_is_trusted_there_alone() {
+    let t = start().await;
+    let (ada, bob) = (signed_in(&t, ADA).await, signed_in(&t, BOB).await);
+    let (one, two) = (make_app(&t, &ada, "One").await, make_app(&t, &ada, "Two").await);
+    let (first, second) = (key_of(&t, &ada, &one).await, key_of(&t, &ada, &two).await);
+    let totp = totp(&t, &bob).await;
+    let half = login_with(&t, BOB, &first).await.body["mfaTicket"].clone();
+    let entered = finish(&t, &half, &shown(&t, &totp), Some(&first)).await;
+    assert_eq!(entered.status, 200, "{}", entered.text);
+    let mut lines = entered.headers.get_all("set-cookie").iter().map(|line| line.to_str().unwrap());
+    let mark = lines.find(|line| line.starts_with("service_mfa_trusted=")).unwrap();
+    let mark = mark.split(';').next().unwrap().to_owned();
+    let sign_in = |key: Option<&str>| {
+        let body = json!({ "email": BOB, "password": PASSWORD, "options": { "tokenDelivery": "body" } });
+        let ask = t.post("/auth/login").json(&body).header("cookie", &mark);
+        if let Some(key) = key { ask.header("x-service-app-key", key).send() } else { ask.send() }
+    };
+    assert!(sign_in(Some(&first)).await.body.get("accessToken").is_some(), "in the app it was made in");
+    assert_eq!(sign_in(Some(&second)).await.body["requiresMfa"], true, "in no other app");
+    assert_eq!(sign_in(None).await.body["requiresMfa"], true, "nor at the service itself");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn two_strangers_with_an_apps_key_and_the_same_idempotency_key_do_not_meet() {
+    let t = start().await;
+    let ada = signed_in(&t, ADA).await;
+    let key = key_of(&t, &ada, &make_app(&t, &ada, "Shop").await).await;
+    let ask = |from: &str, cookie: &str| {
+        let body = json!({ "email": "new@example.com", "password": PASSWORD, "name": "New" });
+        let ask = t.post("/auth/register").json(&body).header("x-service-app-key", &key).from(from);
+        ask.header("idempotency-key", "1").header("cookie", cookie).send()
+    };
+    let replayed = |answer: Answer| {
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        answer.headers.get("idempotency-replayed").is_some()
+    };
+    assert!(!replayed(ask("192.0.2.1", "").await));
+    assert!(replayed(ask("192.0.2.1", "").await), "who repeats it gets the answer");
+    assert!(!replayed(ask("192.0.2.2", "").await), "a stranger does not");
+    assert!(!replayed(ask("192.0.2.3", "language=de").await));
+    assert!(!replayed(ask("192.0.2.4", "language=de").await), "nor by a cookie that says nothing");
+    t.run_jobs().await;
+    t.finish().await;
+}

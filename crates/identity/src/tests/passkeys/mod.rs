@@ -18,13 +18,13 @@ use super::{
 };
 pub use holder::Holder;
 
-async fn options(t: &TestApp, person: &Person) -> Value {
+pub async fn options(t: &TestApp, person: &Person) -> Value {
     let answer = person.asks(t.post("/auth/passkey/register-options")).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
     answer.body
 }
 
-async fn keep(t: &TestApp, person: &Person, credential: &Value) -> Answer {
+pub async fn keep(t: &TestApp, person: &Person, credential: &Value) -> Answer {
     let body = json!({ "credential": credential });
     person.asks(t.post("/auth/passkey/register-verify").json(&body)).header("user-agent", FIREFOX).await
 }
