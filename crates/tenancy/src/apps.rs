@@ -175,6 +175,7 @@ impl Application {
     pub async fn empty(db: &Db, id: ApplicationId) -> db::Result<()> {
         for sql in [
             "DELETE FROM session WHERE id IN (SELECT id FROM session WHERE app_id = $1 LIMIT $2)",
+            "DELETE FROM trusted_device WHERE hash IN (SELECT hash FROM trusted_device WHERE app_id = $1 LIMIT $2)",
             "DELETE FROM consent WHERE id IN (SELECT id FROM consent WHERE app_id = $1 LIMIT $2)",
             "DELETE FROM app_user_word WHERE app_id = $1 AND (account_id, word) IN
                  (SELECT account_id, word FROM app_user_word WHERE app_id = $1 LIMIT $2)",

@@ -271,12 +271,12 @@ pub async fn enter_held(
     }))
 }
 
-/// Whose ticket this is. One that was given in an app's sign-in is for that app, and anybody else's for none: elsewhere it is
-/// like one that never was.
+/// Whose ticket this is. With the key of an app that it was not given to, it is like one that never was. The session is that
+/// of the app it was given to, also where no key comes along.
 pub fn holder_of(app: &App, visitor: &Visitor, ticket: &Spent) -> Option<AccountId> {
     let pending = Pending::of(app, ticket)?;
-    let through = visitor.app.as_ref().map(|keyed| keyed.app_id);
-    ticket.account_id.filter(|_| pending.app == through)
+    let is_meant = visitor.app.as_ref().is_none_or(|keyed| pending.app == Some(keyed.app_id));
+    ticket.account_id.filter(|_| is_meant)
 }
 
 /// Behind the gate: the ticket was spent and the factor proven, both in this transaction. Nobody comes in where the account

@@ -111,8 +111,8 @@ fn readable(user_agent: Option<&HeaderValue>) -> String {
     sent.unwrap_or_default().chars().filter(|c| !c.is_control()).take(400).collect()
 }
 
-/// How somebody stands with regard to one account. What a /48 did counts for each network in it, by a
-/// sixteenth.
+/// How somebody stands with regard to one account. What a /48 did counts for each network in it,
+/// by a sixteenth.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
     /// Failures for the account from this network.
@@ -370,7 +370,10 @@ impl Visitor {
             true => (format!("day:{day}:{}", self.network(app)), KNOWN_CODES),
             false => (format!("day:{day}"), STRANGERS_CODES),
         };
-        let standing = self.standing(app, &account, &detail).await?;
+        let mut standing = self.standing(app, &account, &detail).await?;
+        if !is_known {
+            standing = standing.within(self.standing_of_site(app, &account).await?);
+        }
         if standing.account >= of_day {
             let wait = Duration::from_millis(u64::try_from(day_left).unwrap_or_default());
             return Err(Fault::from(RATE_LIMITED).retry_after(wait));
@@ -441,7 +444,7 @@ impl Visitor {
                         (SELECT strikes FROM strike WHERE subject = $2 AND detail = $1 AND detail <> ''
                           AND last_at >= $3) AS pair,
                         (SELECT CAST(COUNT(*) AS BIGINT) FROM strike
-                          WHERE subject = $2 AND detail <> '' AND last_at >= $3) AS accounts",
+                          WHERE subject = $2 AND detail <> '' AND strikes > 0 AND last_at >= $3) AS accounts",
                 params![account, network, since, detail],
             )
             .await?;
