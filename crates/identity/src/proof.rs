@@ -80,14 +80,14 @@ fn needed(app: &App, session: &Session) -> (Strength, Vec<Method>) {
 /// The strongest that was proven in a session not long ago. A trusted device stands in for a second factor at the gate, and
 /// for nothing else.
 fn proven(app: &App, session: &Session) -> Option<Strength> {
-    let fresh = session.fresh(app);
-    if fresh.passkey || fresh.factor {
-        Some(Strength::Strong)
+    let fresh = session.fresh(app)?;
+    Some(if fresh.passkey || fresh.factor {
+        Strength::Strong
     } else if fresh.password {
-        Some(Strength::Password)
+        Strength::Password
     } else {
-        fresh.anything.then_some(Strength::Link)
-    }
+        Strength::Link
+    })
 }
 
 /// A proof that comes with the request. Needed when what the person proved last is too weak, or more than ten minutes ago.
@@ -112,7 +112,9 @@ impl Fresh {
     /// comes with the request, however fresh the session is. A passkey just used is as good.
     pub async fn check_strictly(&self, app: &App, visitor: &Visitor, session: &Session) -> Result<()> {
         match &self.code {
-            None if session.factors().is_on() && !session.fresh(app).passkey => Err(refusal(&needed(app, session).1)),
+            None if session.factors().is_on() && !session.fresh(app).is_some_and(|fresh| fresh.passkey) => {
+                Err(refusal(&needed(app, session).1))
+            }
             _ => self.check(app, visitor, session).await,
         }
     }

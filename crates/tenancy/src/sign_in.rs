@@ -299,9 +299,10 @@ pub async fn pass(
     let proof = Some(Proof::Factor(factor));
     let beginning = Beginning { methods, proof, app_id: pending.app, ..Beginning::at(visitor) };
     let Some((session, org)) = begin(tx, app, visitor, &account, beginning).await? else { return Ok(None) };
-    let trusted = match trust_device {
-        true => Some(factors::trust_device(tx, app, account.id, visitor, pending.app).await?),
-        false => None,
+    let trusted = if trust_device {
+        Some(factors::trust_device(tx, app, account.id, visitor, pending.app).await?)
+    } else {
+        None
     };
     let factors = Factors::of_in(tx, account.id).await?;
     Ok(Some(Person { account, factors, session, org, delivery: pending.delivery, trusted }))

@@ -366,9 +366,10 @@ impl Visitor {
             return Ok(Attempt { against: Against::Nothing, is_last: false });
         }
         let (day, day_left) = (app.clock.now().0.div_euclid(DAY_MS), DAY_MS - app.clock.now().0.rem_euclid(DAY_MS));
-        let (detail, of_day) = match is_known {
-            true => (format!("day:{day}:{}", self.network(app)), KNOWN_CODES),
-            false => (format!("day:{day}"), STRANGERS_CODES),
+        let (detail, of_day) = if is_known {
+            (format!("day:{day}:{}", self.network(app)), KNOWN_CODES)
+        } else {
+            (format!("day:{day}"), STRANGERS_CODES)
         };
         let mut standing = self.standing(app, &account, &detail).await?;
         if !is_known {

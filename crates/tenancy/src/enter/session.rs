@@ -45,11 +45,9 @@ pub const INSUFFICIENT_SCOPE: Code =
 /// How long a proof of who somebody is counts as fresh.
 const FRESH: Duration = Duration::from_mins(10);
 
-/// What was proven in a session not long ago, each kind by its own time.
+/// What was proven in a session not long ago, each kind by its own time; none of them for a mailed link or a provider.
 #[derive(Debug, Clone, Copy)]
 pub struct Freshly {
-    /// By whatever way they came in.
-    pub anything: bool,
     pub password: bool,
     /// A code of a second factor.
     pub factor: bool,
@@ -118,16 +116,16 @@ impl Session {
         self.living.session.app_id
     }
 
-    /// What the person proved not long ago. A device that was let in proved nothing itself, and who holds it need not be who
+    /// What the person proved not long ago, if anything. A device that was let in proved nothing itself, and who holds it need not be who
     /// let it in; it counts once something was proven on it.
-    pub fn fresh(&self, app: &App) -> Freshly {
+    pub fn fresh(&self, app: &App) -> Option<Freshly> {
         let (session, now) = (&self.living.session, app.clock.now());
         let is_fresh = |at: Option<Timestamp>| at.is_some_and(|at| now.since(at) <= FRESH);
         let was_let_in = session.methods.iter().any(|method| method == "device");
         let (password, factor, passkey) =
             (is_fresh(session.password_at), is_fresh(session.factor_at), is_fresh(session.passkey_at));
         let anything = password || factor || passkey || !was_let_in && is_fresh(Some(session.authenticated_at));
-        Freshly { anything, password, factor, passkey }
+        anything.then_some(Freshly { password, factor, passkey })
     }
 }
 
