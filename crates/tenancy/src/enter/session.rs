@@ -116,8 +116,8 @@ impl Session {
         self.living.session.app_id
     }
 
-    /// What the person proved not long ago, if anything. A device that was let in proved nothing itself, and who holds it need not be who
-    /// let it in; it counts once something was proven on it.
+    /// What the person proved not long ago, if anything. A device that was let in proved nothing itself, and who holds it
+    /// need not be who let it in; it counts once something was proven on it.
     pub fn fresh(&self, app: &App) -> Option<Freshly> {
         let (session, now) = (&self.living.session, app.clock.now());
         let is_fresh = |at: Option<Timestamp>| at.is_some_and(|at| now.since(at) <= FRESH);
