@@ -147,12 +147,13 @@ impl Session {
         .await
     }
 
-    /// Whether the person of an email has signed in from this network before, as far as sessions are kept.
+    /// Whether the person of an email has signed in from this network before, as far as sessions are kept. Those of clients do
+    /// not count: they begin where the client's server is.
     pub async fn knows_network(db: &Db, email_key: &str, network: IpAddr) -> db::Result<bool> {
         let found: Vec<(String,)> = db
             .all(
                 "SELECT DISTINCT session.ip FROM session JOIN account ON account.id = session.account_id
-                 WHERE account.email_key = $1 LIMIT 1000",
+                 WHERE account.email_key = $1 AND session.scopes IS NULL LIMIT 1000",
                 params![email_key],
             )
             .await?;

@@ -319,8 +319,7 @@ async fn scopes_are_declared_in_good_form() {
 }
 
 async fn declare(t: &TestApp, owner: &Person, app: &Client, scopes: &[(&str, &str)]) {
-    let scopes: Vec<_> =
-        scopes.iter().map(|(name, says)| json!({ "name": name, "description": says })).collect();
+    let scopes: Vec<_> = scopes.iter().map(|(name, says)| json!({ "name": name, "description": says })).collect();
     let change = t.ask(Method::PATCH, &format!("/apps/{}", app.id)).json(&json!({ "scopes": scopes }));
     assert_eq!(owner.asks(change).await.status, 200);
 }
