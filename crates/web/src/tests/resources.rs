@@ -372,7 +372,9 @@ async fn no_scope_reaches_a_server_of_others_that_does_not_declare_it() {
     let (code, page) = agree(&t, &for_all(&app.id, "admin", &[first, same]), &browser).await;
     let shown = page.text.replace("&#x2f;", "/");
     let (of_more, of_one) = shown.split_once(&format!("One at {first}")).expect("the server that declares it");
-    assert!(of_one.contains("Nothing to see here") && !of_more.contains("Nothing to see here"), "{shown}");
+    assert!(of_one.contains("Nothing to see here") && of_one.contains("(admin)"), "{shown}");
+    assert!(of_more.contains(&format!("More at {same}")) && !of_more.contains("admin</code>"), "{shown}");
+    assert!(!of_more.contains("Nothing to see here"), "{shown}");
     assert_eq!(redeem(&t, &app.id, &code, &[]).await.body["scope"], "admin");
     t.run_jobs().await;
     t.finish().await;

@@ -243,7 +243,7 @@ async fn an_app_learns_nothing_of_how_its_people_sign_in() {
     );
     let list = bob.asks(t.get("/auth/sessions")).await.body;
     let own = list["sessions"].as_array().unwrap().iter().find(|session| session["current"] == true).unwrap();
-    assert_eq!(own["methods"], json!(["pwd"]), "{list}");
+    assert_eq!(own["methods"], json!(["pwd", "otp", "mfa"]), "{list}");
     t.run_jobs().await;
     t.finish().await;
 }
