@@ -203,6 +203,30 @@ fn a_log_that_is_read_again_says_what_is_missing() {
     assert_eq!(unread.server.get("/health").0, 200);
 }
 
+#[test]
+fn an_output_that_nobody_reads_holds_up_no_start() {
+    let (unread, pipe) = std::io::pipe().unwrap();
+    let mut filler = pipe.try_clone().unwrap();
+    std::thread::spawn(move || while filler.write_all(&[b'\n'; 4096]).is_ok() {});
+    // The pipe has room for 64 KiB.
+    std::thread::sleep(Duration::from_millis(200));
+    let folder = tempfile::tempdir().unwrap();
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut command = binary::janua(folder.path(), &["serve", "--listen", &address.to_string()]);
+    command.stdout(pipe.try_clone().unwrap()).stderr(pipe);
+    let mut server = Server { child: command.spawn().unwrap(), address, greeting: String::new() };
+    let started = Instant::now();
+    while TcpStream::connect(address).is_err() {
+        assert!(started.elapsed() < Duration::from_secs(30), "it listens");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(server.get("/health").0, 200);
+    server.signal("TERM");
+    let (well, took) = server.ended(Duration::from_secs(10));
+    assert!(well && took < Duration::from_secs(4), "{took:?}");
+    drop(unread);
+}
+
 /// What the server has used of the processor, in hundredths of a second.
 fn cpu_ticks(server: &Server) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.child.id())).unwrap();

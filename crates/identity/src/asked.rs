@@ -20,7 +20,7 @@ use tenancy::{
     email::Email,
     enter::Visitor,
     events::{self, By, Event},
-    mail::{self, Asker},
+    mail::{self, Budget, Warning},
     once::{self, Purpose},
     sessions::Session,
 };
@@ -106,19 +106,20 @@ impl Job for Asked {
         let plain = app.vault.open(PURPOSE, PLACE, &sealed).map_err(Later::give_up)?;
         let request: Request = serde_json::from_slice(&plain).map_err(Later::give_up)?;
         let email = Email::parse(&request.email).ok_or_else(|| Later::give_up("the email cannot be read"))?;
-        let asker = asker(&app, &request, &email).await?;
-        transact!(app.db, tx, { work(tx, &app, &request, &email, asker).await })?;
+        let budget = budget(&app, &request, &email).await?;
+        transact!(app.db, tx, { work(tx, &app, &request, &email, &budget).await })?;
         Ok(())
     }
 }
 
-/// Whether the person of the email has signed in before from where this was asked.
-async fn asker(app: &App, request: &Request, email: &Email) -> db::Result<Asker> {
-    let is_known = match request.ip.as_deref().and_then(|ip| ip.parse().ok()) {
-        Some(ip) => Session::knows_network(&app.db, email.key(), network_of(ip)).await?,
-        None => false,
+/// What a mail counts against that was asked for from here.
+async fn budget(app: &App, request: &Request, email: &Email) -> db::Result<Budget> {
+    let Some(ip) = request.ip.as_deref().and_then(|ip| ip.parse().ok()) else {
+        return Ok(Budget::Anybody { from: String::new() });
     };
-    Ok(if is_known { Asker::Known } else { Asker::Stranger })
+    let (network, from) = (network_of(ip), network_of(ip).to_string());
+    let is_known = Session::knows_network(&app.db, email.key(), network).await?;
+    Ok(if is_known { Budget::Known { from } } else { Budget::Anybody { from } })
 }
 
 /// What a mail may call the reader: nothing, until they have proven that the email is theirs. The name may be a stranger's
@@ -127,13 +128,13 @@ fn called(account: &Account) -> String {
     if account.email_verified { account.name.clone() } else { String::new() }
 }
 
-async fn work(tx: &mut Tx, app: &App, request: &Request, email: &Email, asker: Asker) -> db::Result<()> {
+async fn work(tx: &mut Tx, app: &App, request: &Request, email: &Email, budget: &Budget) -> db::Result<()> {
     let (ip, user_agent) = (request.ip.clone(), request.user_agent.clone());
     let by = By { actor: None, ip, user_agent, app: request.app_id };
     if let What::Register { name, password_hash, accepts_marketing, likeness } = &request.what {
         let (password_hash, likeness) = (Some(password_hash.clone()), likeness.clone());
         let registration = Registration { name: name.clone(), password_hash, likeness };
-        return register(tx, app, &by, (email, asker), registration, *accepts_marketing).await;
+        return register(tx, app, &by, (email, budget), registration, *accepts_marketing).await;
     }
     let Some(account) = Account::by_email_in(tx, email).await? else { return Ok(()) };
     let to = account.email.clone().unwrap_or_default();
@@ -144,7 +145,7 @@ async fn work(tx: &mut Tx, app: &App, request: &Request, email: &Email, asker: A
             events::record(tx, app, &by, Some(account.id), &failed).await?;
             if *is_last {
                 events::record(tx, app, &by, Some(account.id), &Event::SignInLocked).await?;
-                if mail::may_send(tx, app, email, asker).await? {
+                if mail::may_send(tx, app, email, &Budget::Warning(Warning::Locked)).await? {
                     mail::send(tx, app, &to, &mail::Kind::Locked { name }).await?;
                 }
             }
@@ -154,15 +155,15 @@ async fn work(tx: &mut Tx, app: &App, request: &Request, email: &Email, asker: A
             let likeness = pending(tx, app, &account).await?.pop().flatten();
             let name = account.name.clone();
             let registration = Registration { name, password_hash: account.password_hash.clone(), likeness };
-            send_verification(tx, app, &account, (email, asker), &registration).await
+            send_verification(tx, app, &account, (email, budget), &registration).await
         }
-        What::ForgotPassword if mail::may_send(tx, app, email, asker).await? => {
+        What::ForgotPassword if mail::may_send(tx, app, email, budget).await? => {
             once::make_room(tx, Purpose::ResetPassword, account.id, now).await?;
             let token = once::issue(tx, app, Purpose::ResetPassword, Some(account.id), &[]).await?;
             events::record(tx, app, &by, Some(account.id), &Event::PasswordResetRequested).await?;
             mail::send(tx, app, &to, &mail::Kind::ResetPassword { name, token }).await
         }
-        What::MagicLink if mail::may_send(tx, app, email, asker).await? => {
+        What::MagicLink if mail::may_send(tx, app, email, budget).await? => {
             once::make_room(tx, Purpose::MagicLink, account.id, now).await?;
             let token = once::issue(tx, app, Purpose::MagicLink, Some(account.id), &[]).await?;
             events::record(tx, app, &by, Some(account.id), &Event::MagicLinkRequested).await?;
@@ -176,7 +177,7 @@ async fn register(
     tx: &mut Tx,
     app: &App,
     by: &By,
-    (email, asker): (&Email, Asker),
+    (email, budget): (&Email, &Budget),
     registration: Registration,
     accepts_marketing: bool,
 ) -> db::Result<()> {
@@ -189,7 +190,7 @@ async fn register(
     let (account, is_new) = Account::ensure(tx, &new).await?;
     if account.email_verified {
         let kind = mail::Kind::AlreadyRegistered { name: account.name.clone() };
-        if mail::may_send(tx, app, email, asker).await? {
+        if mail::may_send(tx, app, email, &Budget::Warning(Warning::AlreadyRegistered)).await? {
             mail::send(tx, app, email.as_str(), &kind).await?;
         }
         return Ok(());
@@ -202,11 +203,11 @@ async fn register(
         Account::clear_password(tx, account.id, now).await?;
         once::void(tx, Purpose::VerifyEmail, account.id, now).await?;
         let nobodys = Registration { password_hash: None, likeness: None, ..registration };
-        return send_verification(tx, app, &account, (email, asker), &nobodys).await;
+        return send_verification(tx, app, &account, (email, budget), &nobodys).await;
     } else if let Some(hash) = &registration.password_hash {
         Account::set_password(tx, account.id, hash, now).await?;
     }
-    send_verification(tx, app, &account, (email, asker), &registration).await
+    send_verification(tx, app, &account, (email, budget), &registration).await
 }
 
 /// What the open links of an account would set, by its likeness.
@@ -220,10 +221,10 @@ async fn send_verification(
     tx: &mut Tx,
     app: &App,
     account: &Account,
-    (email, asker): (&Email, Asker),
+    (email, budget): (&Email, &Budget),
     registration: &Registration,
 ) -> db::Result<()> {
-    if !mail::may_send(tx, app, email, asker).await? {
+    if !mail::may_send(tx, app, email, budget).await? {
         return Ok(());
     }
     once::make_room(tx, Purpose::VerifyEmail, account.id, app.clock.now()).await?;

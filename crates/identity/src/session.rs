@@ -167,7 +167,7 @@ pub struct SessionView {
     created_at: Timestamp,
     last_seen_at: Timestamp,
     expires_at: Timestamp,
-    /// How the person proved who they are.
+    /// How the person proved who they are; nothing in an app's session.
     methods: Vec<String>,
     /// The one this request came in.
     current: bool,
@@ -195,7 +195,11 @@ async fn list_sessions(State(app): State<App>, AnySession(session): AnySession) 
         Some(own) => sessions::Session::of_app(&app.db, account, own, now).await?,
         None => sessions::Session::of(&app.db, account, now).await?,
     };
-    let sessions = found.into_iter().map(|found| SessionView::of(found, session.id())).collect();
+    let mut sessions: Vec<_> = found.into_iter().map(|found| SessionView::of(found, session.id())).collect();
+    // How somebody signs in to the service is not the app's concern.
+    if session.of_app().is_some() {
+        sessions.iter_mut().for_each(|session| session.methods.clear());
+    }
     Ok(Json(Sessions { sessions, next_cursor: None }))
 }
 

@@ -43,8 +43,7 @@ pub async fn run(config: Config) -> Result<ExitCode> {
         greeting.push(format!("Nobody runs this installation yet. Become its owner at {link}"));
     }
     tasks.spawn(give_memory_back());
-    // All at once: whoever reads the first line can read the rest.
-    say(&greeting.join("\n"), Out::Plain);
+    greet(greeting.join("\n"));
 
     let serving = tokio::spawn(serve(listener, node.door.clone(), told(stopping)));
     wait_for_signal().await?;
@@ -66,6 +65,15 @@ pub async fn run(config: Config) -> Result<ExitCode> {
     tasks.shutdown().await;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says where the service is, all at once: whoever reads the first line can read the rest. On a thread of its own, which ends
+/// with the process: where nobody takes the output, it is served all the same.
+fn greet(greeting: String) {
+    let spawned = thread::Builder::new().name("greeting".into()).spawn(move || say(&greeting, Out::Plain));
+    if let Err(error) = spawned {
+        tracing::warn!(%error, "where the service listens could not be printed");
+    }
 }
 
 /// The allocator looks for what can go back to the system whenever a thread ends. While nobody asks for anything none

@@ -156,7 +156,7 @@ impl Application {
             if slugs::is_held_back(tx, &self.slug, self.org_id, self.updated_at).await? {
                 return Ok(false);
             }
-            slugs::hold_back(tx, &before, self.org_id, self.updated_at).await?;
+            slugs::hold_back(tx, &before, self, self.updated_at).await?;
         }
         self.told(tx).await?;
         Ok(true)
@@ -190,7 +190,7 @@ impl Application {
     /// Its keys, people and sessions go with it. Call [`empty`](Self::empty) before. Its slug stays with the
     /// organization for a while.
     pub async fn delete(&self, tx: &mut Tx, now: Timestamp) -> db::Result<()> {
-        slugs::hold_back(tx, &self.slug, self.org_id, now).await?;
+        slugs::hold_back(tx, &self.slug, self, now).await?;
         tx.exec("DELETE FROM app WHERE id = $1", params![self.id]).await?;
         self.told(tx).await?;
         tx.notify(Reach::EveryNode, crate::sessions::TOPIC, "").await

@@ -16,7 +16,7 @@ use crate::{
     accounts::{Account, AccountId},
     email::Email,
     events::{self, By, Event},
-    mail::{self, Asker},
+    mail::{self, Budget},
     members::Member,
     orgs::{Org, OrgId, Role},
 };
@@ -40,6 +40,10 @@ pub struct Invite {
 }
 row!(Invite { email, role, invited_by, created_at, sent_at, expires_at, org_id, email_key });
 
+fn budget_of(org: &Org) -> Budget {
+    Budget::Anybody { from: org.id.to_string() }
+}
+
 impl Invite {
     /// Asks somebody in. Whatever was asked of this address before no longer counts.
     pub async fn send(
@@ -50,7 +54,7 @@ impl Invite {
         email: &Email,
         role: Role,
     ) -> db::Result<Self> {
-        let is_sent = mail::may_send(tx, app, email, Asker::Stranger).await?;
+        let is_sent = mail::may_send(tx, app, email, &budget_of(org)).await?;
         let (invite, token) = Self::keep(tx, app, org, inviter.id, email, role, is_sent).await?;
         if is_sent {
             let kind = mail::Kind::Invite { inviter: inviter.name.clone(), org: org.name.clone(), token };
@@ -62,7 +66,7 @@ impl Invite {
     /// The organization's provider announced somebody, whom the organization asks in, in the name of its first owner; `false`
     /// when the email had as many mails as it may get for now.
     pub async fn announce(tx: &mut Tx, app: &App, org: &Org, email: &Email) -> db::Result<bool> {
-        if !mail::may_send(tx, app, email, Asker::Stranger).await? {
+        if !mail::may_send(tx, app, email, &budget_of(org)).await? {
             return Ok(false);
         }
         let sql = "SELECT account_id FROM org_member WHERE org_id = $1 AND role <> 'member' AND role = 'owner'

@@ -45,29 +45,74 @@ struct Stored {
     html: String,
 }
 
-/// Where a mail was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asker {
-    /// Anywhere.
-    Stranger,
-    /// Where the person has signed in before. What strangers ask for does not use this up.
-    Known,
+/// What a mail counts against. The owner of an email can always be written to: nothing that strangers cause uses up what the
+/// person asks for where they sign in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Budget {
+    /// Anybody can ask for it: sign-up, recovery, an invite. `from` is the network or the organization that asks, which gets
+    /// a share of what there is.
+    Anybody { from: String },
+    /// Recovery that was asked for from a network where the person has signed in.
+    Known { from: String },
+    /// A warning that any stranger can cause.
+    Warning(Warning),
 }
 
+/// Each has a budget of its own: one kind must not hide the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Warning {
+    AlreadyRegistered,
+    Locked,
+}
+
+/// How many mails in an hour and in a day.
+#[derive(Clone, Copy)]
+struct Most {
+    hour: u32,
+    day: u32,
+}
+
+const WARNINGS: Most = Most { hour: 1, day: 3 };
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
 
-/// Counts one mail that anybody can ask for against what an email may get, over all kinds of them and wherever they were asked
-/// for; `false` when it had its share, and nothing is to be sent. The windows begin with the first mail.
-pub async fn may_send(tx: &mut Tx, app: &App, email: &Email, asker: Asker) -> db::Result<bool> {
+impl Most {
+    /// What one network or one organization may use up of it: three quarters.
+    fn share(self) -> Self {
+        let share = |most: u32| most.saturating_mul(3).div_ceil(4);
+        Self { hour: share(self.hour), day: share(self.day) }
+    }
+}
+
+/// Counts one mail that others can cause against its budget, wherever it was asked for; `false` when the budget is spent, and
+/// nothing is to be sent. The windows begin with the first mail.
+pub async fn may_send(tx: &mut Tx, app: &App, email: &Email, budget: &Budget) -> db::Result<bool> {
     if !app.config.rate_limits.is_on() {
         return Ok(true);
     }
-    let kind = match asker {
-        Asker::Stranger => "mail",
-        Asker::Known => "mail-known",
+    let (email, most) = (email.key(), Most { hour: app.config.mail_per_hour, day: app.config.mail_per_day });
+    // The share first: what it refuses must not be missing to others.
+    let is_counted = match budget {
+        Budget::Anybody { from } => {
+            count(tx, app, "mail-from", &format!("{email}\n{from}"), most.share()).await?
+                && count(tx, app, "mail", email, most).await?
+        }
+        Budget::Known { from } => {
+            count(tx, app, "mail-known-from", &format!("{email}\n{from}"), most.share()).await?
+                && count(tx, app, "mail-known", email, most).await?
+        }
+        Budget::Warning(Warning::AlreadyRegistered) => count(tx, app, "mail-registered", email, WARNINGS).await?,
+        Budget::Warning(Warning::Locked) => count(tx, app, "mail-locked", email, WARNINGS).await?,
     };
-    let subject = format!("{kind}:{}", &app.vault.mac("budget", email.key().as_bytes())[..32]);
+    if !is_counted {
+        app.metrics.mails_withheld.inc();
+        tracing::info!("a mail is not sent: the email had as many as others can cause in an hour or a day");
+    }
+    Ok(is_counted)
+}
+
+async fn count(tx: &mut Tx, app: &App, kind: &str, whose: &str, most: Most) -> db::Result<bool> {
+    let subject = format!("{kind}:{}", &app.vault.mac("budget", whose.as_bytes())[..32]);
     let now = app.clock.now();
     let counted = tx
         .exec(
@@ -79,13 +124,9 @@ pub async fn may_send(tx: &mut Tx, app: &App, email: &Email, asker: Asker) -> db
                day_sent = CASE WHEN mail_budget.day_from <= $4 THEN 1 ELSE mail_budget.day_sent + 1 END
              WHERE (mail_budget.hour_from <= $3 OR mail_budget.hour_sent < $5)
                AND (mail_budget.day_from <= $4 OR mail_budget.day_sent < $6)",
-            params![subject, now, now.minus(HOUR), now.minus(DAY), app.config.mail_per_hour, app.config.mail_per_day],
+            params![subject, now, now.minus(HOUR), now.minus(DAY), most.hour, most.day],
         )
         .await?;
-    if counted == 0 {
-        app.metrics.mails_withheld.inc();
-        tracing::info!("a mail is not sent: the email had as many as anybody can ask for in an hour or a day");
-    }
     Ok(counted > 0)
 }
 

@@ -184,7 +184,7 @@ pub async fn end(tx: &mut Tx, app: &App, by: &By, id: OrgId) -> db::Result<()> {
     for application in Application::all_of(tx, id).await? {
         events::record(tx, app, by, About::app(&application), &Event::AppDeleted).await?;
         uploads::subject_gone(tx, app, uploads::Subject::AppLogo(application.id)).await?;
-        slugs::hold_back(tx, &application.slug, id, app.clock.now()).await?;
+        slugs::hold_back(tx, &application.slug, &application, app.clock.now()).await?;
     }
     events::record(tx, app, by, About::in_org(id), &Event::OrgDeleted).await?;
     uploads::subject_gone(tx, app, uploads::Subject::Logo(id)).await?;

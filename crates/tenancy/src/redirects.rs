@@ -54,7 +54,11 @@ pub fn origins(given: &[String]) -> Vec<String> {
 
 fn origin_of(text: &str) -> Option<String> {
     let url = Url::parse(text).ok().filter(|_| text.len() <= LONGEST && !text.contains(['*', '\\']))?;
-    let is_bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none() && is_nameless(&url);
+    let is_bare = has_plain_host(&url)
+        && url.path() == "/"
+        && url.query().is_none()
+        && url.fragment().is_none()
+        && is_nameless(&url);
     let is_safe = url.scheme() == "https" || (url.scheme() == "http" && is_loopback(&url));
     (is_bare && is_safe).then(|| url.origin().ascii_serialization())
 }
@@ -70,6 +74,9 @@ pub fn wrong_redirect(text: &str) -> Option<&'static str> {
     }
     if text.contains(['*', '\\']) || !is_nameless(&url) {
         return Some("must have no wildcard, no backslash and no user name");
+    }
+    if !has_plain_host(&url) {
+        return Some("must have a host of letters, digits, dots, hyphens and underscores");
     }
     // What is compared to the letter is written as it is read.
     if url.host().is_some() && !text.starts_with(&format!("{}://", url.scheme())) {
@@ -137,6 +144,14 @@ pub fn names_loopback_port(uri: &str) -> bool {
     without_loopback_port(uri).is_some_and(|portless| portless != uri)
 }
 
+/// A host, if there is one, holds nothing that separates in a header: it is named in the policies of our pages.
+fn has_plain_host(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte)),
+        Some(Host::Ipv4(_) | Host::Ipv6(_)) | None => true,
+    }
+}
+
 fn is_nameless(url: &Url) -> bool {
     url.username().is_empty() && url.password().is_none()
 }
@@ -192,6 +207,11 @@ mod tests {
             "https://a.example\\@evil.example/cb",
             "https:a.example/cb",
             "https:/a.example/cb",
+            "https://a;b.example/cb",
+            "https://a.example,b.example/cb",
+            "https://a'b.example/cb",
+            "cursor://a;b/cb",
+            "cursor://a,b/cb",
             "",
         ] {
             assert!(wrong_redirect(bad).is_some(), "{bad}");
@@ -244,9 +264,16 @@ mod tests {
         assert_eq!(origin_of("https://App.Example.com"), Some("https://app.example.com".into()));
         assert_eq!(origin_of("https://app.example.com:443/"), Some("https://app.example.com".into()));
         assert_eq!(origin_of("http://localhost:3000"), Some("http://localhost:3000".into()));
-        for bad in
-            ["https://a.example/x", "http://a.example", "null", "*", "https://u@a.example", "https://a.example?x"]
-        {
+        for bad in [
+            "https://a.example/x",
+            "http://a.example",
+            "null",
+            "*",
+            "https://u@a.example",
+            "https://a.example?x",
+            "https://a;b.example",
+            "https://a,b.example",
+        ] {
             assert_eq!(origin_of(bad), None, "{bad}");
         }
     }

@@ -181,16 +181,17 @@ impl Session {
         .await
     }
 
-    /// Whether the person of an email has signed in from this network before, as far as sessions are kept.
+    /// Whether the person of an email has signed in from this network before, as far as sessions are kept. Those of clients do
+    /// not count: they begin where the client's server is.
     pub async fn knows_network(db: &Db, email_key: &str, network: IpAddr) -> db::Result<bool> {
         let sql = "SELECT DISTINCT session.ip FROM session JOIN account ON account.id = session.account_id
-                   WHERE account.email_key = $1 LIMIT 1000";
+                   WHERE account.email_key = $1 AND session.scopes IS NULL LIMIT 1000";
         Ok(is_among(network, &db.all(sql, params![email_key]).await?))
     }
 
     /// The same for an account.
     pub async fn knows_network_of(db: &Db, account_id: AccountId, network: IpAddr) -> db::Result<bool> {
-        let sql = "SELECT DISTINCT ip FROM session WHERE account_id = $1 LIMIT 1000";
+        let sql = "SELECT DISTINCT ip FROM session WHERE account_id = $1 AND scopes IS NULL LIMIT 1000";
         Ok(is_among(network, &db.all(sql, params![account_id]).await?))
     }
 

@@ -50,8 +50,9 @@ pub struct UserView {
     pub bio: Option<String>,
     pub avatar_url: Option<String>,
     pub email_verified: bool,
-    /// How the account began: `email`, or a provider's name.
-    pub auth_provider: String,
+    /// How the account began: `email`, or a provider's name. Apps and clients do not see it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth_provider: Option<String>,
     /// The person's ids at the providers they sign in with.
     #[serde(flatten)]
     pub provider_ids: ProviderIds,
@@ -74,7 +75,7 @@ impl UserView {
             bio: account.bio.clone(),
             avatar_url: account.avatar_url.clone(),
             email_verified: account.email_verified,
-            auth_provider: account.auth_provider.clone(),
+            auth_provider: Some(account.auth_provider.clone()),
             provider_ids: ProviderIds::of(&account.linked),
             mfa_enabled: factors.totp,
             mfa_sms_enabled: factors.sms_phone.is_some(),
@@ -105,7 +106,7 @@ impl UserView {
             name: if profile { self.name } else { String::new() },
             bio: self.bio.filter(|_| profile),
             avatar_url: self.avatar_url.filter(|_| profile),
-            auth_provider: if profile { self.auth_provider } else { String::new() },
+            auth_provider: None,
             provider_ids: ProviderIds::default(),
             mfa_enabled: false,
             mfa_sms_enabled: false,

@@ -10,7 +10,10 @@ use kernel::{
     params,
 };
 
-use crate::orgs::{self, OrgId};
+use crate::{
+    apps::Application,
+    orgs::{self, OrgId},
+};
 
 /// What a slug looks like: letters, digits, single hyphens inside. So there is no `--`, which parts the label of a
 /// deployment from its app and begins names in another script (`xn--`). With such a label it fits into one of DNS.
@@ -20,6 +23,9 @@ pub const LONGEST: usize = 48;
 /// How long the slug of an app that is gone, or has another one now, goes to no other organization: links and settings out
 /// there still name it.
 const HELD_BACK: Duration = Duration::from_hours(90 * 24);
+/// How many slugs are held back for one organization, and of apps that one account made, in whatever organizations.
+const MOST_OF_ORG: u32 = 20;
+const MOST_OF_ACCOUNT: u32 = 50;
 
 /// In order. Parts of the service, names that mail, browsers and networks ask for by themselves, and words by which somebody
 /// could pass for the service.
@@ -168,13 +174,26 @@ pub fn made_from(app: &App, name: &str) -> String {
     if is_reserved(&slug) { orgs::slug_near(app, &slug) } else { slug }
 }
 
-/// An app has this slug no longer: for a while it is the organization's alone.
-pub async fn hold_back(tx: &mut Tx, slug: &str, org: OrgId, now: Timestamp) -> db::Result<()> {
+/// An app has this slug no longer: for a while it is the organization's alone. Of too many the oldest are free at once: who
+/// makes and deletes apps to keep words from others keeps few, and nobody with many apps is refused anything.
+pub async fn hold_back(tx: &mut Tx, slug: &str, of: &Application, now: Timestamp) -> db::Result<()> {
     tx.exec("DELETE FROM slug_hold WHERE held_until <= $1", params![now]).await?;
     tx.exec(
-        "INSERT INTO slug_hold (slug, org_id, held_until) VALUES ($1, $2, $3)
-         ON CONFLICT (slug) DO UPDATE SET org_id = $2, held_until = $3",
-        params![slug, org, now.plus(HELD_BACK)],
+        "INSERT INTO slug_hold (slug, org_id, account_id, held_until) VALUES ($1, $2, $3, $4)
+         ON CONFLICT (slug) DO UPDATE SET org_id = $2, account_id = $3, held_until = $4",
+        params![slug, of.org_id, of.owner_id, now.plus(HELD_BACK)],
+    )
+    .await?;
+    tx.exec(
+        "DELETE FROM slug_hold WHERE slug IN (SELECT slug FROM slug_hold WHERE org_id = $1 AND slug <> $2
+             ORDER BY held_until DESC, slug LIMIT 100 OFFSET $3)",
+        params![of.org_id, slug, MOST_OF_ORG - 1],
+    )
+    .await?;
+    tx.exec(
+        "DELETE FROM slug_hold WHERE slug IN (SELECT slug FROM slug_hold WHERE account_id = $1 AND slug <> $2
+             ORDER BY held_until DESC, slug LIMIT 100 OFFSET $3)",
+        params![of.owner_id, slug, MOST_OF_ACCOUNT - 1],
     )
     .await?;
     Ok(())

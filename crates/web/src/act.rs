@@ -78,7 +78,7 @@ async fn call(me: &Me, form: &Fields) -> Result<Said> {
 
 /// A form knows text alone, so a field's name says what its value means: `name` is text, `name:some` text unless it is
 /// empty, `name:number`, `name:flag` (the last one counts), `name:list` (each value), `name:lines` (each line),
-/// `name:json`, `name:null` (text, or `null` when empty), and `name:body` (JSON whose fields are those of the body). A dot
+/// `name:described` (each line a name and, after a space, its description), `name:json`, `name:null` (text, or `null` when empty), and `name:body` (JSON whose fields are those of the body). A dot
 /// leads into a record.
 fn body(form: &Fields) -> Result<Map<String, Value>> {
     let mut body = Map::new();
@@ -113,6 +113,11 @@ fn body(form: &Fields) -> Result<Map<String, Value>> {
                 continue;
             }
             "lines" => text.lines().map(str::trim).filter(|line| !line.is_empty()).map(Value::from).collect(),
+            "described" => {
+                let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+                let pairs = lines.map(|line| line.split_once(char::is_whitespace).unwrap_or((line, "")));
+                pairs.map(|(name, says)| json!({ "name": name, "description": says.trim() })).collect()
+            }
             "json" => serde_json::from_str(text).map_err(|_| wrong("must be JSON"))?,
             "body" => {
                 let more: Map<String, Value> =

@@ -6,7 +6,7 @@ use axum::{
 };
 use identity::oauth::{
     authorize::{Step, decide, next},
-    clients::Reach,
+    clients::{Reach, Target},
     request::{Reply, Request},
 };
 use kernel::{
@@ -15,10 +15,10 @@ use kernel::{
     fault::{Result, UNAUTHENTICATED},
     http::Routes,
 };
-use minijinja::context;
+use minijinja::{Value, context};
 use tenancy::{
-    audience::Audience,
     enter::{Browser, Delivery, Session, Visitor},
+    scopes::Scopes,
 };
 use url::Url;
 
@@ -94,8 +94,7 @@ async fn ask(app: &App, who: Option<&Session>, query: &str) -> Result<Response> 
         brand => Brand::of(app, client).as_ref(),
         host => &client.host,
         wishes => wishes(&request.scopes),
-        own_scopes => request.declared_scopes().map(|(name, says)| context! { name, says }).collect::<Vec<_>>(),
-        resources => request.resource.iter().flat_map(Audience::iter).map(str::to_owned).collect::<Vec<_>>(),
+        servers => request.targets.iter().map(|target| server(target, &request.scopes)).collect::<Vec<_>>(),
         person => account.email.as_deref().unwrap_or(&account.name),
         onward => place(redirect_uri),
         request => request.query(),
@@ -103,6 +102,13 @@ async fn ask(app: &App, who: Option<&Session>, query: &str) -> Result<Response> 
         person_mark => mark(app, session, request.query()),
     };
     Ok(page_onward(app, StatusCode::OK, "consent.html", content, [redirect_uri.as_str()]))
+}
+
+/// A server that tokens are wanted for, with what its own app says about the scopes there: the words of one organization
+/// never stand beside the server of another.
+fn server(target: &Target, scopes: &Scopes) -> Value {
+    let scopes = target.of_scopes(scopes).map(|(name, says)| context! { name, says }).collect::<Vec<_>>();
+    context! { resource => &target.resource, app => &target.app_name, scopes }
 }
 
 /// What a person recognises an address by.

@@ -160,8 +160,20 @@ pub fn said(fault: &Fault) -> String {
 pub fn by_field(fault: &Fault) -> BTreeMap<String, String> {
     let problem = fault.problem("");
     let wrong = problem.errors.iter().rev();
-    let name = |field: &str| field.split('[').next().unwrap_or_default().to_owned();
-    wrong.map(|wrong| (name(&wrong.field), wrong.message.clone())).collect()
+    wrong.map(|wrong| at_control(wrong.field.split('[').next().unwrap_or_default(), &wrong.message)).collect()
+}
+
+/// A list is one control with a value a line: what is wrong with one of them says which.
+fn at_control(field: &str, message: &str) -> (String, String) {
+    let parts: Vec<_> = field.split('.').collect();
+    let found = parts.iter().enumerate().find_map(|(at, part)| part.parse::<usize>().ok().map(|line| (at, line)));
+    match found {
+        Some((at, line)) => {
+            let within = parts[at + 1..].iter().map(|part| format!("{part} ")).collect::<String>();
+            (parts[..at].join("."), format!("Line {}: {within}{message}", line + 1))
+        }
+        None => (field.to_owned(), message.to_owned()),
+    }
 }
 
 /// The route above is drawn, also when it is refused.

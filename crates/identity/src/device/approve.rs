@@ -84,9 +84,11 @@ pub struct Asking {
 }
 row!(Asking { device, ip, created_at, scopes, app_name, app_id });
 
-/// Who came in through an app lets in what belongs to it, and nothing else.
-fn through(session: &Session) -> String {
-    session.of_app().map(|id| id.to_string()).unwrap_or_default()
+impl Asking {
+    /// Whether the session may answer it. For others the code does not exist.
+    fn is_for(&self, session: &Session) -> bool {
+        session.may_let_in(self.app_id, None)
+    }
 }
 
 /// Shows what asks, without an answer. A wrong code is a try like any other.
@@ -98,11 +100,11 @@ pub async fn look(app: &App, visitor: &Visitor, session: &Session, user_code: &s
             .opt(
                 "SELECT device, ip, device_code.created_at, scopes, app.name AS app_name, app_id
                  FROM device_code LEFT JOIN app ON app.id = device_code.app_id
-                 WHERE user_code_hash = $1 AND state = 'pending' AND expires_at > $2 AND ($3 = '' OR app_id = $3)",
-                params![&hash, app.clock.now(), through(session)],
+                 WHERE user_code_hash = $1 AND state = 'pending' AND expires_at > $2",
+                params![&hash, app.clock.now()],
             )
             .await?;
-        let found = found.ok_or(NO_SUCH_CODE)?;
+        let found = found.filter(|found| found.is_for(session)).ok_or(NO_SUCH_CODE)?;
         attempt.forgive_one(tx).await?;
         Ok::<_, Fault>(found)
     })
@@ -126,8 +128,7 @@ pub async fn decide(
     let methods: Vec<String> = mark.into_iter().map(str::to_owned).collect();
     let since = if proves_now { now } else { session.living.session.authenticated_at };
     let attempt = visitor.attempt_device(app, account).await?;
-    let (state, hash, through) =
-        (if approved { "approved" } else { "denied" }, user_code_hash(app, user_code), through(session));
+    let (state, hash) = (if approved { "approved" } else { "denied" }, user_code_hash(app, user_code));
     transact!(app.db, tx, {
         // Whoever ends all sessions holds the account, too: a session that is over lets nobody in.
         Account::hold(tx, account).await?;
@@ -137,13 +138,12 @@ pub async fn decide(
             .put(
                 "UPDATE device_code SET state = $2, account_id = $3, methods = $5, authenticated_at = $6
                  WHERE user_code_hash = $1 AND state = 'pending' AND expires_at > $4
-                   AND ($7 = '' OR app_id = $7)
                  RETURNING device, ip, created_at, scopes, app_id,
                            (SELECT name FROM app WHERE app.id = device_code.app_id) AS app_name",
-                params![&hash, state, account, now, &methods, since, &through],
+                params![&hash, state, account, now, &methods, since],
             )
             .await?;
-        let asking = asking.into_iter().next().ok_or(NO_SUCH_CODE)?;
+        let asking = asking.into_iter().find(|asking| asking.is_for(session)).ok_or(NO_SUCH_CODE)?;
         attempt.forgive_one(tx).await?;
         let event = if approved {
             Event::DeviceApproved { device: asking.device.clone(), ip: asking.ip.clone() }

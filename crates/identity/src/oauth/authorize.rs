@@ -6,7 +6,7 @@ use kernel::{
     fault::{Fault, Result, UNAUTHENTICATED},
     transact,
 };
-use tenancy::{apps::Application, enter::Session, id_tokens};
+use tenancy::{enter::Session, id_tokens};
 
 use super::{
     clients::Reach,
@@ -28,7 +28,7 @@ pub async fn next(app: &App, reach: Reach<'_>, who: Option<&Session>, query: &st
         Reading::Good(request) => request,
         Reading::Refused(to) => return Ok(Step::Go(to)),
     };
-    let Some(session) = good_enough(app, who, &request).await? else {
+    let Some(session) = good_enough(app, who, &request) else {
         if request.prompt.nothing {
             if request.client.app.is_none() {
                 return Err(UNAUTHENTICATED.into());
@@ -57,7 +57,7 @@ pub async fn decide(app: &App, who: Option<&Session>, query: &str, agrees: bool)
     if !agrees {
         return Ok(request.refuse(app, "access_denied", "The person said no."));
     }
-    let session = good_enough(app, who, &request).await?.ok_or(UNAUTHENTICATED)?;
+    let session = good_enough(app, who, &request).ok_or(UNAUTHENTICATED)?;
     let code = transact!(app.db, tx, {
         let (client, resource) = (&request.client, request.resource.as_ref().map(ToString::to_string));
         let app_id = client.app.as_ref().map(|owned| owned.id);
@@ -76,25 +76,16 @@ pub async fn decide(app: &App, who: Option<&Session>, query: &str, agrees: bool)
 }
 
 /// The session, if it is enough for what is asked: behind the second factor, fresh where that is wanted, of the person
-/// who was meant.
-async fn good_enough<'a>(app: &App, who: Option<&'a Session>, request: &Request) -> Result<Option<&'a Session>> {
-    let Some(session) = who.filter(|session| session.passed_gate()) else { return Ok(None) };
+/// who was meant, and not another app's word.
+fn good_enough<'a>(app: &App, who: Option<&'a Session>, request: &Request) -> Option<&'a Session> {
+    let session = who.filter(|session| session.passed_gate())?;
     let since = session.living.session.authenticated_at;
     let is_fresh = request.not_before(app.clock.now()).is_none_or(|moment| moment <= since);
     let hinted = request.id_token_hint.as_deref().map(|hint| id_tokens::read_hint(app, hint));
     let is_meant = hinted.is_none_or(|hint| hint.is_some_and(|claims| claims.sub == session.account().id));
-    // Who came in through an app acts for the apps of its organization, and for no others.
-    let is_near = match (session.living.session.app_id, &request.client.app) {
-        (None, _) => true,
-        // A resource may belong to anybody: only the user, in a session of the service, gives access to it.
-        (Some(_), _) if request.resource.is_some() => false,
-        (Some(through), Some(app_of)) => {
-            let through = Application::find(&app.db, through).await?;
-            through.is_some_and(|through| through.org_id == app_of.org_id)
-        }
-        (Some(_), None) => false,
-    };
-    Ok(Some(session).filter(|_| is_fresh && is_meant && is_near))
+    let asks = request.client.app.as_ref().map(|owned| owned.id);
+    let may_answer = session.may_let_in(asks, request.resource.as_ref());
+    Some(session).filter(|_| is_fresh && is_meant && may_answer)
 }
 
 async fn needs_consent(app: &App, session: &Session, request: &Request) -> Result<bool> {

@@ -13,7 +13,7 @@ use tenancy::{
     enter::Visitor,
     orgs::{Membership, OrgId},
     redirects,
-    scopes::DeclaredScopes,
+    scopes::{DeclaredScopes, Scopes},
 };
 use url::{Position, Url};
 
@@ -32,6 +32,10 @@ pub struct Client {
 
 /// A server that tokens can be had for.
 pub struct Target {
+    /// As the client wrote it.
+    pub resource: String,
+    /// What its app is called, where one answers for it.
+    pub app_name: Option<String>,
     /// Whose it is. Nobody answers for a server on loopback that no app lists.
     org_id: Option<OrgId>,
     /// The scopes that its app declares.
@@ -46,9 +50,29 @@ impl Target {
         self.declared.find(scope).is_some() || (self.is_loopback && self.declared.0.is_empty())
     }
 
-    /// What its app says of a scope.
-    pub fn describes(&self, scope: &str) -> Option<&str> {
-        self.declared.find(scope).map(|declared| declared.description.as_str())
+    /// Those of the scopes that mean something here, each with what this server's own app says of it.
+    pub fn of_scopes<'a>(&'a self, scopes: &'a Scopes) -> impl Iterator<Item = (&'a str, Option<&'a str>)> {
+        let describe = |name: &str| self.declared.find(name).map(|declared| declared.description.as_str());
+        let here = scopes.declared().iter().filter(|name| self.knows(name));
+        here.map(move |name| (name.as_str(), describe(name)))
+    }
+
+    /// Why one token cannot be for all of them with these scopes; nothing when it can. Each organization decides about its
+    /// own servers alone: no scope reaches those of another that does not declare it, and nobody answers for what listens on
+    /// loopback.
+    pub fn conflict(all: &[Self], scope: &str) -> Option<&'static str> {
+        if all.len() > 1 && all.iter().any(|target| target.is_loopback) {
+            return Some("A resource on loopback goes with no other resource.");
+        }
+        let is_of_one = all.windows(2).all(|pair| pair[0].org_id == pair[1].org_id);
+        let is_shared = |name: &str| {
+            let known = all.iter().filter(|target| target.knows(name)).count();
+            known == 0 || known == all.len()
+        };
+        if is_of_one || scope.split(' ').all(is_shared) {
+            return None;
+        }
+        Some("Resources of different organizations go together only with scopes that each of them declares.")
     }
 }
 
@@ -111,6 +135,8 @@ impl Client {
             let origin = url.origin().ascii_serialization();
             let own = self.app.as_ref().filter(|owned| owned.allowed_origins.contains(&origin));
             return Ok(Some(Target {
+                resource: resource.to_owned(),
+                app_name: own.map(|_| self.name.clone()),
                 org_id: own.map(|owned| owned.org_id),
                 declared: own.map(|owned| owned.declared_scopes.clone()).unwrap_or_default(),
                 is_loopback: true,
@@ -120,6 +146,8 @@ impl Client {
             return Ok(None);
         };
         Ok(Application::find(&app.db, id).await?.map(|application| Target {
+            resource: resource.to_owned(),
+            app_name: Some(shown_name(&application.name)),
             org_id: Some(application.org_id),
             declared: application.declared_scopes,
             is_loopback: false,

@@ -43,7 +43,8 @@ pub struct Request {
     pub redirect_uri: String,
     pub scopes: Scopes,
     pub resource: Option<Audience>,
-    pub(super) targets: Vec<Target>,
+    /// The servers of `resource`.
+    pub targets: Vec<Target>,
     pub login_hint: Option<String>,
     pub(super) nonce: Option<String>,
     /// None for a confidential client whose app does not require PKCE.
@@ -195,8 +196,12 @@ impl Request {
                 None => return refused(("invalid_target", "No tokens are issued for this resource.")),
             }
         }
+        let scope = asked.get("scope").unwrap_or_default();
+        if let Some(why) = Target::conflict(&targets, scope) {
+            return refused(("invalid_target", why));
+        }
         let is_known = |scope: &str| targets.iter().any(|target| target.knows(scope));
-        let mut scopes = Scopes::asked(asked.get("scope").unwrap_or_default(), is_known);
+        let mut scopes = Scopes::asked(scope, is_known);
         // `offline_access` is a scope of OpenID Connect. A client that speaks plain OAuth, as most MCP clients do, asks for
         // the scopes of its server alone and expects a refresh token.
         if client.app.is_none() && resource.is_some() && !scopes.has(Scope::OpenId) {
@@ -246,12 +251,6 @@ impl Request {
         let query = without_mark(&self.query);
         let mark = Serializer::new(String::new()).append_pair(ASKED, &mark(app, &query)).finish();
         format!("/oauth/authorize?{query}&{mark}")
-    }
-
-    /// What the client wants to do at servers of apps, with what those say about it.
-    pub fn declared_scopes(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
-        let describe = |name| self.targets.iter().find_map(|target| target.describes(name));
-        self.scopes.declared().iter().map(move |name| (name.as_str(), describe(name)))
     }
 
     /// The origin or scheme that people are sent on to.

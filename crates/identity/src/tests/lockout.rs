@@ -31,6 +31,31 @@ async fn solve(t: &TestApp, refused: &Answer) -> String {
     answer.body["captchaPass"].as_str().unwrap_or_default().to_owned()
 }
 
+/// Wrong passwords from one network, until it is closed for the account.
+pub async fn lock(t: &TestApp, email: &str, network: &str) {
+    let guess = async |pass: Option<&str>| {
+        let ask = t.post("/auth/login").json(&json!({ "email": email, "password": "wrong guess" }));
+        let ask = ask.from(network).header("user-agent", FIREFOX);
+        match pass {
+            Some(pass) => ask.header("x-service-captcha-pass", pass).await,
+            None => ask.await,
+        }
+    };
+    for _ in 0..30 {
+        let mut answer = guess(None).await;
+        if answer.refusal() == (403, "captcha_required") {
+            let pass = solve(t, &answer).await;
+            answer = guess(Some(&pass)).await;
+        }
+        if answer.refusal() == (429, "rate_limited") {
+            t.run_jobs().await;
+            return;
+        }
+        assert_eq!(answer.refusal(), (401, "invalid_credentials"), "{}", answer.text);
+    }
+    panic!("{network} is still open");
+}
+
 /// Wrong passwords from many networks, as far as they are let.
 async fn attack(t: &TestApp, tries: usize) -> Vec<Answer> {
     let mut answers = vec![];

@@ -4,7 +4,7 @@ use std::time::Duration;
 use kernel::{config::Config, testing::TestApp};
 use serde_json::{Value, json};
 
-use super::actors::*;
+use super::{actors::*, lockout::lock};
 
 const ADA: &str = "ada@example.com";
 
@@ -38,7 +38,7 @@ async fn one_email_gets_a_few_mails_however_many_are_asked_for() {
     for round in 0..40 {
         said.push(ask(&t, round, ADA).await);
     }
-    assert_eq!(mails_to(&t, ADA).len() - before, 5, "five an hour, over all kinds and networks");
+    assert_eq!(mails_to(&t, ADA).len() - before, 6, "five an hour, over all kinds and networks, and one warning");
     assert!((4..40).all(|round| said[round] == said[round - 4]), "the same answer: {said:?}");
     let figures = t.app.metrics.render(kernel::telemetry::Exposition::Prometheus).unwrap();
     assert!(figures.contains("janua_mails_withheld_total"), "{figures}");
@@ -51,7 +51,7 @@ async fn one_email_gets_a_few_mails_however_many_are_asked_for() {
             ask(&t, 100 + 8 * hour + round, ADA).await;
         }
     }
-    assert_eq!(mails_to(&t, ADA).len() - before, 20, "twenty a day");
+    assert_eq!(mails_to(&t, ADA).len() - before, 23, "twenty a day, and three warnings");
     t.finish().await;
 }
 
@@ -67,6 +67,82 @@ async fn strangers_do_not_use_up_what_the_person_asks_for_where_they_sign_in() {
     t.post("/auth/forgot-password").json(&json!({ "email": ADA })).await;
     t.run_jobs().await;
     assert_eq!(mails_to(&t, ADA).len(), before + 1, "from the network the person has signed in from");
+    t.finish().await;
+}
+
+/// How many mails somebody got since the last look, after a request from a network.
+async fn mails_after(t: &TestApp, path: &str, from: Option<&str>) -> usize {
+    let before = mails_to(t, ADA).len();
+    let body = match path {
+        "/auth/register" => json!({ "email": ADA, "password": PASSWORD, "name": "Eve" }),
+        _ => json!({ "email": ADA }),
+    };
+    let ask = t.post(path).json(&body);
+    let answer = match from {
+        Some(from) => ask.from(from).await,
+        None => ask.await,
+    };
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    t.run_jobs().await;
+    mails_to(t, ADA).len() - before
+}
+
+#[tokio::test]
+async fn warnings_that_strangers_cause_use_up_no_recovery() {
+    let t = start().await;
+    signed_in(&t, ADA).await;
+    t.advance(Duration::from_hours(25));
+    let mut sent = 0;
+    for round in 0..8 {
+        sent += mails_after(&t, "/auth/register", Some(&format!("203.0.113.{round}"))).await;
+        // Also from where the person signs in.
+        sent += mails_after(&t, "/auth/register", None).await;
+    }
+    assert_eq!(sent, 1, "that there is an account already is said once an hour");
+    // Another kind of warning is not hidden by it.
+    for round in 0..2 {
+        let before = mails_to(&t, ADA).len();
+        lock(&t, ADA, &format!("198.51.100.{round}")).await;
+        let mails = mails_to(&t, ADA);
+        assert_eq!(mails.len() - before, usize::from(round == 0), "one an hour, too: {mails:?}");
+        assert!(round > 0 || mails.last().unwrap().contains("password has held"), "{mails:?}");
+    }
+    for (path, from) in [
+        ("/auth/forgot-password", Some("192.0.2.1")),
+        ("/auth/magic-link/request", Some("192.0.2.2")),
+        ("/auth/forgot-password", None),
+    ] {
+        assert_eq!(mails_after(&t, path, from).await, 1, "{path} {from:?}");
+    }
+    for hour in 0..5 {
+        t.advance(Duration::from_mins(61));
+        let expected = usize::from(hour < 2);
+        assert_eq!(mails_after(&t, "/auth/register", Some("203.0.113.1")).await, expected, "three a day: {hour}");
+    }
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn one_network_uses_up_a_share_of_what_an_email_gets() {
+    let t = start().await;
+    signed_in(&t, ADA).await;
+    t.advance(Duration::from_hours(25));
+    let asks = async |from: Option<&'static str>, times: usize| {
+        let mut sent = 0;
+        for _ in 0..times {
+            sent += mails_after(&t, "/auth/forgot-password", from).await;
+        }
+        sent
+    };
+    assert_eq!(asks(Some("203.0.113.1"), 8).await, 4, "of five");
+    assert_eq!(asks(Some("203.0.113.2"), 8).await, 1, "what is left for others");
+    assert_eq!(asks(Some("203.0.113.3"), 2).await, 0);
+    assert_eq!(asks(None, 8).await, 4, "where the person signs in");
+    // Where a client's server got its tokens, nobody signed in.
+    t.advance(Duration::from_mins(61));
+    t.app.db.exec("UPDATE session SET scopes = 'openid'", vec![]).await.unwrap();
+    assert_eq!(asks(Some("203.0.113.1"), 8).await + asks(Some("203.0.113.2"), 8).await, 5);
+    assert_eq!(asks(None, 1).await, 0);
     t.finish().await;
 }
 

@@ -23,6 +23,7 @@ use super::{
 use crate::{
     accounts::Account,
     apps::{Application, ApplicationId},
+    audience::Audience,
     events::By,
     factors::Factors,
     orgs::Membership,
@@ -114,6 +115,13 @@ impl Session {
     /// The app it belongs to, if it is not the service's own.
     pub fn of_app(&self) -> Option<ApplicationId> {
         self.living.session.app_id
+    }
+
+    /// Whether this session may let a client in, for tokens that count at `resource` or, without one, at this service. Only a
+    /// session of the service is the person's own word. One that belongs to an app is in the app's hands, also where it came
+    /// as a cookie: it lets in this very app, and never at somebody's server.
+    pub fn may_let_in(&self, client: Option<ApplicationId>, resource: Option<&Audience>) -> bool {
+        self.of_app().is_none_or(|own| client == Some(own) && resource.is_none())
     }
 
     /// What the person proved not long ago, if anything. A device that was let in proved nothing itself, and who holds it

@@ -280,7 +280,7 @@ async fn p11_a_code_is_for_who_asked_and_dies_with_the_session_it_came_from() {
     let code_2 = code(&t, &ada, &app).await;
     assert_eq!(ada.asks(t.post("/auth/logout")).await.status, 204);
     assert_eq!(error_of(&redeem(&t, &app.id, &code_2, &[]).await), (400, "invalid_grant"));
-    // Who came in through an app acts for the apps beside it, and not for others'.
+    // Who came in through an app acts for this app, and not for others..
     let ada = Person::of(&identity::testing::login(&t, "ada@example.com", identity::testing::PASSWORD).await);
     let eve = signed_in(&t, "eve@example.com").await;
     let foreign = client(&t, &eve, "Foreign").await;

@@ -71,6 +71,56 @@ async fn an_app_has_settings_and_keys_that_are_shown_once() {
 }
 
 #[tokio::test]
+async fn an_app_declares_scopes_and_says_whether_pkce_is_required() {
+    let t = start().await;
+    let (ada, app) = developer(&t).await;
+    let call = format!("PATCH /apps/{}", app.rsplit('/').next().unwrap_or_default());
+    let page = visit(&t, &app, &ada).await;
+    assert!(page.text.contains("name=\"requirePkce:flag\" value=\"true\" checked"), "{}", page.text);
+    let lines = "notes.read Read <b>your</b> notes\r\n\r\n mcp:tools   Run the tools ";
+    let saved = act(&t, &ada, &call, &app, &[("scopes:described", lines), ("requirePkce:flag", "false")]).await;
+    assert_eq!(saved.status, 303, "{}", saved.text);
+    let api = app.replace("/console", "");
+    let kept = visit(&t, &api, &ada).await.body;
+    let scopes = serde_json::json!([
+        { "name": "notes.read", "description": "Read <b>your</b> notes" },
+        { "name": "mcp:tools", "description": "Run the tools" },
+    ]);
+    assert_eq!((&kept["scopes"], &kept["requirePkce"]), (&scopes, &serde_json::json!(false)));
+    let page = visit(&t, &app, &ada).await;
+    assert!(
+        page.text.contains("notes.read Read &lt;b&gt;your&lt;&#x2f;b&gt; notes\nmcp:tools Run the tools<"),
+        "{}",
+        page.text
+    );
+    assert!(!page.text.contains("name=\"requirePkce:flag\" value=\"true\" checked"), "{}", page.text);
+    // As the page sends it: the box comes after what it means when it is empty.
+    let both = [("scopes:described", ""), ("requirePkce:flag", "false"), ("requirePkce:flag", "true")];
+    assert_eq!(act(&t, &ada, &call, &app, &both).await.status, 303);
+    let kept = visit(&t, &api, &ada).await.body;
+    assert_eq!((&kept["scopes"], &kept["requirePkce"]), (&serde_json::json!([]), &serde_json::json!(true)));
+    // What is wrong is said at the field, with the line, and what was typed stays.
+    for (lines, says) in [
+        ("ok Fine\nopenid Me", "Line 2: name is a scope of OpenID Connect"),
+        ("ok Fine\nnotes.read", "Line 2: description"),
+    ] {
+        let fields = [("call", &*call), ("back", &app), ("form", "oauth"), ("scopes:described", lines)];
+        let refused = super::submit(&t, "/act", &fields, &ada).await;
+        assert_eq!(refused.status, 400);
+        assert!(refused.text.contains(says) && refused.text.contains("ok Fine\n"), "{}", refused.text);
+    }
+    let fields = [
+        ("call", &*call),
+        ("back", &app),
+        ("form", "app"),
+        ("redirectUris:lines", "https://a.example/\nhttp://b.example/"),
+    ];
+    let refused = super::submit(&t, "/act", &fields, &ada).await;
+    assert!(refused.text.contains("Line 2: must be https"), "{}", refused.text);
+    t.finish().await;
+}
+
+#[tokio::test]
 async fn another_tenants_pages_look_like_those_of_nobody() {
     let t = start().await;
     let (_, app) = developer(&t).await;

@@ -317,3 +317,110 @@ async fn scopes_are_declared_in_good_form() {
     t.run_jobs().await;
     t.finish().await;
 }
+
+async fn declare(t: &TestApp, owner: &Person, app: &Client, scopes: &[(&str, &str)]) {
+    let scopes: Vec<_> = scopes.iter().map(|(name, says)| json!({ "name": name, "description": says })).collect();
+    let change = t.ask(Method::PATCH, &format!("/apps/{}", app.id)).json(&json!({ "scopes": scopes }));
+    assert_eq!(owner.asks(change).await.status, 200);
+}
+
+/// A request for several servers at once.
+fn for_all(client: &str, scope: &str, resources: &[&str]) -> String {
+    let resources: Vec<_> = resources.iter().map(|resource| ("resource", *resource)).collect();
+    format!("{}&{}", asked(client, &[("scope", scope)]), query(&resources))
+}
+
+#[tokio::test]
+async fn no_scope_reaches_a_server_of_others_that_does_not_declare_it() {
+    let t = start().await;
+    let (eve, bob) = (signed_in(&t, "eve@example.com").await, signed_in(&t, "bob@example.com").await);
+    let (one, more) = (client(&t, &eve, "One").await, client(&t, &eve, "More").await);
+    let two = client(&t, &bob, "Two").await;
+    for (app, domain) in [(&one, "one.example"), (&more, "more.example"), (&two, "two.example")] {
+        prove_domain(&t, app, domain).await;
+    }
+    declare(&t, &eve, &one, &[("files", "Words of One"), ("admin", "Nothing to see here")]).await;
+    declare(&t, &bob, &two, &[("files", "Words of Two")]).await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let app = client(&t, &ada, "App").await;
+    let browser = browser(&t, "ada@example.com").await;
+    let (first, same, other) = ("https://one.example/mcp", "https://more.example/mcp", "https://two.example/mcp");
+    let (local, local_2) = ("http://127.0.0.1:9701/mcp", "http://localhost:9702/mcp");
+    for (scope, resources) in [
+        ("openid admin", &[first, other][..]),
+        ("openid files admin", &[other, first]),
+        ("openid admin", &[first, same, other]),
+        // Of the three one declares nothing.
+        ("openid files", &[first, same, other]),
+        ("openid", &[local, first]),
+        ("openid files", &[other, local]),
+        ("openid", &[local, local_2]),
+    ] {
+        let answer = authorize(&t, Some(&ada), &for_all(&app.id, scope, resources)).await;
+        assert_eq!(field(&answer, "error").as_deref(), Some("invalid_target"), "{scope} {resources:?}");
+    }
+    // What each of them declares is shown in the words of each.
+    let (code, page) = agree(&t, &for_all(&app.id, "openid files made:up", &[first, other]), &browser).await;
+    let shown = page.text.replace("&#x2f;", "/");
+    let (_, servers) = shown.split_once(&format!("One at {first}")).expect("the first server");
+    let (of_one, of_two) = servers.split_once(&format!("Two at {other}")).expect("the second server");
+    assert!(of_one.contains("Words of One") && !of_one.contains("Words of Two"), "{of_one}");
+    assert!(of_two.contains("Words of Two") && !of_two.contains("Words of One"), "{of_two}");
+    assert_eq!(redeem(&t, &app.id, &code, &[]).await.body["scope"], "openid files");
+    // Standard scopes mean the same everywhere. Among its own servers an organization decides.
+    agree(&t, &for_all(&app.id, "openid email", &[first, other]), &browser).await;
+    let (code, page) = agree(&t, &for_all(&app.id, "admin", &[first, same]), &browser).await;
+    let shown = page.text.replace("&#x2f;", "/");
+    let (of_more, of_one) = shown.split_once(&format!("One at {first}")).expect("the server that declares it");
+    assert!(of_one.contains("Nothing to see here") && of_one.contains("(admin)"), "{shown}");
+    assert!(of_more.contains(&format!("More at {same}")) && !of_more.contains("admin</code>"), "{shown}");
+    assert!(!of_more.contains("Nothing to see here"), "{shown}");
+    assert_eq!(redeem(&t, &app.id, &code, &[]).await.body["scope"], "admin");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_session_of_an_app_lets_in_that_app_and_nobody_else() {
+    let t = with_registration().await;
+    let eve = signed_in(&t, "eve@example.com").await;
+    let (shop, sister) = (client(&t, &eve, "Shop").await, client(&t, &eve, "Sister").await);
+    prove_domain(&t, &shop, "shop.example").await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let own = browser(&t, "ada@example.com").await;
+    let body = json!({ "email": "ada@example.com", "password": identity::testing::PASSWORD });
+    let entered = t.post("/auth/login").json(&body).header("x-service-app-key", &shop.publishable).await;
+    assert_eq!(entered.status, 200, "{}", entered.text);
+    let (inside, token) = (cookies(&entered), text(&entered.body["accessToken"]));
+    let editor = registered(&t).await;
+    let local = "http://127.0.0.1:9701/mcp";
+    for (client, resource) in [
+        (&sister.id, ""),
+        (&sister.id, "https://mcp.shop.example/"),
+        (&shop.id, "https://mcp.shop.example/"),
+        (&shop.id, local),
+        (&editor, local),
+        (&editor, "https://mcp.shop.example/"),
+        (&editor, ""),
+    ] {
+        let request = asked(client, &[("resource", resource), ("scope", "openid")]);
+        let path = format!("/oauth/authorize?{request}");
+        let sign_in = format!("{}/sign-in", base(&t));
+        let says = format!("{client} {resource}");
+        assert_eq!(sent(&visit(&t, &path, &inside).await).0, sign_in, "{says}");
+        assert_eq!(sent(&with_token(&t, &path, &token).await).0, sign_in, "{says}");
+        let consent = format!("/consent?{}", query(&[("request", &request)]));
+        assert_eq!(sent(&visit(&t, &consent, &inside).await).0, sign_in, "{says}");
+        // Not even with the page that was drawn for the person's own session.
+        let page = visit(&t, &consent, &own).await;
+        t.happened().await;
+        assert_eq!(decide(&t, &page, "allow", &inside).await.status, 401, "{says}");
+        t.expects(&[]).await;
+        assert!(field(&decide(&t, &page, "allow", &own).await, "code").is_some(), "{says}");
+    }
+    assert_eq!(ada.asks(t.get("/auth/consents")).await.body["consents"].as_array().map(Vec::len), Some(7));
+    let (code, _) = agree(&t, &asked(&shop.id, &[]), &inside).await;
+    assert_eq!(redeem(&t, &shop.id, &code, &[]).await.status, 200, "the app itself");
+    t.run_jobs().await;
+    t.finish().await;
+}

@@ -226,7 +226,24 @@ async fn an_app_learns_nothing_of_how_its_people_sign_in() {
     let access = entered.body["accessToken"].as_str().unwrap();
     let me = t.get("/auth/me").header("authorization", &format!("Bearer {access}")).await;
     assert_eq!((&me.body["mfaEnabled"], &me.body["email"]), (&json!(false), &json!(BOB)));
-    assert_eq!(bob.asks(t.get("/auth/me")).await.body["mfaEnabled"], true, "the service's own session does");
+    for user in [&entered.body["user"], &me.body] {
+        assert_eq!((user.get("authProvider"), &user["passkeys"]), (None, &json!([])), "{user}");
+    }
+    let bearer = format!("Bearer {access}");
+    let list = t.get("/auth/sessions").header("authorization", &bearer).await;
+    assert_eq!((list.status, &list.body["sessions"][0]["methods"]), (200, &json!([])), "{}", list.text);
+    let change = t.ask(Method::PATCH, "/user/profile").json(&json!({ "bio": "Hi" }));
+    let changed = change.header("authorization", &bearer).await;
+    assert_eq!((changed.status, changed.body.get("authProvider")), (200, None), "{}", changed.text);
+    let own = bob.asks(t.get("/auth/me")).await.body;
+    assert_eq!(
+        (&own["mfaEnabled"], &own["authProvider"]),
+        (&json!(true), &json!("email")),
+        "the service's own sees it"
+    );
+    let list = bob.asks(t.get("/auth/sessions")).await.body;
+    let own = list["sessions"].as_array().unwrap().iter().find(|session| session["current"] == true).unwrap();
+    assert_eq!(own["methods"], json!(["pwd", "otp", "mfa"]), "{list}");
     t.run_jobs().await;
     t.finish().await;
 }

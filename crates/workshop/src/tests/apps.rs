@@ -38,6 +38,14 @@ async fn an_app_is_made_changed_and_given_up() {
     let refused = ada.asks(t.post("/apps").json(&wrong)).await;
     assert_eq!(refused.status, 400);
     assert_eq!(refused.wrong_fields(), ["redirectUris.1", "redirectUris.2", "allowedOrigins.0", "allowedOrigins.1"]);
+    // What separates in a header is in no host.
+    let hosts = ["https://a;b.example/cb", "https://a.example,b.example/cb", "cursor://a;b/cb"];
+    let wrong = json!({ "redirectUris": hosts, "allowedOrigins": ["https://a;b.example"] });
+    let refused = ada.asks(t.ask(Method::PATCH, &path).json(&wrong)).await;
+    assert_eq!(
+        (refused.status, refused.wrong_fields()),
+        (400, vec!["redirectUris.0", "redirectUris.1", "redirectUris.2", "allowedOrigins.0"])
+    );
     let listed = ada.asks(t.get("/apps?limit=1")).await;
     assert_eq!(listed.body["apps"][0]["id"], second["id"], "newest first");
     let cursor = listed.body["nextCursor"].as_str().unwrap();
@@ -217,6 +225,55 @@ async fn the_slug_of_an_app_that_is_gone_is_held_back_for_its_organization() {
     assert_eq!(take(&eve, "shop").await.refusal(), (409, "slug_taken"), "89 days");
     let eve = Person::of(&login_again(&t, "eve@example.com", Duration::from_hours(26)).await);
     assert_eq!(take(&eve, "shop").await.status, 200, "90 days");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn an_organization_and_an_account_hold_back_few_slugs() {
+    let t = start().await;
+    let (ada, eve) = (signed_in(&t, "ada@example.com").await, signed_in(&t, "eve@example.com").await);
+    let take = |person: &Person, slug: &str, org: &Value| {
+        let body = json!({ "name": "Shop", "slug": slug, "orgId": org });
+        person.asks(t.post("/apps").json(&body))
+    };
+    let give_up = async |slug: &str, org: &Value| {
+        let made = take(&eve, slug, org).await;
+        assert_eq!(made.status, 200, "{slug}: {}", made.text);
+        t.advance(Duration::from_secs(1));
+        assert_eq!(eve.asks(t.ask(Method::DELETE, &format!("/apps/{}", id(&made.body)))).await.status, 204);
+    };
+    let mut orgs = vec![];
+    for name in ["One", "Two", "Three"] {
+        orgs.push(eve.asks(t.post("/org").json(&json!({ "name": name }))).await.body["id"].clone());
+    }
+    for number in 0..20 {
+        give_up(&format!("first-{number}"), &orgs[0]).await;
+    }
+    for slug in ["first-0", "first-19"] {
+        assert_eq!(take(&ada, slug, &Value::Null).await.refusal(), (409, "slug_taken"), "{slug}: twenty are held");
+    }
+    give_up("first-20", &orgs[0]).await;
+    assert_eq!(take(&ada, "first-0", &Value::Null).await.status, 200, "the oldest is free");
+    // By renaming, too.
+    let app = take(&eve, "first-a", &orgs[0]).await;
+    let path = format!("/apps/{}", id(&app.body));
+    assert_eq!(eve.asks(t.ask(Method::PATCH, &path).json(&json!({ "slug": "first-b" }))).await.status, 200);
+    assert_eq!(take(&ada, "first-1", &Value::Null).await.status, 200);
+    assert_eq!(take(&ada, "first-a", &Value::Null).await.refusal(), (409, "slug_taken"), "the newest is held");
+    // More organizations are no way around it, whether they stay or go.
+    for number in 0..16 {
+        give_up(&format!("second-{number}"), &orgs[1]).await;
+    }
+    let gone = format!("/org/{}", orgs[1].as_str().unwrap());
+    assert_eq!(eve.asks(t.ask(Method::DELETE, &gone)).await.status, 204);
+    for number in 0..14 {
+        give_up(&format!("third-{number}"), &orgs[2]).await;
+    }
+    assert_eq!(take(&ada, "first-2", &Value::Null).await.refusal(), (409, "slug_taken"), "fifty are held");
+    give_up("third-14", &orgs[2]).await;
+    assert_eq!(take(&ada, "first-2", &Value::Null).await.status, 200, "the oldest of the account is free");
+    assert_eq!(take(&ada, "second-0", &Value::Null).await.refusal(), (409, "slug_taken"));
     t.run_jobs().await;
     t.finish().await;
 }

@@ -117,6 +117,9 @@ pub fn endpoint(text: &str) -> Result<Url, NoReply> {
         "http" => ":80",
         _ => return Err(NoReply::NotHttps),
     };
+    if url.port() == Some(0) {
+        return Err(odd("must not have port 0"));
+    }
     let authority = authority.to_ascii_lowercase();
     let host = &url[Position::BeforeHost..Position::AfterPort];
     let is_same_host = authority == host || authority.strip_suffix(port) == Some(host);
@@ -317,6 +320,7 @@ mod tests {
             "https://1572395042/",
             "https://[2001:DB8:0::1]/",
             "https://example.com:0443/",
+            "https://example.com:0/",
             "https://example.com?x",
             "ftp://example.com/",
             "javascript:alert(1)",

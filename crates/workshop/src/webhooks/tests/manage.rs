@@ -119,6 +119,7 @@ async fn p61_no_address_inside_is_registered_in_any_spelling() {
         ("https://93.184.215.14/a\tb", "wrong_form"),
         ("https://93.184.215.14/a\n", "wrong_form"),
         ("https://0x5db8d70e/", "wrong_form"),
+        ("https://93.184.215.14:0/", "wrong_form"),
         ("not a url", "format"),
         ("https://", "format"),
     ] {
