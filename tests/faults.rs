@@ -21,11 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kernel::{
-    clock::Timestamp,
-    db::{Db, Durability, Error, migrate::Migration},
-    params, transact,
-};
+use db::{Db, Durability, Error, migrate::Migration, params, transact};
 
 const WRITERS: u32 = 16;
 const SCHEMA: &[Migration] = &[Migration {
@@ -62,7 +58,7 @@ fn main() {
 
 async fn open(path: &str) -> Db {
     let db = Db::open(&format!("sqlite:{path}"), 1, Durability::Full).await.unwrap();
-    db.migrate_to(SCHEMA, Timestamp(0)).await.unwrap();
+    db.migrate_to(SCHEMA, 0).await.unwrap();
     db
 }
 

@@ -1,11 +1,11 @@
 //! Everything the platform holds on an organization, in one document and without secrets.
 use axum::extract::State;
+use db::transact;
 use kernel::{
     App,
     clock::Timestamp,
     fault::{Fault, Result},
     http::{Json, Key, Routes},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -2,12 +2,11 @@
 use std::time::Duration;
 
 use axum::{extract::State, response::NoContent};
+use db::{Tx, transact};
 use kernel::{
     App,
-    db::Tx,
     fault::{Code, FORBIDDEN, Fault, NOT_FOUND, RATE_LIMITED, Result},
     http::{Json, Key, Page, Path, Routes},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

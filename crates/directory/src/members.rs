@@ -1,11 +1,10 @@
 //! The people in an organization and what they may do.
 use axum::{extract::State, response::NoContent};
+use db::{Tx, transact};
 use kernel::{
     App,
-    db::Tx,
     fault::{FORBIDDEN, Fault, NOT_FOUND, Result},
     http::{Json, Key, Page, Path, Routes},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,10 +1,10 @@
 //! What an organization's programs keep with it: a record of their own, changed key by key.
 use axum::extract::State;
+use db::transact;
 use kernel::{
     App,
     fault::{Fault, Result},
     http::{Json, Routes},
-    transact,
 };
 use serde_json::Value;
 use tenancy::{

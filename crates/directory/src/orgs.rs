@@ -1,10 +1,10 @@
 //! Making an organization, looking at it, changing its name and look, and giving it up.
 use axum::{extract::State, response::NoContent};
+use db::transact;
 use kernel::{
     App,
     fault::{Code, Fault, Result},
     http::{Json, Page, Routes},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -4,13 +4,12 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse as _, Response},
 };
+use db::{Reach, Tx, transact};
 use kernel::{
     App,
     clock::Timestamp,
-    db::{Reach, Tx},
     fault::{Fault, Result},
     http::{Json, Key, MaybeJson, Page, Routes},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -68,7 +67,7 @@ async fn update_profile(
     Json(patch): Json<ProfilePatch>,
 ) -> Result<Json<UserView>> {
     let along = (app.clone(), session.account().id, session.by(), patch);
-    let changed = app.db.transact(along, |tx, (app, id, by, patch)| Box::pin(patch.apply(tx, app, *id, by)));
+    let changed = app.carry(along, |tx, (app, id, by, patch)| Box::pin(patch.apply(tx, app, *id, by)));
     Ok(Json(UserView::seen_in(&session.living.session, &changed.await?, session.factors())))
 }
 

@@ -4,13 +4,12 @@
 //! whether or not the address has an account: the answer is given before anybody has looked. A wrong password is
 //! written down this way too.
 use data_encoding::BASE64;
+use db::{Tx, transact};
 use kernel::{
     App,
-    db::{self, Tx},
     fault::{Fault, Result},
     http::network_of,
     jobs::{self, Job, Later},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,10 +1,10 @@
 //! The answer to a challenge, for a pass.
 use axum::extract::State;
+use db::transact;
 use kernel::{
     App,
     fault::Result,
     http::{Json, Routes},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

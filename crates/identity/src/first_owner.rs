@@ -1,11 +1,10 @@
 //! The first person of a new installation. The start prints a link; whoever has it can read what the server says, and
 //! becomes its owner. It works once, and not where the settings name the owners.
+use db::{params, transact};
 use kernel::{
     App,
     crypto::same,
-    db,
     fault::{Code, Fault, Result},
-    params, transact,
 };
 use tenancy::{
     accounts::{Account, AccountId},

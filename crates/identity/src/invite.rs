@@ -3,13 +3,12 @@
 //! The link came to the invited address, so whoever has it has read that address's mail. That is enough for a new
 //! account, and for nothing that an old one has: its password and its sessions are not touched.
 use axum::{extract::State, response::Response};
+use db::{Reach, Tx, transact};
 use kernel::{
     App,
     crypto::Secret,
-    db::{Reach, Tx},
     fault::{Code, Fault, INVALID, Result},
     http::{Json, Routes},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;

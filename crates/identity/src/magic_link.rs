@@ -1,11 +1,10 @@
 //! Signing in with a link in a mail.
 use axum::{extract::State, response::Response};
+use db::{Reach, Tx, transact};
 use kernel::{
     App,
-    db::{Reach, Tx},
     fault::Result,
     http::{Json, Routes},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,10 +1,10 @@
 //! The organizations one is in, and which of them one acts for.
 use axum::{extract::State, response::Response};
+use db::transact;
 use kernel::{
     App,
     fault::{Fault, Result},
     http::{Json, Routes},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -4,12 +4,11 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse as _, NoContent, Response},
 };
+use db::{Reach, transact};
 use kernel::{
     App,
-    db::Reach,
     fault::{Code, Fault, OVERLOADED, Result},
     http::{Json, Routes},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -159,7 +158,7 @@ pub async fn reset(app: &App, visitor: &Visitor, token: &Typed, new: &Typed) -> 
 
 /// A changed password ends what the old one opened, and the person is told.
 async fn end_sessions(
-    tx: &mut kernel::db::Tx,
+    tx: &mut db::Tx,
     app: &App,
     by: &events::By,
     account: &Account,

@@ -4,10 +4,10 @@
 //! provider. Somebody who has a passkey or a second factor proves that, somebody who has a password proves that, and for
 //! everybody else any sign-in will do. It was proven in the sign-in, or since then in the session, not more than ten minutes
 //! ago; or it comes with the request.
+use db::transact;
 use kernel::{
     App,
     fault::{Code, Fault, Result},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -5,13 +5,12 @@ use axum::{
     http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
+use db::{Reach, Tx, transact};
 use kernel::{
     App,
     crypto::Secret,
-    db::{Reach, Tx},
     fault::{Fault, INVALID, Result},
     http::{Form, Json, Query, Routes},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

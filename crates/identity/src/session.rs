@@ -4,13 +4,12 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
+use db::{Tx, transact};
 use kernel::{
     App,
     clock::Timestamp,
-    db::Tx,
     fault::{Fault, NOT_FOUND, Result, UNAUTHENTICATED},
     http::{Json, MaybeJson, Path, Routes},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

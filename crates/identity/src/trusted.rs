@@ -4,13 +4,12 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse as _, Response},
 };
+use db::{Tx, transact};
 use kernel::{
     App,
     clock::Timestamp,
-    db::{self, Tx},
     fault::{Fault, NOT_FOUND, Result},
     http::{Json, Path, Routes},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

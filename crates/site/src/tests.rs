@@ -2,7 +2,8 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use kernel::{config::Config, params, testing::TestApp, transact};
+use db::{params, transact};
+use kernel::{config::Config, testing::TestApp};
 use serde_json::{Value, json};
 
 use crate::status::incidents::{self, Impact, Report, Stage};

@@ -1,13 +1,8 @@
 //! People: what is kept of them, and every statement on it.
 use std::ops::Deref;
 
-use kernel::{
-    clock::Timestamp,
-    db::{self, Db, Tx},
-    holding,
-    id::Id,
-    params, row,
-};
+use db::{Db, Tx, holding, params, row};
+use kernel::{clock::Timestamp, id::Id};
 
 use crate::{email::Email, end_users, social::Linked};
 

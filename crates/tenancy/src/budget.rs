@@ -1,11 +1,8 @@
 //! How much goes out in an hour: messages and mails that cost somebody money or patience.
 use std::time::Duration;
 
-use kernel::{
-    App,
-    db::{self, Tx},
-    params,
-};
+use db::{Tx, params};
+use kernel::App;
 
 pub const HOUR: Duration = Duration::from_hours(1);
 const HOUR_MS: i64 = 3_600_000;

@@ -5,13 +5,12 @@
 use std::collections::BTreeSet;
 
 use data_encoding::HEXLOWER;
+use db::{Db, FromRow, Row, Tx, params, row, transact};
 use kernel::{
     App,
     clock::Timestamp,
-    db::{self, Db, FromRow, Row, Tx},
     fault::{Fault, Result},
     http::Key,
-    params, row, transact,
 };
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -2,13 +2,12 @@
 use std::time::Duration;
 
 use data_encoding::BASE32_NOPAD;
+use db::{Db, FromRow, Row, Tx, params, row};
 use kernel::{
     App,
     clock::Timestamp,
     crypto::{self, Secret},
-    db::{self, Db, FromRow, Row, Tx},
     id::Id,
-    params, row,
 };
 use totp_rs::{Builder, Totp};
 

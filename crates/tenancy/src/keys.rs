@@ -16,15 +16,8 @@ use aws_lc_rs::{
     signature::{KeyPair as _, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_SHA256, RsaKeyPair},
 };
 use data_encoding::BASE64URL_NOPAD;
-use kernel::{
-    App,
-    clock::Timestamp,
-    crypto,
-    db::{self, Reach, Tx},
-    holding,
-    http::Document,
-    params, row, transact,
-};
+use db::{Reach, Tx, holding, params, row, transact};
+use kernel::{App, clock::Timestamp, crypto, http::Document};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};

@@ -1,14 +1,7 @@
 //! Organizations, and what somebody is in one: what is kept, and every statement on it.
 use data_encoding::HEXLOWER;
-use kernel::{
-    App,
-    clock::Timestamp,
-    db::{self, Db, FromRow, FromValue, Reach, Row, Tx, Value},
-    fault::Code,
-    holding,
-    id::Id,
-    params, row,
-};
+use db::{Db, FromRow, FromValue, Reach, Row, Tx, Value, holding, params, row};
+use kernel::{App, clock::Timestamp, fault::Code, id::Id};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

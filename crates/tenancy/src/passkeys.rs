@@ -1,10 +1,7 @@
 //! Passkeys: what is kept of them, and every statement on it. Whoever checks a signature reads the key; to everybody
 //! else it is opaque.
-use kernel::{
-    clock::Timestamp,
-    db::{self, Db, Tx},
-    params, row,
-};
+use db::{Db, Tx, params, row};
+use kernel::clock::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 

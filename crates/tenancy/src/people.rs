@@ -7,12 +7,8 @@
 //! close it; one that was there before cannot be closed by anybody, it only stops being a member.
 //!
 //! Places are numbered without gaps, so that a page of a list is a range of places: it costs the same at any depth.
-use kernel::{
-    clock::Timestamp,
-    db::{self, Db, Tx},
-    id::Id,
-    params, row,
-};
+use db::{Db, Tx, params, row};
+use kernel::{clock::Timestamp, id::Id};
 use serde_json::{Value, json};
 
 use crate::{

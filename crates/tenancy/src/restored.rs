@@ -3,12 +3,8 @@
 //! Nobody knows any more what that was. So every session and every secret that works once ends, and everything that
 //! signed for them is replaced; people sign in again with what they know and have. What stands on its own — passwords,
 //! passkeys, authenticator apps, memberships — is as it was at that moment.
-use kernel::{
-    App,
-    clock::Timestamp,
-    db::{self, Db, Reach, Sql, Tx, Value},
-    params, row, transact,
-};
+use db::{Db, Reach, Sql, Tx, Value, params, row, transact};
+use kernel::{App, clock::Timestamp};
 
 use crate::{
     apps,

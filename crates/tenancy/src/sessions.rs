@@ -4,14 +4,13 @@
 //! the successor of a generation is always the same, which is what a client that lost the answer needs to get again.
 use std::{net::IpAddr, time::Duration};
 
+use db::{Db, Reach, Tx, params, row};
 use kernel::{
     App,
     clock::Timestamp,
     crypto::{Secret, same},
-    db::{self, Db, Reach, Tx},
     http::network_of,
     id::Id,
-    params, row,
 };
 
 use crate::{

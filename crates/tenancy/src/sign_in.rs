@@ -6,11 +6,11 @@ use axum::{
     http::HeaderMap,
     response::{IntoResponse as _, Response},
 };
+use db::Tx;
 use kernel::{
     App,
     clock::Timestamp,
     crypto::Secret,
-    db::{self, Tx},
     fault::{Code, Result, UNAUTHENTICATED},
     http::Json,
 };

@@ -1,9 +1,9 @@
 //! The proof of work, on a page: the challenge is drawn into it, the script solves it, and the form brings the solution.
+use db::transact;
 use kernel::{
     App,
     crypto::Secret,
     fault::{Fault, Result},
-    transact,
 };
 use tenancy::enter::{CAPTCHA_REQUIRED, Captcha, Visitor};
 

@@ -4,6 +4,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
+use db::transact;
 use identity::{
     invite::{self, Accept, Accepted, SIGN_IN_FIRST},
     register::{self, SignUp},
@@ -13,7 +14,6 @@ use kernel::{
     email::Email,
     fault::{Fault, Result},
     http::Routes,
-    transact,
 };
 use minijinja::context;
 use tenancy::{

@@ -1,12 +1,11 @@
 //! Apps: made, shown, changed, given up.
 use axum::{extract::State, response::NoContent};
+use db::{Tx, transact};
 use kernel::{
     App,
     clock::Timestamp,
-    db::Tx,
     fault::{Code, FORBIDDEN, Fault, NOT_FOUND, Result},
     http::{Json, Key, Page, Routes},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,10 +1,10 @@
 //! The keys of an app: shown once, known by their beginning, gone at once.
 use axum::{extract::State, response::NoContent};
+use db::transact;
 use kernel::{
     App,
     fault::{Code, Fault, INVALID, NOT_FOUND, Result},
     http::{Json, Key, Page, Path, Routes},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,10 +1,10 @@
 //! The picture of an app, for the pages on which its people sign in.
 use axum::{extract::State, response::NoContent};
+use db::transact;
 use kernel::{
     App,
     fault::{Fault, Result},
     http::{Json, Routes},
-    transact,
 };
 use tenancy::{
     enter::{Admin, InApp},

@@ -2,14 +2,13 @@
 use std::{io::Cursor, time::Duration};
 
 use axum::http::Method;
+use db::{params, transact};
 use identity::testing::{Person, signed_in};
 use image::{DynamicImage, ImageFormat};
 use kernel::{
     app::Feature,
     config::Config,
-    db, params,
     testing::{Answer, TestApp},
-    transact,
 };
 use serde_json::{Value, json};
 use tenancy::{

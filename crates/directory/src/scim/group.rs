@@ -2,13 +2,8 @@
 //! them.
 use std::collections::BTreeSet;
 
-use kernel::{
-    App,
-    clock::Timestamp,
-    db::{self, Composed, Db, Tx},
-    fault::Result,
-    params, row,
-};
+use db::{Composed, Db, Tx, params, row};
+use kernel::{App, clock::Timestamp, fault::Result};
 use serde_json::{Map, Value, json};
 use tenancy::{
     orgs::{OrgId, Role},

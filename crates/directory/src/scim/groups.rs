@@ -7,13 +7,12 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::{IntoResponse as _, NoContent, Response},
 };
+use db::{Tx, transact};
 use kernel::{
     App,
-    db::Tx,
     fault::{CONFLICT, Fault, INVALID, NOT_FOUND, Result},
     http::{Json, Path, Query, Routes},
     jobs::{self, Job, Later},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

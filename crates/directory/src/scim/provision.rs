@@ -4,13 +4,12 @@
 //! it has proven it. Only somebody who is a member already is linked at once. The account's own address, name and
 //! password are never written from here.
 use axum::http::HeaderMap;
+use db::{Reach, Tx, transact};
 use kernel::{
     App,
     clock::Timestamp,
-    db::{Reach, Tx},
     fault::{Code, Fault, NOT_FOUND, Result},
     jobs::{self, Job, Later},
-    transact,
 };
 use serde::{Deserialize, Serialize};
 use tenancy::{

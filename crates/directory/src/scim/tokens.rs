@@ -1,11 +1,11 @@
 //! The tokens an organization gives its provider: several, named, shown once, gone at once.
 use axum::{extract::State, response::NoContent};
+use db::transact;
 use kernel::{
     App,
     clock::Timestamp,
     fault::{Code, Fault, INVALID, NOT_FOUND, Result},
     http::{Json, Key, Page, Path, Routes},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,11 +1,11 @@
 //! The person's side: they type the code where they are signed in, see what asks, and say yes or no.
 use axum::extract::State;
+use db::{params, row, transact};
 use kernel::{
     App,
     clock::Timestamp,
     fault::{Code, Fault, Result, UNAUTHENTICATED},
     http::{FormOrJson, Json, Routes},
-    params, row, transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -9,14 +9,13 @@ use axum::{
     http::{HeaderMap, header::AUTHORIZATION},
     response::{IntoResponse as _, Response},
 };
+use db::{Tx, params, row, transact};
 use kernel::{
     App,
     clock::Timestamp,
     crypto,
-    db::{self, Tx},
     fault::{Code, Fault, Result},
     http::{FormOrJson, Json, Routes},
-    params, row, transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,11 +1,10 @@
 //! The second half of a sign-in: a ticket and a code for a session.
 use axum::{extract::State, response::Response};
+use db::{Reach, transact};
 use kernel::{
     App,
-    db::Reach,
     fault::{Code, Fault, Result},
     http::{Json, Routes},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -81,7 +80,7 @@ pub async fn pass(
 }
 
 /// A recovery code is for emergencies, so the person is told that one was used.
-async fn recovered(tx: &mut kernel::db::Tx, app: &App, visitor: &Visitor, account: &Account) -> Result<()> {
+async fn recovered(tx: &mut db::Tx, app: &App, visitor: &Visitor, account: &Account) -> Result<()> {
     events::record(tx, app, &visitor.by, Some(account.id), &Event::RecoveryCodeUsed).await?;
     // How many are left is remembered with the person's other sessions.
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;

@@ -4,12 +4,11 @@ mod sms;
 mod totp;
 
 use axum::response::NoContent;
+use db::{Reach, Tx, transact};
 use kernel::{
     App,
-    db::{Reach, Tx},
     fault::{Code, Result},
     http::Routes,
-    transact,
 };
 use tenancy::{
     enter::{ACCOUNT_TOPIC, Session},

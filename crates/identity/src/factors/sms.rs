@@ -1,10 +1,10 @@
 //! The phone as a second factor.
 use axum::{extract::State, response::NoContent};
+use db::transact;
 use kernel::{
     App,
     fault::{Fault, INVALID, RATE_LIMITED, Result},
     http::{Json, MaybeJson, Routes},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,11 +1,11 @@
 //! The authenticator app, and the recovery codes that come with a second factor.
 use axum::{extract::State, response::NoContent};
+use db::transact;
 use fast_qr::{QRBuilder, convert::svg::SvgBuilder};
 use kernel::{
     App,
     fault::{Code, Fault, Result},
     http::{Json, MaybeJson, Routes},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

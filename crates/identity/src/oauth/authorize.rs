@@ -1,10 +1,10 @@
 //! The authorization endpoint (RFC 6749 with PKCE, OpenID Connect): what happens next with somebody a client sent here.
 //!
 //! Decided here, shown elsewhere: the pages ask [`next`] and [`decide`] and draw what they say.
+use db::transact;
 use kernel::{
     App,
     fault::{Fault, Result, UNAUTHENTICATED},
-    transact,
 };
 use tenancy::{apps::Application, enter::Session, id_tokens};
 

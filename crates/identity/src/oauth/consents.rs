@@ -1,13 +1,12 @@
 //! What people let clients know and do: remembered, shown to them, and taken back.
 use axum::{extract::State, response::NoContent};
+use db::{Db, Tx, params, row, transact};
 use kernel::{
     App,
     clock::Timestamp,
-    db::{self, Db, Tx},
     fault::{Fault, NOT_FOUND, Result},
     http::{Json, Key, Page, Path, Routes},
     id::Id,
-    params, row, transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

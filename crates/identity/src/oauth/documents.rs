@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, Method, header};
+use db::transact;
 use kernel::{
     App,
     clock::Timestamp,
     fault::{Code, Fault, RATE_LIMITED, Result},
     ports::outgoing::{self, Call, Limits, Reply},
     recent::Recent,
-    transact,
 };
 use serde::Deserialize;
 use tenancy::{budget, redirects};

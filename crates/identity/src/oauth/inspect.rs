@@ -1,11 +1,11 @@
 //! Looking at a token (RFC 7662) and taking one back (RFC 7009), each app its own and no other's.
 use axum::extract::State;
+use db::transact;
 use kernel::{
     App,
     clock::Timestamp,
     fault::{Fault, Result},
     http::{FormOrJson, Json, Routes},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

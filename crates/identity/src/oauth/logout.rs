@@ -1,8 +1,8 @@
 //! Signing out because a client asks for it (OpenID Connect RP-Initiated Logout).
+use db::transact;
 use kernel::{
     App,
     fault::{Fault, Result},
-    transact,
 };
 use tenancy::{
     enter,

@@ -4,11 +4,11 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse as _, Response},
 };
+use db::transact;
 use kernel::{
     App,
     fault::{Code, Fault, FieldError, INVALID, RATE_LIMITED, Result},
     http::{Json, Routes},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

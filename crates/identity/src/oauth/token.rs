@@ -1,12 +1,11 @@
 //! The token endpoint: something that stands for a person, or for the app itself, for tokens.
 use axum::extract::State;
+use db::{Tx, transact};
 use kernel::{
     App,
     crypto::{self, Secret},
-    db::Tx,
     fault::{Fault, Result},
     http::{FormOrJson, Json, Routes},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

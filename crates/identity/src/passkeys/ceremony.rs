@@ -4,13 +4,12 @@
 //! A challenge is the secret of a [`once`] entry with the library's state put aside under it, so whatever node the
 //! answer reaches finds it, once, for five minutes.
 use data_encoding::BASE64URL_NOPAD;
+use db::{Tx, transact};
 use kernel::{
     App,
     config::Config,
     crypto::Secret,
-    db::Tx,
     fault::{Code, Fault, INTERNAL, INVALID, Result},
-    transact,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};

@@ -10,12 +10,11 @@ use axum::{
     response::{NoContent, Response},
 };
 use data_encoding::BASE64URL_NOPAD;
+use db::{Reach, transact};
 use kernel::{
     App,
-    db::Reach,
     fault::{Code, Fault, INTERNAL, NOT_FOUND, Result},
     http::{Json, MaybeJson, Path, Routes},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

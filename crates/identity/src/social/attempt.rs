@@ -1,10 +1,10 @@
 //! One way to a provider and back: what was put aside when a person was sent there, and what they must bring along.
 use axum::http::HeaderMap;
+use db::transact;
 use kernel::{
     App,
     crypto::{Secret, same},
     fault::{Code, Fault, INVALID, Result},
-    transact,
 };
 use serde::{Deserialize, Serialize};
 use tenancy::{

@@ -1,11 +1,10 @@
 //! The picture a person has at the provider they signed in with last.
 use axum::extract::State;
+use db::{Reach, transact};
 use kernel::{
     App,
-    db::Reach,
     fault::{Code, Fault, Result, UNAUTHENTICATED},
     http::{Json, Routes},
-    transact,
 };
 use tenancy::{
     accounts::Account,

@@ -19,12 +19,12 @@ use axum::{
     http::HeaderMap,
     response::{IntoResponse as _, Response},
 };
+use db::transact;
 use kernel::{
     App,
     app::Feature,
     fault::{CROSS_SITE, Code, Fault, INVALID, Result},
     http::{Json, Path, Query, Routes, foreign_origin},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

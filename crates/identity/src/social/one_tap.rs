@@ -1,10 +1,10 @@
 //! One tap: the provider's script in a page hands over an id token, without anybody being sent anywhere.
 use axum::{extract::State, response::Response};
+use db::transact;
 use kernel::{
     App,
     fault::{Fault, NOT_FOUND, Result},
     http::{Json, Path, Query, Routes},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,7 +1,7 @@
 //! Whose account it is that a provider opens. All of it in the transaction that also begins the session.
+use db::{Reach, Tx};
 use kernel::{
     App,
-    db::{self, Reach, Tx},
     fault::{Code, Result},
 };
 use tenancy::{

@@ -2,10 +2,10 @@
 use std::time::Duration;
 
 use data_encoding::{BASE64, BASE64URL_NOPAD};
+use db::transact;
 use kernel::{
     config::Config,
     testing::{Answer, TestApp, join_all},
-    transact,
 };
 use serde_json::{Value, json};
 use tenancy::keys::Ring;
@@ -290,7 +290,7 @@ async fn p76_of_many_at_once_one_wins() {
         assert!(sign_ups.iter().all(|answer| answer.status == 200), "{sign_ups:?}");
         t.run_jobs().await;
         let sql = "SELECT id FROM account WHERE email_key = $1";
-        let made: Vec<(String,)> = t.app.db.all(sql, kernel::params![&email]).await.unwrap();
+        let made: Vec<(String,)> = t.app.db.all(sql, db::params![&email]).await.unwrap();
         assert_eq!(made.len(), 1, "one account for an address");
     }
     t.finish().await;
@@ -459,7 +459,7 @@ async fn f10_mail_that_cannot_go_out_waits_and_keeps_its_order() {
     assert_eq!(tokens.len(), 2, "each once");
     let first = t.post("/auth/verify-email").json(&json!({ "token": tokens[0] })).await;
     assert_eq!(first.status, 200);
-    let kept: Vec<(String,)> = t.app.db.all("SELECT id FROM mail", kernel::params![]).await.unwrap();
+    let kept: Vec<(String,)> = t.app.db.all("SELECT id FROM mail", db::params![]).await.unwrap();
     assert!(kept.is_empty(), "what is sent is gone");
     t.finish().await;
 }

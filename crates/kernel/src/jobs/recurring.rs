@@ -1,8 +1,10 @@
 //! Jobs that come back: whoever moves the due moment on puts the job into the queue, in one transaction.
 use std::time::Duration;
 
+use db::{params, transact};
+
 use super::{Jobs, model};
-use crate::{App, clock::Timestamp, db, params, transact};
+use crate::{App, clock::Timestamp};
 
 pub(super) struct Recurring {
     pub(super) kind: &'static str,
@@ -59,4 +61,4 @@ struct Due {
     name: String,
     next_at: Timestamp,
 }
-crate::row!(Due { name, next_at });
+db::row!(Due { name, next_at });

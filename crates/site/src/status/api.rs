@@ -6,12 +6,12 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
+use db::transact;
 use kernel::{
     App,
     clock::Timestamp,
     fault::{Fault, INVALID, NOT_FOUND, Result},
     http::{Json, Page, Routes},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,12 +1,11 @@
 //! The look at every component, once a minute for all nodes together.
 use std::time::Duration;
 
+use db::transact;
 use kernel::{
     App,
     clock::{Day, Timestamp},
-    db,
     jobs::{self, Job, Later},
-    transact,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout};

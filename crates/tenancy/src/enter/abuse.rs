@@ -10,15 +10,14 @@ use axum::{
     extract::FromRequestParts,
     http::{HeaderMap, HeaderValue, header, request::Parts},
 };
+use db::{Db, Tx, params, row};
 use kernel::{
     App,
     clock::Timestamp,
     crypto::Secret,
-    db::{self, Db, Tx},
     fault::{Fault, RATE_LIMITED, Result},
     http::{Client, GenContext, Key, Operation, OperationInput, may_answer},
     id::Id,
-    params, row,
 };
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -5,10 +5,10 @@ use axum::{
     extract::FromRequestParts,
     http::{HeaderMap, request::Parts},
 };
+use db::Tx;
 use kernel::{
     App,
     crypto::Secret,
-    db::Tx,
     fault::{CROSS_SITE, Code, FORBIDDEN, Fault, NOT_FOUND, Result, UNAUTHENTICATED},
     http::{GenContext, Operation, OperationInput, Path, foreign_origin, may_answer, requires},
 };

@@ -4,13 +4,12 @@ use std::time::Duration;
 use altcha::{CreateChallengeOptions, Payload, VerifySolutionOptions};
 use axum::http::HeaderName;
 use data_encoding::{BASE64, BASE64URL_NOPAD};
+use db::{Tx, transact};
 use kernel::{
     App,
     clock::Timestamp,
     crypto::Secret,
-    db::{self, Tx},
     fault::{Code, Fault, INTERNAL, Result},
-    transact,
 };
 
 use crate::once::{self, Purpose};

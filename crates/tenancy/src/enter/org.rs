@@ -3,9 +3,9 @@
 use std::{marker::PhantomData, sync::Arc};
 
 use axum::{extract::FromRequestParts, http::request::Parts};
+use db::Tx;
 use kernel::{
     App,
-    db::Tx,
     fault::{FORBIDDEN, Fault, NOT_FOUND, Result},
     http::{GenContext, Operation, OperationInput, Path, may_answer},
 };

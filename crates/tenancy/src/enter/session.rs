@@ -8,7 +8,6 @@ use axum::{
 use kernel::{
     App,
     crypto::Secret,
-    db,
     fault::{CROSS_SITE, Code, FORBIDDEN, Fault, Result, UNAUTHENTICATED},
     http::{Client, GenContext, Operation, OperationInput, bearer, foreign_origin, may_answer, requires},
 };

@@ -1,13 +1,12 @@
 //! Jobs about uploads: looking whether something came to the bucket, and clearing up.
 use std::time::Duration;
 
+use db::{Tx, transact};
 use kernel::{
     App,
     clock::Timestamp,
-    db::{self, Tx},
     jobs::{self, Job, Later},
     ports::objects::{Key, ObjectError},
-    transact,
 };
 use serde::{Deserialize, Serialize};
 

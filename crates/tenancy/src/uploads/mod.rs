@@ -11,15 +11,14 @@ mod picture;
 
 use std::{collections::BTreeMap, time::Duration};
 
+use db::{Reach, Tx, transact};
 use kernel::{
     App,
     clock::Timestamp,
-    db::{self, Reach, Tx},
     fault::{Code, Fault, Result},
     http::Routes,
     jobs::Jobs,
     ports::objects::Key,
-    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

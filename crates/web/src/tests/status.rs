@@ -1,7 +1,7 @@
 //! The status page, as a browser gets it; and the JSON, as everybody else does.
 use std::time::Duration;
 
-use kernel::transact;
+use db::transact;
 use site::status::incidents::{self, Impact, Report, Stage};
 
 use super::*;

@@ -2,15 +2,14 @@
 //! another app only when that one's record stands in its place.
 use std::time::Duration;
 
+use db::{Tx, transact};
 use futures_util::{StreamExt as _, stream};
 use kernel::{
     App,
     clock::Timestamp,
-    db::Tx,
     fault::Result,
     jobs::{Job, Later},
     ports::dns::Resolver,
-    transact,
 };
 use serde::{Deserialize, Serialize};
 use tenancy::{

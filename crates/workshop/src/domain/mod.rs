@@ -3,6 +3,7 @@ mod claim;
 mod look;
 
 use axum::{extract::State, response::NoContent};
+use db::transact;
 use kernel::{
     App,
     clock::Timestamp,
@@ -10,7 +11,6 @@ use kernel::{
     http::{Json, Routes},
     jobs::Jobs,
     ports::dns::Resolver,
-    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,12 +1,12 @@
 //! What was delivered, and delivering it again: one delivery, everything since a moment, or a rehearsal.
 use axum::extract::State;
+use db::{Reach, transact};
 use kernel::{
     App,
     clock::Timestamp,
-    db::Reach,
     fault::{Code, Fault, INVALID, NOT_FOUND, Result},
     http::{Json, MaybeJson, Path, Routes},
-    jobs as queue, transact,
+    jobs as queue,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

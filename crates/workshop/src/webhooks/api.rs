@@ -2,6 +2,7 @@
 use std::time::Duration;
 
 use axum::{extract::State, response::NoContent};
+use db::transact;
 use kernel::{
     App,
     clock::Timestamp,
@@ -10,7 +11,6 @@ use kernel::{
     http::{Json, Key, Page, Path, Routes},
     jobs,
     ports::outgoing::host_of,
-    transact,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};

@@ -1,12 +1,11 @@
 //! What is done later and bit by bit, because it may be much.
 use std::time::Duration;
 
+use db::{Reach, transact};
 use kernel::{
     App,
     clock::Timestamp,
-    db::{self, Reach},
     jobs::{self, Job, Jobs, Later},
-    transact,
 };
 use serde::{Deserialize, Serialize};
 use tenancy::outbox;

@@ -1,10 +1,10 @@
 //! Decisions about webhooks: which addresses, which events, when a secret changes, when enough has failed.
 use std::time::Duration;
 
+use db::Tx;
 use kernel::{
     App,
     clock::Timestamp,
-    db::Tx,
     fault::{Code, Fault, INVALID, Result},
     jobs,
     ports::outgoing::{self, NoReply},

@@ -1,0 +1,305 @@
+//! A request that happens once. The first transaction of its handler claims the request's key. Each transaction of it
+//! waits with its commit until the answer is known, so that what was done and what was answered are one commit: whoever
+//! repeats the request gets the answer, or does it for the first time.
+use std::{
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::Notify;
+
+use crate::{Db, Error, Result, Tx, params, row};
+
+/// A transaction waits no longer than this for the answer: on SQLite every other writer waits with it.
+const LONGEST_WAIT: Duration = Duration::from_millis(50);
+
+const CLAIM: &str = "INSERT INTO idempotent_reply (scope, request_hash, started_at) VALUES ($1, $2, $3)
+    ON CONFLICT (scope) DO UPDATE SET request_hash = $2, started_at = $3, status = NULL, sealed = NULL
+    WHERE idempotent_reply.started_at < $4";
+const EARLIER: &str = "SELECT request_hash, started_at, status, sealed FROM idempotent_reply WHERE scope = $1";
+const KEEP: &str = "UPDATE idempotent_reply SET status = $3, sealed = $4 WHERE scope = $1 AND started_at = $2";
+const RELEASE: &str = "DELETE FROM idempotent_reply WHERE scope = $1 AND started_at = $2";
+
+tokio::task_local! {
+    static PRESENT: Option<Arc<Claim>>;
+}
+
+/// Runs what belongs to letting a request in (a captcha's pass, say) and not to what the request does: it claims nothing
+/// and waits for nothing. Everything in an extractor or in an admission that opens a transaction goes through here, since
+/// the first transaction that does not may answer with what was answered before.
+pub async fn aside<T, E: From<Error>>(work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    if let Some(claim) = Claim::present() {
+        claim.before_writing().await?;
+    }
+    PRESENT.scope(None, work).await
+}
+
+/// What is claimed.
+pub struct Key {
+    pub scope: String,
+    pub request_hash: String,
+    pub now: i64,
+    /// A claim from before this counts no more.
+    pub forgotten: i64,
+}
+
+/// What the request that had the key before left behind.
+pub struct Earlier {
+    pub request_hash: String,
+    pub started_at: i64,
+    pub status: Option<u16>,
+    pub sealed: Option<Vec<u8>>,
+}
+row!(Earlier { request_hash, started_at, status, sealed });
+
+/// What is to be remembered of an answer.
+pub enum Remembered {
+    Answer {
+        status: u16,
+        sealed: Vec<u8>,
+    },
+    /// That the request was carried out, and no more.
+    Done,
+    /// Nothing: it was refused, and may be tried again.
+    Nothing,
+}
+
+/// How an answer was stored.
+pub enum Kept {
+    /// In the commit of what was done.
+    WithTheRest,
+    /// After it, or not at all.
+    Apart(Result<()>),
+}
+
+/// How far a request came.
+pub enum Stage {
+    /// It changed nothing.
+    Unclaimed,
+    /// It was made before, and has changed nothing now.
+    Repeated(Earlier),
+    /// It changed something, which may still wait for its commit.
+    Claimed,
+    /// What it changed could not be committed, as far as is known.
+    Failed(Error),
+}
+
+pub struct Claim {
+    key: Key,
+    state: Mutex<State>,
+    /// Told when a transaction begins to wait.
+    waits: Notify,
+}
+
+enum State {
+    /// No transaction has claimed the key; or whichever did was undone.
+    Unclaimed,
+    /// A transaction that is still open has.
+    Open,
+    /// A transaction is done, and waits for its commit.
+    Waiting(Box<Tx>),
+    /// The claim is committed.
+    Claimed,
+    Repeated(Earlier),
+    Failed(Error),
+}
+
+impl Claim {
+    pub fn new(key: Key) -> Arc<Self> {
+        Arc::new(Self { key, state: Mutex::new(State::Unclaimed), waits: Notify::new() })
+    }
+
+    /// The one that the present task works under.
+    pub(super) fn present() -> Option<Arc<Self>> {
+        PRESENT.try_with(Clone::clone).ok().flatten()
+    }
+
+    /// Runs a request under this claim, and sees to it that no transaction waits for long.
+    pub async fn around<T>(self: &Arc<Self>, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(PRESENT.scope(Some(self.clone()), work));
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                () = self.overstays() => {}
+            }
+            // Outside of the race: a commit is not given up half-way. How it failed is remembered.
+            let _ = self.commit_waiting().await;
+        }
+    }
+
+    /// What became of it; what was left by an earlier request is handed over.
+    pub fn stage(&self) -> Stage {
+        let mut state = self.lock();
+        match &mut *state {
+            State::Unclaimed | State::Open => Stage::Unclaimed,
+            State::Waiting(_) | State::Claimed => Stage::Claimed,
+            State::Failed(error) => Stage::Failed(error.clone()),
+            State::Repeated(_) => match mem::replace(&mut *state, State::Unclaimed) {
+                State::Repeated(earlier) => Stage::Repeated(earlier),
+                _ => Stage::Unclaimed,
+            },
+        }
+    }
+
+    /// Stores what is to be remembered, in the commit of what was done if that still waits. Where that commit fails,
+    /// nothing was done.
+    pub async fn finish(&self, db: &Db, remembered: Remembered) -> Result<Kept> {
+        let Key { scope, now, .. } = &self.key;
+        let (sql, params) = match remembered {
+            Remembered::Answer { status, sealed } => (KEEP, params![scope, *now, status, sealed]),
+            Remembered::Nothing => (RELEASE, params![scope, *now]),
+            Remembered::Done => return self.commit_waiting().await.map(|()| Kept::WithTheRest),
+        };
+        let state = mem::replace(&mut *self.lock(), State::Claimed);
+        match state {
+            State::Waiting(mut tx) => {
+                tx.exec(sql, params).await?;
+                tx.commit_last().await?;
+                Ok(Kept::WithTheRest)
+            }
+            State::Failed(error) => Err(error),
+            _ => Ok(Kept::Apart(db.exec(sql, params).await.map(drop))),
+        }
+    }
+
+    pub fn scope(&self) -> &str {
+        &self.key.scope
+    }
+
+    pub fn request_hash(&self) -> &str {
+        &self.key.request_hash
+    }
+
+    pub fn now(&self) -> i64 {
+        self.key.now
+    }
+
+    /// Opens a transaction; the first one of a request claims its key.
+    pub(super) async fn begin(self: Arc<Self>, db: &Db) -> Result<Tx> {
+        self.before_writing().await?;
+        let held = {
+            let mut state = self.lock();
+            match &*state {
+                State::Unclaimed => {
+                    *state = State::Open;
+                    Some(Held { claim: self.clone(), is_first: true })
+                }
+                // Beside the one that has the claim.
+                State::Open => None,
+                _ => Some(Held { claim: self.clone(), is_first: false }),
+            }
+        };
+        let is_first = held.as_ref().is_some_and(|held| held.is_first);
+        let mut tx = db.open_tx().await?;
+        tx.held = held;
+        if is_first {
+            self.make(&mut tx).await?;
+        }
+        Ok(tx)
+    }
+
+    /// Waits for whoever has the key at this moment: PostgreSQL at the index, SQLite for its one writer.
+    async fn make(&self, tx: &mut Tx) -> Result<()> {
+        let Key { scope, request_hash, now, forgotten } = &self.key;
+        if tx.exec(CLAIM, params![scope, request_hash, *now, *forgotten]).await? == 1 {
+            return Ok(());
+        }
+        let earlier: Option<Earlier> = tx.opt(EARLIER, params![scope]).await?;
+        let earlier = earlier.ok_or_else(|| Error::Conflict("the key was released meanwhile".into()))?;
+        *self.lock() = State::Repeated(earlier);
+        Err(Error::Repeated)
+    }
+
+    /// What waits must be there for whoever reads beside it.
+    pub(super) async fn before_reading(&self) -> Result<()> {
+        self.commit_waiting().await
+    }
+
+    /// And whoever repeats a request changes nothing.
+    pub(super) async fn before_writing(&self) -> Result<()> {
+        self.commit_waiting().await?;
+        match &*self.lock() {
+            State::Repeated(_) => Err(Error::Repeated),
+            _ => Ok(()),
+        }
+    }
+
+    async fn commit_waiting(&self) -> Result<()> {
+        let tx = {
+            let mut state = self.lock();
+            match &*state {
+                State::Waiting(_) => match mem::replace(&mut *state, State::Claimed) {
+                    State::Waiting(tx) => tx,
+                    _ => return Ok(()),
+                },
+                State::Failed(error) => return Err(error.clone()),
+                _ => return Ok(()),
+            }
+        };
+        self.noted(tx.commit_last().await)
+    }
+
+    fn noted(&self, outcome: Result<()>) -> Result<()> {
+        let mut state = self.lock();
+        match &outcome {
+            // Another one may have begun to wait meanwhile, and goes on waiting.
+            Ok(()) if matches!(&*state, State::Open) => *state = State::Claimed,
+            Ok(()) => {}
+            Err(error) => *state = State::Failed(error.clone()),
+        }
+        drop(state);
+        outcome
+    }
+
+    /// Ends when a transaction has waited for too long.
+    async fn overstays(&self) {
+        loop {
+            self.waits.notified().await;
+            tokio::time::sleep(LONGEST_WAIT).await;
+            if matches!(&*self.lock(), State::Waiting(_)) {
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a transaction has of the claim it works under.
+pub(super) struct Held {
+    claim: Arc<Claim>,
+    /// Whether the claim is made in this very transaction, and undone with it.
+    is_first: bool,
+}
+
+impl Held {
+    /// Leaves the commit to whoever knows the answer.
+    pub(super) async fn wait(mut self, mut tx: Box<Tx>) -> Result<()> {
+        tx.flush().await?;
+        // One that ran beside it may wait already.
+        self.claim.commit_waiting().await?;
+        self.is_first = false;
+        *self.claim.lock() = State::Waiting(tx);
+        self.claim.waits.notify_one();
+        Ok(())
+    }
+
+    /// Commits now, and notes how that went.
+    pub(super) async fn commit(mut self, tx: Tx) -> Result<()> {
+        self.is_first = false;
+        self.claim.noted(tx.commit_last().await)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut state = self.claim.lock();
+        if self.is_first && matches!(&*state, State::Open) {
+            *state = State::Unclaimed;
+        }
+    }
+}
