@@ -14,6 +14,7 @@ mod error;
 pub mod migrate;
 mod notices;
 mod postgres;
+mod read;
 mod sql;
 mod sqlite;
 #[cfg(feature = "testing")]
@@ -31,6 +32,7 @@ pub use compose::Composed;
 pub use error::{Error, Outcome, Result};
 pub use notices::{Listener, Notice, Reach};
 pub use postgres::ServerTime;
+pub use read::Read;
 pub use sql::Sql;
 pub use transaction::{Tries, Tx, Work};
 pub use value::{FromRow, FromValue, InJson, Row, Value};

@@ -230,7 +230,7 @@ impl Tx {
         }
     }
 
-    async fn run(&mut self, sql: Sql, params: Vec<Value>) -> Result<Done> {
+    pub(crate) async fn run(&mut self, sql: Sql, params: Vec<Value>) -> Result<Done> {
         refuse_nul(&params)?;
         match &mut self.engine {
             EngineTx::Sqlite(tx) => tx.run(sql.sqlite.into(), params).await,

@@ -77,7 +77,7 @@ async fn invite_member(State(app): State<App>, caller: InOrg<Admin>, Json(ask): 
             return Err(Fault::from(FORBIDDEN));
         }
         may_write_to(&app, pending.as_ref())?;
-        if let Some(account) = Account::by_email_in(tx, &ask.email).await?
+        if let Some(account) = Account::by_email(&mut *tx, &ask.email).await?
             && Member::find(tx, caller.org().id, account.id).await?.is_some()
         {
             return Err(ALREADY_MEMBER.into());

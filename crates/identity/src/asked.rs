@@ -134,7 +134,7 @@ async fn work(tx: &mut Tx, app: &App, request: &Request, email: &Email, asker: A
         let registration = Registration { name: name.clone(), password_hash, likeness };
         return register(tx, app, &by, (email, asker), registration, *accepts_marketing).await;
     }
-    let Some(account) = Account::by_email_in(tx, email).await? else { return Ok(()) };
+    let Some(account) = Account::by_email(&mut *tx, email).await? else { return Ok(()) };
     let to = account.email.clone().unwrap_or_default();
     let (name, now) = (called(&account), app.clock.now());
     match &request.what {

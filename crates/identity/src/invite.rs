@@ -128,7 +128,7 @@ async fn join(app: &App, session: &Session, invite: &Invite, token: &Secret) -> 
     transact!(app.db, tx, {
         let org = Invite::accept(tx, app, &session.by(), token, account).await?.ok_or(TOKEN_SPENT)?;
         orgs::switch(tx, session.id(), account.id, org).await?;
-        Ok::<_, Fault>(Membership::of_in(tx, org, account.id).await?.ok_or(TOKEN_SPENT)?)
+        Ok::<_, Fault>(Membership::of(&mut *tx, org, account.id).await?.ok_or(TOKEN_SPENT)?)
     })
 }
 

@@ -99,9 +99,9 @@ pub async fn turn(
 
 /// Whose session this is, and what they are now.
 pub async fn person(tx: &mut Tx, session: sessions::Session, delivery: Delivery) -> Result<Option<Person>> {
-    let whole = Whole::find_in(tx, session.account_id).await?;
+    let whole = Whole::find(&mut *tx, session.account_id).await?;
     let org = match session.org_id {
-        Some(org) => Membership::of_in(tx, org, session.account_id).await?,
+        Some(org) => Membership::of(&mut *tx, org, session.account_id).await?,
         None => None,
     };
     let person = |Whole { account, factors }| Person { account, factors, session, org, delivery, trusted: None };
@@ -113,7 +113,7 @@ pub async fn person(tx: &mut Tx, session: sessions::Session, delivery: Delivery)
 pub async fn turn_over(tx: &mut Tx, app: &App, id: SessionId) -> Result<Option<Person>> {
     let mut person = None;
     for _ in 0..2 {
-        let Some(session) = sessions::Session::find_in(tx, id).await? else { return Ok(None) };
+        let Some(session) = sessions::Session::find(&mut *tx, id).await? else { return Ok(None) };
         let holder = session.holder();
         if let Turned::On(session) = sessions::turn(tx, app, id, session.generation, holder.as_deref()).await? {
             person = self::person(tx, *session, Delivery::Cookie).await?;

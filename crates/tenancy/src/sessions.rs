@@ -4,7 +4,7 @@
 //! the successor of a generation is always the same, which is what a client that lost the answer needs to get again.
 use std::{net::IpAddr, time::Duration};
 
-use db::{Db, Reach, Tx, params, row};
+use db::{Db, Reach, Read, Tx, params, row};
 use kernel::{
     App,
     clock::Timestamp,
@@ -128,12 +128,8 @@ impl Session {
         .await
     }
 
-    pub async fn find(db: &Db, id: SessionId) -> db::Result<Option<Self>> {
-        db.opt("SELECT * FROM session WHERE id = $1", params![id]).await
-    }
-
-    pub async fn find_in(tx: &mut Tx, id: SessionId) -> db::Result<Option<Self>> {
-        tx.opt("SELECT * FROM session WHERE id = $1", params![id]).await
+    pub async fn find(mut from: impl Read, id: SessionId) -> db::Result<Option<Self>> {
+        from.opt("SELECT * FROM session WHERE id = $1", params![id]).await
     }
 
     /// The living sessions of a person, newest first.

@@ -221,7 +221,7 @@ pub async fn enter_held(
     if people::is_closed(tx, account.id).await? {
         return Ok(Entered::Closed);
     }
-    let factors = Factors::of_in(tx, account.id).await?;
+    let factors = Factors::of(&mut *tx, account.id).await?;
     let is_trusted = match &visitor.trusted_device {
         Some(token) if factors.is_on() => factors::use_trusted(tx, app, account.id, token, visitor).await?,
         _ => false,
@@ -280,7 +280,7 @@ pub async fn pass(
     let beginning = Beginning { methods, app_id: pending.app, ..Beginning::at(visitor) };
     let Some((session, org)) = begin(tx, app, visitor, &account, beginning).await? else { return Ok(None) };
     let trusted = if trust_device { Some(factors::trust_device(tx, app, account.id, visitor).await?) } else { None };
-    let factors = Factors::of_in(tx, account.id).await?;
+    let factors = Factors::of(&mut *tx, account.id).await?;
     Ok(Some(Person { account, factors, session, org, delivery: pending.delivery, trusted }))
 }
 
@@ -302,12 +302,12 @@ pub async fn grant(
     from: SessionId,
     grant: Grant,
 ) -> db::Result<Option<Person>> {
-    let Some(before) = Session::find_in(tx, from).await? else { return Ok(None) };
+    let Some(before) = Session::find(&mut *tx, from).await? else { return Ok(None) };
     let Some(HeldAccount(account)) = Account::hold(tx, before.account_id).await? else { return Ok(None) };
     // Looked at again, now that nobody can end it meanwhile; and what began before there was a second factor is too weak.
-    let from = Session::find_in(tx, from).await?.filter(|from| from.is_alive(app.clock.now()));
+    let from = Session::find(&mut *tx, from).await?.filter(|from| from.is_alive(app.clock.now()));
     let Some(from) = from else { return Ok(None) };
-    let factors = Factors::of_in(tx, account.id).await?;
+    let factors = Factors::of(&mut *tx, account.id).await?;
     if factors.is_on() && !from.is_strong() || people::is_closed(tx, account.id).await? {
         return Ok(None);
     }

@@ -4,7 +4,6 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use db::transact;
 use identity::{
     invite::{self, Accept, Accepted, SIGN_IN_FIRST},
     register::{self, SignUp},
@@ -104,7 +103,7 @@ async fn invitation(
         let back = back.strip_prefix(&app.config.base_url()).unwrap_or_default().to_owned();
         return Ok(go(&address(app, "/sign-in", "continue", &back)));
     }
-    let org = transact!(app.db, tx, { Ok::<_, Fault>(Org::find(tx, invite.org_id).await?) })?.ok_or(TOKEN_SPENT)?;
+    let org = Org::find(&app.db, invite.org_id).await?.ok_or(TOKEN_SPENT)?;
     let content = context! {
         org => org.name,
         email => invite.email,

@@ -179,7 +179,7 @@ fn may_build_in(membership: Option<Membership>) -> Result<Membership> {
 async fn home(tx: &mut Tx, app: &App, session: &Session, wanted: Option<OrgId>) -> Result<Membership> {
     let (account, now) = (session.account(), app.clock.now());
     if let Some(org) = wanted {
-        return may_build_in(Membership::of_in(tx, org, account.id).await?);
+        return may_build_in(Membership::of(&mut *tx, org, account.id).await?);
     }
     // Two first apps at once must not make two organizations.
     tenancy::accounts::Account::hold(tx, account.id).await?;

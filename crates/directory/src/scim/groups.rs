@@ -216,7 +216,7 @@ fn must_be_pushed(id: &str) -> Result<()> {
 async fn held(tx: &mut Tx, org: OrgId, id: &str) -> Result<Group> {
     must_be_pushed(id)?;
     Org::hold(tx, org).await?;
-    Ok(Group::find(tx, org, id).await?.ok_or(NOT_FOUND)?)
+    Ok(Group::find(&mut *tx, org, id).await?.ok_or(NOT_FOUND)?)
 }
 
 async fn change(
@@ -230,7 +230,7 @@ async fn change(
     for _ in 0..TRIES {
         must_be_pushed(id)?;
         // A large group takes a while to read and to compare, and nobody waits for it.
-        let group = Group::get(&app.db, org, id).await?.ok_or(NOT_FOUND)?;
+        let group = Group::find(&app.db, org, id).await?.ok_or(NOT_FOUND)?;
         must_match(headers, group.version)?;
         let before = group.members(&app.db).await?;
         let read = Read::of(&make(group.document(&before))?)?;
@@ -298,7 +298,7 @@ async fn seats_to_change(
     let seats = seats.chain(before.difference(after).copied().map(Seat::Leave)).collect();
     if unknown.len() <= AT_ONCE {
         for person in &unknown {
-            Person::get(&app.db, org, *person).await?.ok_or_else(nobody)?;
+            Person::find(&app.db, org, *person).await?.ok_or_else(nobody)?;
         }
         return Ok(seats);
     }
@@ -489,7 +489,7 @@ async fn map_scim_group(
     let (org, by) = (caller.org().id, caller.session.by());
     let group = transact!(app.db, tx, {
         caller.hold(tx).await?;
-        let group = Group::find(tx, org, &group_id).await?.ok_or(NOT_FOUND)?;
+        let group = Group::find(&mut *tx, org, &group_id).await?.ok_or(NOT_FOUND)?;
         let new = Group { role, updated_at: app.clock.now(), ..group };
         new.save(tx).await?;
         let event = Event::GroupMapped { group: new.id.clone(), role };

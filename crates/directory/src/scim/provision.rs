@@ -119,7 +119,7 @@ pub async fn update(
     let (now, org) = (app.clock.now(), caller.org);
     transact!(app.db, tx, {
         hold(tx, org).await?;
-        let person = Person::find(tx, org, id).await?.ok_or(NOT_FOUND)?;
+        let person = Person::find(&mut *tx, org, id).await?.ok_or(NOT_FOUND)?;
         must_match(headers, person.version)?;
         let read = make(&person)?;
         change(tx, app, &caller.by, person, &read, now).await
@@ -257,12 +257,12 @@ impl Job for AskIn {
     async fn run(self, app: App) -> Result<(), Later> {
         let is_sent = transact!(app.db, tx, {
             Org::hold(tx, self.org).await?;
-            let person = Person::find(tx, self.org, self.person).await?;
+            let person = Person::find(&mut *tx, self.org, self.person).await?;
             let waiting = person.filter(|person| person.active && person.account_id.is_none());
             let Some(email) = waiting.and_then(|person| person.email).and_then(|email| Email::parse(&email)) else {
                 return Ok(true);
             };
-            let Some(org) = Org::find(tx, self.org).await? else { return Ok(true) };
+            let Some(org) = Org::find(&mut *tx, self.org).await? else { return Ok(true) };
             let whose = org.id.to_string();
             for (kind, whose, most) in [("scim-org", whose.as_str(), BY_ORG), ("invite-to", email.key(), TO_ONE)] {
                 if !budget::spend(tx, &app, kind, whose, most).await? {

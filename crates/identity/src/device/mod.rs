@@ -239,7 +239,7 @@ pub async fn poll(tx: &mut Tx, app: &App, visitor: &Visitor, hash: &str) -> Resu
             let Some(account) = account else { return Ok(Found::Not(INVALID_GRANT)) };
             // The device has proven what whoever let it in had proven, when they had, and nothing more.
             let is_two_factors = waiting.methods.is_some_and(|methods| methods.iter().any(|method| method == "mfa"));
-            if !is_two_factors && Factors::of_in(tx, id).await?.is_on() {
+            if !is_two_factors && Factors::of(&mut *tx, id).await?.is_on() {
                 return Ok(Found::Not(INVALID_GRANT));
             }
             let since = waiting.authenticated_at;

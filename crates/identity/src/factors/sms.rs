@@ -126,7 +126,7 @@ async fn verify_sms(
         // The number the code went to, and no other.
         let phone = spent.aside(&app).and_then(|aside| String::from_utf8(aside).ok()).ok_or(WRONG_CODE)?;
         attempt.forgive(tx).await?;
-        let had_one = Factors::of_in(tx, account).await?.is_on();
+        let had_one = Factors::of(&mut *tx, account).await?.is_on();
         factors::set_phone(tx, account, &phone, now).await?;
         changed(tx, &app, &session, Factor::Sms, true).await?;
         let codes = if had_one { None } else { Some(factors::new_recovery_codes(tx, &app, account).await?) };

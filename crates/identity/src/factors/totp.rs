@@ -126,7 +126,7 @@ async fn regenerate_recovery_codes(
     fresh.unwrap_or_default().check(&app, &visitor, &session).await?;
     let account = session.account().id;
     let recovery_codes = transact!(app.db, tx, {
-        if !Factors::of_in(tx, account).await?.is_on() {
+        if !Factors::of(&mut *tx, account).await?.is_on() {
             return Err(Fault::from(FACTOR_NOT_ON));
         }
         events::record(tx, &app, &session.by(), Some(account), &Event::RecoveryCodesRegenerated).await?;

@@ -152,7 +152,7 @@ async fn by_code(app: &App, visitor: &Visitor, client: &Caller, body: TokenReque
             }
             narrowed(found.resource.as_ref(), body.resource.as_ref())?;
             // Held before the code is: whoever takes a consent back does it in this order, too.
-            if let Some(from) = Session::find_in(tx, found.session_id).await? {
+            if let Some(from) = Session::find(&mut *tx, found.session_id).await? {
                 Account::hold(tx, from.account_id).await?;
             }
             if Code::use_up(tx, &code, now).await? {
@@ -199,7 +199,7 @@ async fn redeem(
 }
 
 async fn end_given(tx: &mut Tx, app: &App, visitor: &Visitor, id: SessionId) -> Result<()> {
-    if let Some(session) = Session::find_in(tx, id).await? {
+    if let Some(session) = Session::find(&mut *tx, id).await? {
         sessions::end(tx, app, &visitor.by, session.account_id, id, "code_reused").await?;
     }
     Ok(())

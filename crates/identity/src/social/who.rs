@@ -36,7 +36,7 @@ pub async fn recognise(
     }
     let proven = profile.email.as_ref().filter(|_| profile.email_verified);
     let there = match &profile.email {
-        Some(email) => Account::by_email_in(tx, email).await?,
+        Some(email) => Account::by_email(&mut *tx, email).await?,
         None => None,
     };
     match (there, proven) {

@@ -164,7 +164,7 @@ async fn show(tx: &mut Tx, app: &App, upload: &Upload, url: &str, now: Timestamp
 /// Whoever was an admin ten minutes ago need not be one now.
 async fn may_still(tx: &mut Tx, upload: &Upload, org: OrgId) -> db::Result<bool> {
     let Some(actor) = upload.by.actor else { return Ok(false) };
-    let membership = Membership::of_in(tx, org, actor).await?;
+    let membership = Membership::of(&mut *tx, org, actor).await?;
     Ok(membership.is_some_and(|membership| membership.role >= Role::Admin))
 }
 
