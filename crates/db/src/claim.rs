@@ -1,6 +1,9 @@
-//! A request that happens once. The first transaction of its handler claims the request's key. Each transaction of it
-//! waits with its commit until the answer is known, so that what was done and what was answered are one commit: whoever
-//! repeats the request gets the answer, or does it for the first time.
+//! Claims of idempotency keys: a request with a key is carried out once.
+//!
+//! The first transaction of a request claims its key. Each transaction of the request delays its commit until the answer
+//! is known, so that the change and the answer are one commit. A repeated request gets that answer, or is carried out for
+//! the first time. Where keys come from and what an answer is, the HTTP side knows (`kernel/src/http/idempotency.rs`).
+//! All times are in milliseconds since 1970.
 use std::{
     mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -11,7 +14,7 @@ use tokio::sync::Notify;
 
 use crate::{Db, Error, Result, Tx, params, row};
 
-/// A transaction waits no longer than this for the answer: on SQLite every other writer waits with it.
+/// The longest delay of a commit: on SQLite every other writer waits for it.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
 const CLAIM: &str = "INSERT INTO idempotent_reply (scope, request_hash, started_at) VALUES ($1, $2, $3)
@@ -25,9 +28,9 @@ tokio::task_local! {
     static PRESENT: Option<Arc<Claim>>;
 }
 
-/// Runs what belongs to letting a request in (a captcha's pass, say) and not to what the request does: it claims nothing
-/// and waits for nothing. Everything in an extractor or in an admission that opens a transaction goes through here, since
-/// the first transaction that does not may answer with what was answered before.
+/// Runs work that decides whether a request is admitted (a captcha's pass, say) outside of the request's claim: it claims
+/// no key and its commits are not delayed. Every transaction of an extractor or of an admission check must go through
+/// here, because the first transaction that does not may answer with an earlier answer.
 pub async fn aside<T, E: From<Error>>(work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     if let Some(claim) = Claim::present() {
         claim.before_writing().await?;
@@ -35,16 +38,16 @@ pub async fn aside<T, E: From<Error>>(work: impl Future<Output = Result<T, E>>) 
     PRESENT.scope(None, work).await
 }
 
-/// What is claimed.
+/// The key of a request, as it is stored.
 pub struct Key {
     pub scope: String,
     pub request_hash: String,
     pub now: i64,
-    /// A claim from before this counts no more.
+    /// Claims older than this have expired.
     pub forgotten: i64,
 }
 
-/// What the request that had the key before left behind.
+/// What an earlier request with the same key left in the database.
 pub struct Earlier {
     pub request_hash: String,
     pub started_at: i64,
@@ -53,51 +56,52 @@ pub struct Earlier {
 }
 row!(Earlier { request_hash, started_at, status, sealed });
 
-/// What is to be remembered of an answer.
+/// What to store about an answer.
 pub enum Remembered {
     Answer {
         status: u16,
         sealed: Vec<u8>,
     },
-    /// That the request was carried out, and no more.
+    /// Only that the request was carried out.
     Done,
-    /// Nothing: it was refused, and may be tried again.
+    /// Nothing: the request was refused, and may be tried again.
     Nothing,
 }
 
-/// How an answer was stored.
+/// When an answer was stored.
 pub enum Kept {
-    /// In the commit of what was done.
+    /// In the commit of the change.
     WithTheRest,
-    /// After it, or not at all.
+    /// After that commit, or not at all.
     Apart(Result<()>),
 }
 
-/// How far a request came.
+/// How far a request got.
 pub enum Stage {
-    /// It changed nothing.
+    /// The request changed nothing.
     Unclaimed,
-    /// It was made before, and has changed nothing now.
+    /// The request was made before, and changed nothing this time.
     Repeated(Earlier),
-    /// It changed something, which may still wait for its commit.
+    /// The request changed something. The commit may still be delayed.
     Claimed,
-    /// What it changed could not be committed, as far as is known.
+    /// The commit failed, as far as is known.
     Failed(Error),
 }
 
+/// The claim of one request to its key.
 pub struct Claim {
     key: Key,
     state: Mutex<State>,
-    /// Told when a transaction begins to wait.
+    /// Notified when a transaction begins to wait.
     waits: Notify,
 }
 
 enum State {
-    /// No transaction has claimed the key; or whichever did was undone.
+    /// No transaction has claimed the key, or the one that did was rolled back.
     Unclaimed,
-    /// A transaction that is still open has.
+    /// A transaction that is still open has claimed the key.
     Open,
-    /// A transaction is done, and waits for its commit.
+    /// A transaction is done and waits for its commit.
     Waiting(Box<Tx>),
     /// The claim is committed.
     Claimed,
@@ -110,12 +114,12 @@ impl Claim {
         Arc::new(Self { key, state: Mutex::new(State::Unclaimed), waits: Notify::new() })
     }
 
-    /// The one that the present task works under.
+    /// The claim of the present task.
     pub(super) fn present() -> Option<Arc<Self>> {
         PRESENT.try_with(Clone::clone).ok().flatten()
     }
 
-    /// Runs a request under this claim, and sees to it that no transaction waits for long.
+    /// Runs a request under this claim, and commits a transaction that has waited for too long.
     pub async fn around<T>(self: &Arc<Self>, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(PRESENT.scope(Some(self.clone()), work));
         loop {
@@ -124,12 +128,12 @@ impl Claim {
                 done = &mut work => return done,
                 () = self.overstays() => {}
             }
-            // Outside of the race: a commit is not given up half-way. How it failed is remembered.
+            // Outside of the select, so that a commit is never dropped half-way. A failure is kept in the state.
             let _ = self.commit_waiting().await;
         }
     }
 
-    /// What became of it; what was left by an earlier request is handed over.
+    /// How far the request got. Hands over what an earlier request left, once.
     pub fn stage(&self) -> Stage {
         let mut state = self.lock();
         match &mut *state {
@@ -143,8 +147,7 @@ impl Claim {
         }
     }
 
-    /// Stores what is to be remembered, in the commit of what was done if that still waits. Where that commit fails,
-    /// nothing was done.
+    /// Stores the answer, in the commit of the change if that still waits. If that commit fails, nothing was changed.
     pub async fn finish(&self, db: &Db, remembered: Remembered) -> Result<Kept> {
         let Key { scope, now, .. } = &self.key;
         let (sql, params) = match remembered {
@@ -200,7 +203,7 @@ impl Claim {
         Ok(tx)
     }
 
-    /// Waits for whoever has the key at this moment: PostgreSQL at the index, SQLite for its one writer.
+    /// Claims the key. Waits for another request that holds it: PostgreSQL at the index, SQLite for its one writer.
     async fn make(&self, tx: &mut Tx) -> Result<()> {
         let Key { scope, request_hash, now, forgotten } = &self.key;
         if tx.exec(CLAIM, params![scope, request_hash, *now, *forgotten]).await? == 1 {
@@ -212,12 +215,12 @@ impl Claim {
         Err(Error::Repeated)
     }
 
-    /// What waits must be there for whoever reads beside it.
+    /// Commits a waiting transaction, so that reads outside of it see its changes.
     pub(super) async fn before_reading(&self) -> Result<()> {
         self.commit_waiting().await
     }
 
-    /// And whoever repeats a request changes nothing.
+    /// As [`before_reading`](Self::before_reading); a repeated request must not write at all.
     pub(super) async fn before_writing(&self) -> Result<()> {
         self.commit_waiting().await?;
         match &*self.lock() {
@@ -244,7 +247,7 @@ impl Claim {
     fn noted(&self, outcome: Result<()>) -> Result<()> {
         let mut state = self.lock();
         match &outcome {
-            // Another one may have begun to wait meanwhile, and goes on waiting.
+            // Another transaction may have begun to wait meanwhile, and goes on waiting.
             Ok(()) if matches!(&*state, State::Open) => *state = State::Claimed,
             Ok(()) => {}
             Err(error) => *state = State::Failed(error.clone()),
@@ -253,7 +256,7 @@ impl Claim {
         outcome
     }
 
-    /// Ends when a transaction has waited for too long.
+    /// Returns when a transaction has waited for too long.
     async fn overstays(&self) {
         loop {
             self.waits.notified().await;
@@ -269,18 +272,18 @@ impl Claim {
     }
 }
 
-/// What a transaction has of the claim it works under.
+/// A transaction's hold on the claim it works under.
 pub(super) struct Held {
     claim: Arc<Claim>,
-    /// Whether the claim is made in this very transaction, and undone with it.
+    /// Whether this transaction makes the claim, so that its rollback undoes the claim.
     is_first: bool,
 }
 
 impl Held {
-    /// Leaves the commit to whoever knows the answer.
+    /// Delays the commit until the answer is known.
     pub(super) async fn wait(mut self, mut tx: Box<Tx>) -> Result<()> {
         tx.flush().await?;
-        // One that ran beside it may wait already.
+        // A transaction that ran beside this one may wait already.
         self.claim.commit_waiting().await?;
         self.is_first = false;
         *self.claim.lock() = State::Waiting(tx);
@@ -288,7 +291,7 @@ impl Held {
         Ok(())
     }
 
-    /// Commits now, and notes how that went.
+    /// Commits now, and notes the outcome.
     pub(super) async fn commit(mut self, tx: Tx) -> Result<()> {
         self.is_first = false;
         self.claim.noted(tx.commit_last().await)

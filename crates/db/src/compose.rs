@@ -1,14 +1,13 @@
-//! A question put together while the program runs, for the few places where nobody can know its shape beforehand: the
-//! filters of a directory, say.
+//! Queries that are composed at run time, for the few places whose shape depends on input: the filters of a directory.
 //!
-//! Everything else is one `&'static str`. Here the statement is a row of such texts: [`Composed`] takes pieces that
-//! stand in the program, and values, and has no way to take anything else. A value becomes the next `$n`; its text never
-//! comes near the statement. So a caller can choose among what the program can ask, and cannot ask anything new.
+//! Every other statement is one `&'static str`. A [`Composed`] query is a list of such texts with values between them, and
+//! accepts nothing else. A value becomes the next `$n`; its text never becomes part of the statement. So input can choose
+//! among the program's own pieces and cannot add new SQL.
 //!
-//! There is no end to the shapes of such statements, so only a few stay prepared. They can only read.
+//! Such queries have any number of shapes, so only a few stay prepared. They can only read.
 use super::Value;
 
-/// Pieces of SQL that stand in the program, and the values between them.
+/// A query made of pieces of SQL that are part of the program, and of the values between them.
 #[derive(Debug, Clone, Default)]
 pub struct Composed {
     pub(super) text: String,
@@ -16,27 +15,23 @@ pub struct Composed {
 }
 
 impl Composed {
+    /// A query that begins with this piece.
     pub fn new(piece: &'static str) -> Self {
         Self { text: piece.to_owned(), params: vec![] }
     }
 
-    /// The next piece.
+    /// Appends a piece of SQL.
     pub fn sql(&mut self, piece: &'static str) -> &mut Self {
         self.text.push_str(piece);
         self
     }
 
-    /// A value, as the next parameter.
+    /// Appends a value, as the next parameter.
     pub fn value(&mut self, value: impl Into<Value>) -> &mut Self {
         self.params.push(value.into());
         self.text.push('$');
         self.text.push_str(&self.params.len().to_string());
         self
-    }
-
-    /// How many values there are; each engine has its limit.
-    pub fn values(&self) -> usize {
-        self.params.len()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Numbered migrations, embedded in the binary: each applied once, in order, whole or not at all, by one node.
+//! Numbered migrations, embedded in the binary. Each is applied once, in order, in one transaction, by one node.
 use std::path::PathBuf;
 
 use aws_lc_rs::digest;
@@ -6,6 +6,7 @@ use data_encoding::HEXLOWER;
 
 use super::{Durability, Error, postgres::Postgres, sqlite};
 
+/// One numbered step of the schema.
 #[derive(Debug)]
 pub struct Migration {
     pub number: i64,
@@ -14,16 +15,17 @@ pub struct Migration {
 }
 
 impl Migration {
-    /// The same on every machine, whatever line endings the checkout has.
+    /// The checksum of the text, the same on every machine whatever line endings the checkout has.
     fn checksum(&self) -> String {
         let text = self.sql.replace("\r\n", "\n");
         HEXLOWER.encode(digest::digest(&digest::SHA256, text.as_bytes()).as_ref())
     }
 }
 
-/// The files of `migrations/`.
+/// The product's own migrations: the files of `migrations/`.
 pub const ALL: &[Migration] = include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
 
+/// Why the schema could not be brought up to date.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
     #[error(
@@ -43,12 +45,12 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS schema_migration (
     number BIGINT PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at BIGINT NOT NULL)";
 const APPLIED: &str = "SELECT number, name, checksum FROM schema_migration ORDER BY number";
 const RECORD: &str = "INSERT INTO schema_migration (number, name, checksum, applied_at) VALUES ($1, $2, $3, $4)";
-/// Any number will do, as long as nobody else uses it: only one node migrates at a time.
+/// The advisory lock that lets only one node migrate at a time. Any number that has no other use will do.
 const LOCK: i64 = 0x6a61_6e75_6100;
 
 type Applied = (i64, String, String);
 
-/// The next step to take, after making sure that what was applied is what we know.
+/// The next step to apply, after checking that all applied steps are known and unchanged.
 fn next(steps: &'static [Migration], applied: &[Applied]) -> Result<Option<&'static Migration>, MigrateError> {
     for (number, name, checksum) in applied {
         match steps.iter().find(|step| step.number == *number) {
@@ -63,7 +65,7 @@ fn next(steps: &'static [Migration], applied: &[Applied]) -> Result<Option<&'sta
     Ok(steps.iter().find(|step| applied.iter().all(|(number, ..)| *number != step.number)))
 }
 
-/// Whether this binary knows everything a database was made with; it may know more.
+/// Checks that this binary knows every migration of a SQLite database; it may know more.
 pub fn is_known(connection: &rusqlite::Connection) -> Result<(), MigrateError> {
     next(ALL, &applied(connection)?).map(drop)
 }
@@ -83,7 +85,7 @@ pub(super) async fn on_sqlite(
         let mut connection = sqlite::open(&path, Durability::Full)?;
         let mut done = Vec::new();
         loop {
-            // The write lock is the migration lock: what is there is read only after it is held.
+            // The write lock serves as the migration lock, so the applied steps are read only after it is held.
             let tx = connection
                 .transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)
                 .map_err(Error::from)?;
@@ -105,7 +107,7 @@ pub(super) async fn on_postgres(
     now: i64,
 ) -> Result<Vec<String>, MigrateError> {
     let mut client = postgres.dedicated().await?;
-    // Held until this connection ends, whatever ends it.
+    // The server holds the lock until this connection ends.
     client.execute("SELECT pg_advisory_lock($1)", &[&LOCK]).await.map_err(Error::from)?;
     client.batch_execute(TABLE).await.map_err(Error::from)?;
     let mut done = Vec::new();

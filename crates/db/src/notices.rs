@@ -1,4 +1,4 @@
-//! What a committed transaction tells the rest of this process, and through PostgreSQL the other nodes.
+//! Notices: messages that a transaction sends to this process and, through PostgreSQL, to other nodes when it commits.
 use std::{
     borrow::Cow,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -15,11 +15,11 @@ use tokio::{
     time::Instant,
 };
 
-/// How many notices a listener may fall behind before it is told to start over.
+/// How many notices a listener may fall behind before it gets [`Notice::StartOver`].
 const BACKLOG: usize = 1024;
-/// How many notices of one transaction share a row.
+/// How many notices of one transaction share a row of `notice`.
 const IN_A_ROW: usize = 256;
-/// A transaction that repeats one of its last notices says it once.
+/// A notice that repeats one of the last so many notices of its transaction is dropped.
 const REMEMBERED: usize = 8;
 
 /// How far a notice goes.
@@ -29,13 +29,14 @@ pub enum Reach {
     EveryNode,
 }
 
+/// A message about a committed change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Notice {
     News {
         topic: Cow<'static, str>,
         body: String,
     },
-    /// Notices may have been missed: whoever keeps a cache empties it.
+    /// Notices may have been missed: caches must be emptied.
     StartOver,
 }
 
@@ -48,10 +49,10 @@ pub(super) struct Notices {
     contact: Arc<Contact>,
 }
 
-/// Until when this node knows everything that other nodes said.
+/// Until when this node is known to have received every notice of other nodes.
 struct Contact {
     begun: Instant,
-    /// In milliseconds since the beginning.
+    /// In milliseconds since `begun`.
     until: AtomicU64,
 }
 
@@ -67,7 +68,7 @@ impl Contact {
     }
 }
 
-/// Where a [`Listener`] hears of its topics, and is not woken by any other.
+/// The sending end of a [`Listener`]. Notices on other topics do not wake the listener.
 struct Ear {
     topics: &'static [&'static str],
     sender: broadcast::Sender<Notice>,
@@ -82,7 +83,7 @@ impl Ear {
     }
 }
 
-/// What travels through PostgreSQL.
+/// A notice as it travels through PostgreSQL.
 #[derive(Serialize, Deserialize)]
 struct Envelope<'a> {
     /// Unused. Kept because nodes of version 0.1 reject notices without it.
@@ -97,22 +98,22 @@ impl Notices {
         write(&self.hooks).push(hook);
     }
 
-    /// Everything that was said before this moment was heard. That counts for a while.
+    /// Notes that every notice sent before `moment` was received, which counts for a while.
     pub(super) fn heard_all_until(&self, moment: Instant, counts_for: Duration) {
         self.contact.until.store(self.contact.at(moment + counts_for), Relaxed);
     }
 
-    /// Whether what is remembered can be relied on. Looked at by the clock, so that a process that was stopped for a
-    /// while does not go on with what it knew.
+    /// Whether caches can be trusted. Compared with the clock each time, so that a process that was suspended for a while
+    /// does not go on with stale caches.
     pub(super) fn is_in_contact(&self) -> bool {
         self.contact.at(Instant::now()) < self.contact.until.load(Relaxed)
     }
 
     fn call_hooks(&self, notice: &Notice) {
         for hook in &*read(&self.hooks) {
-            // It may run on the thread that writes, which must not end with it.
+            // The hook may run on the writer's thread, which must survive a panic of it.
             if catch_unwind(AssertUnwindSafe(|| hook(notice))).is_err() {
-                tracing::error!(?notice, "what a notice makes untrue may still be remembered");
+                tracing::error!(?notice, "a hook panicked at a notice; a cache may hold stale data");
             }
         }
     }
@@ -120,7 +121,7 @@ impl Notices {
     pub(super) fn tell(&self, notice: &Notice) {
         self.call_hooks(notice);
         for ear in read(&self.ears).iter().filter(|ear| ear.is_for(notice)) {
-            // An error means that nobody listens any more, which is fine.
+            // An error means that the listener is gone, which is fine.
             let _ = ear.sender.send(notice.clone());
         }
     }
@@ -136,8 +137,8 @@ impl Notices {
         serde_json::to_string(&envelope).unwrap_or_default()
     }
 
-    /// Passes on what came through PostgreSQL. What this node said itself is among it, and is heard a second time: who
-    /// said it may have gone away, or lost the line, before he knew that it was so.
+    /// Passes on a notice that came through PostgreSQL. Notices of this node come back too and are handled a second time,
+    /// because the transaction's caller may have gone away or lost its connection before it knew of the commit.
     pub(super) fn heard(&self, packed: &str) {
         match serde_json::from_str::<Envelope<'_>>(packed) {
             Ok(Envelope { topic, body, .. }) => {
@@ -156,11 +157,11 @@ fn write<T>(shared: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     shared.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a transaction says once it is committed.
+/// The notices of one transaction, sent once it is committed.
 pub(super) struct News {
     notices: Notices,
     pending: Vec<Notice>,
-    /// What other nodes are to hear, packed.
+    /// The notices for other nodes, packed.
     for_others: Vec<String>,
 }
 
@@ -181,7 +182,7 @@ impl News {
         }
     }
 
-    /// What other nodes are to hear, as rows of `notice`: each a list in JSON.
+    /// The notices for other nodes as rows of `notice`, each a list in JSON.
     pub(super) fn rows_for_others(&self) -> impl Iterator<Item = String> + '_ {
         self.for_others.chunks(IN_A_ROW).map(|some| serde_json::to_string(some).unwrap_or_default())
     }
@@ -193,10 +194,11 @@ impl News {
     }
 }
 
+/// Receives the notices on some topics.
 pub struct Listener(broadcast::Receiver<Notice>);
 
 impl Listener {
-    /// Passes over everything said so far: who is about to look for himself need not hear of it.
+    /// Drops all notices received so far, for a caller that is about to read the database itself.
     pub fn skip(&mut self) {
         self.0 = self.0.resubscribe();
     }

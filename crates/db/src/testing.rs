@@ -1,4 +1,4 @@
-//! A fresh database for each test: a file of its own, or a copy of a migrated PostgreSQL template.
+//! A fresh database for each test: a SQLite file, or a copy of a migrated PostgreSQL template.
 use std::sync::{
     Arc,
     atomic::{AtomicU32, Ordering::Relaxed},
@@ -12,9 +12,10 @@ use crate::{Db, Durability};
 /// 2026-01-31T10:00:00.000Z, in milliseconds since 1970: when the schema of every test was made.
 pub const START: i64 = 1_769_853_600_000;
 
-/// Few, because many tests run at once.
+/// Connections of each database; few, because many tests run at once.
 const CONNECTIONS: usize = 8;
 
+/// A database of one test. It runs on PostgreSQL if `TEST_DATABASE_URL` is set, and on SQLite otherwise.
 pub struct TestDb {
     pub db: Db,
     pub url: String,
@@ -33,7 +34,7 @@ impl TestDb {
         server().is_some()
     }
 
-    /// With all migrations applied.
+    /// A database with all migrations applied.
     pub async fn migrated() -> Self {
         match server() {
             None => {
@@ -48,7 +49,7 @@ impl TestDb {
         }
     }
 
-    /// With nothing in it.
+    /// A database without any tables.
     pub async fn empty() -> Self {
         match server() {
             None => Self::sqlite(Durability::Off).await,
@@ -56,7 +57,7 @@ impl TestDb {
         }
     }
 
-    /// A SQLite file, whatever the run is on.
+    /// A SQLite file, also when the run is on PostgreSQL.
     pub async fn sqlite(durability: Durability) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("test.db").display());
@@ -73,22 +74,24 @@ impl TestDb {
         Self { db, url, kept: Kept::Postgres { server, name } }
     }
 
-    /// The same database through a new door.
+    /// The same database, opened again.
     pub async fn again(&self) -> Self {
         Self { db: self.another_node().await, url: self.url.clone(), kept: self.kept.clone() }
     }
 
-    /// A second door to the same database, as another node would have.
+    /// Opens the same database a second time, as another node would.
     pub async fn another_node(&self) -> Db {
         Db::open(&self.url, CONNECTIONS, Durability::Off).await.unwrap()
     }
 
+    /// Drops the database of a test on PostgreSQL.
     pub async fn remove(&self) {
         if let Kept::Postgres { server, name } = &self.kept {
             admin(server, &format!("DROP DATABASE {name} WITH (FORCE)")).await;
         }
     }
 
+    /// The folder of the SQLite file.
     pub fn folder(&self) -> Option<&std::path::Path> {
         match &self.kept {
             Kept::Folder(folder) => Some(folder.path()),
@@ -113,7 +116,7 @@ fn within(server: &str, name: &str) -> String {
     format!("{host}/{name}{query}")
 }
 
-/// Migrated once for each test program.
+/// The name of the template, which is made once for each test program.
 async fn template(server: &str) -> String {
     static MADE: Mutex<Option<String>> = Mutex::const_new(None);
     let mut made = MADE.lock().await;
@@ -124,7 +127,7 @@ async fn template(server: &str) -> String {
     admin(server, &format!("CREATE DATABASE {name}")).await;
     let db = Db::open(&within(server, &name), 1, Durability::Full).await.unwrap();
     db.migrate(START).await.unwrap();
-    // A template must have no connections, and our door keeps one open to listen.
+    // A template must have no connections, and a `Db` keeps one open to listen.
     admin(server, &format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false")).await;
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '";
     admin(server, &format!("{end}{name}'")).await;

@@ -1,10 +1,11 @@
-//! What can be bound and read: the set of types both databases agree on.
+//! Values that can be bound and read: the types both engines have in common.
 use std::sync::Arc;
 
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Error, Result};
 
+/// A parameter of a statement, or a column of a row.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     Null,
@@ -38,14 +39,14 @@ impl<T: Into<Value>> From<Option<T>> for Value {
         option.map_or(Self::Null, Into::into)
     }
 }
-/// A list of words, kept as JSON text.
+/// A list of strings, stored as JSON text.
 impl From<&Vec<String>> for Value {
     fn from(words: &Vec<String>) -> Self {
         Self::Text(serde_json::to_string(words).unwrap_or_default())
     }
 }
 
-/// Something of a form of its own, kept as JSON text.
+/// A structured value, stored as JSON text.
 #[derive(Debug, Clone)]
 pub struct InJson<T>(pub T);
 
@@ -60,7 +61,7 @@ impl<T: DeserializeOwned> FromValue for InJson<T> {
     }
 }
 
-/// Reading one column out of a row.
+/// A type that can be read from a column.
 pub trait FromValue: Sized {
     fn from_value(value: Value) -> Option<Self>;
 }
@@ -75,7 +76,7 @@ from_value! {
     i64 => Value::Int(number) => number;
     u32 => Value::Int(number) => u32::try_from(number).ok()?;
     u16 => Value::Int(number) => u16::try_from(number).ok()?;
-    // SQLite keeps booleans as 0 and 1.
+    // SQLite stores booleans as 0 and 1.
     bool => Value::Bool(truth) => truth, Value::Int(number) => number != 0;
     Vec<u8> => Value::Bytes(bytes) => bytes;
     serde_json::Value => Value::Text(text) => serde_json::from_str(&text).ok()?;
@@ -85,7 +86,7 @@ impl FromValue for f64 {
     fn from_value(value: Value) -> Option<Self> {
         match value {
             Value::Real(number) => Some(number),
-            // SQLite hands a whole number back as an integer; the ones that would lose digits are not ours.
+            // SQLite returns a whole number as an integer.
             #[expect(clippy::cast_precision_loss, reason = "a real column never holds more than 53 bits")]
             Value::Int(number) => Some(number as Self),
             _ => None,
@@ -101,12 +102,12 @@ impl<T: FromValue> FromValue for Option<T> {
     }
 }
 
-/// A row that owns its values; columns are read by name, each at most once.
+/// A row of a result. Columns are read by name, each at most once.
 #[derive(Debug)]
 pub struct Row {
     names: Arc<[String]>,
     values: Vec<Value>,
-    /// Where the next column is looked for first: most are read in their order.
+    /// Where the search for the next column begins: most columns are read in order.
     next: usize,
 }
 
@@ -115,6 +116,7 @@ impl Row {
         Self { names, values, next: 0 }
     }
 
+    /// Takes a column out of the row.
     pub fn get<T: FromValue>(&mut self, name: &str) -> Result<T> {
         let mut places = (self.next..self.names.len()).chain(0..self.next);
         let found = places.find(|place| self.names[*place] == name);
@@ -125,11 +127,12 @@ impl Row {
     }
 }
 
+/// A type that can be read from a row; see [`row!`](crate::row).
 pub trait FromRow: Sized {
     fn from_row(row: Row) -> Result<Self>;
 }
 
-/// The first column alone: `db.one::<(i64,)>("SELECT CAST(COUNT(*) AS BIGINT) …")`.
+/// Reads the first column alone: `db.one::<(i64,)>("SELECT CAST(COUNT(*) AS BIGINT) …")`.
 impl<T: FromValue> FromRow for (T,) {
     fn from_row(row: Row) -> Result<Self> {
         let first = row.values.into_iter().next().ok_or_else(|| Error::Decode("the row is empty".into()))?;
@@ -139,7 +142,7 @@ impl<T: FromValue> FromRow for (T,) {
     }
 }
 
-/// `row!(Incident { id, title });` reads a struct from columns of the same names.
+/// Lets a struct be read from columns of the same names: `row!(Incident { id, title });`.
 #[macro_export]
 macro_rules! row { ($type:ident { $($field:ident),* $(,)? }) => {
     impl $crate::FromRow for $type {
@@ -149,6 +152,6 @@ macro_rules! row { ($type:ident { $($field:ident),* $(,)? }) => {
     }
 } }
 
-/// `params![id, &name, None::<String>]`
+/// The parameters of a statement: `params![id, &name, None::<String>]`.
 #[macro_export]
 macro_rules! params { ($($value:expr),* $(,)?) => { vec![$($crate::Value::from($value)),*] } }

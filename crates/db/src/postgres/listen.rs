@@ -1,8 +1,9 @@
-//! Notices between nodes, through PostgreSQL: sends those that transactions left behind, and hears those of all nodes.
+//! Notices between nodes, through PostgreSQL: sends the notices that transactions left as rows, and receives those of all
+//! nodes.
 //!
-//! One connection and one statement do both. It takes rows of `notice` and sends them with `pg_notify`, which takes a lock
-//! of the whole server: once for a batch, and never in a transaction that somebody waits for. A row is deleted by the
-//! statement that sends it, so nothing is lost, whichever node dies: any node sends what another one left.
+//! One connection and one statement do both. The statement takes rows of `notice` and sends them with `pg_notify`, which
+//! takes a lock of the whole server: once for a batch, and never in a transaction that a caller waits for. The same
+//! statement deletes the rows it sends, so no notice is lost when a node dies: any node sends what another one left.
 use std::{convert::Infallible, time::Duration};
 
 use futures_util::{StreamExt as _, stream};
@@ -90,7 +91,7 @@ async fn hear(postgres: &Postgres, notices: &Notices, has_heard: &mut bool) -> R
     tokio::select! { outcome = sending => outcome, outcome = hearing => outcome }
 }
 
-/// The table may not be there yet: whoever opens the database migrates it next.
+/// Waits for the table, which the first migration creates after the database is opened.
 async fn prepared(client: &Client) -> Result<Statement> {
     loop {
         let prepared = timeout(PATIENCE, client.prepare(SEND)).await.map_err(|_| no_answer())?;

@@ -1,4 +1,4 @@
-//! PostgreSQL through tokio-postgres: a pool of connections, statements prepared once for each.
+//! PostgreSQL through tokio-postgres: a pool of connections, each with its prepared statements.
 
 use std::{borrow::Cow, error::Error as StdError, mem, sync::Arc, task::Poll, time::Duration};
 
@@ -24,12 +24,12 @@ use super::{
     notices::{News, Notices},
 };
 
-/// How long a request waits for a connection, new or from the pool, before it is told to come back.
+/// How long a request waits for a connection, new or from the pool, before it fails.
 const PATIENCE: Duration = Duration::from_secs(2);
 const CHANNEL: &str = "janua";
-/// The server cuts a statement off by itself; when even that is not heard, nobody is at the other end of the line.
+/// The server cuts off long statements by itself; without an answer after this time the connection is dead.
 const ANSWER: Duration = STATEMENT_TIMEOUT.saturating_add(Duration::from_millis(500));
-/// PostgreSQL refuses longer payloads.
+/// PostgreSQL rejects longer payloads of `pg_notify`.
 const NOTICE_LIMIT: usize = 7_999;
 const LEAVE_NOTICE: &str = "INSERT INTO notice (body) VALUES ($1)";
 /// How many statements are sent before their answers are waited for.
@@ -51,7 +51,7 @@ pub use time::ServerTime;
 #[derive(Clone)]
 pub(super) struct Postgres {
     pool: Pool,
-    /// As the operator gave it, without the time limits of requests.
+    /// The settings of the operator, without the time limits of requests.
     unlimited: Config,
     tls: MakeRustlsConnect,
     notifier: Arc<Notify>,
@@ -68,7 +68,7 @@ impl Postgres {
             .timeouts(Timeouts { wait: Some(PATIENCE), create: Some(PATIENCE), recycle: Some(PATIENCE) })
             .build()
             .map_err(|e| Error::Driver(e.to_string()))?;
-        // Says at once when the address, the password or the certificate is wrong.
+        // Fails at the start when the address, the password or the certificate is wrong.
         let connection = connection(&pool).await?;
         let asked = Instant::now();
         let row = timeout(ANSWER, connection.query_one(concat!("SELECT ", clock_ms!()), &[]));
@@ -92,7 +92,7 @@ impl Postgres {
         })
     }
 
-    /// One line is dead: those that nobody uses right now may be as well, and are made anew when they are needed.
+    /// Drops all idle connections after one was found dead, because they may be dead too. New ones are made when needed.
     fn suspect(&self) {
         self.pool.retain(|_, _| false);
     }
@@ -130,8 +130,8 @@ async fn connection(pool: &Pool) -> Result<Object> {
     })
 }
 
-/// A connection that is being asked something. Who goes away before the answer leaves it to be found out whether it will
-/// ever come: nobody else may wait behind a question to a dead line.
+/// A connection with a statement under way. When its caller goes away before the answer, the connection is checked before
+/// it returns to the pool, so that no other statement waits on a dead connection.
 struct Lent(Option<Object>);
 
 impl Drop for Lent {
@@ -142,7 +142,7 @@ impl Drop for Lent {
     }
 }
 
-/// Back into the pool if it answers, and away with it otherwise.
+/// Returns a connection to the pool if it answers, and drops it otherwise.
 async fn give_back(connection: Object, last_word: &'static str) {
     if !matches!(timeout(ANSWER, connection.batch_execute(last_word)).await, Ok(Ok(()))) {
         drop(Object::take(connection));
@@ -153,18 +153,18 @@ pub(super) struct PgTx {
     /// Taken when the transaction ends.
     connection: Option<Object>,
     progress: Progress,
-    /// Goes along with the next statement that is waited for.
+    /// Statements that travel with the next one that is waited for.
     before: Vec<Prepared>,
-    /// Woken when there are notices to send.
+    /// Notified when there are notices to send.
     notifier: Arc<Notify>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Progress {
-    /// Nothing was sent yet, not even BEGIN: a transaction that does nothing holds nothing.
+    /// Nothing was sent yet, not even BEGIN, so an idle transaction holds no lock.
     Untouched,
     Open,
-    /// PostgreSQL answers COMMIT with a silent rollback after an error: we remember, and say so.
+    /// A statement failed. PostgreSQL would answer COMMIT with a silent rollback, so the failure is kept here.
     Failed,
 }
 
@@ -176,7 +176,7 @@ struct Prepared {
 /// What ends a conversation with the server.
 enum Broken {
     Refused(Error),
-    /// Nobody is at the other end of the line.
+    /// The server does not answer.
     Silent,
 }
 
@@ -192,13 +192,13 @@ impl PgTx {
         self.converse(false).await
     }
 
-    /// Costs no round trip: it goes to the server along with the next statement that is waited for, or with the commit.
+    /// Costs no round trip: the statement travels with the next one that is waited for, or with the commit.
     pub(super) async fn send(&mut self, sql: Text, params: Vec<Value>) -> Result<()> {
         self.add(&sql, params).await?;
         if self.before.len() < MOST_AT_ONCE { Ok(()) } else { self.converse(false).await.map(drop) }
     }
 
-    /// Whether something goes along with the next statement.
+    /// Whether statements wait to travel with the next one.
     pub(super) fn has_sent(&self) -> bool {
         !self.before.is_empty()
     }
@@ -336,7 +336,7 @@ fn no_answer() -> Error {
 
 /// Splits off what the driver does not know: `sslmode=verify-full` and `sslrootcert`.
 ///
-/// The certificate is always checked when TLS is used: encryption to whoever answers protects nobody.
+/// The certificate is always checked when TLS is used: encryption without it would not tell who answers.
 fn parse(url: &str) -> Result<(Config, MakeRustlsConnect)> {
     let wrong = |what: String| Error::Driver(format!("database_url: {what}"));
     let (address, query) = url.split_once('?').unwrap_or((url, ""));

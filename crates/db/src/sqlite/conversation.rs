@@ -1,4 +1,5 @@
-//! The writer's end of a transaction: the caller's next step, wherever he is.
+//! The writer's end of a transaction: receives the next step from a caller on another thread, or runs a carried
+//! transaction until its next step.
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::mpsc::{Receiver, RecvTimeoutError},
@@ -11,7 +12,7 @@ use futures_util::future::BoxFuture;
 
 use super::Step;
 
-/// How often the writer makes way for a caller elsewhere before it goes to sleep.
+/// How often the writer yields to a caller on another thread before it goes to sleep.
 const TIMES_TO_MAKE_WAY: usize = 8;
 
 pub(super) struct Conversation {
@@ -44,7 +45,7 @@ impl Conversation {
         }
     }
 
-    /// Most callers come back at once: making way for them takes less than going to sleep and being woken.
+    /// Most callers send the next step at once: yielding takes less time than going to sleep and being woken.
     fn awaited(&self, patience: Duration) -> Result<Step, RecvTimeoutError> {
         for _ in 0..TIMES_TO_MAKE_WAY {
             if let Ok(step) = self.steps.try_recv() {
@@ -57,8 +58,8 @@ impl Conversation {
 }
 
 impl Carried {
-    /// Runs until there is a step, which is answered before this runs again, so that nobody need wake it. If it fails, so
-    /// does its transaction and nothing else.
+    /// Polls the future until it sends a step. The step is answered before the next poll, so the future needs no waker. A
+    /// panic fails this transaction and no other.
     fn next(&mut self, steps: &Receiver<Step>) -> Result<Step, RecvTimeoutError> {
         let run = || self.0.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         let is_waiting = catch_unwind(AssertUnwindSafe(run)).is_ok_and(|poll| poll.is_pending());

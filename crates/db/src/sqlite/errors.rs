@@ -1,4 +1,4 @@
-//! What SQLite says went wrong, in the door's words.
+//! SQLite's errors as errors of this crate.
 use rusqlite::{ErrorCode, ffi};
 
 use super::super::Error;

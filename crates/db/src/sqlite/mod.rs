@@ -1,7 +1,7 @@
 //! SQLite: reader threads, and one writer thread that lets waiting writers share a commit.
 //!
 //! The queues have no bound of their own: a request waits for one statement at a time, and the pipeline bounds the
-//! requests. Nobody hears back before the commit he was part of is on the disk.
+//! requests. A write is acknowledged only after the commit it is part of is on the disk.
 mod conversation;
 mod errors;
 mod readers;
@@ -27,8 +27,8 @@ use self::{
 };
 use super::{Done, Durability, Error, Result, Text, Value, notices::News};
 
-/// How many kilobytes of the file the reader who is asked first keeps in memory, and how many each of the others, who are
-/// asked while he is busy. The writer keeps as many as SQLite likes, which is 2,000.
+/// How many kilobytes of the file the preferred reader caches, and how many each of the others, which work only while it
+/// is busy. The writer has SQLite's default, which is 2,000.
 const KEPT_BY_THE_FIRST: i64 = 4_000;
 const KEPT_BY_OTHERS: i64 = 1_000;
 
@@ -46,7 +46,7 @@ enum Work {
     One(Call),
     Tx(Conversation),
 }
-/// A step of a transaction, and what goes before it without anybody waiting for its outcome.
+/// A step of a transaction, with the statements of `send` that travel before it.
 struct Step {
     before: Vec<Statement>,
     then: Then,
@@ -55,14 +55,14 @@ enum Then {
     Run(Call),
     Commit(Heard, Company),
 }
-/// Whether others who come later may share a commit.
+/// Whether later transactions may join a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Company {
     Welcome,
-    /// Whoever shares it may have to undo it, and who asks for this cannot run again.
+    /// A transaction that joins may cause a rollback of the whole group, and this one cannot run again.
     NoMore,
 }
-/// Hears how a commit ended.
+/// Called with the outcome of a commit.
 type Heard = Box<dyn FnOnce(Result<()>) + Send>;
 
 pub(super) struct Sqlite {
@@ -72,7 +72,7 @@ pub(super) struct Sqlite {
 }
 
 impl Sqlite {
-    /// Needs a runtime around it, in which its callers are told.
+    /// Must run within a runtime, which delivers the outcomes of commits.
     pub(super) fn open(path: &Path, durability: Durability) -> Result<Self> {
         let (writes, work) = queue::unbounded();
         let connection = Timed::connect(path, durability)?;
@@ -89,7 +89,7 @@ impl Sqlite {
             spawn("db-read", move || {
                 let mut statements = Statements::of(&connection);
                 for call in calls {
-                    // Somebody who has gone away needs no answer.
+                    // A caller that has gone away needs no answer.
                     if !call.reply.is_closed() {
                         let _ = call.reply.send(statements.run(&call.statement));
                     }
@@ -117,7 +117,7 @@ impl Sqlite {
         SqliteTx { writes: self.writes.clone(), steps: None, before: vec![] }
     }
 
-    /// Has the writer run a whole transaction; answers what it replies.
+    /// Runs a whole transaction on the writer's thread; answers its reply.
     pub(super) async fn carry<T, F>(&self, work: impl FnOnce(SqliteTx, oneshot::Sender<T>) -> F) -> Result<T>
     where
         F: Future<Output = ()> + Send + 'static,
@@ -134,7 +134,7 @@ impl Sqlite {
 /// The caller's end of an open transaction. Dropping it hangs up, and the writer rolls back.
 pub(super) struct SqliteTx {
     writes: queue::Sender<Work>,
-    /// Nothing before the first step: who begins and then thinks holds nobody up.
+    /// `None` until the first statement: an idle transaction does not occupy the writer.
     steps: Option<mpsc::Sender<Step>>,
     before: Vec<Statement>,
 }
@@ -145,12 +145,12 @@ impl SqliteTx {
         answer(|reply| self.step(Then::Run(Call { statement, reply }))).await.map_err(silent_when_hung_up)
     }
 
-    /// Goes along with the next step: going to the writer and back costs more than most statements do.
+    /// Travels with the next step: a round trip to the writer takes longer than most statements.
     pub(super) fn send(&mut self, sql: Text, params: Vec<Value>) {
         self.before.push(Statement { sql, params });
     }
 
-    /// Whether something goes along with the next step.
+    /// Whether statements wait to travel with the next step.
     pub(super) fn has_sent(&self) -> bool {
         !self.before.is_empty()
     }
@@ -166,7 +166,7 @@ impl SqliteTx {
             .map_err(silent_when_hung_up)
     }
 
-    /// Asks for the commit, and does not wait for it. What it has to say is said even if nobody hears how it ended.
+    /// Asks for the commit without waiting for it. Its notices are sent even if the caller has gone away.
     pub(super) fn leave(self, news: News, heard: impl FnOnce(Result<()>) + Send + 'static) -> bool {
         self.ask_to_commit(news, Company::Welcome, heard)
     }
@@ -192,7 +192,7 @@ impl SqliteTx {
             return steps.send(step).is_ok();
         }
         let (steps, receiver) = mpsc::channel();
-        // First, so that the writer finds it there and does not go to sleep.
+        // Before the work is queued, so that the writer finds the step there and does not go to sleep.
         let is_sent = steps.send(step).is_ok();
         self.steps = Some(steps);
         is_sent && self.writes.send(Work::Tx(Conversation::with(receiver))).is_ok()

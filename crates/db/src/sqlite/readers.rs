@@ -1,6 +1,6 @@
-//! Threads that share what is to be done, in an order of preference: whoever comes before the others is asked first, and
-//! the others only while he is busy. Each keeps pages and prepared statements of his own in memory, and what nobody asks
-//! him for he need not keep; what one knows well needs to be read again more rarely than what all know a little of.
+//! A pool of threads with an order of preference: a call goes to the first thread that is free. Each thread has its own
+//! cache of pages and prepared statements, so a pool that prefers one thread needs less memory and has a warmer cache
+//! than one that takes turns.
 use std::{
     collections::{BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -13,14 +13,14 @@ pub(super) struct Readers<T>(Arc<Mutex<Shared<T>>>);
 struct Shared<T> {
     desks: Vec<queue::Sender<T>>,
     free: BTreeSet<usize>,
-    /// For when nobody is free.
+    /// Calls that wait because no thread is free.
     waiting: VecDeque<T>,
     working: usize,
 }
 
 /// One reader's place among the others.
 pub(super) struct Desk<T> {
-    /// Whoever reads must not keep alive what he waits for the end of.
+    /// Weak, so that a reader thread does not keep the pool it belongs to alive.
     shared: Weak<Mutex<Shared<T>>>,
     number: usize,
     calls: queue::Receiver<T>,
@@ -34,7 +34,7 @@ impl<T> Default for Readers<T> {
 }
 
 impl<T> Readers<T> {
-    /// A place for one more, asked after those who have one.
+    /// Adds a thread, preferred less than those before it.
     pub(super) fn join(&self) -> Desk<T> {
         let (desk, calls) = queue::unbounded();
         let mut shared = lock(&self.0);
@@ -44,7 +44,7 @@ impl<T> Readers<T> {
         Desk { shared: Arc::downgrade(&self.0), number, calls }
     }
 
-    /// Whether there is anybody who will do it.
+    /// Hands a call to a thread; `false` if all have ended.
     pub(super) fn send(&self, call: T) -> bool {
         let mut shared = lock(&self.0);
         match shared.free.pop_first() {
@@ -75,7 +75,7 @@ impl<T> Iterator for Desk<T> {
     }
 }
 
-/// However it came to that: nobody waits for who is gone.
+/// Also after a panic: calls are never queued for a thread that has ended.
 impl<T> Drop for Desk<T> {
     fn drop(&mut self) {
         let Some(shared) = self.shared.upgrade() else { return };

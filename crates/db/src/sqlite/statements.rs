@@ -1,4 +1,4 @@
-//! One connection and the statements prepared on it, which stay prepared for as long as its thread runs.
+//! A connection and its prepared statements, which stay prepared for as long as its thread runs.
 use std::{
     borrow::Cow,
     collections::{HashMap, hash_map::Entry},
@@ -19,7 +19,7 @@ const STEPS_BETWEEN_CHECKS: i32 = 10_000;
 
 /// How many composed statements stay prepared. There is no end to their shapes, but a client asks in a few.
 const MOST_COMPOSED: usize = 32;
-/// In bytes of text. A longer one is prepared for one use: whoever writes long filters is not to fill our memory with them.
+/// In bytes of text. A longer one is prepared for a single use, so that long filters cannot fill the memory.
 const LONGEST_COMPOSED: usize = 2048;
 
 /// A connection whose statements are cut off when they run too long.
@@ -65,7 +65,7 @@ pub(in super::super) fn open(path: &Path, durability: Durability) -> Result<Conn
 pub(super) struct Statements<'c> {
     connection: &'c Timed,
     count: u64,
-    /// By where their text stands in the program, of which there is an end.
+    /// Keyed by the address of the `&'static str`, so the map is bounded by the statements of the program.
     prepared: HashMap<(*const u8, usize), Prepared<'c>>,
     composed: HashMap<String, Prepared<'c>>,
 }

@@ -1,4 +1,4 @@
-//! The one thread that writes: whoever waits for it shares a commit.
+//! The writer's thread: the writes that wait for it share a commit.
 use std::{
     cell::RefCell,
     collections::VecDeque,
@@ -17,17 +17,16 @@ use super::{
     statements::{Statements, Timed, now},
 };
 
-/// A group is closed when it has this many units or is this old, so that the first of it does not wait for long.
+/// A group is committed when it has this many units or is this old, so that its first caller does not wait for long.
 const GROUP_UNITS: usize = 512;
 const GROUP_AGE: Duration = Duration::from_millis(20);
-/// Those who will likely come back are waited for for this part of what a commit takes.
+/// The writer waits for returning callers for this part of the time a commit takes.
 const PATIENCE_PART: u32 = 2;
-/// But on a slow disk not for long: waiting awake takes a processor.
+/// The longest such wait, for slow disks: it occupies a processor.
 const LONGEST_PATIENCE: Duration = Duration::from_micros(500);
-/// However busy it keeps: everybody else is waiting.
+/// The longest transaction, however busy: all other writers wait for it.
 const LONGEST_TRANSACTION: Duration = Duration::from_secs(10);
-/// After one caller has cost a whole group, this many are made so that each can be undone alone: what failed once may
-/// fail again.
+/// After a rollback of a whole group, carried transactions get savepoints for this many groups.
 const CAREFUL_GROUPS: u32 = 100;
 
 /// Why no write may be acknowledged any more. After a failed fsync the kernel may have dropped what it could not
@@ -56,20 +55,20 @@ pub(super) struct Writer<'c> {
     last: Group,
     /// Statements of a group that was undone.
     again: VecDeque<Call>,
-    /// How many of the next groups are made with care.
+    /// How many of the next groups use savepoints for carried transactions too.
     careful: u32,
 }
 
-/// How what one caller has done is undone.
+/// How the changes of one caller are undone.
 enum Undo {
+    /// By a savepoint.
     Alone,
-    /// With everything in its group, if there is more to undo than when these were the changes so far. Remembering for
-    /// each caller what every page was like costs more than most do, and of those who come along few fail after they
-    /// wrote.
+    /// With its whole group, if the count of changes has grown beyond this number. A savepoint costs more than most carried
+    /// transactions, and few of them fail after a write.
     WithGroup(u64),
 }
 
-/// What the last commit was like: whoever it answered often comes back at once.
+/// Facts about the last commit, whose callers often come back at once.
 #[derive(Default)]
 struct Group {
     units: usize,
@@ -78,7 +77,7 @@ struct Group {
 
 type Crier = UnboundedSender<(Vec<Waiting>, Result<()>)>;
 
-/// Tells whole groups what became of their commit, for as long as there is a writer.
+/// Starts a task that tells whole groups the outcome of their commit, for as long as the writer lives.
 pub(super) fn crier() -> Crier {
     let (crier, mut groups) = unbounded_channel::<(Vec<Waiting>, Result<()>)>();
     tokio::spawn(async move {
@@ -100,7 +99,7 @@ pub(super) enum Waiting {
 impl Waiting {
     fn tell(self, outcome: &Result<()>) {
         match self {
-            // Who has gone away meanwhile hears nothing.
+            // The caller may have gone away.
             Self::One(call, done) => drop(call.reply.send(outcome.clone().map(|()| done))),
             Self::Tx(heard) => heard(outcome.clone()),
         }
@@ -124,7 +123,7 @@ impl<'c> Writer<'c> {
         self.again.pop_front().map(Work::One)
     }
 
-    /// Everything already in the queue runs in one transaction.
+    /// Runs everything that is in the queue in one transaction.
     fn group(&mut self, first: Work, work: &queue::Receiver<Work>) {
         if let Err(error) = self.broken.check().and_then(|()| self.control("BEGIN IMMEDIATE")) {
             return refuse(first, &error);
@@ -168,7 +167,7 @@ impl<'c> Writer<'c> {
         self.tell(waiting, outcome);
     }
 
-    /// Nothing of a group has happened. Single statements run again here, and transactions where they came from.
+    /// After a rollback of a group: single statements run again here, and transactions where they came from.
     fn start_over(&mut self, waiting: Vec<Waiting>) {
         let mut transactions = vec![];
         for one in waiting {
@@ -180,7 +179,8 @@ impl<'c> Writer<'c> {
         self.tell(transactions, Err(Error::Conflict("the commit this was part of was undone".into())));
     }
 
-    /// A crowd is told by the runtime its callers wait in: waking each of them from here would cost as much as the work.
+    /// Tells callers the outcome. The runtime tells a large group: waking each caller from here would cost as much as the
+    /// work itself.
     fn tell(&self, mut waiting: Vec<Waiting>, mut outcome: Result<()>) {
         if waiting.len() > 1 {
             let Err(unheard) = self.crier.send((waiting, outcome)) else { return };
@@ -191,7 +191,7 @@ impl<'c> Writer<'c> {
         }
     }
 
-    /// Who else joins the group: whoever is there, and those who will likely come back.
+    /// The next unit of the group: one that waits, or one of a caller that is likely to come back.
     fn next(&mut self, work: &queue::Receiver<Work>, units: usize, started: Instant) -> Option<Work> {
         if units >= GROUP_UNITS || started.elapsed() >= GROUP_AGE {
             return None;
@@ -199,8 +199,8 @@ impl<'c> Writer<'c> {
         self.again().or_else(|| work.try_recv().ok()).or_else(|| self.awaited(work, units, started))
     }
 
-    /// Waits awake for somebody of the last group, for a part of what its commit took: going to sleep and being woken
-    /// takes longer than they need, and a commit for each of them longer still.
+    /// Waits awake for callers of the last group, for a part of the time its commit took. Going to sleep and being woken
+    /// takes longer than they need to come back, and a commit for each of them longer still.
     fn awaited(&self, work: &queue::Receiver<Work>, units: usize, since: Instant) -> Option<Work> {
         if self.last.units < 2 || units >= self.last.units {
             return None;
@@ -224,7 +224,7 @@ impl<'c> Writer<'c> {
                 return None;
             }
         };
-        // What the next step is told: of a statement nobody waited for its own error, and then that all is over.
+        // What the next step is answered: first the error of a `send`, and then that the transaction is aborted.
         let mut failed: Option<Error> = None;
         let started = now();
         loop {
@@ -287,7 +287,7 @@ impl<'c> Writer<'c> {
         heard(Err(error));
     }
 
-    /// What cannot be undone alone is undone with its group; if even that is refused, no commit ever follows.
+    /// Undoes the changes of one caller; if that fails, those of its group; if that fails too, no commit ever follows.
     fn undo(&mut self, undo: &Undo) {
         if self.is_over() {
             return;
@@ -308,12 +308,12 @@ impl<'c> Writer<'c> {
         }
     }
 
-    /// Whether SQLite has no transaction open: some errors (a full disk, say) undo the whole of it.
+    /// Whether SQLite has no transaction open: some errors, such as a full disk, roll it back.
     fn is_over(&self) -> bool {
         self.connection.sqlite.is_autocommit()
     }
 
-    /// Runs what begins or ends something; it takes as long as it takes.
+    /// Runs a statement that begins or ends a transaction or a savepoint, without a time limit.
     fn control(&mut self, sql: &'static str) -> Result<()> {
         self.statements.control(sql).map_err(|error| {
             if is_failed_sync(&error) {
