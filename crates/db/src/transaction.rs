@@ -17,20 +17,28 @@ use crate::{
 /// How often a transaction that lost against another one is tried in all.
 const TRIES: u32 = 5;
 
-/// Runs a block in one transaction and commits it: `transact!(app.db, tx, { …; Ok::<_, Fault>(made) })`.
+/// Runs an async closure in one transaction and commits it: `db::transact!(db, async |tx| { …; Ok(made) })`. Its error is
+/// an [`Error`], or the type named before the closure: `transact!(db, Fault, async |tx| …)`. Features use
+/// `kernel::transact!`, which names the fault.
 ///
-/// When it loses against another transaction it runs again from the start, so it must do nothing but SQL.
-/// A macro and not a function, because a function's async closure cannot yet promise to be `Send`.
+/// The closure runs again from the start when it loses against another transaction, so it must do nothing but SQL. As in
+/// any closure, `return` leaves the closure; an error rolls the transaction back.
+///
+/// A macro and not a function: the future of an async closure that borrows is not known to be `Send` for every lifetime
+/// of `tx` ("implementation of `Send` is not general enough", Rust 1.95), and handlers must be `Send`.
 #[macro_export]
 macro_rules! transact {
-    ($db:expr, $tx:ident, $work:block) => {{
+    ($db:expr, async |$tx:ident| $work:expr) => {
+        $crate::transact!($db, $crate::Error, async |$tx| $work)
+    };
+    ($db:expr, $error:ty, async |$tx:ident| $work:expr) => {{
         let mut tries = $crate::Tries::default();
         loop {
             let mut tx = match $db.begin().await {
                 Ok(tx) => tx,
                 Err(error) => break Err(error.into()),
             };
-            let outcome = async {
+            let outcome: ::std::result::Result<_, $error> = async {
                 let $tx = &mut tx;
                 $work
             }
@@ -108,7 +116,7 @@ impl Db {
             _ => None,
         };
         let Some(sqlite) = sqlite else {
-            let elsewhere = async { transact!(self, tx, { work(tx, &along).await }) };
+            let elsewhere = async { transact!(self, E, async |tx| work(tx, &along).await) };
             return Box::pin(elsewhere).await;
         };
         let (along, mut tries) = (Arc::new(along), Tries::default());

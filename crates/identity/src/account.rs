@@ -4,12 +4,13 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse as _, Response},
 };
-use db::{Reach, Tx, transact};
+use db::{Reach, Tx};
 use kernel::{
     App,
     clock::Timestamp,
-    fault::{Fault, Result},
+    fault::Result,
     http::{Json, Key, MaybeJson, Page, Routes},
+    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -178,8 +179,8 @@ const EXPORTED_EVENTS: u32 = 10_000;
 
 async fn export(State(app): State<App>, visitor: Visitor, session: Session) -> Result<Json<Export>> {
     let (now, account) = (app.clock.now(), session.account());
-    transact!(app.db, tx, {
-        Ok::<_, Fault>(events::record(tx, &app, &session.by(), Some(account.id), &Event::DataExported).await?)
+    transact!(app, async |tx| {
+        Ok(events::record(tx, &app, &session.by(), Some(account.id), &Event::DataExported).await?)
     })?;
     let audit_events = AuditEntry::of_person(&app.db, account.id, &Key::newest(), EXPORTED_EVENTS).await?;
     let found = sessions::Session::of(&app.db, account.id, now).await?;
@@ -215,13 +216,13 @@ async fn delete_account(
 ) -> Result<Response> {
     let account = session.account();
     fresh.unwrap_or_default().check(&app, &visitor, &session).await?;
-    let alone = transact!(app.db, tx, { ends_with(tx, account.id).await })?;
+    let alone = transact!(app, async |tx| ends_with(tx, account.id).await)?;
     // What may be many rows goes some at a time.
     for org in alone {
         orgs::empty(&app.db, org.id).await?;
     }
     events::forget_past(&app.db, account.id).await?;
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         let alone = ends_with(tx, account.id).await?;
         // What nobody else is in goes with its only member; the others are told who left.
         for org in alone {
@@ -241,7 +242,7 @@ async fn delete_account(
         uploads::subject_gone(tx, &app, Subject::Avatar(account.id)).await?;
         Account::delete(tx, account.id).await?;
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
-        Ok::<_, Fault>(())
+        Ok(())
     })?;
     let mut response = StatusCode::NO_CONTENT.into_response();
     cookies::clear_session(&app, response.headers_mut());

@@ -4,12 +4,13 @@
 //! whether or not the address has an account: the answer is given before anybody has looked. A wrong password is
 //! written down this way too.
 use data_encoding::BASE64;
-use db::{Tx, transact};
+use db::Tx;
 use kernel::{
     App,
-    fault::{Fault, Result},
+    fault::Result,
     http::network_of,
     jobs::{self, Job, Later},
+    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -91,9 +92,9 @@ pub async fn keep(app: &App, visitor: &Visitor, email: &Email, what: What) -> Re
     let request = Request { email: email.as_str().to_owned(), what, ip, user_agent, app_id };
     let plain = serde_json::to_vec(&request).unwrap_or_default();
     let job = Asked { sealed: BASE64.encode(&app.vault.seal(PURPOSE, PLACE, &plain)) };
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         jobs::enqueue(tx, app, app.clock.now(), &job).await?;
-        Ok::<_, Fault>(())
+        Ok(())
     })
 }
 
@@ -106,7 +107,7 @@ impl Job for Asked {
         let request: Request = serde_json::from_slice(&plain).map_err(Later::give_up)?;
         let email = Email::parse(&request.email).ok_or_else(|| Later::give_up("the email cannot be read"))?;
         let asker = asker(&app, &request, &email).await?;
-        transact!(app.db, tx, { work(tx, &app, &request, &email, asker).await })?;
+        db::transact!(app.db, async |tx| work(tx, &app, &request, &email, asker).await)?;
         Ok(())
     }
 }

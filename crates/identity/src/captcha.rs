@@ -1,10 +1,10 @@
 //! The answer to a challenge, for a pass.
 use axum::extract::State;
-use db::transact;
 use kernel::{
     App,
     fault::Result,
     http::{Json, Routes},
+    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -37,6 +37,6 @@ struct Pass {
 }
 
 async fn verify_captcha(State(app): State<App>, _visitor: Visitor, Json(solved): Json<Solved>) -> Result<Json<Pass>> {
-    let pass = transact!(app.db, tx, { Captcha::redeem(tx, &app, &solved.token.0).await })?;
+    let pass = transact!(app, async |tx| Captcha::redeem(tx, &app, &solved.token.0).await)?;
     Ok(Json(Pass { captcha_pass: pass.expose().to_owned() }))
 }

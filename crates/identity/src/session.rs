@@ -4,12 +4,13 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
-use db::{Tx, transact};
+use db::Tx;
 use kernel::{
     App,
     clock::Timestamp,
-    fault::{Fault, NOT_FOUND, Result, UNAUTHENTICATED},
+    fault::{NOT_FOUND, Result, UNAUTHENTICATED},
     http::{Json, MaybeJson, Path, Routes},
+    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -85,14 +86,14 @@ pub async fn turn(
 ) -> Result<Option<Person>> {
     let (id, generation) = shown;
     // Not carried to the writer, which was measured and cost more: probably fewer shared a commit.
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         match sessions::turn(tx, app, id, generation, holder).await? {
             Turned::On(session) => person(tx, *session, delivery).await,
             Turned::Reused(session) => {
                 end_copied(tx, app, by, &session).await?;
                 Ok(None)
             }
-            Turned::Ended => Ok::<_, Fault>(None),
+            Turned::Ended => Ok(None),
         }
     })
 }
@@ -140,7 +141,7 @@ async fn logout(State(app): State<App>, Granted(session): Granted) -> Result<Res
 }
 
 async fn end(app: &App, by: &By, account: &Account, id: SessionId, reason: &'static str) -> Result<bool> {
-    transact!(app.db, tx, { Ok::<_, Fault>(sessions::end(tx, app, by, account.id, id, reason).await?) })
+    transact!(app, async |tx| Ok(sessions::end(tx, app, by, account.id, id, reason).await?))
 }
 
 /// Nothing to say, and the cookies go.
@@ -222,7 +223,7 @@ async fn revoke_session(
 /// What would become a session is void, too, and no device is trusted any more. An app ends what it has, and nothing else.
 async fn revoke_sessions(State(app): State<App>, AnySession(session): AnySession) -> Result<Response> {
     let (account, by) = (session.account().id, session.by());
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         if let Some(own) = session.of_app() {
             return Ok(sessions::end_in_app(tx, &app, &by, account, own, "revoked").await?);
         }
@@ -231,7 +232,7 @@ async fn revoke_sessions(State(app): State<App>, AnySession(session): AnySession
         once::void(tx, Purpose::MfaTicket, account, app.clock.now()).await?;
         device::withdraw(tx, account).await?;
         trusted::forget_all(tx, &app, &by, account).await?;
-        Ok::<_, Fault>(sessions::end_all(tx, &app, &by, account, None, "revoked").await?)
+        Ok(sessions::end_all(tx, &app, &by, account, None, "revoked").await?)
     })?;
     let mut response = gone(&app);
     if session.of_app().is_none() {

@@ -9,6 +9,16 @@ use crate::{
     telemetry,
 };
 
+/// Runs an async closure in one transaction and commits it; its error is a [`Fault`]:
+/// `transact!(app, async |tx| { …; Ok(made) })`. Everything else is as in [`db::transact!`], which is for the few places
+/// that want a [`db::Error`].
+#[macro_export]
+macro_rules! transact {
+    ($app:expr, async |$tx:ident| $work:expr) => {
+        ::db::transact!($app.db, $crate::fault::Fault, async |$tx| $work)
+    };
+}
+
 impl App {
     /// Runs a hot transaction with [`Db::carry`](db::Db::carry). Its log lines carry the id of the present request or job,
     /// as everywhere else.

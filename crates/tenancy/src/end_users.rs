@@ -5,13 +5,8 @@
 use std::collections::BTreeSet;
 
 use data_encoding::HEXLOWER;
-use db::{Db, FromRow, Row, Tx, params, row, transact};
-use kernel::{
-    App,
-    clock::Timestamp,
-    fault::{Fault, Result},
-    http::Key,
-};
+use db::{Db, FromRow, Row, Tx, params, row};
+use kernel::{App, clock::Timestamp, fault::Result, http::Key, transact};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -302,11 +297,11 @@ pub(crate) async fn note_wordless(app: &App) -> Result<()> {
         if wordless.is_empty() {
             return Ok(());
         }
-        transact!(app.db, tx, {
+        transact!(app, async |tx| {
             for one in &wordless {
                 note(tx, one.app_id, one.account_id).await?;
             }
-            Ok::<_, Fault>(())
+            Ok(())
         })?;
     }
 }

@@ -1,9 +1,9 @@
 //! The proof of work, on a page: the challenge is drawn into it, the script solves it, and the form brings the solution.
-use db::transact;
 use kernel::{
     App,
     crypto::Secret,
     fault::{Fault, Result},
+    transact,
 };
 use tenancy::enter::{CAPTCHA_REQUIRED, Captcha, Visitor};
 
@@ -13,7 +13,7 @@ use crate::form::Fields;
 pub async fn solved(app: &App, visitor: &mut Visitor, form: &Fields) -> Result<()> {
     if form.says("captcha") {
         let solution = Secret::from(form.get("captcha").to_owned());
-        visitor.bring(transact!(app.db, tx, { Captcha::redeem(tx, app, &solution).await })?);
+        visitor.bring(transact!(app, async |tx| Captcha::redeem(tx, app, &solution).await)?);
     }
     Ok(())
 }

@@ -106,7 +106,7 @@ async fn one_that_fails_after_it_wrote_costs_its_neighbours_nothing_but_another_
             Box::pin(add(tx, id))
         });
         let single = test.db.exec(ADD, params![format!("{round} single")]);
-        let talked = async { transact!(test.db, tx, { add(tx, &format!("{round} talked")).await }) };
+        let talked = async { transact!(test.db, async |tx| add(tx, &format!("{round} talked")).await) };
         let fails = test.db.carry((), |tx, ()| {
             Box::pin(async move {
                 add(tx, "fails").await?;

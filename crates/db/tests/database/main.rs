@@ -14,7 +14,7 @@ use std::{
 };
 
 use db::{
-    Db, Error, Notice, Reach, Tx,
+    Db, Error, Notice, Reach, Read, Tx,
     migrate::Migration,
     params, row,
     testing::{START, TestDb},
@@ -141,6 +141,41 @@ async fn a_dropped_transaction_never_was() {
     assert_eq!(ids(&test.db).await.len(), 1);
 }
 
+async fn thing(mut from: impl Read, id: &str) -> Option<Thing> {
+    from.opt("SELECT * FROM thing WHERE id = $1", params![id]).await.unwrap()
+}
+
+#[tokio::test]
+async fn one_function_reads_what_is_committed_or_what_a_transaction_sees() {
+    let test = open().await;
+    let mut tx = test.db.begin().await.unwrap();
+    tx.exec(ADD, params!["a"]).await.unwrap();
+    assert_eq!(thing(&mut tx, "a").await.map(|thing| thing.id).as_deref(), Some("a"), "its own write");
+    assert_eq!(thing(&test.db, "a").await, None, "which is not committed yet");
+    tx.commit().await.unwrap();
+    assert!(thing(&test.db, "a").await.is_some());
+    let mut from = &test.db;
+    let missing = Read::one::<Thing>(&mut from, "SELECT * FROM thing WHERE id = 'b'", params![]).await;
+    assert!(matches!(missing, Err(Error::Missing)), "{missing:?}");
+    assert_eq!(Read::all::<Thing>(&mut from, "SELECT * FROM thing", params![]).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_return_leaves_the_closure_and_its_value_decides() {
+    let test = open().await;
+    for (id, is_good) in [("kept", true), ("undone", false)] {
+        let outcome: Result<(), Error> = transact!(test.db, async |tx| {
+            tx.exec(ADD, params![id]).await?;
+            if is_good {
+                return Ok(());
+            }
+            Err(Error::Missing)
+        });
+        assert_eq!(outcome.is_ok(), is_good, "the test goes on after the closure");
+    }
+    assert_eq!(ids(&test.db).await, HashSet::from(["kept".to_owned()]));
+}
+
 #[tokio::test]
 async fn an_error_ends_its_transaction_on_both_engines() {
     let test = open().await;
@@ -157,12 +192,12 @@ async fn an_error_ends_its_transaction_on_both_engines() {
 async fn what_is_sent_along_happens_in_its_order_or_not_at_all() {
     let test = open().await;
     // With nothing waited for but the commit, and with something in between that must see it.
-    let sent: Result<(), Error> = transact!(test.db, tx, {
+    let sent: Result<(), Error> = transact!(test.db, async |tx| {
         tx.send(ADD, params!["first"]).await?;
         tx.send("UPDATE thing SET number = 1 WHERE id = $1", params!["first"]).await
     });
     sent.unwrap();
-    let seen: Result<(i64,), Error> = transact!(test.db, tx, {
+    let seen: Result<(i64,), Error> = transact!(test.db, async |tx| {
         tx.send("UPDATE thing SET number = number + 1 WHERE id = $1", params!["first"]).await?;
         let seen = tx.one::<(i64,)>("SELECT number FROM thing WHERE id = $1", params!["first"]).await?;
         tx.send("UPDATE thing SET number = number * 10 WHERE id = $1", params!["first"]).await?;
@@ -173,13 +208,13 @@ async fn what_is_sent_along_happens_in_its_order_or_not_at_all() {
     assert_eq!(now, (20,));
 
     // It fails with its own error, at the commit or at the next that is waited for, and takes all of it along.
-    let refused: Result<(), Error> = transact!(test.db, tx, {
+    let refused: Result<(), Error> = transact!(test.db, async |tx| {
         tx.send(ADD, params!["lost"]).await?;
         tx.send(ADD, params!["first"]).await?;
         tx.send(ADD, params!["lost too"]).await
     });
     assert!(refused.as_ref().is_err_and(|error| error.is_unique("thing_pkey")), "{refused:?}");
-    let refused: Result<u64, Error> = transact!(test.db, tx, {
+    let refused: Result<u64, Error> = transact!(test.db, async |tx| {
         tx.exec(ADD, params!["lost"]).await?;
         tx.send(ADD, params!["first"]).await?;
         tx.exec(ADD, params!["lost too"]).await
@@ -194,7 +229,7 @@ async fn what_is_sent_along_happens_in_its_order_or_not_at_all() {
     let _ = tx.exec(ADD, params!["after"]).await;
     assert!(tx.commit().await.is_err());
     assert_eq!(ids(&test.db).await, HashSet::from(["first".to_owned()]));
-    let nul: Result<(), Error> = transact!(test.db, tx, { tx.send(ADD, params!["nul \0"]).await });
+    let nul: Result<(), Error> = transact!(test.db, async |tx| tx.send(ADD, params!["nul \0"]).await);
     assert!(matches!(nul, Err(Error::NulInText)));
 }
 
@@ -214,7 +249,7 @@ async fn a_failure_in_a_shared_commit_does_not_touch_its_neighbours() {
                     tx.exec(ADD, params!["taken"]).await?;
                     tx.commit().await
                 }
-                _ => transact!(db, tx, { tx.exec(ADD, params![format!("two-{i}")]).await.map(|_| ()) }),
+                _ => transact!(db, async |tx| tx.exec(ADD, params![format!("two-{i}")]).await.map(|_| ())),
             }
         })
     });
@@ -298,7 +333,7 @@ async fn a_silent_transaction_is_rolled_back_and_told_so() {
 async fn a_transaction_that_lost_runs_again_from_the_start() {
     let test = open().await;
     let tries = AtomicU32::new(0);
-    let outcome = transact!(test.db, tx, {
+    let outcome = transact!(test.db, async |tx| {
         tx.exec(ADD, params!["once"]).await?;
         if tries.fetch_add(1, Relaxed) < 2 { Err(Error::Conflict("made up".into())) } else { Ok(()) }
     });
@@ -306,7 +341,7 @@ async fn a_transaction_that_lost_runs_again_from_the_start() {
     assert_eq!((tries.load(Relaxed), ids(&test.db).await.len()), (3, 1), "no try left anything behind");
 
     let tries = AtomicU32::new(0);
-    let outcome: Result<(), Error> = transact!(test.db, _tx, {
+    let outcome: Result<(), Error> = transact!(test.db, async |_tx| {
         tries.fetch_add(1, Relaxed);
         Err(Error::Conflict("always".into()))
     });
@@ -323,7 +358,7 @@ async fn a_real_deadlock_is_resolved_by_trying_again() {
         let db = test.db.clone();
         tokio::spawn(async move {
             for _ in 0..10 {
-                transact!(db, tx, {
+                transact!(db, async |tx| {
                     let sql = "UPDATE thing SET number = number + 1 WHERE id = $1";
                     tx.exec(sql, params![first]).await?;
                     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -352,7 +387,7 @@ async fn a_notice_is_heard_after_the_commit_and_never_without_it() {
     if TestDb::on_postgres() {
         while there.next().await != Some(Notice::StartOver) {}
     }
-    transact!(test.db, tx, {
+    transact!(test.db, async |tx| {
         tx.exec(ADD, params!["a"]).await?;
         tx.notify(Reach::EveryNode, "another topic", "somebody else's").await?;
         tx.notify(Reach::EveryNode, "session", "gone").await
@@ -404,7 +439,7 @@ async fn who_goes_away_while_it_commits_is_heard_of_all_the_same() {
 async fn what_is_sent_along_fails_what_it_goes_along_with() {
     let test = open().await;
     test.db.exec(ADD, params!["a"]).await.unwrap();
-    let committed: Result<(), Error> = transact!(test.db, tx, {
+    let committed: Result<(), Error> = transact!(test.db, async |tx| {
         tx.send(ADD, params!["b"]).await?;
         tx.send(ADD, params!["a"]).await?;
         tx.send(ADD, params!["c"]).await
@@ -416,7 +451,7 @@ async fn what_is_sent_along_fails_what_it_goes_along_with() {
     assert!(error.is_unique("thing_pkey"), "with the next statement: {error:?}");
     assert!(matches!(tx.exec(ADD, params!["e"]).await, Err(Error::Aborted)));
     assert!(matches!(tx.commit().await, Err(Error::Aborted)));
-    let many: Result<(), Error> = transact!(test.db, tx, {
+    let many: Result<(), Error> = transact!(test.db, async |tx| {
         for i in 0..1_000 {
             tx.send(ADD, params![format!("n{i}")]).await?;
         }

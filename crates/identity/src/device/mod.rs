@@ -9,13 +9,14 @@ use axum::{
     http::{HeaderMap, header::AUTHORIZATION},
     response::{IntoResponse as _, Response},
 };
-use db::{Tx, params, row, transact};
+use db::{Tx, params, row};
 use kernel::{
     App,
     clock::Timestamp,
     crypto,
     fault::{Code, Fault, Result},
     http::{FormOrJson, Json, Routes},
+    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -193,7 +194,7 @@ async fn poll_device(
 ) -> Result<Response> {
     visitor.admit(&app, None).await?;
     let hash = crypto::hash(body.device_code.0.expose().as_bytes());
-    let found = transact!(app.db, tx, { poll(tx, &app, &visitor, &hash).await })?;
+    let found = transact!(app, async |tx| poll(tx, &app, &visitor, &hash).await)?;
     match found {
         Found::In(entered) => match *entered {
             Entered::In(person) => Ok(Json(DeviceTokens::of(&app, &person)?).into_response()),

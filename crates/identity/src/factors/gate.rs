@@ -1,10 +1,11 @@
 //! The second half of a sign-in: a ticket and a code for a session.
 use axum::{extract::State, response::Response};
-use db::{Reach, transact};
+use db::Reach;
 use kernel::{
     App,
-    fault::{Code, Fault, Result},
+    fault::{Code, Result},
     http::{Json, Routes},
+    transact,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -60,7 +61,7 @@ pub async fn pass(
     let known = once::attempt(&app.db, Purpose::MfaTicket, ticket, now).await?;
     let id = known.and_then(|known| known.account_id).ok_or(TOKEN_SPENT)?;
     let attempt = visitor.attempt_factor(app, id).await?;
-    let person = transact!(app.db, tx, {
+    let person = transact!(app, async |tx| {
         let account = Account::find(tx, id).await?.ok_or(TOKEN_SPENT)?;
         let Some(factor) = factors::prove(tx, app, id, &code.0, factor).await? else {
             // Committed: a wrong code counts against the right one, and the person can see that there was one.
@@ -74,7 +75,7 @@ pub async fn pass(
             recovered(tx, app, visitor, &account).await?;
         }
         let person = sign_in::pass(tx, app, visitor, account, &spent, factor, trust_device).await?;
-        Ok::<_, Fault>(Some(person.ok_or(TOKEN_SPENT)?))
+        Ok(Some(person.ok_or(TOKEN_SPENT)?))
     })?;
     person.ok_or_else(|| INVALID_CODE.into())
 }

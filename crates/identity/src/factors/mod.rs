@@ -4,11 +4,12 @@ mod sms;
 mod totp;
 
 use axum::response::NoContent;
-use db::{Reach, Tx, transact};
+use db::{Reach, Tx};
 use kernel::{
     App,
     fault::{Code, Result},
     http::Routes,
+    transact,
 };
 use tenancy::{
     enter::{ACCOUNT_TOPIC, Session},
@@ -51,7 +52,7 @@ pub async fn note(tx: &mut Tx, app: &App, session: &Session, event: &Event, what
 }
 
 async fn remove(app: &App, session: &Session, factor: Factor) -> Result<NoContent> {
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         if !factors::remove(tx, session.account().id, factor).await? {
             return Err(FACTOR_NOT_ON.into());
         }

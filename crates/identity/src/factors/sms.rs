@@ -1,10 +1,10 @@
 //! The phone as a second factor.
 use axum::{extract::State, response::NoContent};
-use db::transact;
 use kernel::{
     App,
     fault::{Fault, INVALID, RATE_LIMITED, Result},
     http::{Json, MaybeJson, Routes},
+    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -87,11 +87,11 @@ async fn send(
     phone: &Phone,
     purpose: Purpose,
 ) -> Result<()> {
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         if !sms::send_code(tx, app, visitor, account, phone, purpose).await? {
             return Err(Fault::from(RATE_LIMITED).retry_after(WAIT));
         }
-        Ok::<_, Fault>(())
+        Ok(())
     })
 }
 
@@ -118,7 +118,7 @@ async fn verify_sms(
     let account = session.account().id;
     let attempt = visitor.attempt_factor(&app, account).await?;
     let (code, now) = (factors::normal(&body.code.0), app.clock.now());
-    let enrolled = transact!(app.db, tx, {
+    let enrolled = transact!(app, async |tx| {
         let Some(spent) = once::spend_code(tx, &app, Purpose::SmsEnroll, account, &code, now).await? else {
             // Committed: a wrong code counts against the right one.
             return Ok(None);
@@ -130,7 +130,7 @@ async fn verify_sms(
         factors::set_phone(tx, account, &phone, now).await?;
         changed(tx, &app, &session, Factor::Sms, true).await?;
         let codes = if had_one { None } else { Some(factors::new_recovery_codes(tx, &app, account).await?) };
-        Ok::<_, Fault>(Some(Enrolled { mfa_sms_phone: phone, recovery_codes: codes }))
+        Ok(Some(Enrolled { mfa_sms_phone: phone, recovery_codes: codes }))
     })?;
     enrolled.map(Json).ok_or_else(|| WRONG_CODE.into())
 }

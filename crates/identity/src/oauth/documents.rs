@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, Method, header};
-use db::transact;
 use kernel::{
     App,
     clock::Timestamp,
     fault::{Code, Fault, RATE_LIMITED, Result},
     ports::outgoing::{self, Call, Limits, Reply},
     recent::Recent,
+    transact,
 };
 use serde::Deserialize;
 use tenancy::{budget, redirects};
@@ -66,9 +66,8 @@ pub async fn read(app: &App, reach: Reach<'_>, id: &str) -> Result<Option<Client
         return Err(unreadable("Its address had nothing to say a moment ago."));
     }
     let network = visitor.client.network().to_string();
-    let is_within = transact!(app.db, tx, {
-        Ok::<_, Fault>(budget::spend(tx, app, "client-document", &network, MOST_AN_HOUR).await?)
-    })?;
+    let is_within =
+        transact!(app, async |tx| Ok(budget::spend(tx, app, "client-document", &network, MOST_AN_HOUR).await?))?;
     if !is_within {
         return Err(Fault::from(RATE_LIMITED).retry_after(budget::HOUR));
     }

@@ -1,11 +1,11 @@
 //! Looking at a token (RFC 7662) and taking one back (RFC 7009), each app its own and no other's.
 use axum::extract::State;
-use db::transact;
 use kernel::{
     App,
     clock::Timestamp,
     fault::{Fault, Result},
     http::{FormOrJson, Json, Routes},
+    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -189,8 +189,8 @@ async fn revoke_token(
         None => refreshable(&app, &token, &client.id).await?,
     };
     let Some(session) = session else { return Ok(()) };
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         sessions::end(tx, &app, &visitor.by, session.account_id, session.id, "revoked_by_app").await?;
-        Ok::<_, Fault>(())
+        Ok(())
     })
 }

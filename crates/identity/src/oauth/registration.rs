@@ -4,11 +4,11 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse as _, Response},
 };
-use db::transact;
 use kernel::{
     App,
     fault::{Code, Fault, FieldError, INVALID, RATE_LIMITED, Result},
     http::{Json, Routes},
+    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -105,8 +105,7 @@ async fn register_client(State(app): State<App>, visitor: Visitor, new: Result<J
         return Err(INVALID_CLIENT_METADATA.because("Self-registered clients use authorization_code."));
     }
     let (now, network) = (app.clock.now(), visitor.client.network().to_string());
-    let is_within =
-        transact!(app.db, tx, { Ok::<_, Fault>(budget::spend(tx, &app, "client", &network, MOST_AN_HOUR).await?) })?;
+    let is_within = transact!(app, async |tx| Ok(budget::spend(tx, &app, "client", &network, MOST_AN_HOUR).await?))?;
     if !is_within {
         return Err(Fault::from(RATE_LIMITED).retry_after(budget::HOUR));
     }

@@ -2,7 +2,6 @@
 use std::time::Duration;
 
 use data_encoding::{BASE64, BASE64URL_NOPAD};
-use db::transact;
 use kernel::{
     config::Config,
     testing::{Answer, TestApp, join_all},
@@ -470,7 +469,7 @@ async fn many_mails_to_one_person_go_out_once_each_and_in_order() {
     for round in 0..4 {
         let names: Vec<String> = (0..8).map(|i| format!("Nr{round}x{i}")).collect();
         for name in &names {
-            transact!(t.app.db, tx, {
+            db::transact!(t.app.db, async |tx| {
                 let kind = tenancy::mail::Kind::Locked { name: name.clone() };
                 tenancy::mail::send(tx, &t.app, "ada@example.com", &kind).await
             })

@@ -4,7 +4,7 @@ use std::{
     time::Duration,
 };
 
-use db::{Error, params, testing::TestDb, transact};
+use db::{Error, params, testing::TestDb};
 use kernel::{
     App,
     app::{Feature, Leaving, Own, Parts},
@@ -139,7 +139,7 @@ async fn node(test: &TestDb, workers: usize) -> App {
 }
 
 async fn enqueue<J: Job>(app: &App, job: &J) {
-    transact!(app.db, tx, { jobs::enqueue(tx, app, app.clock.now(), job).await }).unwrap();
+    db::transact!(app.db, async |tx| jobs::enqueue(tx, app, app.clock.now(), job).await).unwrap();
 }
 
 async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
@@ -169,7 +169,7 @@ async fn a_job_exists_when_its_transaction_does() {
 async fn a_job_waits_for_its_moment_and_a_key_keeps_it_single() {
     let t = TestApp::start(feature).await;
     for text in ["first", "second"] {
-        transact!(t.app.db, tx, {
+        db::transact!(t.app.db, async |tx| {
             let job = Note { text: text.into() };
             jobs::enqueue_at(tx, &t.app, START, START.plus(Duration::from_mins(1)), Some("key"), &job).await
         })
@@ -377,7 +377,7 @@ fn resident_mb() -> i64 {
 async fn a_conflict_inside_enqueueing_leaves_no_second_job() {
     let t = TestApp::start(feature).await;
     let tries = std::sync::atomic::AtomicU32::new(0);
-    transact!(t.app.db, tx, {
+    db::transact!(t.app.db, async |tx| {
         jobs::enqueue(tx, &t.app, START, &Note { text: "once".into() }).await?;
         if tries.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0 {
             return Err(Error::Conflict("made up".into()));

@@ -5,7 +5,7 @@ use db::Tx;
 use kernel::{
     App,
     clock::Timestamp,
-    fault::{Code, Fault, INVALID, Result},
+    fault::{Code, INVALID, Result},
     jobs,
     ports::outgoing::{self, NoReply},
 };
@@ -115,5 +115,5 @@ pub async fn count_failure(tx: &mut Tx, app: &App, id: WebhookId) -> Result<bool
 /// What waits for a webhook that was switched off is not sent any more.
 pub async fn stop(tx: &mut Tx, app: &App, webhook: WebhookId) -> Result<()> {
     let now = app.clock.now();
-    Ok::<_, Fault>(jobs::enqueue(tx, app, now, &Cancel { webhook, until: now }).await?)
+    Ok(jobs::enqueue(tx, app, now, &Cancel { webhook, until: now }).await?)
 }

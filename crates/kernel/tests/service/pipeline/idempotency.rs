@@ -4,7 +4,7 @@ use std::sync::Arc;
 use axum::{extract::FromRequestParts, http::request::Parts};
 use db::{Error, Notice, Reach, Tx};
 use kernel::{
-    fault::{FORBIDDEN, INTERNAL},
+    fault::{FORBIDDEN, Fault, INTERNAL},
     http::OperationInput,
 };
 use tokio::sync::Notify;
@@ -28,12 +28,12 @@ fn answer(app: &App) -> Json<Value> {
 }
 
 async fn in_two_steps(State(app): State<App>) -> Result<Json<Value>> {
-    transact!(app.db, tx, { note(tx, &app).await })?;
-    transact!(app.db, tx, { note(tx, &app).await })?;
+    db::transact!(app.db, async |tx| note(tx, &app).await)?;
+    db::transact!(app.db, async |tx| note(tx, &app).await)?;
     Ok(answer(&app))
 }
 async fn then_looks(State(app): State<App>) -> Result<Json<Value>> {
-    transact!(app.db, tx, { note(tx, &app).await })?;
+    db::transact!(app.db, async |tx| note(tx, &app).await)?;
     let (seen,): (i64,) = app.db.one(COUNT, params![]).await?;
     Ok(Json(json!({ "seen": seen, "secret": app.entropy.secret().expose() })))
 }
@@ -52,33 +52,33 @@ async fn commits_by_itself(State(app): State<App>) -> Result<Json<Value>> {
 /// What is sent without waiting collides, and the handler knows what to say then.
 async fn sends(State(app): State<App>) -> Result<Json<Value>> {
     let sql = "INSERT INTO setting (name, value) VALUES ('made:the same', '')";
-    match transact!(app.db, tx, { tx.send(sql, params![]).await }) {
+    match db::transact!(app.db, async |tx| tx.send(sql, params![]).await) {
         Err(error) if error.is_unique("setting_pkey") => Err(CONFLICT.into()),
         outcome => Ok(outcome.map(|()| answer(&app))?),
     }
 }
 async fn lingers(State(app): State<App>) -> Result<Json<Value>> {
-    transact!(app.db, tx, { note(tx, &app).await })?;
+    db::transact!(app.db, async |tx| note(tx, &app).await)?;
     let gate = app.own::<Arc<Gate>>();
     gate.entered.notify_one();
     gate.open.notified().await;
     Ok(answer(&app))
 }
 async fn fails_afterwards(State(app): State<App>) -> Result<Json<Value>> {
-    transact!(app.db, tx, { note(tx, &app).await })?;
+    db::transact!(app.db, async |tx| note(tx, &app).await)?;
     Err(INTERNAL.caused_by("after the transaction"))
 }
 #[expect(clippy::panic, reason = "that is what is tested")]
 async fn panics_afterwards(State(app): State<App>) -> Result<Json<Value>> {
-    transact!(app.db, tx, { note(tx, &app).await })?;
+    db::transact!(app.db, async |tx| note(tx, &app).await)?;
     panic!("after the transaction")
 }
 async fn refuses_afterwards(State(app): State<App>) -> Result<Json<Value>> {
-    transact!(app.db, tx, { note(tx, &app).await })?;
+    db::transact!(app.db, async |tx| note(tx, &app).await)?;
     Err(CONFLICT.into())
 }
 async fn loses_twice(State(app): State<App>) -> Result<Json<Value>> {
-    transact!(app.db, tx, {
+    db::transact!(app.db, async |tx| {
         note(tx, &app).await?;
         let is_late = app.own::<Counter>().0.fetch_add(1, SeqCst) >= 2;
         if is_late { Ok(()) } else { Err(Error::Conflict("made up".into())) }
@@ -86,7 +86,7 @@ async fn loses_twice(State(app): State<App>) -> Result<Json<Value>> {
     Ok(answer(&app))
 }
 async fn tells(State(app): State<App>) -> Result<Json<Value>> {
-    transact!(app.db, tx, {
+    db::transact!(app.db, async |tx| {
         note(tx, &app).await?;
         tx.notify(Reach::EveryNode, "made", "something").await
     })?;
@@ -108,7 +108,7 @@ impl FromRequestParts<App> for Guest {
 impl OperationInput for Guest {}
 
 async fn guarded(State(app): State<App>, _: Guest) -> Result<Json<Value>> {
-    transact!(app.db, tx, { note(tx, &app).await })?;
+    db::transact!(app.db, async |tx| note(tx, &app).await)?;
     Ok(answer(&app))
 }
 

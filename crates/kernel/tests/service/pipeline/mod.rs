@@ -9,17 +9,18 @@ use std::{
 };
 
 use axum::{extract::State, http::Method};
-use db::{params, row, transact};
+use db::{params, row};
 use kernel::{
     App,
     app::Feature,
     clock::Timestamp,
     config::{Config, Origin},
-    fault::{CONFLICT, Code, Fault, NOT_FOUND, Result},
+    fault::{CONFLICT, Code, NOT_FOUND, Result},
     http::{Client, ForgetReplies, Json, Key, Page, Path, Query, Routes},
     id::Id,
     jobs::Jobs,
     testing::TestApp,
+    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -95,14 +96,14 @@ async fn thing(Path(path): Path<ThingPath>) -> Json<Value> {
 }
 async fn make(State(app): State<App>, Json(_): Json<Person>) -> Result<Json<Made>> {
     let secret = app.entropy.secret().expose().to_owned();
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         let note = params![format!("made:{secret}")];
-        Ok::<_, Fault>(tx.exec("INSERT INTO setting (name, value) VALUES ($1, '')", note).await?)
+        Ok(tx.exec("INSERT INTO setting (name, value) VALUES ($1, '')", note).await?)
     })?;
     Ok(Json(Made { secret, at: app.clock.now() }))
 }
 async fn fail_once(State(app): State<App>) -> Result<Json<Value>> {
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         tx.exec("INSERT INTO setting (name, value) VALUES ('made:at last', '')", params![]).await?;
         if app.own::<Counter>().0.fetch_add(1, SeqCst) == 0 {
             return Err(kernel::fault::UNAVAILABLE.caused_by("the first time").retry_after(Duration::from_secs(2)));

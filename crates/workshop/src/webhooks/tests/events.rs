@@ -87,7 +87,7 @@ async fn factors_and_passkeys_are_told_too() {
         (Event::PasskeyRemoved { credential: "abc".into() }, "user.passkey_removed"),
     ] {
         let written: db::Result<()> =
-            db::transact!(t.app.db, tx, { record(tx, &t.app, &by, Some(account), &event).await });
+            db::transact!(t.app.db, async |tx| record(tx, &t.app, &by, Some(account), &event).await);
         written.unwrap();
         deliver(&t).await;
         let heard = receiver.heard();
