@@ -7,7 +7,7 @@ use axum::{
 use db::Reach;
 use kernel::{
     App,
-    fault::{Code, Fault, OVERLOADED, Result},
+    fault::{Code, OVERLOADED, Result},
     http::{Json, Routes},
     transact,
 };
@@ -102,7 +102,7 @@ pub async fn sign_in(
     transact!(app, async |tx| {
         // The password may have been changed since it was compared; who came with the old one is too late.
         let held = Account::hold(tx, account.id).await?.filter(|held| held.password_hash == matched);
-        let held = held.ok_or(Fault::from(INVALID_CREDENTIALS))?;
+        let held = held.ok_or(INVALID_CREDENTIALS)?;
         attempt.forgive(tx).await?;
         sign_in::enter_held(tx, app, visitor, held, Way::by("pwd", delivery)).await
     })
