@@ -25,10 +25,7 @@ use binary::{
     people::{ALLOW_HOOKS, NEW_HOOK, Owner, PASSWORD, all_hooks, ask, id_in, login, owner, text, well, with_key},
     run, token_in, wait,
 };
-use kernel::{
-    db::{Db, Durability},
-    params,
-};
+use db::{Db, Durability, params};
 use serde_json::{Value, json};
 
 const EMAIL: &str = "ada@example.com";

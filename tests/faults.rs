@@ -21,11 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kernel::{
-    clock::Timestamp,
-    db::{Db, Durability, Error, migrate::Migration},
-    params, transact,
-};
+use db::{Db, Durability, Error, migrate::Migration, params};
 
 const WRITERS: u32 = 16;
 const SCHEMA: &[Migration] = &[Migration {
@@ -62,7 +58,7 @@ fn main() {
 
 async fn open(path: &str) -> Db {
     let db = Db::open(&format!("sqlite:{path}"), 1, Durability::Full).await.unwrap();
-    db.migrate_to(SCHEMA, Timestamp(0)).await.unwrap();
+    db.migrate_to(SCHEMA, 0).await.unwrap();
     db
 }
 
@@ -77,10 +73,10 @@ async fn write_until_killed(path: &str) {
                 for i in 0.. {
                     let id = format!("{run}-{writer}-{i}");
                     let written = if writer % 2 == 0 {
-                        transact!(db, tx, {
+                        db::transact!(db, async |tx| {
                             tx.exec("INSERT INTO entry (id) VALUES ($1)", params![&id]).await?;
                             tx.exec("INSERT INTO twin (id) VALUES ($1)", params![&id]).await?;
-                            Ok::<_, Error>(())
+                            Ok(())
                         })
                     } else {
                         db.exec("INSERT INTO entry (id) VALUES ($1)", params![&id]).await.map(|_| ())

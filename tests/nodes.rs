@@ -36,12 +36,8 @@ use binary::{
     run, token_in, wait,
     wire::Wire,
 };
-use kernel::{
-    db::{self, Db, Durability, Reach},
-    params,
-    testing::{S3Server, join_all},
-    transact,
-};
+use db::{Db, Durability, Reach, params};
+use kernel::testing::{S3Server, join_all};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -180,9 +176,9 @@ fn commits_with_notices_share_the_disk() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (ours, by_itself) = runtime.block_on(async {
         let db = Db::open(&url, AT_ONCE, Durability::Full).await.unwrap();
-        db.migrate(db.clock().now()).await.unwrap();
+        db.migrate(0).await.unwrap();
         let write = async |name: String, by_itself: bool| {
-            let written: db::Result<()> = transact!(db, tx, {
+            let written: db::Result<()> = db::transact!(db, async |tx| {
                 tx.send("INSERT INTO setting (name, value) VALUES ($1, '')", params![&name]).await?;
                 if by_itself {
                     let sql = "SELECT CAST(pg_notify('other', CAST($1 AS TEXT)) AS TEXT) AS told";

@@ -2,7 +2,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use kernel::db::{Db, Durability};
+use db::{Db, Durability};
 use rusqlite::Connection;
 
 /// How many callers use the door at once.
@@ -23,7 +23,7 @@ pub struct Entry {
     pub body: String,
     pub made_at: i64,
 }
-kernel::row!(Entry { kind, body, made_at });
+db::row!(Entry { kind, body, made_at });
 
 impl Entry {
     pub fn is(&self, number: i64) -> bool {

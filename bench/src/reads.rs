@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-use kernel::{db::Db, params};
+use db::{Db, params};
 use rusqlite::Connection;
 use tokio::{runtime::Runtime, task::JoinSet};
 

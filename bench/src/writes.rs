@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::Result;
-use kernel::params;
+use db::params;
 use tokio::{runtime::Runtime, task::JoinSet};
 
 use crate::{

@@ -3,7 +3,7 @@ use axum::extract::State;
 use kernel::{
     App,
     clock::Timestamp,
-    fault::{Fault, Result},
+    fault::Result,
     http::{Json, Key, Routes},
     transact,
 };
@@ -53,9 +53,9 @@ struct ExportedApp {
 
 async fn export_org(State(app): State<App>, caller: InOrg<Admin>) -> Result<Json<OrgExport>> {
     let org = caller.org();
-    let applications = transact!(app.db, tx, {
+    let applications = transact!(app, async |tx| {
         events::record(tx, &app, &caller.session.by(), About::in_org(org.id), &Event::OrgExported).await?;
-        Ok::<_, Fault>(Application::all_of(tx, org.id).await?)
+        Ok(Application::all_of(tx, org.id).await?)
     })?;
     let newest = Key::newest();
     let mut apps = vec![];

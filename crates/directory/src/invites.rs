@@ -2,9 +2,9 @@
 use std::time::Duration;
 
 use axum::{extract::State, response::NoContent};
+use db::Tx;
 use kernel::{
     App,
-    db::Tx,
     fault::{Code, FORBIDDEN, Fault, NOT_FOUND, RATE_LIMITED, Result},
     http::{Json, Key, Page, Path, Routes},
     transact,
@@ -70,15 +70,15 @@ struct Ask {
 }
 
 async fn invite_member(State(app): State<App>, caller: InOrg<Admin>, Json(ask): Json<Ask>) -> Result<Json<Invite>> {
-    let invite = transact!(app.db, tx, {
+    let invite = transact!(app, async |tx| {
         let own = caller.hold(tx).await?;
         let pending = Invite::find(tx, own.org.id, &ask.email).await?;
         // Neither given nor taken away by somebody who could not be in that role.
         if own.role < pending.as_ref().map_or(ask.role, |pending| pending.role.max(ask.role)) {
-            return Err(Fault::from(FORBIDDEN));
+            return Err(FORBIDDEN.into());
         }
         may_write_to(&app, pending.as_ref())?;
-        if let Some(account) = Account::by_email_in(tx, &ask.email).await?
+        if let Some(account) = Account::by_email(&mut *tx, &ask.email).await?
             && Member::find(tx, caller.org().id, account.id).await?.is_some()
         {
             return Err(ALREADY_MEMBER.into());
@@ -120,11 +120,11 @@ async fn resend_invite(
     caller: InOrg<Admin>,
     Path(Whose { email }): Path<Whose>,
 ) -> Result<Json<Invite>> {
-    let invite = transact!(app.db, tx, {
+    let invite = transact!(app, async |tx| {
         let own = caller.hold(tx).await?;
         let pending = Invite::find(tx, own.org.id, &email).await?.ok_or(NOT_FOUND)?;
         if pending.role > own.role {
-            return Err(Fault::from(FORBIDDEN));
+            return Err(FORBIDDEN.into());
         }
         may_write_to(&app, Some(&pending))?;
         let inviter = caller.session.account();
@@ -143,11 +143,11 @@ async fn cancel_invite(
     Path(Whose { email }): Path<Whose>,
 ) -> Result<NoContent> {
     let org = caller.org().id;
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         let own = caller.hold(tx).await?;
         let pending = Invite::find(tx, org, &email).await?.ok_or(NOT_FOUND)?;
         if pending.role > own.role {
-            return Err(Fault::from(FORBIDDEN));
+            return Err(FORBIDDEN.into());
         }
         Invite::cancel(tx, org, &email).await?;
         let event = Event::InviteCancelled { email: email.as_str().to_owned() };

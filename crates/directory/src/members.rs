@@ -1,9 +1,9 @@
 //! The people in an organization and what they may do.
 use axum::{extract::State, response::NoContent};
+use db::Tx;
 use kernel::{
     App,
-    db::Tx,
-    fault::{FORBIDDEN, Fault, NOT_FOUND, Result},
+    fault::{FORBIDDEN, NOT_FOUND, Result},
     http::{Json, Key, Page, Path, Routes},
     transact,
 };
@@ -72,11 +72,11 @@ async fn change_role(
     Json(NewRole { role }): Json<NewRole>,
 ) -> Result<Json<Member>> {
     let org = caller.org().id;
-    let member = transact!(app.db, tx, {
+    let member = transact!(app, async |tx| {
         let (own, mut member) = held(tx, &caller, user_id).await?;
         // Only owners make and unmake owners.
         if own < Role::Admin || (own < Role::Owner && Role::Owner == role.max(member.role)) {
-            return Err(Fault::from(FORBIDDEN));
+            return Err(FORBIDDEN.into());
         }
         if member.role == role {
             return Ok(member);
@@ -100,11 +100,11 @@ async fn remove_member(
     Path(Whom { user_id }): Path<Whom>,
 ) -> Result<NoContent> {
     let org = caller.org().id;
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         let (own, member) = held(tx, &caller, user_id).await?;
         let leaves = user_id == caller.session.account().id;
         if !leaves && (own < Role::Admin || own < member.role) {
-            return Err(Fault::from(FORBIDDEN));
+            return Err(FORBIDDEN.into());
         }
         if member.role == Role::Owner && Member::owners(tx, org).await? == 1 {
             return Err(LAST_OWNER.into());

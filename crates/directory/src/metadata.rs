@@ -2,7 +2,7 @@
 use axum::extract::State;
 use kernel::{
     App,
-    fault::{Fault, Result},
+    fault::Result,
     http::{Json, Routes},
     transact,
 };
@@ -30,7 +30,7 @@ async fn update_metadata(
     caller: InOrg<Admin>,
     Json(change): Json<Record>,
 ) -> Result<Json<Record>> {
-    let merged = transact!(app.db, tx, {
+    let merged = transact!(app, async |tx| {
         let mut org = caller.hold(tx).await?.org;
         let merged = records::merge("metadata", records::of(&org.metadata), &change)?;
         org.metadata = Value::Object(merged.clone());
@@ -38,7 +38,7 @@ async fn update_metadata(
         org.save_metadata(tx).await?;
         let event = Event::MetadataUpdated { keys: change.keys().cloned().collect() };
         events::record(tx, &app, &caller.session.by(), About::in_org(org.id), &event).await?;
-        Ok::<_, Fault>(merged)
+        Ok(merged)
     })?;
     Ok(Json(merged))
 }

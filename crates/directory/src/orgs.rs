@@ -2,7 +2,7 @@
 use axum::{extract::State, response::NoContent};
 use kernel::{
     App,
-    fault::{Code, Fault, Result},
+    fault::{Code, Result},
     http::{Json, Page, Routes},
     transact,
 };
@@ -43,11 +43,11 @@ async fn create_org(State(app): State<App>, session: Session, Json(new): Json<Ne
     let (now, account) = (app.clock.now(), session.account().id);
     new.slug.as_deref().map(slugs::check).transpose()?;
     let mut org = Org::new(OrgId::new(&app.entropy, now), new.name.trim(), "", now);
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         org.slug = new.slug.clone().unwrap_or_else(|| slugs::made_from(&app, &new.name));
         if !org.insert(tx).await? {
             if new.slug.is_some() {
-                return Err(Fault::from(SLUG_TAKEN));
+                return Err(SLUG_TAKEN.into());
             }
             // A name may be had by many; what makes the slug unique is chance.
             org.slug = orgs::slug_near(&app, &org.slug);
@@ -104,7 +104,7 @@ async fn update_org(
     caller: InOrg<Admin>,
     Json(change): Json<OrgChange>,
 ) -> Result<Json<OrgView>> {
-    let org = transact!(app.db, tx, {
+    let org = transact!(app, async |tx| {
         let mut org = caller.hold(tx).await?.org;
         let mut fields = vec![];
         if let Some(name) = &change.name {
@@ -125,7 +125,7 @@ async fn update_org(
         }
         org.updated_at = app.clock.now();
         if !org.save(tx).await? {
-            return Err(Fault::from(SLUG_TAKEN));
+            return Err(SLUG_TAKEN.into());
         }
         let event = Event::OrgUpdated { fields };
         events::record(tx, &app, &caller.session.by(), About::in_org(org.id), &event).await?;
@@ -136,11 +136,11 @@ async fn update_org(
 
 async fn delete_org(State(app): State<App>, caller: InOrg<Owner>) -> Result<NoContent> {
     let (id, by) = (caller.org().id, caller.session.by());
-    transact!(app.db, tx, { caller.hold(tx).await })?;
+    transact!(app, async |tx| caller.hold(tx).await)?;
     orgs::empty(&app.db, id).await?;
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         caller.hold(tx).await?;
-        Ok::<_, Fault>(orgs::end(tx, &app, &by, id).await?)
+        Ok(orgs::end(tx, &app, &by, id).await?)
     })?;
     Ok(NoContent)
 }

@@ -4,11 +4,11 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse as _, Response},
 };
+use db::{Reach, Tx};
 use kernel::{
     App,
     clock::Timestamp,
-    db::{Reach, Tx},
-    fault::{Fault, Result},
+    fault::Result,
     http::{Json, Key, MaybeJson, Page, Routes},
     transact,
 };
@@ -68,7 +68,7 @@ async fn update_profile(
     Json(patch): Json<ProfilePatch>,
 ) -> Result<Json<UserView>> {
     let along = (app.clone(), session.account().id, session.by(), patch);
-    let changed = app.db.transact(along, |tx, (app, id, by, patch)| Box::pin(patch.apply(tx, app, *id, by)));
+    let changed = app.carry(along, |tx, (app, id, by, patch)| Box::pin(patch.apply(tx, app, *id, by)));
     Ok(Json(UserView::seen_in(&session.living.session, &changed.await?, session.factors())))
 }
 
@@ -179,8 +179,8 @@ const EXPORTED_EVENTS: u32 = 10_000;
 
 async fn export(State(app): State<App>, visitor: Visitor, session: Session) -> Result<Json<Export>> {
     let (now, account) = (app.clock.now(), session.account());
-    transact!(app.db, tx, {
-        Ok::<_, Fault>(events::record(tx, &app, &session.by(), Some(account.id), &Event::DataExported).await?)
+    transact!(app, async |tx| {
+        Ok(events::record(tx, &app, &session.by(), Some(account.id), &Event::DataExported).await?)
     })?;
     let audit_events = AuditEntry::of_person(&app.db, account.id, &Key::newest(), EXPORTED_EVENTS).await?;
     let found = sessions::Session::of(&app.db, account.id, now).await?;
@@ -216,13 +216,13 @@ async fn delete_account(
 ) -> Result<Response> {
     let account = session.account();
     fresh.unwrap_or_default().check(&app, &visitor, &session).await?;
-    let alone = transact!(app.db, tx, { ends_with(tx, account.id).await })?;
+    let alone = transact!(app, async |tx| ends_with(tx, account.id).await)?;
     // What may be many rows goes some at a time.
     for org in alone {
         orgs::empty(&app.db, org.id).await?;
     }
     events::forget_past(&app.db, account.id).await?;
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         let alone = ends_with(tx, account.id).await?;
         // What nobody else is in goes with its only member; the others are told who left.
         for org in alone {
@@ -242,7 +242,7 @@ async fn delete_account(
         uploads::subject_gone(tx, &app, Subject::Avatar(account.id)).await?;
         Account::delete(tx, account.id).await?;
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
-        Ok::<_, Fault>(())
+        Ok(())
     })?;
     let mut response = StatusCode::NO_CONTENT.into_response();
     cookies::clear_session(&app, response.headers_mut());

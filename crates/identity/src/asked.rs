@@ -4,10 +4,10 @@
 //! whether or not the address has an account: the answer is given before anybody has looked. A wrong password is
 //! written down this way too.
 use data_encoding::BASE64;
+use db::Tx;
 use kernel::{
     App,
-    db::{self, Tx},
-    fault::{Fault, Result},
+    fault::Result,
     http::network_of,
     jobs::{self, Job, Later},
     transact,
@@ -92,9 +92,9 @@ pub async fn keep(app: &App, visitor: &Visitor, email: &Email, what: What) -> Re
     let request = Request { email: email.as_str().to_owned(), what, ip, user_agent, app_id };
     let plain = serde_json::to_vec(&request).unwrap_or_default();
     let job = Asked { sealed: BASE64.encode(&app.vault.seal(PURPOSE, PLACE, &plain)) };
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         jobs::enqueue(tx, app, app.clock.now(), &job).await?;
-        Ok::<_, Fault>(())
+        Ok(())
     })
 }
 
@@ -107,7 +107,7 @@ impl Job for Asked {
         let request: Request = serde_json::from_slice(&plain).map_err(Later::give_up)?;
         let email = Email::parse(&request.email).ok_or_else(|| Later::give_up("the email cannot be read"))?;
         let budget = budget(&app, &request, &email).await?;
-        transact!(app.db, tx, { work(tx, &app, &request, &email, &budget).await })?;
+        db::transact!(app.db, async |tx| work(tx, &app, &request, &email, &budget).await)?;
         Ok(())
     }
 }
@@ -136,7 +136,7 @@ async fn work(tx: &mut Tx, app: &App, request: &Request, email: &Email, budget: 
         let registration = Registration { name: name.clone(), password_hash, likeness };
         return register(tx, app, &by, (email, budget), registration, *accepts_marketing).await;
     }
-    let Some(account) = Account::by_email_in(tx, email).await? else { return Ok(()) };
+    let Some(account) = Account::by_email(&mut *tx, email).await? else { return Ok(()) };
     let to = account.email.clone().unwrap_or_default();
     let (name, now) = (called(&account), app.clock.now());
     match &request.what {

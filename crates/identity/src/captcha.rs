@@ -37,6 +37,6 @@ struct Pass {
 }
 
 async fn verify_captcha(State(app): State<App>, _visitor: Visitor, Json(solved): Json<Solved>) -> Result<Json<Pass>> {
-    let pass = transact!(app.db, tx, { Captcha::redeem(tx, &app, &solved.token.0).await })?;
+    let pass = transact!(app, async |tx| Captcha::redeem(tx, &app, &solved.token.0).await)?;
     Ok(Json(Pass { captcha_pass: pass.expose().to_owned() }))
 }

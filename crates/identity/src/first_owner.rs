@@ -1,11 +1,11 @@
 //! The first person of a new installation. The start prints a link; whoever has it can read what the server says, and
 //! becomes its owner. It works once, and not where the settings name the owners.
+use db::params;
 use kernel::{
     App,
     crypto::same,
-    db,
-    fault::{Code, Fault, Result},
-    params, transact,
+    fault::{Code, Result},
+    transact,
 };
 use tenancy::{
     accounts::{Account, AccountId},
@@ -83,10 +83,10 @@ pub async fn make(app: &App, visitor: &Visitor, given: &Typed, new: &SignUp) -> 
         email_verified: true,
         ..Account::new(AccountId::new(&app.entropy, now), Some(&new.email), new.name.trim(), now)
     };
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         let sql = "INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING";
         if tx.exec(sql, params![TAKEN, owner.id]).await? == 0 {
-            return Err(Fault::from(TOKEN_SPENT));
+            return Err(TOKEN_SPENT.into());
         }
         let (account, is_new) = Account::ensure(tx, &owner).await?;
         if !is_new {

@@ -3,10 +3,10 @@
 //! The link came to the invited address, so whoever has it has read that address's mail. That is enough for a new
 //! account, and for nothing that an old one has: its password and its sessions are not touched.
 use axum::{extract::State, response::Response};
+use db::{Reach, Tx};
 use kernel::{
     App,
     crypto::Secret,
-    db::{Reach, Tx},
     fault::{Code, Fault, INVALID, Result},
     http::{Json, Routes},
     transact,
@@ -105,7 +105,7 @@ pub async fn accept(
     password::check("password", &password.0, Some(&email), &name)?;
     let hash = app.own::<Hasher>().hash(&app.entropy, &password.0).await?;
     let (now, id) = (app.clock.now(), AccountId::new(&app.entropy, app.clock.now()));
-    let entered = transact!(app.db, tx, {
+    let entered = transact!(app, async |tx| {
         let new = Account { password_hash: Some(hash.clone()), ..Account::new(id, Some(&email), name.trim(), now) };
         let account = newcomer(tx, app, visitor, new, &body.token.0).await?;
         let way = Way::by("pwd", delivery);
@@ -126,10 +126,10 @@ async fn join(app: &App, session: &Session, invite: &Invite, token: &Secret) -> 
     if !account.email_verified || account.email_key.as_deref() != Some(&invite.email_key) {
         return Err(OTHER_ADDRESS.into());
     }
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         let org = Invite::accept(tx, app, &session.by(), token, account).await?.ok_or(TOKEN_SPENT)?;
         orgs::switch(tx, session.id(), account.id, org).await?;
-        Ok::<_, Fault>(Membership::of_in(tx, org, account.id).await?.ok_or(TOKEN_SPENT)?)
+        Ok(Membership::of(&mut *tx, org, account.id).await?.ok_or(TOKEN_SPENT)?)
     })
 }
 

@@ -1,8 +1,8 @@
 //! Signing in with a link in a mail.
 use axum::{extract::State, response::Response};
+use db::{Reach, Tx};
 use kernel::{
     App,
-    db::{Reach, Tx},
     fault::Result,
     http::{Json, Routes},
     transact,
@@ -62,7 +62,7 @@ async fn verify_magic_link(State(app): State<App>, visitor: Visitor, Json(body):
 /// The same for programs and for the page.
 pub async fn follow(app: &App, visitor: &Visitor, token: &Typed, delivery: Delivery) -> Result<Entered> {
     visitor.admit(app, None).await?;
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         let spent = once::spend(tx, Purpose::MagicLink, &token.0, app.clock.now()).await?;
         let id = spent.and_then(|spent| spent.account_id).ok_or(TOKEN_SPENT)?;
         once::void(tx, Purpose::MagicLink, id, app.clock.now()).await?;

@@ -2,7 +2,7 @@
 use axum::{extract::State, response::Response};
 use kernel::{
     App,
-    fault::{Fault, Result},
+    fault::Result,
     http::{Json, Routes},
     transact,
 };
@@ -33,6 +33,6 @@ async fn list_orgs(State(app): State<App>, session: Session) -> Result<Json<Orgs
 
 async fn switch_org(State(app): State<App>, caller: InOrg<Member>) -> Result<Response> {
     let (session, org) = (&caller.session, caller.org().id);
-    transact!(app.db, tx, { Ok::<_, Fault>(orgs::switch(tx, session.id(), session.account().id, org).await?) })?;
+    transact!(app, async |tx| Ok(orgs::switch(tx, session.id(), session.account().id, org).await?))?;
     sign_in::renew(&app, session, &caller.membership)
 }

@@ -4,9 +4,9 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse as _, NoContent, Response},
 };
+use db::Reach;
 use kernel::{
     App,
-    db::{self, Reach},
     fault::{Code, Fault, OVERLOADED, Result},
     http::{Json, Routes},
     transact,
@@ -92,7 +92,7 @@ pub async fn sign_in(
     };
     if !account.email_verified {
         // The password was right: trying again before the mail is read closes nobody's account.
-        transact!(app.db, tx, { Ok::<_, Fault>(attempt.forgive(tx).await?) })?;
+        transact!(app, async |tx| Ok(attempt.forgive(tx).await?))?;
         return Err(EMAIL_NOT_VERIFIED.into());
     }
     let mut matched = hash.clone();
@@ -101,7 +101,7 @@ pub async fn sign_in(
         Account::upgrade_hash(&app.db, account.id, &old, &new).await?;
         matched = Some(new);
     }
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         // The password may have been changed since it was compared; who came with the old one is too late.
         let held = Account::hold(tx, account.id).await?.filter(|held| held.password_hash == matched);
         let held = held.ok_or(Fault::from(INVALID_CREDENTIALS))?;
@@ -145,7 +145,7 @@ pub async fn reset(app: &App, visitor: &Visitor, token: &Typed, new: &Typed) -> 
         return Err(TOKEN_SPENT.into());
     }
     let hash = app.own::<Hasher>().hash(&app.entropy, &new.0).await?;
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         let spent = once::spend(tx, Purpose::ResetPassword, &token.0, now).await?;
         let id = spent.and_then(|spent| spent.account_id).ok_or(TOKEN_SPENT)?;
         let account = Account::find(tx, id).await?.ok_or(TOKEN_SPENT)?;
@@ -199,7 +199,7 @@ async fn change_password(
     password::check("newPassword", &body.new_password.0, email.as_ref(), &account.name)?;
     let attempt = proof::by_password(&app, &visitor, &session, &body.current_password).await?;
     let hash = app.own::<Hasher>().hash(&app.entropy, &body.new_password.0).await?;
-    let turned = transact!(app.db, tx, {
+    let turned = transact!(app, async |tx| {
         attempt.forgive(tx).await?;
         Account::set_password(tx, account.id, &hash, app.clock.now()).await?;
         events::record(tx, &app, &session.by(), Some(account.id), &Event::PasswordChanged).await?;

@@ -4,6 +4,7 @@
 //! provider. Somebody who has a passkey or a second factor proves that, somebody who has a password proves that, and for
 //! everybody else any sign-in will do. It was proven in the sign-in, or since then in the session, not more than ten minutes
 //! ago; or it comes with the request.
+
 use kernel::{
     App,
     fault::{Code, Fault, Result},
@@ -127,10 +128,10 @@ impl Fresh {
             (_, Some(code)) if session.factors().is_on() => by_code(app, visitor, session, code).await,
             (Some(password), _) if strength <= Strength::Password && session.account().password_hash.is_some() => {
                 let attempt = by_password(app, visitor, session, password).await?;
-                transact!(app.db, tx, {
+                transact!(app, async |tx| {
                     attempt.forgive(tx).await?;
                     session.living.session.proved(tx, Proof::Password, app.clock.now()).await?;
-                    Ok::<_, Fault>(())
+                    Ok(())
                 })
             }
             _ if proven(app, session).is_some_and(|proven| proven >= strength) => Ok(()),
@@ -147,14 +148,14 @@ fn refusal(methods: &[Method]) -> Fault {
 async fn by_code(app: &App, visitor: &Visitor, session: &Session, code: &Typed) -> Result<()> {
     let account = session.account().id;
     let attempt = visitor.attempt_factor(app, account).await?;
-    let proven = transact!(app.db, tx, {
+    let proven = transact!(app, async |tx| {
         let proven = factors::prove(tx, app, account, &code.0, None).await?;
         if let Some(factor) = proven {
             attempt.forgive(tx).await?;
             session.living.session.proved(tx, Proof::Factor(factor), app.clock.now()).await?;
         }
         // Committed either way: a wrong code counts against the right one.
-        Ok::<_, Fault>(proven)
+        Ok(proven)
     })?;
     proven.map(drop).ok_or_else(|| WRONG_CODE.into())
 }

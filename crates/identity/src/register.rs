@@ -5,11 +5,11 @@ use axum::{
     http::{HeaderMap, HeaderValue, Method, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
+use db::{Reach, Tx};
 use kernel::{
     App,
     crypto::Secret,
-    db::{Reach, Tx},
-    fault::{Fault, INVALID, Result},
+    fault::{INVALID, Result},
     http::{Form, Json, Query, Routes},
     transact,
 };
@@ -93,7 +93,7 @@ pub async fn sign_up(app: &App, visitor: &Visitor, new: &SignUp) -> Result<bool>
             accepts_marketing: new.accept_marketing.unwrap_or(false),
             ..Account::new(AccountId::new(&app.entropy, now), Some(&new.email), name, now)
         };
-        transact!(app.db, tx, { invite::newcomer(tx, app, visitor, newcomer.clone(), &token.0).await })?;
+        transact!(app, async |tx| invite::newcomer(tx, app, visitor, newcomer.clone(), &token.0).await)?;
         return Ok(false);
     }
     let what = What::Register {
@@ -151,10 +151,10 @@ async fn verify_email(State(app): State<App>, visitor: Visitor, Json(proof): Jso
 }
 
 async fn by_token(app: &App, visitor: &Visitor, token: &Secret) -> Result<Option<Verified>> {
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         match once::spend(tx, Purpose::VerifyEmail, token, app.clock.now()).await? {
             Some(spent) => complete(tx, app, visitor, spent).await,
-            None => Ok::<_, Fault>(None),
+            None => Ok(None),
         }
     })
 }
@@ -164,13 +164,13 @@ async fn by_code(app: &App, visitor: &Visitor, email: &Email, code: &Secret) -> 
     // Who has no account takes as long as who has one.
     let account = Account::by_email(&app.db, email).await?;
     let id = account.map_or_else(|| AccountId::new(&app.entropy, app.clock.now()), |account| account.id);
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         match once::spend_code(tx, app, Purpose::VerifyEmail, id, code, app.clock.now()).await? {
             Some(spent) => {
                 attempt.forgive(tx).await?;
                 complete(tx, app, visitor, spent).await
             }
-            None => Ok::<_, Fault>(None),
+            None => Ok(None),
         }
     })
 }

@@ -4,11 +4,11 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
+use db::Tx;
 use kernel::{
     App,
     clock::Timestamp,
-    db::Tx,
-    fault::{Fault, NOT_FOUND, Result, UNAUTHENTICATED},
+    fault::{NOT_FOUND, Result, UNAUTHENTICATED},
     http::{Json, MaybeJson, Path, Routes},
     transact,
 };
@@ -85,23 +85,23 @@ pub async fn turn(
 ) -> Result<Option<Person>> {
     let (id, generation) = shown;
     // Not carried to the writer, which was measured and cost more: probably fewer shared a commit.
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         match sessions::turn(tx, app, id, generation, holder).await? {
             Turned::On(session) => person(tx, *session, delivery).await,
             Turned::Reused(session) => {
                 end_copied(tx, app, by, &session).await?;
                 Ok(None)
             }
-            Turned::Ended => Ok::<_, Fault>(None),
+            Turned::Ended => Ok(None),
         }
     })
 }
 
 /// Whose session this is, and what they are now.
 pub async fn person(tx: &mut Tx, session: sessions::Session, delivery: Delivery) -> Result<Option<Person>> {
-    let whole = Whole::find_in(tx, session.account_id).await?;
+    let whole = Whole::find(&mut *tx, session.account_id).await?;
     let org = match session.org_id {
-        Some(org) => Membership::of_in(tx, org, session.account_id).await?,
+        Some(org) => Membership::of(&mut *tx, org, session.account_id).await?,
         None => None,
     };
     let person = |Whole { account, factors }| Person { account, factors, session, org, delivery, trusted: None };
@@ -113,7 +113,7 @@ pub async fn person(tx: &mut Tx, session: sessions::Session, delivery: Delivery)
 pub async fn turn_over(tx: &mut Tx, app: &App, id: SessionId) -> Result<Option<Person>> {
     let mut person = None;
     for _ in 0..2 {
-        let Some(session) = sessions::Session::find_in(tx, id).await? else { return Ok(None) };
+        let Some(session) = sessions::Session::find(&mut *tx, id).await? else { return Ok(None) };
         let holder = session.holder();
         if let Turned::On(session) = sessions::turn(tx, app, id, session.generation, holder.as_deref()).await? {
             person = self::person(tx, *session, Delivery::Cookie).await?;
@@ -140,7 +140,7 @@ async fn logout(State(app): State<App>, Granted(session): Granted) -> Result<Res
 }
 
 async fn end(app: &App, by: &By, account: &Account, id: SessionId, reason: &'static str) -> Result<bool> {
-    transact!(app.db, tx, { Ok::<_, Fault>(sessions::end(tx, app, by, account.id, id, reason).await?) })
+    transact!(app, async |tx| Ok(sessions::end(tx, app, by, account.id, id, reason).await?))
 }
 
 /// Nothing to say, and the cookies go.
@@ -226,7 +226,7 @@ async fn revoke_session(
 /// What would become a session is void, too, and no device is trusted any more. An app ends what it has, and nothing else.
 async fn revoke_sessions(State(app): State<App>, AnySession(session): AnySession) -> Result<Response> {
     let (account, by) = (session.account().id, session.by());
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         if let Some(own) = session.of_app() {
             return Ok(sessions::end_in_app(tx, &app, &by, account, own, "revoked").await?);
         }
@@ -234,7 +234,7 @@ async fn revoke_sessions(State(app): State<App>, AnySession(session): AnySession
         Account::hold(tx, account).await?;
         device::withdraw(tx, account).await?;
         trusted::forget_all(tx, &app, &by, account).await?;
-        Ok::<_, Fault>(sessions::end_all(tx, &app, &by, account, None, "revoked").await?)
+        Ok(sessions::end_all(tx, &app, &by, account, None, "revoked").await?)
     })?;
     let mut response = gone(&app);
     if session.of_app().is_none() {

@@ -1,10 +1,10 @@
 //! Deletes what has expired in the tables of this crate.
 use std::time::Duration;
 
+use db::params;
 use kernel::{
     App,
     jobs::{Job, Later},
-    params,
 };
 use serde::{Deserialize, Serialize};
 use tenancy::tidy::{Chores, SECRETS_KEPT, TIDY_LIMIT};

@@ -4,11 +4,11 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse as _, Response},
 };
+use db::Tx;
 use kernel::{
     App,
     clock::Timestamp,
-    db::{self, Tx},
-    fault::{Fault, NOT_FOUND, Result},
+    fault::{NOT_FOUND, Result},
     http::{Json, Path, Routes},
     transact,
 };
@@ -103,18 +103,18 @@ async fn remove_trusted_device(
     Path(path): Path<OneDevice>,
 ) -> Result<StatusCode> {
     let account = session.account().id;
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         let removed = TrustedDevice::remove(tx, account, &path.id).await?;
         let device = Some(device_name(&removed.ok_or(NOT_FOUND)?));
         let event = Event::TrustedDeviceRemoved { device };
-        Ok::<_, Fault>(events::record(tx, &app, &session.by(), Some(account), &event).await?)
+        Ok(events::record(tx, &app, &session.by(), Some(account), &event).await?)
     })?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 async fn remove_trusted_devices(State(app): State<App>, session: Session) -> Result<Response> {
     let account = session.account().id;
-    transact!(app.db, tx, { Ok::<_, Fault>(forget_all(tx, &app, &session.by(), account).await?) })?;
+    transact!(app, async |tx| Ok(forget_all(tx, &app, &session.by(), account).await?))?;
     let mut response = StatusCode::NO_CONTENT.into_response();
     cookies::clear_trusted(&app, response.headers_mut());
     Ok(response)

@@ -10,11 +10,12 @@ use std::{
     },
 };
 
+use db::Db;
+
 use crate::{
     clock::Clock,
     config::Config,
     crypto::Vault,
-    db::Db,
     entropy::Entropy,
     http::{Description, Inside, Routes},
     jobs::Jobs,

@@ -11,9 +11,8 @@ use std::{
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
-use tokio::time::Instant;
 
-use crate::db::{FromValue, Value};
+use db::{Db, FromValue, ServerTime, Value};
 
 /// Milliseconds since 1970 in UTC: a BIGINT in the database, ISO 8601 with milliseconds on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -145,43 +144,16 @@ impl FromValue for Day {
 pub enum Clock {
     System,
     /// What nodes share: leases, and every other moment that one node writes and another one compares.
-    Database(Arc<DatabaseTime>),
+    Database(Arc<ServerTime>),
     Manual(Arc<AtomicI64>),
 }
 
-/// The time of a database server, as measured last and carried on by a clock that nobody can set: this machine's wall
-/// clock may be wrong or jump without any effect.
-#[derive(Debug)]
-pub struct DatabaseTime {
-    begun: Instant,
-    /// The server's time when this began, in milliseconds since 1970.
-    began_at: AtomicI64,
-}
-
-impl DatabaseTime {
-    /// The server said `time` some time between the two moments.
-    pub(crate) fn new(asked: Instant, answered: Instant, time: Timestamp) -> Self {
-        let measured = Self { begun: asked, began_at: AtomicI64::new(time.0) };
-        measured.adjust(asked, answered, time);
-        measured
-    }
-
-    /// A measurement is as exact as the answer was quick. Within that, what is known already is kept, so that time does
-    /// not jump to and fro with every answer.
-    pub(crate) fn adjust(&self, asked: Instant, answered: Instant, time: Timestamp) {
-        let earliest = time.minus(answered.saturating_duration_since(self.begun)).0;
-        let latest = time.minus(asked.saturating_duration_since(self.begun)).0;
-        let known = self.began_at.load(Relaxed);
-        // One more for the part of a millisecond that is not said.
-        self.began_at.store(known.clamp(earliest, latest.max(earliest) + 1), Relaxed);
-    }
-
-    fn now(&self) -> Timestamp {
-        Timestamp(self.began_at.load(Relaxed)).plus(self.begun.elapsed())
-    }
-}
-
 impl Clock {
+    /// The clock that all nodes on this database share.
+    pub fn shared(db: &Db) -> Self {
+        db.server_time().map_or(Self::System, Self::Database)
+    }
+
     pub fn manual(start: Timestamp) -> Self {
         Self::Manual(Arc::new(AtomicI64::new(start.0)))
     }
@@ -190,7 +162,7 @@ impl Clock {
     pub fn now(&self) -> Timestamp {
         match self {
             Self::System => Timestamp(jiff::Timestamp::now().as_millisecond()),
-            Self::Database(time) => time.now(),
+            Self::Database(time) => Timestamp(time.now()),
             Self::Manual(at) => Timestamp(at.load(Relaxed)),
         }
     }
@@ -213,24 +185,6 @@ mod tests {
         assert_eq!(Timestamp(1_769_853_600_007).to_string(), "2026-01-31T10:00:00.007Z");
         assert_eq!(Timestamp(1_769_853_600_007).day().to_string(), "2026-01-31");
         assert_eq!(Timestamp(-1).day(), Day(-1), "days before 1970 are counted down");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_time_of_a_database_goes_on_by_itself_and_follows_what_the_server_says() {
-        let (second, started) = (Duration::from_secs(1), Instant::now());
-        let time = Arc::new(DatabaseTime::new(started, started, Timestamp(10_000)));
-        let clock = Clock::Database(time.clone());
-        tokio::time::advance(second).await;
-        assert_eq!(clock.now(), Timestamp(11_000), "it goes on between two answers");
-        let asked = Instant::now();
-        tokio::time::advance(second).await;
-        let now = Instant::now();
-        time.adjust(asked, now, Timestamp(11_500));
-        assert_eq!(clock.now(), Timestamp(12_000), "an answer that fits changes nothing");
-        time.adjust(now, now, Timestamp(71_000));
-        assert_eq!(clock.now(), Timestamp(71_000), "the server's clock was set, and this one follows");
-        time.adjust(now, now, Timestamp(9_000));
-        assert!(clock.now().0 - 9_000 <= 1, "backwards, too");
     }
 
     #[test]

@@ -4,15 +4,12 @@
 //! `pub type IncidentId = Id<Incident>;`.
 use std::{borrow::Cow, cmp::Ordering, fmt, hash, marker::PhantomData, str::FromStr};
 
+use db::{FromValue, Value};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use uuid::{Builder, Uuid};
 
-use crate::{
-    clock::Timestamp,
-    db::{FromValue, Value},
-    entropy::Entropy,
-};
+use crate::{clock::Timestamp, entropy::Entropy};
 
 pub struct Id<Kind>(Uuid, PhantomData<fn() -> Kind>);
 

@@ -4,7 +4,7 @@ pub mod app;
 pub mod clock;
 pub mod config;
 pub mod crypto;
-pub mod db;
+mod database;
 pub mod email;
 pub mod entropy;
 pub mod fault;

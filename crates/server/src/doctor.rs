@@ -1,13 +1,12 @@
 //! `janua doctor`: looks at everything an installation needs and says how to mend what it finds.
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::ExitCode, time::Duration};
 
+use db::{Db, migrate::ALL, params, sqlite_path};
 use kernel::{
     clock::{Clock, Timestamp},
     config::Config,
     crypto::{MasterKey, Vault},
-    db::{Db, migrate::ALL, sqlite_path},
     entropy::Entropy,
-    params,
     ports::{mail, objects, sms},
 };
 

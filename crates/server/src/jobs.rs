@@ -3,6 +3,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use kernel::{
+    clock::Clock,
     config::Config,
     jobs::{self, JobId},
 };
@@ -32,7 +33,7 @@ pub async fn run(config: &Config, command: Command) -> Result<ExitCode> {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        Command::Retry { id } => (jobs::revive(&db, id, db.clock().now()).await?, "will be tried again"),
+        Command::Retry { id } => (jobs::revive(&db, id, Clock::shared(&db).now()).await?, "will be tried again"),
         Command::Forget { id } => (jobs::forget(&db, id).await?, "is gone"),
     };
     if found {

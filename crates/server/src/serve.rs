@@ -2,7 +2,7 @@
 use std::{hint::black_box, process::ExitCode, thread, time::Duration};
 
 use anyhow::{Context as _, Result};
-use kernel::{config::Config, http::serve, jobs::Worker};
+use kernel::{clock::Clock, config::Config, http::serve, jobs::Worker};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -89,7 +89,7 @@ async fn give_memory_back() {
 pub async fn migrate(config: Config) -> Result<ExitCode> {
     start::make_folder(&config.data_dir)?;
     let db = start::open(&config).await?;
-    let applied = db.migrate(db.clock().now()).await?;
+    let applied = db.migrate(Clock::shared(&db).now().0).await?;
     for step in &applied {
         say(&format!("applied {step}"), Out::Plain);
     }

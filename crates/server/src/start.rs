@@ -7,12 +7,13 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use db::{Db, Durability, sqlite_path};
 use kernel::{
     App,
     app::{Feature, Leaving, Parts, Task},
+    clock::Clock,
     config::Config,
     crypto::{MasterKey, Vault},
-    db::{Db, Durability, sqlite_path},
     entropy::Entropy,
     http::{Description, Door, Inside},
     jobs::{self, Jobs},
@@ -66,8 +67,8 @@ impl Node {
     async fn assemble(config: Config, lock: Option<fs::File>) -> Result<Self> {
         let db = open(&config).await?;
         // All nodes on one PostgreSQL server go by its clock.
-        let clock = db.clock();
-        let applied = db.migrate(clock.now()).await?;
+        let clock = Clock::shared(&db);
+        let applied = db.migrate(clock.now().0).await?;
         if !applied.is_empty() {
             tracing::info!(steps = applied.join(", "), "the database was brought up to date");
         }

@@ -2,7 +2,8 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use kernel::{config::Config, params, testing::TestApp, transact};
+use db::params;
+use kernel::{config::Config, testing::TestApp, transact};
 use serde_json::{Value, json};
 
 use crate::status::incidents::{self, Impact, Report, Stage};
@@ -99,7 +100,7 @@ async fn uptime_is_kept_for_each_component_and_day_for_ninety_days() {
 async fn an_incident_has_a_timeline_and_once_resolved_stays_so() {
     let t = TestApp::start(feature).await;
     let tell = |message: &str, stage| Report { message: message.into(), stage: Some(stage), ..Report::default() };
-    let opened = transact!(t.app.db, tx, {
+    let opened = transact!(t.app, async |tx| {
         let report = Report {
             title: Some("Sign-in is slow".into()),
             impact: Some(Impact::Major),
@@ -120,10 +121,10 @@ async fn an_incident_has_a_timeline_and_once_resolved_stays_so() {
         [("Found it.", Stage::Identified), ("Watching.", Stage::Monitoring), ("Over.", Stage::Resolved)]
     {
         t.advance(Duration::from_mins(5));
-        transact!(t.app.db, tx, { incidents::update(tx, &t.app, opened.id, tell(message, stage)).await }).unwrap();
+        transact!(t.app, async |tx| incidents::update(tx, &t.app, opened.id, tell(message, stage)).await).unwrap();
     }
     let again =
-        transact!(t.app.db, tx, { incidents::update(tx, &t.app, opened.id, tell("?", Stage::Identified)).await });
+        transact!(t.app, async |tx| incidents::update(tx, &t.app, opened.id, tell("?", Stage::Identified)).await);
     assert_eq!(again.unwrap_err().code(), incidents::ALREADY_RESOLVED);
 
     let answer = t.get("/status/incidents").await;
@@ -144,7 +145,7 @@ async fn incidents_are_paged_newest_first() {
     let t = TestApp::start(feature).await;
     for i in 0..5 {
         let report = Report { title: Some(format!("number {i}")), message: "m".into(), ..Report::default() };
-        transact!(t.app.db, tx, { incidents::open(tx, &t.app, report.clone()).await }).unwrap();
+        transact!(t.app, async |tx| incidents::open(tx, &t.app, report.clone()).await).unwrap();
         // Two in the same millisecond must not be lost between pages.
         t.advance(Duration::from_millis(i % 2));
     }

@@ -1,13 +1,8 @@
 //! People: what is kept of them, and every statement on it.
 use std::ops::Deref;
 
-use kernel::{
-    clock::Timestamp,
-    db::{self, Db, Tx},
-    holding,
-    id::Id,
-    params, row,
-};
+use db::{Db, Read, Tx, holding, params, row};
+use kernel::{clock::Timestamp, id::Id};
 
 use crate::{email::Email, end_users, social::Linked};
 
@@ -82,17 +77,8 @@ impl Account {
         }
     }
 
-    pub async fn by_email(db: &Db, email: &Email) -> db::Result<Option<Self>> {
-        db.opt(
-            "SELECT id, email, email_key, name, bio, avatar_url, email_verified, password_hash, accepts_marketing,
-                    auth_provider, linked, runs_platform, created_at, updated_at FROM account WHERE email_key = $1",
-            params![email.key()],
-        )
-        .await
-    }
-
-    pub async fn by_email_in(tx: &mut Tx, email: &Email) -> db::Result<Option<Self>> {
-        tx.opt(
+    pub async fn by_email(mut from: impl Read, email: &Email) -> db::Result<Option<Self>> {
+        from.opt(
             "SELECT id, email, email_key, name, bio, avatar_url, email_verified, password_hash, accepts_marketing,
                     auth_provider, linked, runs_platform, created_at, updated_at FROM account WHERE email_key = $1",
             params![email.key()],

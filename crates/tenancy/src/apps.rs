@@ -1,15 +1,13 @@
 //! Apps, their keys and the people who came in through them: what is kept, and every statement on it.
 use std::collections::HashSet;
 
+use db::{Db, FromValue, Reach, Sql, Tx, Value, holding, params, row};
 use kernel::{
     App,
     clock::Timestamp,
     crypto::{self, Secret},
-    db::{self, Db, FromValue, Reach, Sql, Tx, Value},
-    holding,
     http::Key,
     id::Id,
-    params, row,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

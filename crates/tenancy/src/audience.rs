@@ -1,7 +1,7 @@
 //! Where a token counts: at one server or at several.
 use std::{borrow::Cow, fmt};
 
-use kernel::db::{FromValue, Value};
+use db::{FromValue, Value};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -1,10 +1,6 @@
 //! Reading what happened: by the people and the organizations it happened to.
-use kernel::{
-    clock::Timestamp,
-    db::{self, Db, FromRow, Row},
-    http::Key,
-    params,
-};
+use db::{Db, FromRow, Row, params};
+use kernel::{clock::Timestamp, http::Key};
 use schemars::JsonSchema;
 use serde::Serialize;
 

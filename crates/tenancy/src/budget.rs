@@ -1,11 +1,10 @@
 //! How much goes out in an hour: messages and mails that cost somebody money or patience.
 use std::time::Duration;
 
+use db::{Tx, params};
 use kernel::{
     App,
-    db::{self, Tx},
     http::{Client, NETWORKS_OF_A_SITE},
-    params,
 };
 
 pub const HOUR: Duration = Duration::from_hours(1);

@@ -5,14 +5,8 @@
 use std::collections::BTreeSet;
 
 use data_encoding::HEXLOWER;
-use kernel::{
-    App,
-    clock::Timestamp,
-    db::{self, Db, FromRow, Row, Tx},
-    fault::{Fault, Result},
-    http::Key,
-    params, row, transact,
-};
+use db::{Db, FromRow, Row, Tx, params, row};
+use kernel::{App, clock::Timestamp, fault::Result, http::Key, transact};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -303,11 +297,11 @@ pub(crate) async fn note_wordless(app: &App) -> Result<()> {
         if wordless.is_empty() {
             return Ok(());
         }
-        transact!(app.db, tx, {
+        transact!(app, async |tx| {
             for one in &wordless {
                 note(tx, one.app_id, one.account_id).await?;
             }
-            Ok::<_, Fault>(())
+            Ok(())
         })?;
     }
 }

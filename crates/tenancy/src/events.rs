@@ -1,11 +1,6 @@
 //! What happened, written down in the transaction that made it happen. There is no other way to tell anybody.
-use kernel::{
-    App,
-    clock::Timestamp,
-    db::{self, Db, Tx},
-    id::Id,
-    params,
-};
+use db::{Db, Tx, params};
+use kernel::{App, clock::Timestamp, id::Id};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

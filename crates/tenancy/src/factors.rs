@@ -2,13 +2,12 @@
 use std::time::Duration;
 
 use data_encoding::BASE32_NOPAD;
+use db::{Db, FromRow, Read, Row, Tx, params, row};
 use kernel::{
     App,
     clock::Timestamp,
     crypto::{self, Secret},
-    db::{self, Db, FromRow, Row, Tx},
     id::Id,
-    params, row,
 };
 use totp_rs::{Builder, Totp};
 
@@ -83,36 +82,20 @@ const WHOLE: &str = "SELECT account.*, (SELECT enabled_at FROM totp_factor WHERE
      FROM account WHERE id = $1";
 
 impl Whole {
-    pub async fn find(db: &Db, account: AccountId) -> db::Result<Option<Self>> {
-        let mut whole: Option<Self> = db.opt(WHOLE, params![account]).await?;
+    pub async fn find(mut from: impl Read, account: AccountId) -> db::Result<Option<Self>> {
+        let mut whole: Option<Self> = from.opt(WHOLE, params![account]).await?;
         if let Some(factors) = whole.as_mut().map(|whole| &mut whole.factors).filter(|factors| factors.has_passkeys) {
-            factors.passkeys = Passkey::of(db, account).await?;
-        }
-        Ok(whole)
-    }
-
-    pub async fn find_in(tx: &mut Tx, account: AccountId) -> db::Result<Option<Self>> {
-        let mut whole: Option<Self> = tx.opt(WHOLE, params![account]).await?;
-        if let Some(factors) = whole.as_mut().map(|whole| &mut whole.factors).filter(|factors| factors.has_passkeys) {
-            factors.passkeys = Passkey::of_in(tx, account).await?;
+            factors.passkeys = Passkey::of(from, account).await?;
         }
         Ok(whole)
     }
 }
 
 impl Factors {
-    pub async fn of(db: &Db, account: AccountId) -> db::Result<Self> {
-        let mut factors: Self = db.one(FACTORS, params![account]).await?;
+    pub async fn of(mut from: impl Read, account: AccountId) -> db::Result<Self> {
+        let mut factors: Self = from.one(FACTORS, params![account]).await?;
         if factors.has_passkeys {
-            factors.passkeys = Passkey::of(db, account).await?;
-        }
-        Ok(factors)
-    }
-
-    pub async fn of_in(tx: &mut Tx, account: AccountId) -> db::Result<Self> {
-        let mut factors: Self = tx.one(FACTORS, params![account]).await?;
-        if factors.has_passkeys {
-            factors.passkeys = Passkey::of_in(tx, account).await?;
+            factors.passkeys = Passkey::of(from, account).await?;
         }
         Ok(factors)
     }
@@ -287,7 +270,7 @@ pub async fn remove(tx: &mut Tx, account: AccountId, factor: Factor) -> db::Resu
         Factor::Recovery => "DELETE FROM recovery_code WHERE account_id = $1",
     };
     let was_there = tx.exec(sql, params![account]).await? > 0;
-    if !Factors::of_in(tx, account).await?.is_on() {
+    if !Factors::of(&mut *tx, account).await?.is_on() {
         remove_recovery_codes(tx, account).await?;
     }
     Ok(was_there)

@@ -1,13 +1,12 @@
 //! Invites to an organization: for one address, good once, for seven days.
 use std::time::Duration;
 
+use db::{Db, Tx, params, row};
 use kernel::{
     App,
     clock::Timestamp,
     crypto::{self, Secret},
-    db::{self, Db, Tx},
     http::Key,
-    params, row,
 };
 use schemars::JsonSchema;
 use serde::Serialize;

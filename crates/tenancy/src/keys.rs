@@ -16,15 +16,8 @@ use aws_lc_rs::{
     signature::{KeyPair as _, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_SHA256, RsaKeyPair},
 };
 use data_encoding::BASE64URL_NOPAD;
-use kernel::{
-    App,
-    clock::Timestamp,
-    crypto,
-    db::{self, Reach, Tx},
-    holding,
-    http::Document,
-    params, row, transact,
-};
+use db::{Reach, Tx, holding, params, row};
+use kernel::{App, clock::Timestamp, crypto, http::Document};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -216,7 +209,7 @@ pub async fn start(app: &App) -> Result<(), String> {
         let now = app.clock.now();
         // One is enough to open the door; the next one is published by the first `TurnKeys`, seconds later.
         let first = make(app).await?;
-        transact!(app.db, tx, {
+        db::transact!(app.db, async |tx| {
             // Of two nodes that start at once one makes the keys.
             let free = tx
                 .exec(
@@ -227,7 +220,7 @@ pub async fn start(app: &App) -> Result<(), String> {
             if free == 1 {
                 insert(tx, app, &first, now, now, None).await?;
             }
-            Ok::<_, db::Error>(())
+            Ok(())
         })
         .map_err(failed)?;
         load(app).await?;
@@ -323,7 +316,7 @@ row!(Waiting { id, created_at, signs_from, signs_until });
 pub async fn rotate(app: &App) -> Result<Timestamp, String> {
     let fresh = make(app).await?;
     let now = app.clock.now();
-    let rotated = transact!(app.db, tx, {
+    let rotated = db::transact!(app.db, async |tx| {
         // Two rotations at once are one after the other.
         let sql = holding!("SELECT value FROM setting WHERE name = 'signing_keys'");
         tx.opt::<(String,)>(sql, params![]).await?;
@@ -358,7 +351,7 @@ pub async fn rotate(app: &App) -> Result<Timestamp, String> {
         let life = tokens::longest_life(&app.config);
         let long_gone = now.minus(life).minus(VERIFIERS_CACHE).minus(Duration::from_hours(1));
         tx.exec("DELETE FROM signing_key WHERE signs_until < $1", params![long_gone]).await?;
-        Ok::<_, db::Error>(Ok(takes_over))
+        Ok(Ok(takes_over))
     })
     .map_err(|error| format!("cannot rotate the signing keys: {error}"))?;
     load(app).await?;
@@ -371,7 +364,7 @@ pub async fn rotate(app: &App) -> Result<Timestamp, String> {
 pub async fn replace(app: &App) -> Result<(), String> {
     let fresh = make(app).await?;
     let now = app.clock.now();
-    transact!(app.db, tx, {
+    db::transact!(app.db, async |tx| {
         tx.exec("DELETE FROM signing_key", params![]).await?;
         insert(tx, app, &fresh, now, now, None).await
     })
@@ -389,7 +382,7 @@ pub async fn turn_if_due(app: &App) -> Result<(), String> {
 async fn publish_next(app: &App) -> Result<(), String> {
     let fresh = make(app).await?;
     let now = app.clock.now();
-    transact!(app.db, tx, {
+    db::transact!(app.db, async |tx| {
         let waiting: Option<(String,)> =
             tx.opt("SELECT id FROM signing_key WHERE signs_from > $1 LIMIT 1", params![now]).await?;
         if waiting.is_none() {
@@ -397,7 +390,7 @@ async fn publish_next(app: &App) -> Result<(), String> {
             tx.exec("UPDATE signing_key SET signs_until = $1 WHERE signs_until IS NULL", params![until]).await?;
             insert(tx, app, &fresh, now, until, None).await?;
         }
-        Ok::<_, db::Error>(())
+        Ok(())
     })
     .map_err(|error: db::Error| format!("cannot publish the next signing key: {error}"))?;
     load(app).await

@@ -6,15 +6,13 @@
 use std::time::Duration;
 
 use askama::Template;
+use db::{Db, Reach, Tx, params, row};
 use kernel::{
     App,
     clock::Timestamp,
     crypto,
-    db::{self, Db, Reach, Tx},
     jobs::{self, Job, JobId, Later},
-    params,
     ports::SendError,
-    row,
 };
 use lettre::{
     Message,

@@ -1,11 +1,6 @@
 //! Who is in an organization: what is kept of it, and what begins and ends with it.
-use kernel::{
-    clock::Timestamp,
-    db::{self, Db, Tx},
-    holding,
-    http::Key,
-    params, row,
-};
+use db::{Db, Tx, holding, params, row};
+use kernel::{clock::Timestamp, http::Key};
 use schemars::JsonSchema;
 use serde::Serialize;
 

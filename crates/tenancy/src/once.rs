@@ -2,13 +2,12 @@
 //! is used up by the one statement that checks it.
 use std::time::Duration;
 
+use db::{Db, Tx, params, row};
 use kernel::{
     App,
     clock::Timestamp,
     crypto::{self, Secret},
-    db::{self, Db, Tx},
     fault::Code,
-    params, row,
 };
 
 use crate::{accounts::AccountId, restored};

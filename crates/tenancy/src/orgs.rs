@@ -1,14 +1,7 @@
 //! Organizations, and what somebody is in one: what is kept, and every statement on it.
 use data_encoding::HEXLOWER;
-use kernel::{
-    App,
-    clock::Timestamp,
-    db::{self, Db, FromRow, FromValue, Reach, Row, Tx, Value},
-    fault::Code,
-    holding,
-    id::Id,
-    params, row,
-};
+use db::{Db, FromRow, FromValue, Reach, Read, Row, Tx, Value, holding, params, row};
+use kernel::{App, clock::Timestamp, fault::Code, id::Id};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -105,8 +98,8 @@ impl Org {
         Ok(made == 1)
     }
 
-    pub async fn find(tx: &mut Tx, id: OrgId) -> db::Result<Option<Self>> {
-        tx.opt("SELECT * FROM org WHERE id = $1", params![id]).await
+    pub async fn find(mut from: impl Read, id: OrgId) -> db::Result<Option<Self>> {
+        from.opt("SELECT * FROM org WHERE id = $1", params![id]).await
     }
 
     /// Lets nobody else change it or its members until the transaction is over; `false` when it is gone.
@@ -232,17 +225,8 @@ impl FromRow for Membership {
 }
 
 impl Membership {
-    pub async fn of(db: &Db, org: OrgId, account: AccountId) -> db::Result<Option<Self>> {
-        db.opt(
-            "SELECT org.*, org_member.role FROM org JOIN org_member ON org_member.org_id = org.id
-             WHERE org.id = $1 AND org_member.account_id = $2",
-            params![org, account],
-        )
-        .await
-    }
-
-    pub async fn of_in(tx: &mut Tx, org: OrgId, account: AccountId) -> db::Result<Option<Self>> {
-        tx.opt(
+    pub async fn of(mut from: impl Read, org: OrgId, account: AccountId) -> db::Result<Option<Self>> {
+        from.opt(
             "SELECT org.*, org_member.role FROM org JOIN org_member ON org_member.org_id = org.id
              WHERE org.id = $1 AND org_member.account_id = $2",
             params![org, account],

@@ -3,13 +3,8 @@
 //!
 //! What happens to a person goes to the app it happened in, and otherwise to the apps the person has signed in to. What
 //! happens to an app goes to that app, and what happens in an organization to the apps it owns.
-use kernel::{
-    App,
-    clock::Timestamp,
-    db::{self, Db, InJson, Reach, Sql, Tx},
-    id::Id,
-    params, row,
-};
+use db::{Db, InJson, Reach, Sql, Tx, params, row};
+use kernel::{App, clock::Timestamp, id::Id};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -1,10 +1,7 @@
 //! Passkeys: what is kept of them, and every statement on it. Whoever checks a signature reads the key; to everybody
 //! else it is opaque.
-use kernel::{
-    clock::Timestamp,
-    db::{self, Db, Tx},
-    params, row,
-};
+use db::{Db, Read, Tx, params, row};
+use kernel::clock::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -42,12 +39,8 @@ pub enum Added {
 }
 
 impl Passkey {
-    pub async fn of(db: &Db, account: AccountId) -> db::Result<Vec<Self>> {
-        db.all(OF, params![account]).await
-    }
-
-    pub async fn of_in(tx: &mut Tx, account: AccountId) -> db::Result<Vec<Self>> {
-        tx.all(OF, params![account]).await
+    pub async fn of(mut from: impl Read, account: AccountId) -> db::Result<Vec<Self>> {
+        from.all(OF, params![account]).await
     }
 
     pub async fn find(db: &Db, credential_id: &str) -> db::Result<Option<Owned>> {
@@ -58,7 +51,7 @@ impl Passkey {
     pub async fn add(&self, tx: &mut Tx, account: AccountId, key: &str) -> db::Result<Added> {
         // Two at once are one after the other, and the second sees the first.
         Account::hold(tx, account).await?;
-        if Self::of_in(tx, account).await?.len() >= MOST {
+        if Self::of(&mut *tx, account).await?.len() >= MOST {
             return Ok(Added::TooMany);
         }
         let kept = tx

@@ -7,12 +7,8 @@
 //! close it; one that was there before cannot be closed by anybody, it only stops being a member.
 //!
 //! Places are numbered without gaps, so that a page of a list is a range of places: it costs the same at any depth.
-use kernel::{
-    clock::Timestamp,
-    db::{self, Db, Tx},
-    id::Id,
-    params, row,
-};
+use db::{Db, Read, Tx, params, row};
+use kernel::{clock::Timestamp, id::Id};
 use serde_json::{Value, json};
 
 use crate::{
@@ -73,12 +69,8 @@ pub const ANNOUNCED: &str = "scim";
 const CAME_BY_THEMSELVES: &str = "member";
 
 impl Person {
-    pub async fn find(tx: &mut Tx, org: OrgId, id: PersonId) -> db::Result<Option<Self>> {
-        tx.opt("SELECT * FROM person WHERE org_id = $1 AND id = $2", params![org, id]).await
-    }
-
-    pub async fn get(db: &Db, org: OrgId, id: PersonId) -> db::Result<Option<Self>> {
-        db.opt("SELECT * FROM person WHERE org_id = $1 AND id = $2", params![org, id]).await
+    pub async fn find(mut from: impl Read, org: OrgId, id: PersonId) -> db::Result<Option<Self>> {
+        from.opt("SELECT * FROM person WHERE org_id = $1 AND id = $2", params![org, id]).await
     }
 
     pub async fn by_user_name(tx: &mut Tx, org: OrgId, key: &str) -> db::Result<Option<Self>> {

@@ -3,12 +3,8 @@
 //! Nobody knows any more what that was. So every session and every secret that works once ends, and everything that
 //! signed for them is replaced; people sign in again with what they know and have. What stands on its own — passwords,
 //! passkeys, authenticator apps, memberships — is as it was at that moment.
-use kernel::{
-    App,
-    clock::Timestamp,
-    db::{self, Db, Reach, Sql, Tx, Value},
-    params, row, transact,
-};
+use db::{Db, Reach, Sql, Tx, Value, params, row};
+use kernel::{App, clock::Timestamp};
 
 use crate::{
     apps,
@@ -62,7 +58,7 @@ pub async fn end(app: &App, keys: Keys) -> Result<Ended, String> {
     keys::replace(app).await?;
     let failed = |error: db::Error| format!("cannot end what must not come back: {error}");
     let ended = end_rows(app, keys).await.map_err(failed)?;
-    transact!(app.db, tx, {
+    db::transact!(app.db, async |tx| {
         let sql = "INSERT INTO setting (name, value) VALUES ('restored_at', $1)
                    ON CONFLICT (name) DO UPDATE SET value = $1";
         tx.exec(sql, params![app.clock.now().0.to_string()]).await?;

@@ -1,14 +1,13 @@
 //! The tokens a directory's provider comes with: each for one organization, kept as hashes.
 use std::time::Duration;
 
+use db::{Db, Tx, params, row};
 use kernel::{
     App,
     clock::Timestamp,
     crypto::{self, Secret},
-    db::{self, Db, Tx},
     http::Key,
     id::Id,
-    params, row,
 };
 use schemars::JsonSchema;
 use serde::Serialize;

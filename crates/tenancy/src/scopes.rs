@@ -1,10 +1,8 @@
 //! What a person lets a client know and do: the scopes of the standard, and those that apps declare for their own servers.
 use std::fmt;
 
-use kernel::{
-    db::{FromValue, Value},
-    fault::{Fault, INVALID, Result},
-};
+use db::{FromValue, Value};
+use kernel::fault::{Fault, INVALID, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -4,14 +4,13 @@
 //! the successor of a generation is always the same, which is what a client that lost the answer needs to get again.
 use std::{net::IpAddr, time::Duration};
 
+use db::{Db, Reach, Read, Tx, params, row};
 use kernel::{
     App,
     clock::Timestamp,
     crypto::{Secret, same},
-    db::{self, Db, Reach, Tx},
     http::network_of,
     id::Id,
-    params, row,
 };
 
 use crate::{
@@ -163,12 +162,8 @@ impl Session {
         .await
     }
 
-    pub async fn find(db: &Db, id: SessionId) -> db::Result<Option<Self>> {
-        db.opt("SELECT * FROM session WHERE id = $1", params![id]).await
-    }
-
-    pub async fn find_in(tx: &mut Tx, id: SessionId) -> db::Result<Option<Self>> {
-        tx.opt("SELECT * FROM session WHERE id = $1", params![id]).await
+    pub async fn find(mut from: impl Read, id: SessionId) -> db::Result<Option<Self>> {
+        from.opt("SELECT * FROM session WHERE id = $1", params![id]).await
     }
 
     /// The living sessions of a person, newest first.

@@ -6,11 +6,11 @@ use axum::{
     http::HeaderMap,
     response::{IntoResponse as _, Response},
 };
+use db::Tx;
 use kernel::{
     App,
     clock::Timestamp,
     crypto::Secret,
-    db::{self, Tx},
     fault::{Code, Result, UNAUTHENTICATED},
     http::Json,
 };
@@ -229,7 +229,7 @@ pub async fn enter_held(
     if people::is_closed(tx, account.id).await? {
         return Ok(Entered::Closed);
     }
-    let factors = Factors::of_in(tx, account.id).await?;
+    let factors = Factors::of(&mut *tx, account.id).await?;
     let is_trusted = match &visitor.trusted_device {
         Some(token) if factors.is_on() => factors::use_trusted(tx, app, account.id, token, visitor).await?,
         _ => false,
@@ -305,7 +305,7 @@ pub async fn pass(
     } else {
         None
     };
-    let factors = Factors::of_in(tx, account.id).await?;
+    let factors = Factors::of(&mut *tx, account.id).await?;
     Ok(Some(Person { account, factors, session, org, delivery: pending.delivery, trusted }))
 }
 
@@ -327,12 +327,12 @@ pub async fn grant(
     from: SessionId,
     grant: Grant,
 ) -> db::Result<Option<Person>> {
-    let Some(before) = Session::find_in(tx, from).await? else { return Ok(None) };
+    let Some(before) = Session::find(&mut *tx, from).await? else { return Ok(None) };
     let Some(HeldAccount(account)) = Account::hold(tx, before.account_id).await? else { return Ok(None) };
     // Looked at again, now that nobody can end it meanwhile; and what began before there was a second factor is too weak.
-    let from = Session::find_in(tx, from).await?.filter(|from| from.is_alive(app.clock.now()));
+    let from = Session::find(&mut *tx, from).await?.filter(|from| from.is_alive(app.clock.now()));
     let Some(from) = from else { return Ok(None) };
-    let factors = Factors::of_in(tx, account.id).await?;
+    let factors = Factors::of(&mut *tx, account.id).await?;
     if factors.is_on() && !from.is_strong() || people::is_closed(tx, account.id).await? {
         return Ok(None);
     }

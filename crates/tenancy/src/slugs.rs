@@ -2,12 +2,11 @@
 //! of the service, and does not go to another organization as soon as its app is gone.
 use std::time::Duration;
 
+use db::{Tx, params};
 use kernel::{
     App,
     clock::Timestamp,
-    db::{self, Tx},
     fault::{INVALID, Result},
-    params,
 };
 
 use crate::{

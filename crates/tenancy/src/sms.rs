@@ -1,9 +1,9 @@
 //! Codes by text message: stored in the transaction that causes them, sent at once, and budgeted, because every message
 //! costs the operator money and somebody may be paid for it (SMS pumping).
 use data_encoding::BASE64;
+use db::Tx;
 use kernel::{
     App,
-    db::{self, Tx},
     id::Id,
     jobs::{self, Job, Later},
     ports::SendError,

@@ -1,12 +1,8 @@
 //! Who people are at the providers they sign in with: what is kept, and every statement on it.
 use std::collections::BTreeMap;
 
-use kernel::{
-    App,
-    clock::Timestamp,
-    db::{self, Db, FromValue, Tx, Value},
-    params, row,
-};
+use db::{Db, FromValue, Tx, Value, params, row};
+use kernel::{App, clock::Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

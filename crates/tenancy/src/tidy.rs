@@ -1,10 +1,10 @@
 //! Deletes what has expired, and publishes the next signing key in time.
 use std::{fmt, time::Duration};
 
+use db::params;
 use kernel::{
     App,
     jobs::{Job, Later},
-    params,
 };
 use serde::{Deserialize, Serialize};
 

@@ -9,7 +9,6 @@ use kernel::{
     App,
     clock::Timestamp,
     config::Config,
-    db,
     fault::{INTERNAL, Result},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};

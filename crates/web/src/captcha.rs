@@ -13,7 +13,7 @@ use crate::form::Fields;
 pub async fn solved(app: &App, visitor: &mut Visitor, form: &Fields) -> Result<()> {
     if form.says("captcha") {
         let solution = Secret::from(form.get("captcha").to_owned());
-        visitor.bring(transact!(app.db, tx, { Captcha::redeem(tx, app, &solution).await })?);
+        visitor.bring(transact!(app, async |tx| Captcha::redeem(tx, app, &solution).await)?);
     }
     Ok(())
 }

@@ -13,7 +13,6 @@ use kernel::{
     email::Email,
     fault::{Fault, Result},
     http::Routes,
-    transact,
 };
 use minijinja::context;
 use tenancy::{
@@ -104,7 +103,7 @@ async fn invitation(
         let back = back.strip_prefix(&app.config.base_url()).unwrap_or_default().to_owned();
         return Ok(go(&address(app, "/sign-in", "continue", &back)));
     }
-    let org = transact!(app.db, tx, { Ok::<_, Fault>(Org::find(tx, invite.org_id).await?) })?.ok_or(TOKEN_SPENT)?;
+    let org = Org::find(&app.db, invite.org_id).await?.ok_or(TOKEN_SPENT)?;
     let content = context! {
         org => org.name,
         email => invite.email,

@@ -1,10 +1,10 @@
 //! Apps: made, shown, changed, given up.
 use axum::{extract::State, response::NoContent};
+use db::Tx;
 use kernel::{
     App,
     clock::Timestamp,
-    db::Tx,
-    fault::{Code, FORBIDDEN, Fault, NOT_FOUND, Result},
+    fault::{Code, FORBIDDEN, NOT_FOUND, Result},
     http::{Json, Key, Page, Routes},
     transact,
 };
@@ -141,7 +141,7 @@ async fn create_app(State(app): State<App>, session: Session, Json(new): Json<Ne
             Membership::all_of(&app.db, session.account().id).await?.into_iter().find(|one| one.org.id == org),
         )?;
     }
-    let (application, role) = transact!(app.db, tx, {
+    let (application, role) = transact!(app, async |tx| {
         let Membership { org, role } = home(tx, &app, &session, new.org_id).await?;
         let mut application = Application {
             id: ApplicationId::new(&app.entropy, now),
@@ -162,7 +162,7 @@ async fn create_app(State(app): State<App>, session: Session, Json(new): Json<Ne
         if !application.insert(tx).await? {
             application.slug = orgs::slug_near(&app, &application.slug);
             if new.slug.is_some() || !application.insert(tx).await? {
-                return Err(Fault::from(SLUG_TAKEN));
+                return Err(SLUG_TAKEN.into());
             }
         }
         events::record(tx, &app, &session.by(), About::app(&application), &Event::AppCreated).await?;
@@ -180,7 +180,7 @@ fn may_build_in(membership: Option<Membership>) -> Result<Membership> {
 async fn home(tx: &mut Tx, app: &App, session: &Session, wanted: Option<OrgId>) -> Result<Membership> {
     let (account, now) = (session.account(), app.clock.now());
     if let Some(org) = wanted {
-        return may_build_in(Membership::of_in(tx, org, account.id).await?);
+        return may_build_in(Membership::of(&mut *tx, org, account.id).await?);
     }
     // Two first apps at once must not make two organizations.
     tenancy::accounts::Account::hold(tx, account.id).await?;
@@ -248,7 +248,7 @@ async fn update_app(
     let (uris, origins) = (change.redirect_uris.as_ref(), change.allowed_origins.as_ref());
     redirects::check(uris.unwrap_or(&none), origins.unwrap_or(&none))?;
     scopes::check(change.scopes.as_deref().unwrap_or_default())?;
-    let application = transact!(app.db, tx, {
+    let application = transact!(app, async |tx| {
         let mut application = caller.hold(tx).await?;
         let mut fields = vec![];
         if let Some(name) = &change.name {
@@ -290,7 +290,7 @@ async fn update_app(
         }
         application.updated_at = app.clock.now();
         if !application.save(tx).await? {
-            return Err(Fault::from(SLUG_TAKEN));
+            return Err(SLUG_TAKEN.into());
         }
         let event = Event::AppUpdated { fields };
         events::record(tx, &app, &caller.session.by(), About::app(&application), &event).await?;
@@ -300,14 +300,14 @@ async fn update_app(
 }
 
 async fn delete_app(State(app): State<App>, caller: InApp<Admin>) -> Result<NoContent> {
-    let application = transact!(app.db, tx, { caller.hold(tx).await })?;
+    let application = transact!(app, async |tx| caller.hold(tx).await)?;
     Application::empty(&app.db, application.id).await?;
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         let application = caller.hold(tx).await?;
         uploads::subject_gone(tx, &app, Subject::AppLogo(application.id)).await?;
         application.delete(tx, app.clock.now()).await?;
         let about = About::app(&application);
-        Ok::<_, Fault>(events::record(tx, &app, &caller.session.by(), about, &Event::AppDeleted).await?)
+        Ok(events::record(tx, &app, &caller.session.by(), about, &Event::AppDeleted).await?)
     })?;
     Ok(NoContent)
 }

@@ -2,7 +2,7 @@
 use axum::{extract::State, response::NoContent};
 use kernel::{
     App,
-    fault::{Code, Fault, INVALID, NOT_FOUND, Result},
+    fault::{Code, INVALID, NOT_FOUND, Result},
     http::{Json, Key, Page, Path, Routes},
     transact,
 };
@@ -48,10 +48,10 @@ async fn create_key(State(app): State<App>, caller: InApp<Admin>, Json(new): Jso
         return Err(INVALID.at("environment", "not_allowed", "must be live for a secret key"));
     }
     let (id, by) = (caller.application.id, caller.session.account().id);
-    let (key, value) = transact!(app.db, tx, {
+    let (key, value) = transact!(app, async |tx| {
         caller.hold(tx).await?;
         if AppKey::count(tx, id).await? >= MOST {
-            return Err(Fault::from(TOO_MANY_KEYS));
+            return Err(TOO_MANY_KEYS.into());
         }
         let (key, value) = AppKey::make(tx, &app, id, by, new.kind, new.environment, new.name.clone()).await?;
         let event = Event::AppKeyCreated { key: key.id, kind: key.kind, environment: key.environment };
@@ -87,10 +87,10 @@ async fn delete_key(
     caller: InApp<Admin>,
     Path(Which { key_id }): Path<Which>,
 ) -> Result<NoContent> {
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         caller.hold(tx).await?;
         if !AppKey::delete(tx, caller.application.id, key_id).await? {
-            return Err(Fault::from(NOT_FOUND));
+            return Err(NOT_FOUND.into());
         }
         let (about, event) = (About::app(&caller.application), Event::AppKeyDeleted { key: key_id });
         Ok(events::record(tx, &app, &caller.session.by(), about, &event).await?)

@@ -2,7 +2,7 @@
 use axum::{extract::State, response::NoContent};
 use kernel::{
     App,
-    fault::{Fault, Result},
+    fault::Result,
     http::{Json, Routes},
     transact,
 };
@@ -29,7 +29,7 @@ async fn create_app_logo_upload(
 
 /// Uploads that are under way come to nothing, too: whoever takes the logo away means it.
 async fn delete_app_logo(State(app): State<App>, caller: InApp<Admin>) -> Result<NoContent> {
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         let mut application = caller.hold(tx).await?;
         uploads::subject_gone(tx, &app, Subject::AppLogo(application.id)).await?;
         if application.logo_url.is_some() {
@@ -37,7 +37,7 @@ async fn delete_app_logo(State(app): State<App>, caller: InApp<Admin>) -> Result
             let event = Event::AppUpdated { fields: vec!["logoUrl"] };
             events::record(tx, &app, &caller.session.by(), About::app(&application), &event).await?;
         }
-        Ok::<_, Fault>(())
+        Ok(())
     })?;
     Ok(NoContent)
 }

@@ -1,11 +1,11 @@
 //! What waits to be done, for the people who run the platform.
 use axum::extract::State;
+use db::{Db, params};
 use kernel::{
     App,
-    db::{self, Db},
     fault::Result,
     http::{Json, Routes},
-    jobs, params,
+    jobs,
 };
 use schemars::JsonSchema;
 use serde::Serialize;

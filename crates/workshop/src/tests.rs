@@ -45,7 +45,7 @@ pub fn id(value: &Value) -> &str {
 pub async fn put(t: &TestApp, app: &Value, person: &Person, role: &str) {
     let sql = "INSERT INTO org_member (org_id, account_id, role, joined_at) VALUES ($1, $2, $3, 0)";
     let org = app["orgId"].as_str().expect("an organization");
-    t.app.db.exec(sql, kernel::params![org, &person.id, role]).await.expect("a member");
+    t.app.db.exec(sql, db::params![org, &person.id, role]).await.expect("a member");
 }
 
 /// Signs in through an app.

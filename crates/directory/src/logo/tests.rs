@@ -2,14 +2,13 @@
 use std::{io::Cursor, time::Duration};
 
 use axum::http::Method;
+use db::params;
 use identity::testing::{Person, signed_in};
 use image::{DynamicImage, ImageFormat};
 use kernel::{
     app::Feature,
     config::Config,
-    db, params,
     testing::{Answer, TestApp},
-    transact,
 };
 use serde_json::{Value, json};
 use tenancy::{
@@ -34,7 +33,7 @@ async fn logo_of(t: &TestApp, person: &Person, org: OrgId) -> Value {
 
 async fn join(t: &TestApp, org: OrgId, person: &Person, role: Role) {
     let (account, now) = (person.id.parse().unwrap(), t.app.clock.now());
-    let joined = transact!(t.app.db, tx, {
+    let joined = db::transact!(t.app.db, async |tx| {
         Member::add(tx, org, account, Role::Member, now).await?;
         Member::set_role(tx, org, account, role).await
     });

@@ -2,13 +2,8 @@
 //! them.
 use std::collections::BTreeSet;
 
-use kernel::{
-    App,
-    clock::Timestamp,
-    db::{self, Composed, Db, Tx},
-    fault::Result,
-    params, row,
-};
+use db::{Composed, Db, Read, Tx, params, row};
+use kernel::{App, clock::Timestamp, fault::Result};
 use serde_json::{Map, Value, json};
 use tenancy::{
     orgs::{OrgId, Role},
@@ -82,17 +77,8 @@ pub async fn page(db: &Db, org: OrgId, asked: &Asked) -> Result<(i64, Vec<Group>
 }
 
 impl Group {
-    pub async fn find(tx: &mut Tx, org: OrgId, id: &str) -> db::Result<Option<Self>> {
-        tx.opt(
-            "SELECT org_id, id, display_name, external_id, role, version, created_at, updated_at FROM person_group
-             WHERE org_id = $1 AND id = $2",
-            params![org, id],
-        )
-        .await
-    }
-
-    pub async fn get(db: &Db, org: OrgId, id: &str) -> db::Result<Option<Self>> {
-        db.opt(
+    pub async fn find(mut from: impl Read, org: OrgId, id: &str) -> db::Result<Option<Self>> {
+        from.opt(
             "SELECT org_id, id, display_name, external_id, role, version, created_at, updated_at FROM person_group
              WHERE org_id = $1 AND id = $2",
             params![org, id],

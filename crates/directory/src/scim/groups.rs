@@ -7,9 +7,9 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::{IntoResponse as _, NoContent, Response},
 };
+use db::Tx;
 use kernel::{
     App,
-    db::Tx,
     fault::{CONFLICT, Fault, INVALID, NOT_FOUND, Result},
     http::{Json, Path, Query, Routes},
     jobs::{self, Job, Later},
@@ -162,9 +162,9 @@ async fn create_group(
         created_at: now,
         updated_at: now,
     };
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         if !Org::hold(tx, org).await? {
-            return Err(Fault::from(NOT_FOUND));
+            return Err(NOT_FOUND.into());
         }
         if role_of(&Group::key(&group.display_name)).is_some() || !group.insert(tx).await? {
             return Err(UNIQUENESS.because("displayName is taken."));
@@ -217,7 +217,7 @@ fn must_be_pushed(id: &str) -> Result<()> {
 async fn held(tx: &mut Tx, org: OrgId, id: &str) -> Result<Group> {
     must_be_pushed(id)?;
     Org::hold(tx, org).await?;
-    Ok(Group::find(tx, org, id).await?.ok_or(NOT_FOUND)?)
+    Ok(Group::find(&mut *tx, org, id).await?.ok_or(NOT_FOUND)?)
 }
 
 async fn change(
@@ -231,7 +231,7 @@ async fn change(
     for _ in 0..TRIES {
         must_be_pushed(id)?;
         // A large group takes a while to read and to compare, and nobody waits for it.
-        let group = Group::get(&app.db, org, id).await?.ok_or(NOT_FOUND)?;
+        let group = Group::find(&app.db, org, id).await?.ok_or(NOT_FOUND)?;
         must_match(headers, group.version)?;
         let before = group.members(&app.db).await?;
         let read = Read::of(&make(group.document(&before))?)?;
@@ -241,7 +241,7 @@ async fn change(
         }
         let seats = seats_to_change(app, org, &before, &read.members).await?;
         let (first, rest) = seats.split_at(seats.len().min(AT_ONCE));
-        let changed = transact!(app.db, tx, {
+        let changed = transact!(app, async |tx| {
             let held = held(tx, org, id).await?;
             if held.version != group.version {
                 return Ok(None);
@@ -259,7 +259,7 @@ async fn change(
             let event = Event::GroupUpdated { group: new.id.clone() };
             events::record(tx, app, &caller.by, About::in_org(org), &event).await?;
             change_seats(tx, app, &caller.by, &new, first).await?;
-            Ok::<_, Fault>(Some(new))
+            Ok(Some(new))
         })?;
         if let Some(new) = changed {
             return change_rest(app, &caller.by, &new, rest).await;
@@ -299,7 +299,7 @@ async fn seats_to_change(
     let seats = seats.chain(before.difference(after).copied().map(Seat::Leave)).collect();
     if unknown.len() <= AT_ONCE {
         for person in &unknown {
-            Person::get(&app.db, org, *person).await?.ok_or_else(nobody)?;
+            Person::find(&app.db, org, *person).await?.ok_or_else(nobody)?;
         }
         return Ok(seats);
     }
@@ -336,10 +336,10 @@ async fn change_seats(tx: &mut Tx, app: &App, by: &By, group: &Group, seats: &[S
 /// asking again does the rest.
 async fn change_rest(app: &App, by: &By, group: &Group, seats: &[Seat]) -> Result<()> {
     for some in seats.chunks(AT_ONCE) {
-        transact!(app.db, tx, {
+        transact!(app, async |tx| {
             let now = held(tx, group.org_id, &group.id).await?;
             if now.version != group.version {
-                return Err(Fault::from(CONFLICT));
+                return Err(CONFLICT.into());
             }
             change_seats(tx, app, by, &now, some).await
         })?;
@@ -355,11 +355,11 @@ async fn delete_group(
 ) -> Result<NoContent> {
     let mut version = None;
     loop {
-        let is_gone = transact!(app.db, tx, {
+        let is_gone = transact!(app, async |tx| {
             let group = held(tx, caller.org, &id).await?;
             must_match(&headers, group.version)?;
             if version.is_some_and(|version| version != group.version) {
-                return Err(Fault::from(CONFLICT));
+                return Err(CONFLICT.into());
             }
             version = Some(group.version);
             // One more than is seen to tells whether there are others.
@@ -424,7 +424,7 @@ impl Job for GiveRoles {
     async fn run(self, app: App) -> Result<(), Later> {
         let (org, mut after) = (self.org, Some(self.after.clone()));
         while let Some(last) = after {
-            after = transact!(app.db, tx, {
+            after = transact!(app, async |tx| {
                 if !Org::hold(tx, org).await? {
                     return Ok(None);
                 }
@@ -488,9 +488,9 @@ async fn map_scim_group(
         return Err(kernel::fault::FORBIDDEN.into());
     }
     let (org, by) = (caller.org().id, caller.session.by());
-    let group = transact!(app.db, tx, {
+    let group = transact!(app, async |tx| {
         caller.hold(tx).await?;
-        let group = Group::find(tx, org, &group_id).await?.ok_or(NOT_FOUND)?;
+        let group = Group::find(&mut *tx, org, &group_id).await?.ok_or(NOT_FOUND)?;
         let new = Group { role, updated_at: app.clock.now(), ..group };
         new.save(tx).await?;
         let event = Event::GroupMapped { group: new.id.clone(), role };
@@ -500,7 +500,7 @@ async fn map_scim_group(
             let rest = GiveRoles { org, group: new.id.clone(), by: by.clone(), after };
             jobs::enqueue(tx, &app, app.clock.now(), &rest).await?;
         }
-        Ok::<_, Fault>(new)
+        Ok(new)
     })?;
     Ok(Json(group.into()))
 }

@@ -1,6 +1,6 @@
 //! PATCH (RFC 7644, 3.5.2): add, replace and remove, on attributes, their parts, and values chosen by a filter. Providers
 //! write the words in any case, leave the path out, or put it into the value; all of that is understood.
-use kernel::fault::{Code, Fault, Result};
+use kernel::fault::{Code, Result};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -317,7 +317,7 @@ fn holds(attribute: &'static Attribute, which: &Filter, one: &Value) -> Result<b
             !there.is_null() && there != ""
         }
         Filter::Compare(name, op, value) => compares(part(name)?, *op, &one[part(name)?.name], value),
-        Filter::One(..) => return Err(Fault::from(INVALID_PATH)),
+        Filter::One(..) => return Err(INVALID_PATH.into()),
     })
 }
 

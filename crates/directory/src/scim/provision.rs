@@ -4,11 +4,11 @@
 //! it has proven it. Only somebody who is a member already is linked at once. The account's own address, name and
 //! password are never written from here.
 use axum::http::HeaderMap;
+use db::{Reach, Tx};
 use kernel::{
     App,
     clock::Timestamp,
-    db::{Reach, Tx},
-    fault::{Code, Fault, NOT_FOUND, Result},
+    fault::{Code, NOT_FOUND, Result},
     jobs::{self, Job, Later},
     transact,
 };
@@ -59,7 +59,7 @@ async fn must_be_free(tx: &mut Tx, org: OrgId, read: &Read, whose: Option<Person
 pub async fn create(app: &App, caller: &ScimToken, read: &Read) -> Result<PersonId> {
     let (now, org) = (app.clock.now(), caller.org);
     let id = PersonId::new(&app.entropy, now);
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         hold(tx, org).await?;
         if let Some(member) = member_meant(tx, org, read).await? {
             let id = member.id;
@@ -88,7 +88,7 @@ pub async fn create(app: &App, caller: &ScimToken, read: &Read) -> Result<Person
             updated_at: now,
         };
         if !person.insert(tx).await? {
-            return Err(Fault::from(UNIQUENESS));
+            return Err(UNIQUENESS.into());
         }
         events::record(tx, app, &caller.by, about(&person), &Event::PersonProvisioned { person: id }).await?;
         if person.active {
@@ -118,9 +118,9 @@ pub async fn update(
     make: impl Fn(&Person) -> Result<Read> + Send + Sync,
 ) -> Result<()> {
     let (now, org) = (app.clock.now(), caller.org);
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         hold(tx, org).await?;
-        let person = Person::find(tx, org, id).await?.ok_or(NOT_FOUND)?;
+        let person = Person::find(&mut *tx, org, id).await?.ok_or(NOT_FOUND)?;
         must_match(headers, person.version)?;
         let read = make(&person)?;
         change(tx, app, &caller.by, person, &read, now).await
@@ -256,21 +256,21 @@ impl Job for AskIn {
     const TRIES: u32 = 400;
 
     async fn run(self, app: App) -> Result<(), Later> {
-        let is_sent = transact!(app.db, tx, {
+        let is_sent = transact!(app, async |tx| {
             Org::hold(tx, self.org).await?;
-            let person = Person::find(tx, self.org, self.person).await?;
+            let person = Person::find(&mut *tx, self.org, self.person).await?;
             let waiting = person.filter(|person| person.active && person.account_id.is_none());
             let Some(email) = waiting.and_then(|person| person.email).and_then(|email| Email::parse(&email)) else {
                 return Ok(true);
             };
-            let Some(org) = Org::find(tx, self.org).await? else { return Ok(true) };
+            let Some(org) = Org::find(&mut *tx, self.org).await? else { return Ok(true) };
             let whose = org.id.to_string();
             for (kind, whose, most) in [("scim-org", whose.as_str(), BY_ORG), ("invite-to", email.key(), TO_ONE)] {
                 if !budget::spend(tx, &app, kind, whose, most).await? {
                     return Ok(false);
                 }
             }
-            Ok::<_, Fault>(Invite::announce(tx, &app, &org, &email).await?)
+            Ok(Invite::announce(tx, &app, &org, &email).await?)
         })?;
         if is_sent { Ok(()) } else { Err(Later::retry_after("the hour's budget of mails is spent", budget::HOUR)) }
     }

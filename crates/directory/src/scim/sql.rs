@@ -3,11 +3,8 @@
 //!
 //! Every condition is true or false, never unknown, so that `not` is what it says: an attribute that is not there is not
 //! equal to anything.
-use kernel::{
-    clock::Timestamp,
-    db::{Composed, Value},
-    fault::Result,
-};
+use db::{Composed, Value};
+use kernel::{clock::Timestamp, fault::Result};
 use serde_json::Value as Json;
 
 use super::{

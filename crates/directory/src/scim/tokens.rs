@@ -3,7 +3,7 @@ use axum::{extract::State, response::NoContent};
 use kernel::{
     App,
     clock::Timestamp,
-    fault::{Code, Fault, INVALID, NOT_FOUND, Result},
+    fault::{Code, INVALID, NOT_FOUND, Result},
     http::{Json, Key, Page, Path, Routes},
     transact,
 };
@@ -58,10 +58,10 @@ async fn create_scim_token(
     if caller.session.living.session.app_id.is_some() {
         return Err(kernel::fault::FORBIDDEN.into());
     }
-    let (token, value) = transact!(app.db, tx, {
+    let (token, value) = transact!(app, async |tx| {
         caller.hold(tx).await?;
         if ScimToken::count(tx, org).await? >= MOST {
-            return Err(Fault::from(TOO_MANY_TOKENS));
+            return Err(TOO_MANY_TOKENS.into());
         }
         let (token, value) = ScimToken::make(tx, &app, org, by, new.name.trim(), new.expires_at).await?;
         let event = Event::ScimTokenCreated { token: token.id, name: token.name.clone() };
@@ -99,10 +99,10 @@ async fn delete_scim_token(
     Path(Which { token_id }): Path<Which>,
 ) -> Result<NoContent> {
     let org = caller.org().id;
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         caller.hold(tx).await?;
         if !ScimToken::delete(tx, org, token_id).await? {
-            return Err(Fault::from(NOT_FOUND));
+            return Err(NOT_FOUND.into());
         }
         let event = Event::ScimTokenDeleted { token: token_id };
         Ok(events::record(tx, &app, &caller.session.by(), About::in_org(org), &event).await?)

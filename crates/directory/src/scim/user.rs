@@ -1,10 +1,6 @@
 //! A person as SCIM shows them, and lists of them.
-use kernel::{
-    App,
-    db::{self, Composed, FromRow, Row},
-    fault::Result,
-    params, row,
-};
+use db::{Composed, FromRow, Row, params, row};
+use kernel::{App, fault::Result};
 use serde_json::{Map, Value, json};
 use tenancy::{
     email::Email,

@@ -59,7 +59,7 @@ async fn p50_every_route_asks_for_its_role() {
         let org = id(&org);
         let put = |person: &str, role: &str| {
             let sql = "INSERT INTO org_member (org_id, account_id, role, joined_at) VALUES ($1, $2, $3, 0)";
-            t.app.db.exec(sql, kernel::params![org, person, role])
+            t.app.db.exec(sql, db::params![org, person, role])
         };
         for (person, role) in people.iter().zip(ROLES) {
             put(&person.id, role).await.unwrap();
@@ -68,7 +68,7 @@ async fn p50_every_route_asks_for_its_role() {
         let old = "INSERT INTO org_invite (org_id, email_key, email, role, hash, invited_by, created_at, sent_at,
                                            expires_at)
                    VALUES ($1, 'old@example.com', 'old@example.com', 'member', $1, $2, 0, 0, 9000000000000)";
-        t.app.db.exec(old, kernel::params![org, &root.id]).await.unwrap();
+        t.app.db.exec(old, db::params![org, &root.id]).await.unwrap();
         let what = format!("{} {}", ask.method, ask.path);
         assert_eq!(place(&t, &ask, org, &somebody.id).await.status, 401, "{what}: nobody");
         let told = stranger.asks(place(&t, &ask, org, &somebody.id)).await;

@@ -1,6 +1,7 @@
 //! An organization has an owner at every moment, and only owners make and unmake them.
+use db::testing::TestDb;
 use identity::testing::{PASSWORD, Person, login};
-use kernel::testing::{TestDb, join_all};
+use kernel::testing::join_all;
 
 use super::*;
 
@@ -50,7 +51,7 @@ async fn p52_two_owners_who_remove_each_other_at_once_leave_one() {
         let done = answers.iter().filter(|answer| answer.status < 300).count();
         assert_eq!(done, 1, "{answers:?}");
         let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM org_member WHERE org_id = $1 AND role = 'owner'";
-        let owners: (i64,) = t.app.db.one(sql, kernel::params![org]).await.unwrap();
+        let owners: (i64,) = t.app.db.one(sql, db::params![org]).await.unwrap();
         assert_eq!(owners, (1,));
     }
     t.run_jobs().await;
@@ -95,7 +96,7 @@ async fn p56_who_loses_a_role_while_they_use_it_leaves_nothing_behind() {
         let org = make_org(&t, &ada, "Acme").await;
         let org = id(&org).to_owned();
         let sql = "INSERT INTO org_member (org_id, account_id, role, joined_at) VALUES ($1, $2, 'admin', 0)";
-        t.app.db.exec(sql, kernel::params![&org, &bob.id]).await.unwrap();
+        t.app.db.exec(sql, db::params![&org, &bob.id]).await.unwrap();
         let ask = |i: usize| {
             let (t, bob, org) = (&t, &bob, &org);
             async move { invite(t, bob, org, &format!("p{round}x{i}@example.com"), "admin").await }
@@ -107,7 +108,7 @@ async fn p56_who_loses_a_role_while_they_use_it_leaves_nothing_behind() {
         let left: (i64,) = t
             .app
             .db
-            .one("SELECT CAST(COUNT(*) AS BIGINT) FROM org_invite WHERE org_id = $1", kernel::params![&org])
+            .one("SELECT CAST(COUNT(*) AS BIGINT) FROM org_invite WHERE org_id = $1", db::params![&org])
             .await
             .unwrap();
         assert_eq!(left, (0,), "what they promised goes with the role");

@@ -1,11 +1,12 @@
 //! The person's side: they type the code where they are signed in, see what asks, and say yes or no.
 use axum::extract::State;
+use db::{params, row};
 use kernel::{
     App,
     clock::Timestamp,
-    fault::{Code, Fault, Result, UNAUTHENTICATED},
+    fault::{Code, Result, UNAUTHENTICATED},
     http::{FormOrJson, Json, Routes},
-    params, row, transact,
+    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -95,7 +96,7 @@ impl Asking {
 pub async fn look(app: &App, visitor: &Visitor, session: &Session, user_code: &str) -> Result<Asking> {
     let attempt = visitor.attempt_device(app, session.account().id).await?;
     let hash = user_code_hash(app, user_code);
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         let found: Option<Asking> = tx
             .opt(
                 "SELECT device, ip, device_code.created_at, scopes, app.name AS app_name, app_id
@@ -106,7 +107,7 @@ pub async fn look(app: &App, visitor: &Visitor, session: &Session, user_code: &s
             .await?;
         let found = found.filter(|found| found.is_for(session)).ok_or(NO_SUCH_CODE)?;
         attempt.forgive_one(tx).await?;
-        Ok::<_, Fault>(found)
+        Ok(found)
     })
 }
 
@@ -129,10 +130,10 @@ pub async fn decide(
     let since = if proves_now { now } else { session.living.session.authenticated_at };
     let attempt = visitor.attempt_device(app, account).await?;
     let (state, hash) = (if approved { "approved" } else { "denied" }, user_code_hash(app, user_code));
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         // Whoever ends all sessions holds the account, too: a session that is over lets nobody in.
         Account::hold(tx, account).await?;
-        let own = sessions::Session::find_in(tx, session.id()).await?;
+        let own = sessions::Session::find(&mut *tx, session.id()).await?;
         own.filter(|own| own.is_alive(now)).ok_or(UNAUTHENTICATED)?;
         let asking: Vec<Asking> = tx
             .put(
@@ -157,6 +158,6 @@ pub async fn decide(
                 Agreed { client: &id.to_string(), app_id: Some(id), name, resource: None, scopes, place: "" };
             agreed.remember(tx, app, &session.by(), account).await?;
         }
-        Ok::<_, Fault>(asking)
+        Ok(asking)
     })
 }

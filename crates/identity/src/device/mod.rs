@@ -9,14 +9,14 @@ use axum::{
     http::{HeaderMap, header::AUTHORIZATION},
     response::{IntoResponse as _, Response},
 };
+use db::{Tx, params, row};
 use kernel::{
     App,
     clock::Timestamp,
     crypto,
-    db::{self, Tx},
     fault::{Code, Fault, Result},
     http::{FormOrJson, Json, Routes},
-    params, row, transact,
+    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -194,7 +194,7 @@ async fn poll_device(
 ) -> Result<Response> {
     visitor.admit(&app, None).await?;
     let hash = crypto::hash(body.device_code.0.expose().as_bytes());
-    let found = transact!(app.db, tx, { poll(tx, &app, &visitor, &hash).await })?;
+    let found = transact!(app, async |tx| poll(tx, &app, &visitor, &hash).await)?;
     match found {
         Found::In(entered) => match *entered {
             Entered::In(person) => Ok(Json(DeviceTokens::of(&app, &person)?).into_response()),
@@ -241,7 +241,7 @@ pub async fn poll(tx: &mut Tx, app: &App, visitor: &Visitor, hash: &str) -> Resu
             // The device has proven what whoever let it in had proven, when they had, and nothing more.
             let has = |mark: &&str| waiting.methods.iter().flatten().any(|method| method == mark);
             let gate_mark = ["mfa", "trusted"].into_iter().find(has);
-            if gate_mark.is_none() && Factors::of_in(tx, id).await?.is_on() {
+            if gate_mark.is_none() && Factors::of(&mut *tx, id).await?.is_on() {
                 return Ok(Found::Not(INVALID_GRANT));
             }
             let since = waiting.authenticated_at;

@@ -1,9 +1,9 @@
 //! The second half of a sign-in: a ticket and a code for a session.
 use axum::{extract::State, response::Response};
+use db::Reach;
 use kernel::{
     App,
-    db::Reach,
-    fault::{Code, Fault, Result},
+    fault::{Code, Result},
     http::{Json, Routes},
     transact,
 };
@@ -63,7 +63,7 @@ pub async fn pass(
     let id = known.and_then(|known| sign_in::holder_of(app, visitor, &known)).ok_or(TOKEN_SPENT)?;
     once::attempt(&app.db, Purpose::MfaTicket, ticket, now).await?.ok_or(TOKEN_SPENT)?;
     let attempt = visitor.attempt_factor(app, id).await?;
-    let person = transact!(app.db, tx, {
+    let person = transact!(app, async |tx| {
         let account = Account::find(tx, id).await?.ok_or(TOKEN_SPENT)?;
         let Some(factor) = factors::prove(tx, app, id, &code.0, factor).await? else {
             // Committed: a wrong code counts against the right one, and the person can see that there was one.
@@ -77,13 +77,13 @@ pub async fn pass(
             recovered(tx, app, visitor, &account).await?;
         }
         let person = sign_in::pass(tx, app, visitor, account, &spent, factor, trust_device).await?;
-        Ok::<_, Fault>(Some(person.ok_or(TOKEN_SPENT)?))
+        Ok(Some(person.ok_or(TOKEN_SPENT)?))
     })?;
     person.ok_or_else(|| INVALID_CODE.into())
 }
 
 /// A recovery code is for emergencies, so the person is told that one was used.
-async fn recovered(tx: &mut kernel::db::Tx, app: &App, visitor: &Visitor, account: &Account) -> Result<()> {
+async fn recovered(tx: &mut db::Tx, app: &App, visitor: &Visitor, account: &Account) -> Result<()> {
     events::record(tx, app, &visitor.by, Some(account.id), &Event::RecoveryCodeUsed).await?;
     // How many are left is remembered with the person's other sessions.
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;

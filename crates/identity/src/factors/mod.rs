@@ -4,9 +4,9 @@ mod sms;
 mod totp;
 
 use axum::response::NoContent;
+use db::{Reach, Tx};
 use kernel::{
     App,
-    db::{Reach, Tx},
     fault::{Code, Result, UNAUTHENTICATED},
     http::Routes,
     transact,
@@ -49,7 +49,7 @@ async fn changed(tx: &mut Tx, app: &App, session: &Session, factor: Factor, is_o
 pub async fn note(tx: &mut Tx, app: &App, session: &Session, event: &Event, what: &'static str) -> Result<()> {
     let (account, now) = (session.account(), app.clock.now());
     Account::hold(tx, account.id).await?;
-    let own = sessions::Session::find_in(tx, session.id()).await?;
+    let own = sessions::Session::find(&mut *tx, session.id()).await?;
     own.filter(|own| own.is_alive(now)).ok_or(UNAUTHENTICATED)?;
     factors::void_open(tx, account.id, now).await?;
     events::record(tx, app, &session.by(), Some(account.id), event).await?;
@@ -58,7 +58,7 @@ pub async fn note(tx: &mut Tx, app: &App, session: &Session, event: &Event, what
 }
 
 async fn remove(app: &App, session: &Session, factor: Factor) -> Result<NoContent> {
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         Account::hold(tx, session.account().id).await?;
         if !factors::remove(tx, session.account().id, factor).await? {
             return Err(FACTOR_NOT_ON.into());

@@ -1,5 +1,6 @@
 //! The phone as a second factor.
 use axum::{extract::State, response::NoContent};
+
 use kernel::{
     App,
     fault::{Fault, INVALID, RATE_LIMITED, Result},
@@ -88,11 +89,11 @@ async fn send(
     phone: &Phone,
     purpose: Purpose,
 ) -> Result<()> {
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         if !sms::send_code(tx, app, visitor, account, phone, purpose).await? {
             return Err(Fault::from(RATE_LIMITED).retry_after(WAIT));
         }
-        Ok::<_, Fault>(())
+        Ok(())
     })
 }
 
@@ -123,7 +124,7 @@ async fn verify_sms(
     let account = session.account().id;
     let attempt = visitor.attempt_factor(&app, account).await?;
     let (code, now) = (factors::normal(&body.code.0), app.clock.now());
-    let enrolled = transact!(app.db, tx, {
+    let enrolled = transact!(app, async |tx| {
         Account::hold(tx, account).await?;
         let Some(spent) = once::spend_code(tx, &app, Purpose::SmsEnroll, account, &code, now).await? else {
             // Committed: a wrong code counts against the right one.
@@ -132,11 +133,11 @@ async fn verify_sms(
         // The number the code went to, and no other.
         let phone = spent.aside(&app).and_then(|aside| String::from_utf8(aside).ok()).ok_or(WRONG_CODE)?;
         attempt.forgive(tx).await?;
-        let had_one = Factors::of_in(tx, account).await?.is_on();
+        let had_one = Factors::of(&mut *tx, account).await?.is_on();
         factors::set_phone(tx, account, &phone, now).await?;
         changed(tx, &app, &session, Factor::Sms, true).await?;
         let codes = if had_one { None } else { Some(factors::new_recovery_codes(tx, &app, account).await?) };
-        Ok::<_, Fault>(Some(Enrolled { mfa_sms_phone: phone, recovery_codes: codes }))
+        Ok(Some(Enrolled { mfa_sms_phone: phone, recovery_codes: codes }))
     })?;
     enrolled.map(Json).ok_or_else(|| WRONG_CODE.into())
 }

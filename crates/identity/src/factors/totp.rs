@@ -1,9 +1,10 @@
 //! The authenticator app, and the recovery codes that come with a second factor.
 use axum::{extract::State, response::NoContent};
 use fast_qr::{QRBuilder, convert::svg::SvgBuilder};
+
 use kernel::{
     App,
-    fault::{Code, Fault, Result},
+    fault::{Code, Result},
     http::{Json, MaybeJson, Routes},
     transact,
 };
@@ -62,8 +63,7 @@ async fn set_up_totp(
     fresh.unwrap_or_default().check(&app, &visitor, &session).await?;
     let account = session.account();
     let person = account.email.as_deref().unwrap_or(&account.name);
-    let (secret, otpauth_uri) =
-        transact!(app.db, tx, { Ok::<_, Fault>(Totp30::set_up(tx, &app, account.id, person).await?) })?;
+    let (secret, otpauth_uri) = transact!(app, async |tx| Ok(Totp30::set_up(tx, &app, account.id, person).await?))?;
     let qr_svg = QRBuilder::new(otpauth_uri.as_bytes()).build().map(|qr| SvgBuilder::default().to_str(&qr));
     let qr_svg = qr_svg.map_err(|error| kernel::fault::INTERNAL.caused_by(format!("{error:?}")))?;
     Ok(Json(SetUp { secret, otpauth_uri, qr_svg }))
@@ -93,7 +93,7 @@ async fn enable_totp(
     Fresh::by_password(body.password).check(&app, &visitor, &session).await?;
     let account = session.account().id;
     let attempt = visitor.attempt_factor(&app, account).await?;
-    let recovery_codes = transact!(app.db, tx, {
+    let recovery_codes = transact!(app, async |tx| {
         Account::hold(tx, account).await?;
         let enabled = Totp30::enable(tx, &app, account, &body.code.0).await?.ok_or(NOT_SET_UP)?;
         if !enabled {
@@ -101,7 +101,7 @@ async fn enable_totp(
         }
         attempt.forgive(tx).await?;
         changed(tx, &app, &session, Factor::Totp, true).await?;
-        Ok::<_, Fault>(factors::new_recovery_codes(tx, &app, account).await?)
+        Ok(factors::new_recovery_codes(tx, &app, account).await?)
     })?;
     Ok(Json(RecoveryCodes { recovery_codes }))
 }
@@ -127,9 +127,9 @@ async fn regenerate_recovery_codes(
 ) -> Result<Json<RecoveryCodes>> {
     fresh.unwrap_or_default().check(&app, &visitor, &session).await?;
     let account = session.account().id;
-    let recovery_codes = transact!(app.db, tx, {
-        if !Factors::of_in(tx, account).await?.is_on() {
-            return Err(Fault::from(FACTOR_NOT_ON));
+    let recovery_codes = transact!(app, async |tx| {
+        if !Factors::of(&mut *tx, account).await?.is_on() {
+            return Err(FACTOR_NOT_ON.into());
         }
         events::record(tx, &app, &session.by(), Some(account), &Event::RecoveryCodesRegenerated).await?;
         tell(tx, &app, &session, NEW_CODES).await?;

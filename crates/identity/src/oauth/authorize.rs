@@ -1,9 +1,10 @@
 //! The authorization endpoint (RFC 6749 with PKCE, OpenID Connect): what happens next with somebody a client sent here.
 //!
 //! Decided here, shown elsewhere: the pages ask [`next`] and [`decide`] and draw what they say.
+
 use kernel::{
     App,
-    fault::{Fault, Result, UNAUTHENTICATED},
+    fault::{Result, UNAUTHENTICATED},
     transact,
 };
 use tenancy::{enter::Session, id_tokens};
@@ -44,7 +45,7 @@ pub async fn next(app: &App, reach: Reach<'_>, who: Option<&Session>, query: &st
         }
         return Ok(Step::AskConsent(request));
     }
-    let code = transact!(app.db, tx, { Ok::<_, Fault>(codes::issue(tx, app, session.id(), &request).await?) })?;
+    let code = transact!(app, async |tx| Ok(codes::issue(tx, app, session.id(), &request).await?))?;
     Ok(Step::Go(request.answer(app, &[("code", code.expose())])))
 }
 
@@ -58,7 +59,7 @@ pub async fn decide(app: &App, who: Option<&Session>, query: &str, agrees: bool)
         return Ok(request.refuse(app, "access_denied", "The person said no."));
     }
     let session = good_enough(app, who, &request).ok_or(UNAUTHENTICATED)?;
-    let code = transact!(app.db, tx, {
+    let code = transact!(app, async |tx| {
         let (client, resource) = (&request.client, request.resource.as_ref().map(ToString::to_string));
         let app_id = client.app.as_ref().map(|owned| owned.id);
         let agreed = Agreed {
@@ -70,7 +71,7 @@ pub async fn decide(app: &App, who: Option<&Session>, query: &str, agrees: bool)
             place: &request.place(),
         };
         agreed.remember(tx, app, &session.by(), session.account().id).await?;
-        Ok::<_, Fault>(codes::issue(tx, app, session.id(), &request).await?)
+        Ok(codes::issue(tx, app, session.id(), &request).await?)
     })?;
     Ok(request.answer(app, &[("code", code.expose())]))
 }

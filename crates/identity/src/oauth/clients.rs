@@ -1,12 +1,7 @@
 //! Who asks for a person's consent: an app of ours, a client that describes itself at its own address, or one that
 //! registered itself.
-use kernel::{
-    App,
-    clock::Timestamp,
-    db::{self, Db, Tx},
-    fault::Result,
-    params, row,
-};
+use db::{Db, Tx, params, row};
+use kernel::{App, clock::Timestamp, fault::Result};
 use tenancy::{
     accounts::AccountId,
     apps::{Application, ApplicationId},

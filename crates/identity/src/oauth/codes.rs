@@ -2,12 +2,11 @@
 use std::time::Duration;
 
 use data_encoding::BASE64URL_NOPAD;
+use db::{Tx, params, row};
 use kernel::{
     App,
     clock::Timestamp,
     crypto::{self, Secret, same},
-    db::{self, Tx},
-    params, row,
 };
 use tenancy::{audience::Audience, scopes::Scopes, sessions::SessionId};
 

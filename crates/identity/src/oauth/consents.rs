@@ -1,13 +1,13 @@
 //! What people let clients know and do: remembered, shown to them, and taken back.
 use axum::{extract::State, response::NoContent};
+use db::{Db, Tx, params, row};
 use kernel::{
     App,
     clock::Timestamp,
-    db::{self, Db, Tx},
-    fault::{Fault, NOT_FOUND, Result},
+    fault::{NOT_FOUND, Result},
     http::{Json, Key, Page, Path, Routes},
     id::Id,
-    params, row, transact,
+    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -163,7 +163,7 @@ struct OneConsent {
 
 async fn revoke_consent(State(app): State<App>, session: Session, Path(path): Path<OneConsent>) -> Result<NoContent> {
     let (account, now) = (session.account().id, app.clock.now());
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         Account::hold(tx, account).await?;
         let sql = "DELETE FROM consent WHERE id = $1 AND account_id = $2
                    RETURNING id, client, name, resource, scopes, place, created_at, updated_at";
@@ -182,7 +182,7 @@ async fn revoke_consent(State(app): State<App>, session: Session, Path(path): Pa
             let event = Event::SessionRevoked { session: id, reason: "consent_revoked" };
             events::record(tx, &app, &session.by(), Some(account), &event).await?;
         }
-        Ok::<_, Fault>(())
+        Ok(())
     })?;
     Ok(NoContent)
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, Method, header};
+
 use kernel::{
     App,
     clock::Timestamp,
@@ -65,9 +66,9 @@ pub async fn read(app: &App, reach: Reach<'_>, id: &str) -> Result<Option<Client
     if app.own::<Silent>().0.get(id).is_some() {
         return Err(unreadable("Its address had nothing to say a moment ago."));
     }
-    let is_within = transact!(app.db, tx, {
+    let is_within = transact!(app, async |tx| {
         let spent = budget::spend_by_network(tx, app, "client-document", visitor.client, MOST_AN_HOUR).await?;
-        Ok::<_, Fault>(spent)
+        Ok(spent)
     })?;
     if !is_within {
         return Err(Fault::from(RATE_LIMITED).retry_after(budget::HOUR));

@@ -189,8 +189,8 @@ async fn revoke_token(
         None => refreshable(&app, &token, &client.id).await?,
     };
     let Some(session) = session else { return Ok(()) };
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         sessions::end(tx, &app, &visitor.by, session.account_id, session.id, "revoked_by_app").await?;
-        Ok::<_, Fault>(())
+        Ok(())
     })
 }

@@ -1,9 +1,5 @@
 //! Signing out because a client asks for it (OpenID Connect RP-Initiated Logout).
-use kernel::{
-    App,
-    fault::{Fault, Result},
-    transact,
-};
+use kernel::{App, fault::Result, transact};
 use tenancy::{
     enter,
     id_tokens::{self, IdClaims},
@@ -69,11 +65,11 @@ impl Request {
         // Of a client's session only its own person's hint ends it.
         let given = given.filter(|(sub, _)| browser.is_none_or(|(account, _)| account == *sub));
         let by = who.map(enter::Session::by).unwrap_or_default();
-        transact!(app.db, tx, {
+        transact!(app, async |tx| {
             for (account, id) in browser.into_iter().chain(given) {
                 sessions::end(tx, app, &by, account, id, "signed_out").await?;
             }
-            Ok::<_, Fault>(())
+            Ok(())
         })?;
         Ok(self.back)
     }

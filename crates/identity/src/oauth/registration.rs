@@ -4,6 +4,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse as _, Response},
 };
+
 use kernel::{
     App,
     fault::{Code, Fault, FieldError, INVALID, RATE_LIMITED, Result},
@@ -105,8 +106,8 @@ async fn register_client(State(app): State<App>, visitor: Visitor, new: Result<J
         return Err(INVALID_CLIENT_METADATA.because("Self-registered clients use authorization_code."));
     }
     let now = app.clock.now();
-    let is_within = transact!(app.db, tx, {
-        Ok::<_, Fault>(budget::spend_by_network(tx, &app, "client", visitor.client, MOST_AN_HOUR).await?)
+    let is_within = transact!(app, async |tx| {
+        Ok(budget::spend_by_network(tx, &app, "client", visitor.client, MOST_AN_HOUR).await?)
     })?;
     if !is_within {
         return Err(Fault::from(RATE_LIMITED).retry_after(budget::HOUR));

@@ -1,9 +1,9 @@
 //! The token endpoint: something that stands for a person, or for the app itself, for tokens.
 use axum::extract::State;
+use db::Tx;
 use kernel::{
     App,
     crypto::{self, Secret},
-    db::Tx,
     fault::{Fault, Result},
     http::{FormOrJson, Json, Routes},
     transact,
@@ -142,18 +142,18 @@ async fn by_code(app: &App, visitor: &Visitor, client: &Caller, body: TokenReque
     let redirect_uri = body.redirect_uri.ok_or_else(|| missing("redirect_uri"))?;
     let verifier = body.code_verifier.map(|verifier| verifier.0);
     let now = app.clock.now();
-    let person = transact!(app.db, tx, {
+    let person = transact!(app, async |tx| {
         let Some(found) = Code::find(tx, &code, &client.id).await? else { return Ok(None) };
         if found.used_at.is_none() {
             if found.needs_secret() && !client.is_confidential() {
-                return Err(Fault::from(INVALID_CLIENT));
+                return Err(INVALID_CLIENT.into());
             }
             if !found.is_answered(&redirect_uri, verifier.as_ref(), now) {
                 return Ok(None);
             }
             narrowed(found.resource.as_ref(), body.resource.as_ref())?;
             // Held before the code is: whoever takes a consent back does it in this order, too.
-            if let Some(from) = Session::find_in(tx, found.session_id).await? {
+            if let Some(from) = Session::find(&mut *tx, found.session_id).await? {
                 Account::hold(tx, from.account_id).await?;
             }
             if Code::use_up(tx, &code, now).await? {
@@ -200,7 +200,7 @@ async fn redeem(
 }
 
 async fn end_given(tx: &mut Tx, app: &App, visitor: &Visitor, id: SessionId) -> Result<()> {
-    if let Some(session) = Session::find_in(tx, id).await? {
+    if let Some(session) = Session::find(&mut *tx, id).await? {
         sessions::end(tx, app, &visitor.by, session.account_id, id, "code_reused").await?;
     }
     Ok(())
@@ -237,7 +237,7 @@ async fn by_device_code(app: &App, visitor: &Visitor, code: Option<Typed>) -> Re
         return Err(UNAUTHORIZED_CLIENT.into());
     }
     let hash = crypto::hash(code.0.expose().as_bytes());
-    match transact!(app.db, tx, { device::poll(tx, app, visitor, &hash).await })? {
+    match transact!(app, async |tx| device::poll(tx, app, visitor, &hash).await)? {
         Found::In(entered) => match *entered {
             Entered::In(person) => Tokens::of(app, &person, None),
             // Whoever approved it passed the gate, so nobody waits here.

@@ -4,11 +4,11 @@
 //! A challenge is the secret of a [`once`] entry with the library's state put aside under it, so whatever node the
 //! answer reaches finds it, once, for five minutes.
 use data_encoding::BASE64URL_NOPAD;
+use db::Tx;
 use kernel::{
     App,
     config::Config,
     crypto::Secret,
-    db::Tx,
     fault::{Code, Fault, INTERNAL, INVALID, Result},
     transact,
 };
@@ -215,7 +215,7 @@ async fn keep(
     let challenge = options.get("publicKey").and_then(|inner| inner["challenge"].as_str()).unwrap_or_default();
     let state = serde_json::to_vec(state).map_err(|error| INTERNAL.caused_by(error))?;
     let challenge = Secret::from(challenge.to_owned());
-    transact!(app.db, tx, { Ok::<_, Fault>(once::keep(tx, app, purpose, &challenge, account, &state).await?) })
+    transact!(app, async |tx| Ok(once::keep(tx, app, purpose, &challenge, account, &state).await?))
 }
 
 #[derive(Deserialize)]
@@ -233,7 +233,7 @@ async fn spend(app: &App, purpose: Purpose, client_data: &[u8]) -> Result<Spent>
         INVALID.at("credential.response.clientDataJSON", "malformed", "is not a browser's client data")
     })?;
     let (challenge, now) = (Secret::from(client_data.challenge), app.clock.now());
-    let spent = transact!(app.db, tx, { once::spend(tx, purpose, &challenge, now).await })?;
+    let spent = db::transact!(app.db, async |tx| once::spend(tx, purpose, &challenge, now).await)?;
     let spent = spent.ok_or(TOKEN_SPENT)?;
     if client_data.cross_origin { Err(PASSKEY_REFUSED.into()) } else { Ok(spent) }
 }

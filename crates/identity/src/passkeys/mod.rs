@@ -10,10 +10,10 @@ use axum::{
     response::{NoContent, Response},
 };
 use data_encoding::BASE64URL_NOPAD;
+use db::Reach;
 use kernel::{
     App,
-    db::{self, Reach},
-    fault::{Code, Fault, INTERNAL, NOT_FOUND, Result},
+    fault::{Code, INTERNAL, NOT_FOUND, Result},
     http::{Json, MaybeJson, Path, Routes},
     transact,
 };
@@ -129,10 +129,10 @@ async fn passkey_register_verify(
         last_used_at: None,
     };
     let key = serde_json::to_string(&key).map_err(|error| INTERNAL.caused_by(error))?;
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         match passkey.add(tx, account.id, &key).await? {
             Added::Kept => {}
-            Added::Taken => return Err(Fault::from(PASSKEY_EXISTS)),
+            Added::Taken => return Err(PASSKEY_EXISTS.into()),
             Added::TooMany => return Err(TOO_MANY.into()),
         }
         let name = passkey.device_name.clone();
@@ -170,9 +170,9 @@ async fn passkey_login_verify(
         Err(Refused::Wrong(account, reason)) => {
             // Whatever key the request came with.
             let noted = async {
-                transact!(app.db, tx, {
+                transact!(app, async |tx| {
                     let failed = Event::SignInFailed { reason };
-                    Ok::<_, Fault>(events::record(tx, &app, &visitor.by, Some(account), &failed).await?)
+                    Ok(events::record(tx, &app, &visitor.by, Some(account), &failed).await?)
                 })
             };
             db::aside(noted).await?;
@@ -180,14 +180,14 @@ async fn passkey_login_verify(
         }
     };
     let delivery = body.options.and_then(|options| options.token_delivery).unwrap_or_default();
-    let entered = transact!(app.db, tx, {
+    let entered = transact!(app, async |tx| {
         signed.note(tx, &app).await?;
         let account = Account::find(tx, signed.account_id).await?.ok_or(INVALID_PASSKEY)?;
         let way = Way { method: "passkey", gate_mark: Some("mfa"), since: None, delivery, scopes: None };
         let entered = sign_in::enter(tx, &app, &visitor, account, way).await?;
         // When it was used last is remembered with the person's other sessions.
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, signed.account_id.to_string()).await?;
-        Ok::<_, Fault>(entered)
+        Ok(entered)
     })?;
     entered.answer(&app)
 }
@@ -213,13 +213,13 @@ async fn rename_passkey(
     Json(Renamed { device_name }): Json<Renamed>,
 ) -> Result<Json<Passkey>> {
     let account = session.account().id;
-    let passkey = transact!(app.db, tx, {
+    let passkey = transact!(app, async |tx| {
         let renamed = Passkey::rename(tx, account, &which.credential_id, &device_name).await?;
         let passkey = renamed.ok_or(NOT_FOUND)?;
         let event = Event::PasskeyRenamed { credential: which.credential_id.clone(), name: device_name.clone() };
         events::record(tx, &app, &session.by(), Some(account), &event).await?;
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.to_string()).await?;
-        Ok::<_, Fault>(passkey)
+        Ok(passkey)
     })?;
     Ok(Json(passkey))
 }
@@ -232,9 +232,9 @@ async fn remove_passkey(
     MaybeJson(fresh): MaybeJson<Fresh>,
 ) -> Result<NoContent> {
     fresh.unwrap_or_default().check(&app, &visitor, &session).await?;
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         if !Passkey::remove(tx, session.account().id, &which.credential_id).await? {
-            return Err(Fault::from(NOT_FOUND));
+            return Err(NOT_FOUND.into());
         }
         let event = Event::PasskeyRemoved { credential: which.credential_id.clone() };
         note(tx, &app, &session, &event, "a passkey was removed from your account.").await

@@ -3,7 +3,7 @@ use axum::http::HeaderMap;
 use kernel::{
     App,
     crypto::{Secret, same},
-    fault::{Code, Fault, INVALID, Result},
+    fault::{Code, INVALID, Result},
     transact,
 };
 use serde::{Deserialize, Serialize};
@@ -63,7 +63,7 @@ impl Attempt {
     /// Puts it aside; what is answered goes into the cookie.
     pub async fn keep(&self, app: &App) -> Result<Secret> {
         let aside = serde_json::to_vec(self).unwrap_or_default();
-        transact!(app.db, tx, { Ok::<_, Fault>(once::issue(tx, app, Purpose::SocialState, None, &aside).await?) })
+        transact!(app, async |tx| Ok(once::issue(tx, app, Purpose::SocialState, None, &aside).await?))
     }
 
     /// The attempt this browser began at this provider. It is used up by being asked for, whatever comes of it.
@@ -79,8 +79,7 @@ impl Attempt {
             return Err(INVALID_STATE.into());
         };
         let now = app.clock.now();
-        let spent =
-            transact!(app.db, tx, { Ok::<_, Fault>(once::spend(tx, Purpose::SocialState, &cookie, now).await?) })?;
+        let spent = transact!(app, async |tx| Ok(once::spend(tx, Purpose::SocialState, &cookie, now).await?))?;
         let aside = spent.and_then(|spent| spent.aside(app)).ok_or(INVALID_STATE)?;
         let attempt: Self = serde_json::from_slice(&aside).map_err(|_| INVALID_STATE)?;
         let is_this = attempt.provider == provider.row.name

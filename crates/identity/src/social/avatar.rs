@@ -1,9 +1,9 @@
 //! The picture a person has at the provider they signed in with last.
 use axum::extract::State;
+use db::Reach;
 use kernel::{
     App,
-    db::Reach,
-    fault::{Code, Fault, Result, UNAUTHENTICATED},
+    fault::{Code, Result, UNAUTHENTICATED},
     http::{Json, Routes},
     transact,
 };
@@ -28,12 +28,12 @@ async fn restore_avatar(State(app): State<App>, AnySession(session): AnySession)
     let id = session.account().id;
     let linked = Identity::of(&app.db, id).await?;
     let url = linked.into_iter().find_map(|identity| identity.avatar_url).ok_or(NO_LINKED_PICTURE)?;
-    let account = transact!(app.db, tx, {
+    let account = transact!(app, async |tx| {
         Account::set_avatar(tx, id, &url, app.clock.now()).await?;
         let event = Event::ProfileUpdated { fields: vec!["avatarUrl"] };
         events::record(tx, &app, &session.by(), Some(id), &event).await?;
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, id.to_string()).await?;
-        Ok::<_, Fault>(Account::find(tx, id).await?.ok_or(UNAUTHENTICATED)?)
+        Ok(Account::find(tx, id).await?.ok_or(UNAUTHENTICATED)?)
     })?;
     Ok(Json(UserView::seen_in(&session.living.session, &account, session.factors())))
 }

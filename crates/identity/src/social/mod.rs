@@ -22,7 +22,7 @@ use axum::{
 use kernel::{
     App,
     app::Feature,
-    fault::{CROSS_SITE, Code, Fault, INVALID, Result},
+    fault::{CROSS_SITE, Code, INVALID, Result},
     http::{Json, Path, Query, Routes, foreign_origin},
     transact,
 };
@@ -217,10 +217,10 @@ pub async fn complete(
     let mut profile = profile::read(app, provider, &handed, &attempt.nonce.into()).await?;
     profile.name = name.or(profile.name);
     let kept = handed.to_keep(app);
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         let (account, is_new) = who::recognise(tx, app, visitor, provider.row, &profile, Some(&kept)).await?;
         let entered = sign_in::enter(tx, app, visitor, account, Way::by("social", delivery)).await?;
-        Ok::<_, Fault>((entered, is_new))
+        Ok((entered, is_new))
     })
 }
 

@@ -2,7 +2,7 @@
 use axum::{extract::State, response::Response};
 use kernel::{
     App,
-    fault::{Fault, NOT_FOUND, Result},
+    fault::{NOT_FOUND, Result},
     http::{Json, Path, Query, Routes},
     transact,
 };
@@ -56,13 +56,13 @@ async fn one_tap(
     let profile = profile::of_token(provider.row, &verified)?;
     let (signed, delivery) = (id_token::signed_part(token), wish.delivery(body.options));
     let (born, until) = (verified.born(), verified.until());
-    let (entered, is_new) = transact!(app.db, tx, {
+    let (entered, is_new) = transact!(app, async |tx| {
         if !once::first_use(tx, Purpose::SocialToken, &signed, born, app.clock.now(), until).await? {
             return Err(INVALID_ID_TOKEN.into());
         }
         let (account, is_new) = who::recognise(tx, &app, &visitor, provider.row, &profile, None).await?;
         let entered = sign_in::enter(tx, &app, &visitor, account, Way::by("social", delivery)).await?;
-        Ok::<_, Fault>((entered, is_new))
+        Ok((entered, is_new))
     })?;
     answer(&app, entered, is_new)
 }

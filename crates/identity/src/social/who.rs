@@ -1,7 +1,7 @@
 //! Whose account it is that a provider opens. All of it in the transaction that also begins the session.
+use db::{Reach, Tx};
 use kernel::{
     App,
-    db::{self, Reach, Tx},
     fault::{Code, Result},
 };
 use tenancy::{
@@ -36,7 +36,7 @@ pub async fn recognise(
     }
     let proven = profile.email.as_ref().filter(|_| profile.email_verified);
     let there = match &profile.email {
-        Some(email) => Account::by_email_in(tx, email).await?,
+        Some(email) => Account::by_email(&mut *tx, email).await?,
         None => None,
     };
     match (there, proven) {

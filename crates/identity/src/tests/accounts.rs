@@ -486,7 +486,7 @@ async fn p07_who_leaves_is_gone_and_only_a_pseudonym_stays() {
         assert_eq!(t.post(follow).json(&body).await.status, 410, "{follow}");
     }
     let sql = "SELECT type FROM audit_event WHERE account_id = $1 AND (ip IS NOT NULL OR user_agent IS NOT NULL)";
-    let left: Vec<(String,)> = t.app.db.all(sql, kernel::params![&person.id]).await.unwrap();
+    let left: Vec<(String,)> = t.app.db.all(sql, db::params![&person.id]).await.unwrap();
     assert!(left.is_empty(), "{left:?}");
     t.expects(&["SESSION_REVOKED", "ACCOUNT_DELETED"]).await;
     t.run_jobs().await;

@@ -5,7 +5,6 @@ use data_encoding::{BASE64, BASE64URL_NOPAD};
 use kernel::{
     config::Config,
     testing::{Answer, TestApp, join_all},
-    transact,
 };
 use serde_json::{Value, json};
 use tenancy::keys::Ring;
@@ -290,7 +289,7 @@ async fn p76_of_many_at_once_one_wins() {
         assert!(sign_ups.iter().all(|answer| answer.status == 200), "{sign_ups:?}");
         t.run_jobs().await;
         let sql = "SELECT id FROM account WHERE email_key = $1";
-        let made: Vec<(String,)> = t.app.db.all(sql, kernel::params![&email]).await.unwrap();
+        let made: Vec<(String,)> = t.app.db.all(sql, db::params![&email]).await.unwrap();
         assert_eq!(made.len(), 1, "one account for an address");
     }
     t.finish().await;
@@ -459,7 +458,7 @@ async fn f10_mail_that_cannot_go_out_waits_and_keeps_its_order() {
     assert_eq!(tokens.len(), 2, "each once");
     let first = t.post("/auth/verify-email").json(&json!({ "token": tokens[0] })).await;
     assert_eq!(first.status, 200);
-    let kept: Vec<(String,)> = t.app.db.all("SELECT id FROM mail", kernel::params![]).await.unwrap();
+    let kept: Vec<(String,)> = t.app.db.all("SELECT id FROM mail", db::params![]).await.unwrap();
     assert!(kept.is_empty(), "what is sent is gone");
     t.finish().await;
 }
@@ -470,7 +469,7 @@ async fn many_mails_to_one_person_go_out_once_each_and_in_order() {
     for round in 0..4 {
         let names: Vec<String> = (0..8).map(|i| format!("Nr{round}x{i}")).collect();
         for name in &names {
-            transact!(t.app.db, tx, {
+            db::transact!(t.app.db, async |tx| {
                 let kind = tenancy::mail::Kind::Locked { name: name.clone() };
                 tenancy::mail::send(tx, &t.app, "ada@example.com", &kind).await
             })

@@ -2,11 +2,9 @@
 use std::{io::Cursor, time::Duration};
 
 use axum::http::Method;
+use db::params;
 use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
-use kernel::{
-    params,
-    testing::{Answer, TestApp, join_all},
-};
+use kernel::testing::{Answer, TestApp, join_all};
 use serde_json::{Value, json};
 
 use super::actors::*;

@@ -1,12 +1,12 @@
 //! Pictures that clients put into a bucket: this server is not in their way, and looks for what came.
 use std::{path::PathBuf, time::Duration};
 
+use db::params;
 use image::ImageFormat;
 use kernel::{
     clock::Clock,
     config::Config,
     jobs::JobId,
-    params,
     testing::{S3Server, START, TestApp, join_all},
 };
 use serde_json::json;

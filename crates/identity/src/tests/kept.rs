@@ -92,7 +92,7 @@ async fn no_way_in_is_kept() {
     assert_eq!(refused(&t, "/auth/refresh", &body).await, (401, "unauthenticated".into()));
 
     let sql = "SELECT scope FROM idempotent_reply WHERE sealed IS NOT NULL";
-    let kept: Vec<(String,)> = t.app.db.all(sql, kernel::params![]).await.unwrap();
+    let kept: Vec<(String,)> = t.app.db.all(sql, db::params![]).await.unwrap();
     assert!(kept.is_empty(), "nothing that opens an account is kept");
     t.run_jobs().await;
     t.finish().await;

@@ -1,9 +1,7 @@
 //! Whose account a provider opens, and everything that must not open it.
 use axum::http::StatusCode;
-use kernel::{
-    params,
-    testing::{TestApp, join_all},
-};
+use db::params;
+use kernel::testing::{TestApp, join_all};
 use serde_json::{Value, json};
 
 use super::{actors::*, providers::*};

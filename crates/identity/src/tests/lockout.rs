@@ -161,11 +161,7 @@ async fn guessing_from_everywhere_grows_dearer() {
     let cheap = password_from(&t, "192.0.2.1", "wrong guess", None).await;
     let pass = solve(&t, &cheap).await;
     // Many more wrong ones, as if each had come with a pass.
-    t.app
-        .db
-        .exec("UPDATE strike SET strikes = 15 WHERE detail = '' AND strikes >= 5", kernel::params![])
-        .await
-        .unwrap();
+    t.app.db.exec("UPDATE strike SET strikes = 15 WHERE detail = '' AND strikes >= 5", db::params![]).await.unwrap();
     let later = password_from(&t, "192.0.2.1", PASSWORD, Some(&pass)).await;
     assert_eq!(later.refusal(), (403, "captcha_required"), "a pass for little work is no longer enough");
     let pass = solve(&t, &later).await;

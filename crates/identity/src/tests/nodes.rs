@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use kernel::{params, testing::TestDb};
+use db::{params, testing::TestDb};
 use serde_json::json;
 
 use super::actors::*;

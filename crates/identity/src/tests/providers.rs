@@ -23,9 +23,10 @@ use axum::{
     routing::{any, get, post},
 };
 use data_encoding::{BASE64, BASE64URL_NOPAD};
+use db::{params, row};
 use kernel::{
     config::Config,
-    crypto, params, row,
+    crypto,
     testing::{Answer, TestApp},
 };
 use serde_json::{Value, json};

@@ -1,5 +1,6 @@
 //! Signing in with an account elsewhere: every provider in its own shape, and what comes of it.
-use kernel::{params, row, testing::TestApp};
+use db::{params, row};
+use kernel::testing::TestApp;
 use serde_json::{Value, json};
 
 use super::{actors::*, providers::*};

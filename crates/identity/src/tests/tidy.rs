@@ -1,10 +1,8 @@
 //! Deleting what has expired, however much it is.
 use std::time::Duration;
 
-use kernel::{
-    params,
-    testing::{TestApp, longest_wait, many},
-};
+use db::params;
+use kernel::testing::{TestApp, longest_wait, many};
 
 use super::actors::*;
 

@@ -13,14 +13,11 @@ use aws_lc_rs::{
     hkdf,
 };
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
+use db::{Db, params};
 use zeroize::Zeroizing;
 
 use super::{HmacKey, Secret, same};
-use crate::{
-    db::{self, Db},
-    entropy::Entropy,
-    params,
-};
+use crate::entropy::Entropy;
 
 const KEY_LEN: usize = 32;
 const NONCE_LEN: usize = 12;

@@ -1,6 +1,6 @@
 //! `Idempotency-Key`: the same key and request get the first answer again for 24 hours.
 //!
-//! The key is claimed in the handler's own transaction, and the answer is stored in it (`db/claim.rs`): there is never
+//! The key is claimed in the handler's own transaction, and the answer is stored in it (`db/src/claim.rs`): there is never
 //! the one without the other, and whoever may not do what they ask is refused before the key is looked at. A refusal
 //! changed nothing and is not kept.
 //!
@@ -16,6 +16,10 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
+use db::{
+    claim::{Claim, Earlier, Kept, Key, Remembered, Stage},
+    params,
+};
 use http_body_util::BodyExt as _;
 use serde::{Deserialize, Serialize};
 
@@ -24,12 +28,10 @@ use crate::{
     App,
     clock::Timestamp,
     crypto,
-    db::claim::{Claim, Earlier, Kept, Key, Remembered, Stage},
     fault::{
         Fault, IDEMPOTENCY_ANSWER_LOST, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_MISMATCH, INTERNAL, INVALID, Result,
     },
     jobs::{Job, Later},
-    params,
 };
 
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -64,7 +66,7 @@ pub(super) fn claim(app: &App, key: &str, client: Client, parts: &Parts, body: &
     let mut request = format!("{} {}\n", parts.method, parts.uri).into_bytes();
     request.extend_from_slice(body);
     let request_hash = app.vault.mac(PURPOSE, &request);
-    Claim::new(Key { scope, request_hash, now, forgotten: now.minus(KEPT) })
+    Claim::new(Key { scope, request_hash, now: now.0, forgotten: now.minus(KEPT).0 })
 }
 
 /// What a request under a claim is answered: what the handler says, stored with what it did, or what was said before.
@@ -110,7 +112,7 @@ fn replay(app: &App, claim: &Claim, earlier: Earlier) -> Result<Response> {
     }
     let (Some(status), Some(sealed)) = (earlier.status, earlier.sealed) else {
         // It did something and has not been answered yet; nothing takes longer than this to be.
-        let is_young = app.clock.now() < earlier.started_at.plus(2 * app.config.request_timeout);
+        let is_young = app.clock.now() < Timestamp(earlier.started_at).plus(2 * app.config.request_timeout);
         return Err(if is_young {
             Fault::from(IDEMPOTENCY_IN_PROGRESS).retry_after(Duration::from_secs(1))
         } else {
@@ -144,8 +146,8 @@ impl Reply {
     }
 }
 
-fn place(scope: &str, started_at: Timestamp) -> String {
-    format!("idempotent_reply:sealed:{scope}:{}", started_at.0)
+fn place(scope: &str, started_at: i64) -> String {
+    format!("idempotent_reply:sealed:{scope}:{started_at}")
 }
 
 /// Everything that tells one caller from another. An app's key may be published, and any cookie but those of a session may

@@ -9,14 +9,10 @@ mod worker;
 
 use std::{fmt, pin::Pin, time::Duration};
 
+use db::{Reach, Tx};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{
-    App,
-    clock::Timestamp,
-    db::{self, Reach, Tx},
-    fault::Fault,
-};
+use crate::{App, clock::Timestamp, fault::Fault};
 pub use model::{DeadJob, JobId, dead, figures, forget, forget_dead, release_all, revive, undone};
 pub use worker::{Worker, run_due};
 

@@ -1,12 +1,8 @@
 //! The job table and every statement on it.
+use db::{Db, Sql, Tx, params, row};
 use serde::Serialize;
 
-use crate::{
-    clock::Timestamp,
-    db::{self, Db, Sql, Tx},
-    id::Id,
-    params, row,
-};
+use crate::{clock::Timestamp, id::Id};
 
 pub type JobId = Id<Claimed>;
 

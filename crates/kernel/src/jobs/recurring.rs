@@ -1,8 +1,10 @@
 //! Jobs that come back: whoever moves the due moment on puts the job into the queue, in one transaction.
 use std::time::Duration;
 
+use db::params;
+
 use super::{Jobs, model};
-use crate::{App, clock::Timestamp, db, params, transact};
+use crate::{App, clock::Timestamp};
 
 pub(super) struct Recurring {
     pub(super) kind: &'static str,
@@ -38,7 +40,7 @@ pub(super) async fn tick(app: &App, jobs: &Jobs) -> db::Result<Option<Timestamp>
 
 async fn make_ready(app: &App, job: &Recurring, now: Timestamp, next: Timestamp) -> db::Result<()> {
     let id = model::JobId::new(&app.entropy, now);
-    transact!(app.db, tx, {
+    db::transact!(app.db, async |tx| {
         let moved = tx
             .exec(
                 "INSERT INTO recurring_job (name, next_at) VALUES ($1, $2)
@@ -51,7 +53,7 @@ async fn make_ready(app: &App, job: &Recurring, now: Timestamp, next: Timestamp)
             let unique = format!("recurring:{}", job.kind);
             model::insert(tx, id, job.kind, &job.payload, Some(&unique), now, now).await?;
         }
-        Ok::<_, db::Error>(())
+        Ok(())
     })
 }
 
@@ -59,4 +61,4 @@ struct Due {
     name: String,
     next_at: Timestamp,
 }
-crate::row!(Due { name, next_at });
+db::row!(Due { name, next_at });

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::{sync::Semaphore, task::JoinSet, time};
 
 use super::{Jobs, Kind, Later, TOPIC, model, model::Claimed, recurring};
-use crate::{App, db, telemetry::ABOUT};
+use crate::{App, telemetry::ABOUT};
 
 /// A node that dies loses its claims after this long; one that lives renews them in time.
 const LEASE: Duration = Duration::from_mins(1);

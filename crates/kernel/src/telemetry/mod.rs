@@ -18,11 +18,3 @@ tokio::task_local! {
 pub fn about() -> Option<Arc<str>> {
     ABOUT.try_with(Arc::clone).ok()
 }
-
-/// Runs a piece of a task's work about what the task is about.
-pub fn within<T>(about: Option<&Arc<str>>, work: impl FnOnce() -> T) -> T {
-    match about {
-        Some(about) => ABOUT.sync_scope(about.clone(), work),
-        None => work(),
-    }
-}

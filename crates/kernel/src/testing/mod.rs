@@ -5,7 +5,6 @@
 //! which fails when jobs are left undone; an answer the description does not allow fails at once. With `TEST_KEYS=1` each
 //! POST without an `Idempotency-Key` gets one of its own, so that the same tests run every handler under a claim.
 mod answer;
-mod database;
 mod ports;
 mod s3;
 
@@ -29,10 +28,12 @@ use tokio::time::Instant;
 
 pub use answer::Answer;
 use answer::Described;
-pub use database::TestDb;
+use db::testing::TestDb;
 pub use futures_util::future::join_all;
 pub use ports::{Mailbox, Phones};
 pub use s3::S3Server;
+
+use db::row;
 
 use crate::{
     App,
@@ -44,7 +45,6 @@ use crate::{
     http::{Description, Door, Inside},
     jobs::{self, Jobs},
     ports::{objects, outgoing::Outgoing},
-    row,
     telemetry::Metrics,
 };
 

@@ -9,7 +9,7 @@ use axum::{
 use kernel::{
     App,
     clock::Timestamp,
-    fault::{Fault, INVALID, NOT_FOUND, Result},
+    fault::{INVALID, NOT_FOUND, Result},
     http::{Json, Page, Routes},
     transact,
 };
@@ -154,7 +154,7 @@ async fn report(Ctx(app): Ctx<App>, owner: PlatformOwner, Json(new): Json<NewRep
         components: new.components,
         message: new.message,
     };
-    let (incident, updates) = transact!(app.db, tx, {
+    let (incident, updates) = transact!(app, async |tx| {
         let incident = match new.id {
             Some(id) => incidents::update(tx, &app, id, report.clone()).await?,
             None => incidents::open(tx, &app, report.clone()).await?,
@@ -162,7 +162,7 @@ async fn report(Ctx(app): Ctx<App>, owner: PlatformOwner, Json(new): Json<NewRep
         let event = Event::IncidentReported { incident: incident.id.to_string(), state: incident.stage.name() };
         events::record(tx, &app, &owner.0.by(), None, &event).await?;
         let updates = Update::of_incident(tx, incident.id).await?;
-        Ok::<_, Fault>((incident, updates))
+        Ok((incident, updates))
     })?;
     Ok(Json(IncidentView::of(incident, updates.into_iter().map(UpdateView::from).collect())))
 }

@@ -1,7 +1,7 @@
 //! What may happen to an incident: it is opened, it moves along, it is resolved, and every step is kept.
+use db::Tx;
 use kernel::{
     App,
-    db::Tx,
     fault::{Code, NOT_FOUND, Result},
     id::Id,
 };

@@ -1,10 +1,9 @@
 //! Components, days and incidents as they are stored, and every statement on them.
+use db::{Db, FromRow, FromValue, Row, Tx, Value, params, row};
 use kernel::{
     clock::{Day, Timestamp},
-    db::{self, Db, FromRow, FromValue, Row, Tx, Value},
     http::Key,
     id::Id,
-    params, row,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,10 +1,10 @@
 //! What there is to know about the platform: how it does now, how it did, and what went wrong.
 use std::collections::BTreeMap;
 
+use db::Db;
 use kernel::{
     App,
     clock::{Day, Timestamp},
-    db::{self, Db},
     fault::Result,
 };
 use schemars::JsonSchema;

@@ -4,9 +4,7 @@ use std::time::Duration;
 use kernel::{
     App,
     clock::{Day, Timestamp},
-    db,
     jobs::{self, Job, Later},
-    transact,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout};
@@ -31,7 +29,7 @@ impl Job for Probe {
 
     async fn run(self, app: App) -> Result<(), Later> {
         let found = look(&app).await;
-        transact!(app.db, tx, {
+        db::transact!(app.db, async |tx| {
             let now = app.clock.now();
             let last = Component::last_check(tx, API).await?;
             for missed in missed_days(last, now) {
@@ -44,7 +42,7 @@ impl Job for Probe {
                 UptimeDay { component, day, checks: 1, failures }.add(tx).await?;
             }
             UptimeDay::forget_before(tx, first_day(now)).await?;
-            Ok::<_, db::Error>(())
+            Ok(())
         })?;
         Ok(())
     }

@@ -10,15 +10,14 @@ use axum::{
     extract::FromRequestParts,
     http::{HeaderMap, HeaderValue, header, request::Parts},
 };
+use db::{Db, Tx, params, row};
 use kernel::{
     App,
     clock::Timestamp,
     crypto::Secret,
-    db::{self, Db, Tx},
     fault::{Fault, RATE_LIMITED, Result},
     http::{Client, GenContext, Key, NETWORKS_OF_A_SITE, Operation, OperationInput, may_answer},
     id::Id,
-    params, row, transact,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -387,7 +386,7 @@ impl Visitor {
         let attempt = Attempt { against, is_last: false };
         // Many at once saw the counts from before any of them. What is not tried is taken back.
         if counted.account > of_day || counted.pair > PAIR_CODES || counted.network > NETWORK_LOCKED {
-            db::aside(async { transact!(app.db, tx, { attempt.forgive_one(tx).await }) }).await?;
+            db::aside(async { db::transact!(app.db, async |tx| attempt.forgive_one(tx).await) }).await?;
             return Err(Fault::from(RATE_LIMITED).retry_after(WINDOW));
         }
         Ok(attempt)

@@ -5,10 +5,10 @@ use axum::{
     extract::FromRequestParts,
     http::{HeaderMap, request::Parts},
 };
+use db::Tx;
 use kernel::{
     App,
     crypto::Secret,
-    db::Tx,
     fault::{CROSS_SITE, Code, FORBIDDEN, Fault, NOT_FOUND, Result, UNAUTHENTICATED},
     http::{GenContext, Operation, OperationInput, Path, foreign_origin, may_answer, requires},
 };
@@ -43,7 +43,7 @@ impl<R: Least> InApp<R> {
         // The organization first, as whoever ends it does.
         Org::hold(tx, self.application.org_id).await?;
         let application = Application::hold(tx, self.application.id).await?.ok_or(NOT_FOUND)?;
-        let now = Membership::of_in(tx, application.org_id, self.session.account().id).await?.ok_or(NOT_FOUND)?;
+        let now = Membership::of(&mut *tx, application.org_id, self.session.account().id).await?.ok_or(NOT_FOUND)?;
         if now.role < R::ROLE { Err(FORBIDDEN.into()) } else { Ok(application) }
     }
 }

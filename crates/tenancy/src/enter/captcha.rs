@@ -4,13 +4,12 @@ use std::time::Duration;
 use altcha::{CreateChallengeOptions, Payload, VerifySolutionOptions};
 use axum::http::HeaderName;
 use data_encoding::{BASE64, BASE64URL_NOPAD};
+use db::Tx;
 use kernel::{
     App,
     clock::Timestamp,
     crypto::Secret,
-    db::{self, Tx},
     fault::{Code, Fault, INTERNAL, Result},
-    transact,
 };
 
 use crate::once::{self, Purpose};
@@ -75,8 +74,9 @@ impl Captcha {
 
     /// Whether this pass was given for this route and for at least as much work; it is used up either way.
     pub async fn accept(app: &App, pass: &Secret, route: &str, level: u32) -> db::Result<bool> {
-        let spend =
-            async { transact!(app.db, tx, { once::spend(tx, Purpose::CaptchaPass, pass, app.clock.now()).await }) };
+        let spend = async {
+            db::transact!(app.db, async |tx| once::spend(tx, Purpose::CaptchaPass, pass, app.clock.now()).await)
+        };
         let spent = db::aside(spend).await?;
         let aside = spent.and_then(|spent| spent.aside(app)).and_then(|aside| String::from_utf8(aside).ok());
         let given = aside.as_deref().and_then(|aside| aside.split_once(' '));

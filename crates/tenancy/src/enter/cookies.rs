@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, header};
-use kernel::{App, crypto::Secret, db};
+use kernel::{App, crypto::Secret};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -2,10 +2,10 @@
 //! and how it hears what to forget.
 use std::{sync::Arc, time::Duration};
 
+use db::Notice;
 use kernel::{
     App,
     crypto::{self, Secret},
-    db::{self, Notice},
     http::AppOrigins,
     recent::Recent,
 };

@@ -11,10 +11,8 @@ use std::{
     time::Duration,
 };
 
-use kernel::{
-    db::{self, Db},
-    recent::Recent,
-};
+use db::Db;
+use kernel::recent::Recent;
 use tokio::sync::OnceCell;
 
 /// Upper bound on staleness if an invalidation was missed.

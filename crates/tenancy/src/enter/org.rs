@@ -3,9 +3,9 @@
 use std::{marker::PhantomData, sync::Arc};
 
 use axum::{extract::FromRequestParts, http::request::Parts};
+use db::Tx;
 use kernel::{
     App,
-    db::Tx,
     fault::{FORBIDDEN, Fault, NOT_FOUND, Result},
     http::{GenContext, Operation, OperationInput, Path, may_answer},
 };
@@ -60,7 +60,7 @@ impl<R: Least> InOrg<R> {
         if !Org::hold(tx, id).await? {
             return Err(NOT_FOUND.into());
         }
-        let now = Membership::of_in(tx, id, self.session.account().id).await?.ok_or(NOT_FOUND)?;
+        let now = Membership::of(&mut *tx, id, self.session.account().id).await?.ok_or(NOT_FOUND)?;
         if now.role < R::ROLE.min(R::FOR_ONESELF) { Err(FORBIDDEN.into()) } else { Ok(now) }
     }
 }

@@ -9,7 +9,6 @@ use kernel::{
     App,
     clock::Timestamp,
     crypto::Secret,
-    db,
     fault::{CROSS_SITE, Code, FORBIDDEN, Fault, Result, UNAUTHENTICATED},
     http::{Client, GenContext, Operation, OperationInput, bearer, foreign_origin, may_answer, requires},
 };

@@ -1,13 +1,12 @@
 //! Jobs about uploads: looking whether something came to the bucket, and clearing up.
 use std::time::Duration;
 
+use db::Tx;
 use kernel::{
     App,
     clock::Timestamp,
-    db::{self, Tx},
     jobs::{self, Job, Later},
     ports::objects::{Key, ObjectError},
-    transact,
 };
 use serde::{Deserialize, Serialize};
 
@@ -60,7 +59,7 @@ impl Job for Look {
                 outcome => Ok(outcome?),
             },
             None if app.clock.now() < upload.expires_at.plus(GRACE) => {
-                let next = transact!(app.db, tx, { again(tx, &app, self.upload, self.looks + 1).await });
+                let next = db::transact!(app.db, async |tx| again(tx, &app, self.upload, self.looks + 1).await);
                 Ok(next?)
             }
             None => Ok(forget(&app, &upload).await?),
@@ -112,7 +111,7 @@ pub(super) async fn discard_all(tx: &mut Tx, app: &App, upload: &Upload) -> db::
 /// Clears up after uploads that never came, or that nobody lived to end.
 pub async fn sweep(app: &App) -> db::Result<()> {
     let before = app.clock.now().minus(STALE);
-    transact!(app.db, tx, {
+    db::transact!(app.db, async |tx| {
         let stale = Upload::take_stale(tx, before).await?.into_iter();
         let keys = stale.flat_map(|upload| [upload.incoming_key, upload.picture_key]).collect();
         discard(tx, app, app.clock.now(), keys).await

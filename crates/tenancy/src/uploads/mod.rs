@@ -11,10 +11,10 @@ mod picture;
 
 use std::{collections::BTreeMap, time::Duration};
 
+use db::{Reach, Tx};
 use kernel::{
     App,
     clock::Timestamp,
-    db::{self, Reach, Tx},
     fault::{Code, Fault, Result},
     http::Routes,
     jobs::Jobs,
@@ -95,7 +95,7 @@ pub async fn open(app: &App, subject: Subject, by: By, wish: &Wish) -> Result<Of
         by,
         expires_at: now.plus(LIFE),
     };
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         if Upload::count_open(tx, subject, now).await? >= MOST_OPEN {
             return Err(Fault::from(TOO_MANY_UPLOADS).retry_after(Duration::from_mins(1)));
         }
@@ -103,7 +103,7 @@ pub async fn open(app: &App, subject: Subject, by: By, wish: &Wish) -> Result<Of
         if !app.objects.is_put_here() {
             look::again(tx, app, upload.id, 0).await?;
         }
-        Ok::<_, Fault>(())
+        Ok(())
     })?;
     Ok(Offer {
         upload_url: app.objects.signed_put(&upload.slot()),
@@ -120,10 +120,10 @@ async fn finish(app: &App, upload: &Upload, bytes: Vec<u8>) -> Result<()> {
     let key = &upload.picture_key;
     app.objects.write(key, upload.content_type.shown_as().content_type(), &drawn).await?;
     let url = app.objects.public_url(key);
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         let now = app.clock.now();
         if !upload.end(tx, now).await? || !show(tx, app, upload, &url, now).await? {
-            return Err(Fault::from(UPLOAD_REFUSED));
+            return Err(UPLOAD_REFUSED.into());
         }
         let before = upload.take_previous(tx).await?.into_iter().map(|previous| previous.picture_key);
         look::discard(tx, app, now, before.collect()).await?;
@@ -165,17 +165,17 @@ async fn show(tx: &mut Tx, app: &App, upload: &Upload, url: &str, now: Timestamp
 /// Whoever was an admin ten minutes ago need not be one now.
 async fn may_still(tx: &mut Tx, upload: &Upload, org: OrgId) -> db::Result<bool> {
     let Some(actor) = upload.by.actor else { return Ok(false) };
-    let membership = Membership::of_in(tx, org, actor).await?;
+    let membership = Membership::of(&mut *tx, org, actor).await?;
     Ok(membership.is_some_and(|membership| membership.role >= Role::Admin))
 }
 
 /// Gives up an upload that came to nothing. One that another run has ended stays as it is: the picture is shown.
 async fn forget(app: &App, upload: &Upload) -> db::Result<()> {
-    transact!(app.db, tx, {
+    db::transact!(app.db, async |tx| {
         if upload.delete(tx).await? || !upload.exists(tx).await? {
             look::discard_all(tx, app, upload).await?;
         }
-        Ok::<_, db::Error>(())
+        Ok(())
     })
 }
 

@@ -1,9 +1,8 @@
 //! The table of uploads, and every statement on it.
+use db::{Db, FromRow, Row, Tx, params};
 use kernel::{
     clock::Timestamp,
-    db::{self, Db, FromRow, Row, Tx},
     id::Id,
-    params,
     ports::objects::{Key, Slot},
 };
 

@@ -2,6 +2,7 @@
 //! place where a photo was taken, no second file behind the first, nothing a browser could run.
 use std::{io::Cursor, sync::Arc};
 
+use db::{FromValue, Value};
 use image::{
     DynamicImage, ImageDecoder as _, ImageFormat, ImageReader, Limits,
     codecs::{jpeg::JpegEncoder, png::PngEncoder},
@@ -9,7 +10,6 @@ use image::{
 };
 use kernel::{
     App,
-    db::{FromValue, Value},
     fault::{Code, Fault, INTERNAL, Result},
 };
 use schemars::JsonSchema;

@@ -192,7 +192,7 @@ async fn trusted_devices_are_shown_beside_the_sessions() {
                VALUES ('a-mark', $1, $2, $3, $4, '192.0.2.7')";
     let now = t.app.clock.now();
     let values =
-        kernel::params![text(&me.body["id"]), now, now.plus(Duration::from_hours(1)), identity::testing::FIREFOX];
+        db::params![text(&me.body["id"]), now, now.plus(Duration::from_hours(1)), identity::testing::FIREFOX];
     t.app.db.exec(sql, values).await.unwrap();
     let page = visit(&t, "/account/sessions", &ada).await.text;
     assert!(

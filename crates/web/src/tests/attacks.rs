@@ -129,7 +129,7 @@ async fn an_app_learns_of_its_people_what_they_let_it_know() {
         browser(&t, "ada@example.com").await
     };
     let sql = "UPDATE app SET has_webhooks = $2 WHERE id = $1";
-    t.app.db.exec(sql, kernel::params![&app.id, true]).await.expect("a listener");
+    t.app.db.exec(sql, db::params![&app.id, true]).await.expect("a listener");
     let people = |search: &'static str| {
         let (t, eve, path) = (&t, &eve, format!("/apps/{}/users{search}", app.id));
         async move { eve.asks(t.get(&path)).await.body["users"].clone() }

@@ -111,7 +111,7 @@ async fn only_a_colour_is_one_and_only_a_picture_of_ours_is_shown() {
     let forged = [("https://evil.example/track.gif?\"><script>", "red}*{display:none"), ("pictures/", "#12345")];
     for (logo, color) in forged {
         let sql = "UPDATE app SET logo_url = $2, primary_color = $3 WHERE id = $1";
-        t.app.db.exec(sql, kernel::params![&app.id, logo, color]).await.unwrap();
+        t.app.db.exec(sql, db::params![&app.id, logo, color]).await.unwrap();
         let page = sign_in_page(&t, &asked(&app.id, &[])).await;
         assert!(is_plain(&page) && !page.text.contains("evil"), "{}", page.text);
     }
@@ -158,7 +158,7 @@ async fn a_logo_is_put_by_admins_and_goes_with_the_app() {
     let put_role = |role: &'static str| {
         let sql = "INSERT INTO org_member (org_id, account_id, role, joined_at) VALUES ($1, $2, $3, 1)
                    ON CONFLICT (org_id, account_id) DO UPDATE SET role = $3";
-        t.app.db.exec(sql, kernel::params![&org, &eve.id, role])
+        t.app.db.exec(sql, db::params![&org, &eve.id, role])
     };
     put_role("admin").await.unwrap();
     let offered = offer(&t, &eve, &app.id).await;

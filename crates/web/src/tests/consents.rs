@@ -99,9 +99,9 @@ async fn a_token_for_another_place_counts_there_and_not_here() {
     assert_eq!(changed.status, 200, "{}", changed.text);
     let browser = browser(&t, "ada@example.com").await;
     let sql = "INSERT INTO app_domain (app_id, domain, token, created_at, verified_at) VALUES ($1, $2, 'x', 1, $3)";
-    let proven = kernel::params![&place.id, "place.example", 1_i64];
+    let proven = db::params![&place.id, "place.example", 1_i64];
     t.app.db.exec(sql, proven).await.expect("a domain");
-    let claimed = kernel::params![&app.id, "claimed.example", None::<i64>];
+    let claimed = db::params![&app.id, "claimed.example", None::<i64>];
     t.app.db.exec(sql, claimed).await.expect("a claim");
     for unknown in [
         "https://claimed.example/mcp",

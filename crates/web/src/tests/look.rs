@@ -130,7 +130,7 @@ async fn the_page_of_a_domain_says_why_it_is_not_verified() {
         (Some(now), Some("txt_missing"), "is gone. Add it again"),
     ] {
         let sql = "UPDATE app_domain SET verified_at = $1, reason = $2, checked_at = $3, next_check_at = $3";
-        t.app.db.exec(sql, kernel::params![verified, reason, now]).await.unwrap();
+        t.app.db.exec(sql, db::params![verified, reason, now]).await.unwrap();
         let shown = visit(&t, &page, &ada).await;
         assert_eq!(shown.status, 200, "{}", shown.text);
         assert!(shown.text.contains(words) && shown.text.contains("Next check"), "{words}: {}", shown.text);
@@ -148,7 +148,7 @@ async fn the_platform_page_says_what_the_mail_server_said() {
     let before = visit(&t, "/console/platform", &root).await;
     assert!(before.status == 200 && !before.text.contains(said), "{}", before.text);
     let sql = "INSERT INTO mail (id, recipient_key, sealed, created_at, last_error) VALUES ('a', 'b', $1, $2, $3)";
-    t.app.db.exec(sql, kernel::params![vec![0_u8], t.app.clock.now(), said]).await.unwrap();
+    t.app.db.exec(sql, db::params![vec![0_u8], t.app.clock.now(), said]).await.unwrap();
     let page = visit(&t, "/console/platform", &root).await;
     assert!(page.text.contains(said), "{}", page.text);
     t.finish().await;
@@ -169,7 +169,7 @@ async fn security_asks_for_what_would_prove_who_it_is() {
     let refused = async || send("POST /auth/mfa/sms/enroll", "sms", "+41446681800").await;
     // A factor that a test puts there is seen with the next change that the interface makes.
     let add = async |sql: &'static str| {
-        t.app.db.exec(sql, kernel::params![&id, t.app.clock.now()]).await.unwrap();
+        t.app.db.exec(sql, db::params![&id, t.app.clock.now()]).await.unwrap();
         let changed = act(&t, &ada, "PATCH /user/profile", "/account", &[("name", "Ada")]).await;
         assert_eq!(changed.status, 303, "{}", changed.text);
     };

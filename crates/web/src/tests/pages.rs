@@ -63,12 +63,8 @@ async fn whoever_is_not_signed_in_signs_in_and_comes_back() {
     assert!(field(&later, "code").is_some(), "{:?}", later.headers);
     // A session that is over is nobody's, and no error.
     let token = claims(&json!(browser.split(['=', ';']).nth(1)));
-    t.app
-        .db
-        .exec("UPDATE session SET revoked_at = 1 WHERE id = $1", kernel::params![text(&token["sid"])])
-        .await
-        .unwrap();
-    t.app.own::<std::sync::Arc<tenancy::enter::Live>>().hear(&kernel::db::Notice::StartOver);
+    t.app.db.exec("UPDATE session SET revoked_at = 1 WHERE id = $1", db::params![text(&token["sid"])]).await.unwrap();
+    t.app.own::<std::sync::Arc<tenancy::enter::Live>>().hear(&db::Notice::StartOver);
     let gone = t.get(&format!("/oauth/authorize?{}", asked(&app.id, &[]))).header("cookie", &browser).await;
     assert_eq!(sent(&gone).0, format!("{}/sign-in", base(&t)));
     // By form, from another site: the same as by link.

@@ -18,7 +18,7 @@ async fn registered(t: &TestApp) -> String {
 
 async fn prove_domain(t: &TestApp, app: &Client, domain: &str) {
     let sql = "INSERT INTO app_domain (app_id, domain, token, created_at, verified_at) VALUES ($1, $2, 'x', 1, 1)";
-    t.app.db.exec(sql, kernel::params![&app.id, domain]).await.expect("a domain");
+    t.app.db.exec(sql, db::params![&app.id, domain]).await.expect("a domain");
 }
 
 /// The code that somebody gives after they saw the consent page; and the page.

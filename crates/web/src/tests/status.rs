@@ -89,11 +89,11 @@ async fn incidents_are_told_as_they_were_written_and_do_nothing_to_the_page() {
         message: "<script>alert(1)</script>\nsecond line".into(),
         stage: None,
     };
-    let over = transact!(t.app.db, tx, { incidents::open(tx, &t.app, report("Old & over")).await }).unwrap();
+    let over = transact!(t.app, async |tx| incidents::open(tx, &t.app, report("Old & over")).await).unwrap();
     t.advance(Duration::from_mins(5));
     let end = Report { stage: Some(Stage::Resolved), message: "All is well.".into(), ..Report::default() };
-    transact!(t.app.db, tx, { incidents::update(tx, &t.app, over.id, end.clone()).await }).unwrap();
-    transact!(t.app.db, tx, { incidents::open(tx, &t.app, report("<img src=x>")).await }).unwrap();
+    transact!(t.app, async |tx| incidents::update(tx, &t.app, over.id, end.clone()).await).unwrap();
+    transact!(t.app, async |tx| incidents::open(tx, &t.app, report("<img src=x>")).await).unwrap();
     let seen = page(&t).await;
     assert!(!seen.text.contains("<script>alert") && !seen.text.contains("<img"), "{}", seen.text);
     assert!(seen.text.contains("Some systems are degraded"));

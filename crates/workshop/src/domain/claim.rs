@@ -1,9 +1,6 @@
 //! What an app claims of a name, as stored, and every statement on it.
-use kernel::{
-    clock::Timestamp,
-    db::{self, Db, FromValue, Tx, Value},
-    holding, params, row,
-};
+use db::{Db, FromValue, Tx, Value, holding, params, row};
+use kernel::clock::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 use tenancy::apps::{Application, ApplicationId};

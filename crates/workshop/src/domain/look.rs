@@ -2,11 +2,11 @@
 //! another app only when that one's record stands in its place.
 use std::time::Duration;
 
+use db::Tx;
 use futures_util::{StreamExt as _, stream};
 use kernel::{
     App,
     clock::Timestamp,
-    db::Tx,
     fault::Result,
     jobs::{Job, Later},
     ports::dns::Resolver,
@@ -228,7 +228,7 @@ impl Job for LookAtDomains {
 async fn look(app: &App, claim: Claim) -> Result<()> {
     match app.own::<Resolver>().texts(&super::record_name(&claim.domain)).await {
         Ok(texts) => {
-            transact!(app.db, tx, { note(tx, app, &By::default(), &claim, &texts).await })?;
+            transact!(app, async |tx| note(tx, app, &By::default(), &claim, &texts).await)?;
         }
         Err(error) => {
             tracing::debug!(%error, domain = claim.domain, "no name server answers for a domain; looking again later");

@@ -6,7 +6,7 @@ use axum::{extract::State, response::NoContent};
 use kernel::{
     App,
     clock::Timestamp,
-    fault::{Code, Fault, INVALID, Result},
+    fault::{Code, INVALID, Result},
     http::{Json, Routes},
     jobs::Jobs,
     ports::dns::Resolver,
@@ -152,12 +152,12 @@ async fn add_domain(
     let (id, now) = (caller.application.id, app.clock.now());
     let token = format!("janua-verification={}", app.entropy.token().expose());
     let mut claim = Claim::new(id, domain, token, now, now.plus(look::FIRST_WAIT));
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         caller.hold(tx).await?;
         let is_taken = Claim::is_proven_elsewhere(tx, &claim.domain, id).await?;
         claim.reason = is_taken.then_some(Reason::Contested);
         if !claim.insert(tx).await? {
-            return Err(Fault::from(DOMAIN_EXISTS));
+            return Err(DOMAIN_EXISTS.into());
         }
         let (about, event) = (About::app(&caller.application), Event::DomainAdded { domain: claim.domain.clone() });
         Ok(events::record(tx, &app, &caller.session.by(), about, &event).await?)
@@ -170,7 +170,7 @@ async fn verify_domain(State(app): State<App>, caller: InApp<Admin>) -> Result<J
     let found = app.own::<Resolver>().texts(&record_name(&claim.domain)).await;
     let seen = found.map_err(|error| DNS_UNAVAILABLE.caused_by(error))?;
     let by = caller.session.by();
-    let noted = transact!(app.db, tx, {
+    let noted = transact!(app, async |tx| {
         caller.hold(tx).await?;
         look::note(tx, &app, &by, &claim, &seen).await
     })?;
@@ -183,11 +183,11 @@ async fn get_domain(State(app): State<App>, caller: InApp<Member>) -> Result<Jso
 }
 
 async fn remove_domain(State(app): State<App>, caller: InApp<Admin>) -> Result<NoContent> {
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         caller.hold(tx).await?;
         let domain = Claim::remove(tx, caller.application.id).await?.ok_or(NO_DOMAIN)?;
         let (about, event) = (About::app(&caller.application), Event::DomainRemoved { domain });
-        Ok::<_, Fault>(events::record(tx, &app, &caller.session.by(), about, &event).await?)
+        Ok(events::record(tx, &app, &caller.session.by(), about, &event).await?)
     })?;
     Ok(NoContent)
 }

@@ -21,9 +21,9 @@ async fn delete(t: &TestApp, person: &Person, app: &Value) -> u16 {
 async fn sessions_of(t: &TestApp, person: &Person) -> (i64, i64) {
     let sql = "SELECT CAST(COUNT(*) AS BIGINT) AS n, CAST(COUNT(app_id) AS BIGINT) AS m FROM session
                WHERE account_id = $1 AND revoked_at IS NULL";
-    let (all,): (i64,) = t.app.db.one(sql, kernel::params![&person.id]).await.unwrap();
+    let (all,): (i64,) = t.app.db.one(sql, db::params![&person.id]).await.unwrap();
     let sql = "SELECT CAST(COUNT(app_id) AS BIGINT) AS m FROM session WHERE account_id = $1 AND revoked_at IS NULL";
-    let (of_apps,): (i64,) = t.app.db.one(sql, kernel::params![&person.id]).await.unwrap();
+    let (of_apps,): (i64,) = t.app.db.one(sql, db::params![&person.id]).await.unwrap();
     (all, all - of_apps)
 }
 
@@ -105,7 +105,7 @@ async fn a_key_that_is_remembered_longer_than_its_app_lets_nobody_in() {
     let token = token_in(&mail_to(&t, BOB).unwrap());
     let before = sessions_of(&t, &bob).await;
     // Nobody is told of it, as in the moment between the commit and the notice.
-    t.app.db.exec("DELETE FROM app WHERE id = $1", kernel::params![id(&app)]).await.unwrap();
+    t.app.db.exec("DELETE FROM app WHERE id = $1", db::params![id(&app)]).await.unwrap();
     assert_eq!(login_with(&t, BOB, &key).await.refusal(), (401, "invalid_app_key"));
     let follow = t.post("/auth/magic-link/verify").json(&json!({ "token": token }));
     assert_eq!(follow.header("x-service-app-key", &key).await.refusal(), (401, "invalid_app_key"));

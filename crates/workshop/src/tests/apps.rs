@@ -182,7 +182,7 @@ async fn a_slug_is_a_host_name_that_nobody_takes_for_the_service() {
         assert!(tenancy::slugs::check(org.body["slug"].as_str().unwrap()).is_ok(), "{}", org.text);
     }
     // One from before the rules stays until it is changed.
-    t.app.db.exec("UPDATE app SET slug = 'old--shop' WHERE id = $1", kernel::params![id(&app)]).await.unwrap();
+    t.app.db.exec("UPDATE app SET slug = 'old--shop' WHERE id = $1", db::params![id(&app)]).await.unwrap();
     let kept = ada.asks(t.ask(Method::PATCH, &path).json(&json!({ "name": "Shop 2", "slug": "old--shop" }))).await;
     assert_eq!((kept.status, &kept.body["slug"]), (200, &json!("old--shop")), "{}", kept.text);
     t.run_jobs().await;

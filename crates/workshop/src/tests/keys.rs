@@ -1,8 +1,8 @@
 //! Keys, and the people who come in with one.
 use std::time::Duration;
 
+use db::testing::TestDb;
 use identity::testing::member;
-use kernel::testing::TestDb;
 
 use super::*;
 
@@ -37,7 +37,7 @@ async fn p55_a_key_is_shown_once_and_gone_at_once() {
     for key in [&live, &test, &secret] {
         assert!(!listed.text.contains(key["value"].as_str().unwrap()), "never again");
         let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM app_key WHERE hash = $1";
-        let plain: (i64,) = t.app.db.one(sql, kernel::params![key["value"].as_str().unwrap()]).await.unwrap();
+        let plain: (i64,) = t.app.db.one(sql, db::params![key["value"].as_str().unwrap()]).await.unwrap();
         assert_eq!(plain, (0,));
     }
     member(&t, "bob@example.com").await;
@@ -68,7 +68,7 @@ async fn a_session_with_a_key_belongs_to_the_app() {
     for (email, name) in [("bob@example.com", "Bob"), ("cyd_x@example.com", "Cyd")] {
         member(&t, email).await;
         let sql = "UPDATE account SET name = $2 WHERE email = $1";
-        t.app.db.exec(sql, kernel::params![email, name]).await.unwrap();
+        t.app.db.exec(sql, db::params![email, name]).await.unwrap();
         t.advance(Duration::from_secs(1));
         let entered = login_with(&t, email, &key).await;
         let said = claims(&entered.body["accessToken"]);

@@ -1,10 +1,10 @@
 //! What was delivered, and delivering it again: one delivery, everything since a moment, or a rehearsal.
 use axum::extract::State;
+use db::Reach;
 use kernel::{
     App,
     clock::Timestamp,
-    db::Reach,
-    fault::{Code, Fault, INVALID, NOT_FOUND, Result},
+    fault::{Code, INVALID, NOT_FOUND, Result},
     http::{Json, MaybeJson, Path, Routes},
     jobs as queue, transact,
 };
@@ -140,11 +140,11 @@ pub async fn rehearse(
     let app_id = caller.application.id;
     let wanted = wanted.and_then(|wanted| wanted.event);
     let now = app.clock.now();
-    let under_way = transact!(app.db, tx, {
+    let under_way = transact!(app, async |tx| {
         caller.hold(tx).await?;
         let webhook = Webhook::hold(tx, app_id, id).await?.ok_or(NOT_FOUND)?;
         if !webhook.is_active {
-            return Err(Fault::from(INACTIVE));
+            return Err(INACTIVE.into());
         }
         let listens = || webhook.events.iter().find(|value| names::NAMED.contains(&value.as_str())).cloned();
         let event = wanted.clone().or_else(listens).unwrap_or_else(|| "user.signed_in".into());
@@ -187,11 +187,11 @@ pub async fn once_more(
     Webhook::find(&app.db, app_id, id).await?.ok_or(NOT_FOUND)?;
     let delivery = Delivery::find(&app.db, id, delivery_id).await?.ok_or(NOT_FOUND)?;
     let now = app.clock.now();
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         caller.hold(tx).await?;
         let webhook = Webhook::hold(tx, app_id, id).await?.ok_or(NOT_FOUND)?;
         if !webhook.is_active {
-            return Err(Fault::from(INACTIVE));
+            return Err(INACTIVE.into());
         }
         if !Delivery::again(tx, delivery_id, now).await? {
             return Err(STILL_PENDING.into());
@@ -234,11 +234,11 @@ pub async fn make_up(
     if since > now || now.since(since) > KEPT {
         return Err(INVALID.at("since", "range", "must be within the last thirty days"));
     }
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         caller.hold(tx).await?;
         let webhook = Webhook::hold(tx, app_id, id).await?.ok_or(NOT_FOUND)?;
         if !webhook.is_active {
-            return Err(Fault::from(INACTIVE));
+            return Err(INACTIVE.into());
         }
         let job = Recover { app: app_id, webhook: id, since, after: (since, String::new()) };
         Ok(queue::enqueue(tx, app, now, &job).await?)

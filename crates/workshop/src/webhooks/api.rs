@@ -6,7 +6,7 @@ use kernel::{
     App,
     clock::Timestamp,
     crypto::Secret,
-    fault::{Code, Fault, INVALID, NOT_FOUND, Result},
+    fault::{Code, INVALID, NOT_FOUND, Result},
     http::{Json, Key, Page, Path, Routes},
     jobs,
     ports::outgoing::host_of,
@@ -128,10 +128,10 @@ pub async fn register(app: &App, caller: &InApp<Admin>, new: NewWebhook) -> Resu
         failures: 0,
         created_at: now,
     };
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         caller.hold(tx).await?;
         if Webhook::count(tx, webhook.app_id).await? >= MOST {
-            return Err(Fault::from(TOO_MANY));
+            return Err(TOO_MANY.into());
         }
         rules::check_host(tx, app, webhook.app_id, &url).await?;
         let (about, event) = (About::app(&caller.application), Event::WebhookCreated { webhook: id.to_string() });
@@ -262,7 +262,7 @@ pub async fn alter(app: &App, caller: &InApp<Admin>, id: WebhookId, mut change: 
     };
     let grace = change.rotation_grace_ms.map_or(rules::GRACE, Duration::from_millis);
     let (now, fields, by) = (app.clock.now(), change.fields(), caller.session.by());
-    let (webhook, secret) = transact!(app.db, tx, {
+    let (webhook, secret) = transact!(app, async |tx| {
         caller.hold(tx).await?;
         let mut webhook = Webhook::hold(tx, app_id, id).await?.ok_or(NOT_FOUND)?;
         let was_active = webhook.is_active;
@@ -304,7 +304,7 @@ pub async fn alter(app: &App, caller: &InApp<Admin>, id: WebhookId, mut change: 
             webhook.failures = 0;
         }
         webhook.save(tx).await?;
-        Ok::<_, Fault>((webhook, secret))
+        Ok((webhook, secret))
     })?;
     Ok(Json(WebhookView::with_secret(webhook, secret.as_ref(), now)))
 }
@@ -319,10 +319,10 @@ async fn delete_webhook(
 
 pub async fn remove(app: &App, caller: &InApp<Admin>, id: WebhookId) -> Result<NoContent> {
     let app_id = caller.application.id;
-    transact!(app.db, tx, {
+    transact!(app, async |tx| {
         caller.hold(tx).await?;
         if !Webhook::delete(tx, app_id, id).await? {
-            return Err(Fault::from(NOT_FOUND));
+            return Err(NOT_FOUND.into());
         }
         if Webhook::count(tx, app_id).await? == 0 {
             Application::set_listening(tx, app_id, false).await?;

@@ -1,7 +1,7 @@
 //! Whether any webhook has changed: so that a lane that looked at its own need not look again before every attempt.
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use kernel::db::Notice;
+use db::Notice;
 use tenancy::{apps, orgs};
 
 /// The topic on which a change to a webhook is told.

@@ -1,12 +1,6 @@
 //! Deliveries as stored, and every statement on them.
-use kernel::{
-    App,
-    clock::Timestamp,
-    db::{self, Db, FromValue, InJson, Tx, Value},
-    http::Key,
-    id::Id,
-    params, row,
-};
+use db::{Db, FromValue, InJson, Tx, Value, params, row};
+use kernel::{App, clock::Timestamp, http::Key, id::Id};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::outbox::AppEventId;

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
-use kernel::{App, db};
+use kernel::App;
 use tenancy::outbox;
 use tokio::{sync::Semaphore, task::JoinSet, time};
 

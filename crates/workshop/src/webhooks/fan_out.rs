@@ -1,11 +1,8 @@
 //! Giving what happened to everybody who listens, a bounded bit at a time.
 use std::collections::{HashMap, HashSet, hash_map::Entry};
 
-use kernel::{
-    App,
-    clock::Timestamp,
-    db::{self, Tx},
-};
+use db::Tx;
+use kernel::{App, clock::Timestamp};
 use tenancy::{
     apps::ApplicationId,
     outbox::{self, AppEvent},
@@ -49,7 +46,7 @@ pub async fn round(app: &App) -> db::Result<bool> {
 
 /// The same for who was told that something waits and need not look: looking disturbs no writer, but takes a while.
 pub async fn round_of_news(app: &App) -> db::Result<bool> {
-    app.db.transact(app.clone(), |tx, app| Box::pin(hand_out(tx, app))).await
+    app.carry(app.clone(), |tx, app| Box::pin(hand_out(tx, app))).await
 }
 
 pub(super) async fn hand_out(tx: &mut Tx, app: &App) -> db::Result<bool> {

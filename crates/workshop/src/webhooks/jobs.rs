@@ -1,12 +1,11 @@
 //! What is done later and bit by bit, because it may be much.
 use std::time::Duration;
 
+use db::Reach;
 use kernel::{
     App,
     clock::Timestamp,
-    db::{self, Reach},
     jobs::{self, Job, Jobs, Later},
-    transact,
 };
 use serde::{Deserialize, Serialize};
 use tenancy::outbox;
@@ -44,7 +43,7 @@ impl Job for Cancel {
                 return Ok(());
             }
         }
-        Ok(transact!(app.db, tx, { jobs::enqueue(tx, &app, app.clock.now(), &self).await })?)
+        Ok(db::transact!(app.db, async |tx| jobs::enqueue(tx, &app, app.clock.now(), &self).await)?)
     }
 }
 
@@ -63,7 +62,7 @@ impl Job for Clear {
                 return Ok(());
             }
         }
-        Ok(transact!(app.db, tx, { jobs::enqueue(tx, &app, app.clock.now(), &self).await })?)
+        Ok(db::transact!(app.db, async |tx| jobs::enqueue(tx, &app, app.clock.now(), &self).await)?)
     }
 }
 
@@ -88,7 +87,7 @@ impl Job for Recover {
             self.after = (last.at, last.id.to_string());
         }
         let is_last = events.len() < BIT as usize;
-        Ok(transact!(app.db, tx, {
+        Ok(db::transact!(app.db, async |tx| {
             // Switched off or deleted in the meantime.
             let found = Webhook::hold(tx, self.app, self.webhook).await?;
             let Some(webhook) = found.filter(|webhook| webhook.is_active) else { return Ok(()) };
@@ -100,7 +99,7 @@ impl Job for Recover {
             }
             Webhook::wake(tx, webhook.id, now).await?;
             tx.notify(Reach::ThisNode, outbox::TOPIC, "").await?;
-            if is_last { Ok::<_, db::Error>(()) } else { jobs::enqueue(tx, &app, now, &self).await }
+            if is_last { Ok(()) } else { jobs::enqueue(tx, &app, now, &self).await }
         })?)
     }
 }

@@ -2,16 +2,13 @@
 //! under way.
 use std::mem;
 
+use db::Tx;
 use futures_util::{
     FutureExt as _, StreamExt as _,
     future::{Fuse, FusedFuture as _},
     stream::FuturesUnordered,
 };
-use kernel::{
-    App,
-    db::{self, Tx},
-    fault::Result,
-};
+use kernel::{App, fault::Result};
 use tokio::time;
 
 use super::{
@@ -28,7 +25,7 @@ pub async fn run(app: &App, held: Held) {
         let cause = fault.cause().map(|(cause, _)| cause.to_owned());
         tracing::warn!(%fault, cause, webhook = %held.id, "attempts could not be made or written down");
     }
-    let released: db::Result<()> = app.db.transact(held, |tx, held| Box::pin(held.release(tx))).await;
+    let released: db::Result<()> = app.carry(held, |tx, held| Box::pin(held.release(tx))).await;
     if let Err(error) = released {
         // The lease runs out by itself.
         tracing::warn!(%error, webhook = %held.id, "cannot let go of a webhook");
@@ -95,7 +92,7 @@ async fn write_down(
 ) -> (Vec<DeliveryId>, Result<Noted>) {
     let ids = ended.iter().map(|delivery| delivery.id).collect();
     let along = (app.clone(), held, ended, search);
-    let written = app.db.transact(along, |tx, (app, held, ended, search)| {
+    let written = app.carry(along, |tx, (app, held, ended, search)| {
         Box::pin(async move {
             if !note(tx, app, *held, ended).await? {
                 return Ok(Noted::Over);

@@ -25,7 +25,7 @@ mod sign;
 
 use std::{sync::Arc, time::Duration};
 
-use kernel::{app::Feature, db, http::Routes};
+use kernel::{app::Feature, http::Routes};
 
 use self::changes::Changes;
 pub use dispatch::deliver_due;

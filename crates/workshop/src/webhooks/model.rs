@@ -1,18 +1,15 @@
 //! Webhooks as stored, and every statement on them.
 use std::time::Duration;
 
+use db::{Db, Reach, Sql, Tx, holding, params, row};
 use kernel::{
     App,
     clock::Timestamp,
     crypto::Secret,
-    db::{self, Db, Reach, Sql, Tx},
     fault::{Fault, INTERNAL, Result},
-    holding,
     http::Key,
     id::Id,
-    params,
     ports::outgoing::host_of,
-    row,
 };
 use tenancy::apps::ApplicationId;
 use url::Url;

@@ -1,11 +1,11 @@
 //! Decisions about webhooks: which addresses, which events, when a secret changes, when enough has failed.
 use std::time::Duration;
 
+use db::Tx;
 use kernel::{
     App,
     clock::Timestamp,
-    db::Tx,
-    fault::{Code, Fault, INVALID, Result},
+    fault::{Code, INVALID, Result},
     jobs,
     ports::outgoing::{self, NoReply},
 };
@@ -115,5 +115,5 @@ pub async fn count_failure(tx: &mut Tx, app: &App, id: WebhookId) -> Result<bool
 /// What waits for a webhook that was switched off is not sent any more.
 pub async fn stop(tx: &mut Tx, app: &App, webhook: WebhookId) -> Result<()> {
     let now = app.clock.now();
-    Ok::<_, Fault>(jobs::enqueue(tx, app, now, &Cancel { webhook, until: now }).await?)
+    Ok(jobs::enqueue(tx, app, now, &Cancel { webhook, until: now }).await?)
 }

@@ -124,7 +124,7 @@ async fn members_are_users_and_places_have_no_gaps() {
     let places: Vec<(i64,)> =
         o.t.app
             .db
-            .all("SELECT place FROM person WHERE org_id = $1 ORDER BY place", kernel::params![&o.id])
+            .all("SELECT place FROM person WHERE org_id = $1 ORDER BY place", db::params![&o.id])
             .await
             .unwrap();
     assert_eq!(places, [(1,), (2,), (3,)]);

@@ -6,9 +6,10 @@ mod holder;
 use std::time::Duration;
 
 use axum::http::Method;
+use db::testing::TestDb;
 use kernel::{
     config::Config,
-    testing::{Answer, TestApp, TestDb, join_all},
+    testing::{Answer, TestApp, join_all},
 };
 use serde_json::{Value, json};
 

@@ -2,12 +2,10 @@
 use std::{borrow::Cow, fmt};
 
 use data_encoding::HEXLOWER;
+use db::{FromValue, Value};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use crate::{
-    db::{FromValue, Value},
-    entropy::Entropy,
-};
+use crate::entropy::Entropy;
 
 const LONGEST: usize = 200;
 

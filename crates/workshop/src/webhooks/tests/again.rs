@@ -1,6 +1,8 @@
 //! Delivering again, and nodes that lost their lease.
 use std::slice;
 
+use kernel::transact;
+
 use super::{
     super::{
         deliveries::{Delivery, Search},
@@ -110,9 +112,9 @@ async fn a_node_that_lost_its_lease_ends_nothing() {
     let second = Held::claim(&t.app.db, t.app.clock.now(), 10).await.unwrap().remove(0);
     assert!(first.look(&t.app.db).await.unwrap().is_none() && second.look(&t.app.db).await.unwrap().is_some());
     let late = Delivery { ready_at: None, state: super::super::deliveries::State::Delivered, ..delivery };
-    let goes_on = kernel::transact!(t.app.db, tx, { lane::note(tx, &t.app, first, slice::from_ref(&late)).await });
+    let goes_on = transact!(t.app, async |tx| lane::note(tx, &t.app, first, slice::from_ref(&late)).await);
     assert!(!goes_on.unwrap(), "its word does not count any more");
-    let released: kernel::db::Result<()> = kernel::transact!(t.app.db, tx, { first.release(tx).await });
+    let released: db::Result<()> = db::transact!(t.app.db, async |tx| first.release(tx).await);
     released.unwrap();
     assert!(second.look(&t.app.db).await.unwrap().is_some(), "nor does it take the webhook from the other");
     assert!(Held::claim(&t.app.db, t.app.clock.now(), 10).await.unwrap().is_empty());

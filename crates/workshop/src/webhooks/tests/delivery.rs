@@ -1,7 +1,7 @@
 //! One delivery: what is sent, what is kept, what is tried again and when.
 use std::collections::HashSet;
 
-use kernel::params;
+use db::params;
 
 use super::{super::deliveries::DeliveryId, *};
 
@@ -229,13 +229,13 @@ async fn a_payload_over_256_kb_is_dropped_and_records_are_kept_for_thirty_days()
     login_with(&t, "ada@example.com", &shop.key).await;
     let sql = "UPDATE app_event SET facts = $1 WHERE waits_since IS NOT NULL";
     let large = json!({ "details": { "device": "x".repeat(256 * 1024) } });
-    t.app.db.exec(sql, kernel::params![&large]).await.unwrap();
+    t.app.db.exec(sql, db::params![&large]).await.unwrap();
     deliver(&t).await;
     assert!(receiver.heard().is_empty(), "dropped");
     assert!(shop.deliveries(&t, &webhook).await.is_empty());
     let fits = json!({ "details": { "device": "x".repeat(255 * 1024) } });
     login_with(&t, "ada@example.com", &shop.key).await;
-    t.app.db.exec(sql, kernel::params![&fits]).await.unwrap();
+    t.app.db.exec(sql, db::params![&fits]).await.unwrap();
     deliver(&t).await;
     assert_eq!(receiver.heard().len(), 1);
 

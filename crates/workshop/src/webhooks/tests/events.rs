@@ -86,8 +86,8 @@ async fn factors_and_passkeys_are_told_too() {
         (Event::PasskeyAdded { credential: "abc".into(), name: "Key".into() }, "user.passkey_added"),
         (Event::PasskeyRemoved { credential: "abc".into() }, "user.passkey_removed"),
     ] {
-        let written: kernel::db::Result<()> =
-            kernel::transact!(t.app.db, tx, { record(tx, &t.app, &by, Some(account), &event).await });
+        let written: db::Result<()> =
+            db::transact!(t.app.db, async |tx| record(tx, &t.app, &by, Some(account), &event).await);
         written.unwrap();
         deliver(&t).await;
         let heard = receiver.heard();
@@ -179,7 +179,7 @@ async fn one_event_reaches_hundreds_of_webhooks_once_each() {
 
 #[tokio::test]
 async fn f15_two_nodes_share_the_work_and_nothing_is_sent_twice() {
-    if !kernel::testing::TestDb::on_postgres() {
+    if !db::testing::TestDb::on_postgres() {
         // Two nodes need PostgreSQL; the run on it comes by here.
         return;
     }

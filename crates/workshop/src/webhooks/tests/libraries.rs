@@ -156,7 +156,7 @@ async fn a_webhook_from_before_keeps_our_own_signature_beside_svixs() {
     let (shop, receiver) = (Shop::open(&t).await, Receiver::start().await);
     let body = json!({ "url": receiver.url, "events": ["user.signed_in"], "standardHeaders": true });
     let made = shop.asks(t.post("/webhooks").json(&body)).await.body;
-    t.app.db.exec("UPDATE webhook SET is_standard = $1", kernel::params![false]).await.unwrap();
+    t.app.db.exec("UPDATE webhook SET is_standard = $1", db::params![false]).await.unwrap();
     // The console sends the whole form; what stays as it is changes nothing.
     shop.change(&t, &made, &json!({ "standardHeaders": true, "events": ["user.signed_in"] })).await;
     let heard = sent(&t, &shop, &receiver).await;

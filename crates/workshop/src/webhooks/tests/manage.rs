@@ -160,7 +160,7 @@ async fn an_app_has_a_few_webhooks_for_one_host_and_no_more() {
     let first = all.body["webhooks"].as_array().unwrap().last().unwrap().clone();
     // More than may be, from before: they can still be changed.
     let sql = "UPDATE webhook SET url = $1 WHERE id = $2";
-    t.app.db.exec(sql, kernel::params![&receiver.url, id(&elsewhere.body)]).await.unwrap();
+    t.app.db.exec(sql, db::params![&receiver.url, id(&elsewhere.body)]).await.unwrap();
     assert_eq!(shop.change(&t, &first, &json!({ "url": receiver.url })).await.status, 200);
     let many = shop.owner.asks(t.post(&format!("/apps/{}/webhooks", id(&shop.app))).json(&json!({
         "url": receiver.url, "events": ["*"] })));
