@@ -8,7 +8,13 @@ mod metadata;
 mod orgs;
 mod scim;
 
-use kernel::{app::Feature, config::Config, http::Routes};
+use kernel::{
+    app::{Feature, Part},
+    config::Config,
+    http::Routes,
+};
+
+pub const PART: Part = Part { settings: &[], feature };
 
 pub fn feature(_: &Config) -> Feature {
     let routes = Routes::new("org")

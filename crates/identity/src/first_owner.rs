@@ -43,7 +43,7 @@ async fn keep(app: &App, name: &str, value: &str) -> db::Result<()> {
 /// Gets the link ready, or closes the door for good where the settings name the owners: an old link must not come back to
 /// life when they no longer do.
 pub async fn start(app: &App) -> db::Result<()> {
-    if app.config.platform_owners.is_empty() {
+    if app.config.of::<tenancy::Settings>().platform_owners.is_empty() {
         keep(app, SEED, app.entropy.token().expose()).await
     } else {
         keep(app, TAKEN, "settings").await

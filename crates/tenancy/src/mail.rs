@@ -79,7 +79,14 @@ pub async fn may_send(tx: &mut Tx, app: &App, email: &Email, asker: Asker) -> db
                day_sent = CASE WHEN mail_budget.day_from <= $4 THEN 1 ELSE mail_budget.day_sent + 1 END
              WHERE (mail_budget.hour_from <= $3 OR mail_budget.hour_sent < $5)
                AND (mail_budget.day_from <= $4 OR mail_budget.day_sent < $6)",
-            params![subject, now, now.minus(HOUR), now.minus(DAY), app.config.mail_per_hour, app.config.mail_per_day],
+            params![
+                subject,
+                now,
+                now.minus(HOUR),
+                now.minus(DAY),
+                app.config.of::<crate::Settings>().mail_per_hour,
+                app.config.of::<crate::Settings>().mail_per_day
+            ],
         )
         .await?;
     if counted == 0 {

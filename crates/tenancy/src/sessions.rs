@@ -393,7 +393,13 @@ pub async fn turn(
              WHERE id = $1 AND generation = $2 AND revoked_at IS NULL AND expires_at > $3 AND ends_at > $3
                AND COALESCE(app_id, client, '') = $5
              RETURNING *",
-            params![id, generation, now, now.plus(app.config.session_idle_life), through.unwrap_or_default()],
+            params![
+                id,
+                generation,
+                now,
+                now.plus(app.config.of::<crate::Settings>().session_idle_life),
+                through.unwrap_or_default()
+            ],
         )
         .await?;
     if let Some(session) = moved.into_iter().next() {

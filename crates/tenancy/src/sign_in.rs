@@ -371,8 +371,8 @@ async fn begin(
         created_at: now,
         authenticated_at: beginning.since.unwrap_or(now),
         last_seen_at: now,
-        expires_at: now.plus(app.config.session_idle_life),
-        ends_at: now.plus(app.config.session_life),
+        expires_at: now.plus(app.config.of::<crate::Settings>().session_idle_life),
+        ends_at: now.plus(app.config.of::<crate::Settings>().session_life),
         methods: beginning.methods,
         device: device.clone(),
         user_agent: beginning.user_agent,
@@ -385,7 +385,7 @@ async fn begin(
         resource: beginning.resource,
     };
     if !session.may_go_on() {
-        session.ends_at = now.plus(app.config.access_token_life);
+        session.ends_at = now.plus(app.config.of::<crate::Settings>().access_token_life);
         session.expires_at = session.ends_at;
     }
     let (was_here, on_this_device) = Session::knows_device(tx, account.id, &device).await?;

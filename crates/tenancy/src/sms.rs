@@ -52,7 +52,7 @@ pub async fn send_code(
     let budgets = [
         ("number", phone.number.clone(), PER_NUMBER),
         ("network", visitor.client.network().to_string(), PER_NETWORK),
-        ("country", phone.country.clone(), app.config.sms_per_country),
+        ("country", phone.country.clone(), app.config.of::<crate::Settings>().sms_per_country),
     ];
     for (kind, value, most) in budgets {
         if !budget::spend(tx, app, kind, &value, most).await? {

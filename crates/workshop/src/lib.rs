@@ -7,7 +7,15 @@ mod queues;
 mod users;
 pub mod webhooks;
 
-use kernel::{app::Feature, config::Config, http::Routes, ports::dns::Resolver};
+use kernel::{
+    app::{Feature, Part},
+    config::{Config, Listed},
+    http::Routes,
+    ports::dns::Resolver,
+};
+
+pub const PART: Part =
+    Part { settings: &[Listed::of::<webhooks::Settings>().bare(&["WEBHOOK_ALLOW_HTTP"])], feature };
 
 pub fn feature(config: &Config) -> Feature {
     let routes = Routes::new("apps")
@@ -17,7 +25,7 @@ pub fn feature(config: &Config) -> Feature {
         .and(users::routes())
         .and(domain::routes())
         .and(queues::routes());
-    Feature::new(routes).jobs(domain::jobs()).own(Resolver::new(&config.dns_servers)).and(webhooks::feature())
+    Feature::new(routes).jobs(domain::jobs()).own(Resolver::new(&config.dns_servers)).and(webhooks::feature(config))
 }
 
 #[cfg(test)]

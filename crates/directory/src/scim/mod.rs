@@ -18,11 +18,13 @@ mod sql;
 mod tokens;
 mod user;
 mod users;
+mod wording;
 
 use kernel::{http::Routes, jobs::Jobs};
 
 pub fn routes() -> Routes {
     Routes::new("scim")
+        .worded("/scim/v2", &wording::Scim)
         .and(discovery::routes())
         .and(users::routes())
         .and(groups::routes())

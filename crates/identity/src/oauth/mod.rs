@@ -9,14 +9,17 @@ mod inspect;
 pub mod logout;
 mod registration;
 pub mod request;
+mod settings;
 mod token;
 mod userinfo;
+mod wording;
 
 use kernel::{config::Config, fault::Code, http::Routes};
 
 pub use client::{Credentials, of as client_of};
 pub use consents::{Agreed, Consent, ConsentView};
 pub use documents::Silent;
+pub use settings::Settings;
 pub(crate) use token::Tokens;
 
 pub fn routes(config: &Config) -> Routes {
@@ -24,7 +27,8 @@ pub fn routes(config: &Config) -> Routes {
         .and(inspect::routes())
         .and(userinfo::routes())
         .and(consents::routes())
-        .and(registration::routes(config.client_registration.is_on()))
+        .and(registration::routes(config.of::<Settings>().client_registration.is_on()))
+        .worded("/oauth", &wording::OAuth)
 }
 
 pub const INVALID_REQUEST: Code = Code::new(400, "invalid_request", "The request lacks something, or says it twice.");

@@ -35,7 +35,11 @@ pub const TOO_MANY_AT_HOST: Code = Code::new(
 /// Refuses one more for a host that has enough of this app's: each event would go there as often.
 pub async fn check_host(tx: &mut Tx, app: &App, application: ApplicationId, url: &Url) -> Result<()> {
     let count = Webhook::count_at(tx, application, &outgoing::host_of(url)).await?;
-    if count < app.config.webhooks_per_host { Ok(()) } else { Err(TOO_MANY_AT_HOST.into()) }
+    if count < app.config.of::<super::Settings>().webhooks_per_host.get() {
+        Ok(())
+    } else {
+        Err(TOO_MANY_AT_HOST.into())
+    }
 }
 
 /// How many deliveries in a row may fail; with the last of them the webhook is switched off.

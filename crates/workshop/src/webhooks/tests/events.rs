@@ -151,7 +151,12 @@ async fn nobody_elses_app_hears_it_and_who_leaves_is_forgotten() {
 
 #[tokio::test]
 async fn one_event_reaches_hundreds_of_webhooks_once_each() {
-    let t = TestApp::start_with(Config { webhooks_per_host: 1000, ..config() }, feature).await;
+    let t = TestApp::start_with(
+        config()
+            .with(|webhooks: &mut crate::webhooks::Settings| webhooks.webhooks_per_host = 1000.try_into().unwrap()),
+        feature,
+    )
+    .await;
     let (shop, receiver) = (Shop::open(&t).await, Receiver::start().await);
     for _ in 0..10 {
         shop.register(&t, &receiver.url, &["user.signed_in"]).await;
@@ -183,7 +188,11 @@ async fn f15_two_nodes_share_the_work_and_nothing_is_sent_twice() {
         // Two nodes need PostgreSQL; the run on it comes by here.
         return;
     }
-    let t = TestApp::start_with(Config { webhooks_per_host: 20, ..config() }, feature).await;
+    let t = TestApp::start_with(
+        config().with(|webhooks: &mut crate::webhooks::Settings| webhooks.webhooks_per_host = 20.try_into().unwrap()),
+        feature,
+    )
+    .await;
     let other = t.another_node(feature).await;
     let (shop, receiver) = (Shop::open(&t).await, Receiver::start().await);
     for _ in 0..20 {
