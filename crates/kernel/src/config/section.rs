@@ -198,7 +198,8 @@ mod tests {
     fn a_feature_has_settings_of_its_own() {
         let variables = [pair("JANUA_LAMPS", "5"), pair("LAMP_ROOM", "attic")];
         let config = Config::load(None, variables, [], SECTIONS).unwrap();
-        assert_eq!((config.of::<Lamp>().lamps, config.of::<Lamp>().lamp_room.as_str()), (5, "attic"));
+        assert_eq!(config.of::<Lamp>().lamp_watts.get(), 40);
+        assert_eq!((config.of::<Lamp>().lamp_room.as_str()), (5, "attic"));
         assert_eq!(Config::for_tests().of::<Lamp>().lamps, 3);
         assert_eq!(Config::for_tests().with(|lamp: &mut Lamp| lamp.lamps = 7).of::<Lamp>().lamps, 7);
         assert!(Config::reference(SECTIONS).iter().any(|row| row.name == "lamp_room"));
