@@ -13,12 +13,13 @@ use tenancy::{
     apps::{AppKey, Application, ApplicationId},
     audit::AuditEntry,
     enter::{Admin, InOrg},
-    events::{self, About, Event},
+    events::{self, About},
     invites::Invite,
     members::Member,
     orgs::OrgView,
     records::{self, Record},
 };
+use crate::events::OrgExported;
 
 pub fn routes() -> Routes {
     Routes::new("org").get("/org/{id}/export", export_org, "data export of the org")
@@ -54,7 +55,7 @@ struct ExportedApp {
 async fn export_org(State(app): State<App>, caller: InOrg<Admin>) -> Result<Json<OrgExport>> {
     let org = caller.org();
     let applications = transact!(app.db, tx, {
-        events::record(tx, &app, &caller.session.by(), About::in_org(org.id), &Event::OrgExported).await?;
+        events::record(tx, &app, &caller.session.by(), About::in_org(org.id), &OrgExported).await?;
         Ok::<_, Fault>(Application::all_of(tx, org.id).await?)
     })?;
     let newest = Key::newest();

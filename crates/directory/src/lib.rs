@@ -1,5 +1,6 @@
 //! Organizations: who is in them, who is asked in, what is known about them.
 mod audit;
+mod events;
 mod export;
 mod invites;
 mod logo;
@@ -26,7 +27,7 @@ pub fn feature(_: &Config) -> Feature {
         .and(export::routes())
         .and(audit::routes())
         .and(scim::routes());
-    Feature::new(routes).jobs(scim::jobs())
+    Feature::new(routes).jobs(scim::jobs()).declares(events::EVENTS).declares(scim::EVENTS).declares(&[logo::LOGOS]).declares(&[logo::GONE])
 }
 
 #[cfg(test)]

@@ -9,9 +9,10 @@ use kernel::{
 use serde_json::Value;
 use tenancy::{
     enter::{Admin, InOrg, Member},
-    events::{self, About, Event},
+    events::{self, About},
     records::{self, Record},
 };
+use crate::events::MetadataUpdated;
 
 pub fn routes() -> Routes {
     Routes::new("org").get("/orgs/{id}/metadata", get_metadata, "get org metadata").patch(
@@ -36,7 +37,7 @@ async fn update_metadata(
         org.metadata = Value::Object(merged.clone());
         org.updated_at = app.clock.now();
         org.save_metadata(tx).await?;
-        let event = Event::MetadataUpdated { keys: change.keys().cloned().collect() };
+        let event = MetadataUpdated { keys: change.keys().cloned().collect() };
         events::record(tx, &app, &caller.session.by(), About::in_org(org.id), &event).await?;
         Ok::<_, Fault>(merged)
     })?;

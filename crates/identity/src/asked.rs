@@ -19,11 +19,12 @@ use tenancy::{
     apps::ApplicationId,
     email::Email,
     enter::Visitor,
-    events::{self, By, Event},
+    events::{self, By},
     mail::{self, Asker},
     once::{self, Purpose},
     sessions::Session,
 };
+use crate::events::{AccountCreated, MagicLinkRequested, PasswordResetRequested, SignInFailed, SignInLocked};
 
 /// What everybody hears who asks for a mail.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -140,10 +141,10 @@ async fn work(tx: &mut Tx, app: &App, request: &Request, email: &Email, asker: A
     let (name, now) = (called(&account), app.clock.now());
     match &request.what {
         What::WrongPassword { is_last } => {
-            let failed = Event::SignInFailed { reason: "wrong_password" };
+            let failed = SignInFailed { reason: "wrong_password" };
             events::record(tx, app, &by, Some(account.id), &failed).await?;
             if *is_last {
-                events::record(tx, app, &by, Some(account.id), &Event::SignInLocked).await?;
+                events::record(tx, app, &by, Some(account.id), &SignInLocked).await?;
                 if mail::may_send(tx, app, email, asker).await? {
                     mail::send(tx, app, &to, &mail::Kind::Locked { name }).await?;
                 }
@@ -159,13 +160,13 @@ async fn work(tx: &mut Tx, app: &App, request: &Request, email: &Email, asker: A
         What::ForgotPassword if mail::may_send(tx, app, email, asker).await? => {
             once::make_room(tx, Purpose::ResetPassword, account.id, now).await?;
             let token = once::issue(tx, app, Purpose::ResetPassword, Some(account.id), &[]).await?;
-            events::record(tx, app, &by, Some(account.id), &Event::PasswordResetRequested).await?;
+            events::record(tx, app, &by, Some(account.id), &PasswordResetRequested).await?;
             mail::send(tx, app, &to, &mail::Kind::ResetPassword { name, token }).await
         }
         What::MagicLink if mail::may_send(tx, app, email, asker).await? => {
             once::make_room(tx, Purpose::MagicLink, account.id, now).await?;
             let token = once::issue(tx, app, Purpose::MagicLink, Some(account.id), &[]).await?;
-            events::record(tx, app, &by, Some(account.id), &Event::MagicLinkRequested).await?;
+            events::record(tx, app, &by, Some(account.id), &MagicLinkRequested).await?;
             mail::send(tx, app, &to, &mail::Kind::MagicLink { name, token }).await
         }
         What::ResendVerification | What::Register { .. } | What::ForgotPassword | What::MagicLink => Ok(()),
@@ -195,7 +196,7 @@ async fn register(
         return Ok(());
     }
     if is_new {
-        events::record(tx, app, by, Some(account.id), &Event::AccountCreated).await?;
+        events::record(tx, app, by, Some(account.id), &AccountCreated).await?;
     } else if pending(tx, app, &account).await?.iter().any(|open| *open != registration.likeness) {
         // Two people may have signed up with this address, and a mail does not tell them apart: no password of either
         // counts. Whoever confirms the address chooses one by a mail of its own. Who only did it twice gave the same.

@@ -10,13 +10,14 @@ use kernel::{
 use tenancy::{
     accounts::{Account, AccountId},
     enter::{Delivery, Visitor},
-    events::{self, Event},
+    events,
     once::TOKEN_SPENT,
     password::{self, Hasher},
     sign_in::{self, Entered, Typed, Way},
 };
 
 use crate::register::SignUp;
+use crate::events::{AccountCreated, PlatformOwnerMade};
 
 /// The row that says who was first, once somebody was.
 const TAKEN: &str = "first_owner";
@@ -93,8 +94,8 @@ pub async fn make(app: &App, visitor: &Visitor, given: &Typed, new: &SignUp) -> 
             return Err(ADDRESS_TAKEN.into());
         }
         Account::entrust_platform(tx, account.id).await?;
-        events::record(tx, app, &visitor.by, Some(account.id), &Event::AccountCreated).await?;
-        events::record(tx, app, &visitor.by, Some(account.id), &Event::PlatformOwnerMade).await?;
+        events::record(tx, app, &visitor.by, Some(account.id), &AccountCreated).await?;
+        events::record(tx, app, &visitor.by, Some(account.id), &PlatformOwnerMade).await?;
         sign_in::enter(tx, app, visitor, account, Way::by("pwd", Delivery::Cookie)).await
     })
 }

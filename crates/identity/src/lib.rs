@@ -4,6 +4,7 @@ mod asked;
 mod captcha;
 pub mod device;
 mod discovery;
+pub mod events;
 pub mod factors;
 pub mod first_owner;
 pub mod invite;
@@ -56,6 +57,9 @@ pub fn feature(config: &Config) -> Feature {
     Feature::new(routes)
         .jobs(Jobs::new().on::<asked::Asked>())
         .declares(tidy::CHORES)
+        .declares(events::EVENTS)
+        .declares(&[account::AVATARS])
+        .declares(&[account::GONE, oauth::GONE])
         .start(|app| {
             Box::pin(async move {
                 first_owner::start(&app).await.map_err(|error| format!("cannot keep who comes first: {error}"))

@@ -17,7 +17,7 @@ use tenancy::{
     accounts::Account,
     email::Email,
     enter::{ACCOUNT_TOPIC, Delivery, Session, Visitor},
-    events::{self, Event},
+    events,
     factors, mail,
     once::{self, Purpose, TOKEN_SPENT},
     password::{self, Hasher, WEAK_PASSWORD},
@@ -33,6 +33,7 @@ use crate::{
     register::Address,
     session::turn_over,
 };
+use crate::events::{EmailVerified, PasswordChanged, PasswordReset};
 
 pub fn routes() -> Routes {
     Routes::new("auth")
@@ -150,9 +151,9 @@ pub async fn reset(app: &App, visitor: &Visitor, token: &Typed, new: &Typed) -> 
         Account::set_password(tx, id, &hash, now).await?;
         if Account::mark_verified(tx, id, now).await? {
             once::void(tx, Purpose::VerifyEmail, id, now).await?;
-            events::record(tx, app, &visitor.by, Some(id), &Event::EmailVerified).await?;
+            events::record(tx, app, &visitor.by, Some(id), &EmailVerified).await?;
         }
-        events::record(tx, app, &visitor.by, Some(id), &Event::PasswordReset).await?;
+        events::record(tx, app, &visitor.by, Some(id), &PasswordReset).await?;
         end_sessions(tx, app, &visitor.by, &account, None).await
     })
 }
@@ -200,7 +201,7 @@ async fn change_password(
     let turned = transact!(app.db, tx, {
         attempt.forgive(tx).await?;
         Account::set_password(tx, account.id, &hash, app.clock.now()).await?;
-        events::record(tx, &app, &session.by(), Some(account.id), &Event::PasswordChanged).await?;
+        events::record(tx, &app, &session.by(), Some(account.id), &PasswordChanged).await?;
         end_sessions(tx, &app, &session.by(), account, Some(session.id())).await?;
         // Whoever has a copy of this browser's cookies is out, too. A program keeps its refresh token: it hears of no other.
         match session.delivery {

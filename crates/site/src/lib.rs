@@ -29,6 +29,7 @@ pub fn feature(config: &Config) -> Feature {
         health::routes().and(status::routes()).and(well_known::routes()).and(legal::routes()).and(machine::routes());
     Feature::new(routes)
         .jobs(Jobs::new().every::<status::Probe>(PROBE_EVERY).every::<ForgetReplies>(Duration::from_hours(1)))
+        .declares(status::events::EVENTS)
         .own(health::Health::default())
         .own(legal::Library::render(config))
         .task(|app| Box::pin(health::watch(app)))

@@ -15,11 +15,12 @@ use serde::Serialize;
 use crate::{
     accounts::{Account, AccountId},
     email::Email,
-    events::{self, By, Event},
+    events::{self, By},
     mail::{self, Asker},
     members::Member,
     orgs::{Org, OrgId, Role},
 };
+use crate::happenings::InviteAccepted;
 
 pub const LIFE: Duration = Duration::from_hours(7 * 24);
 
@@ -176,7 +177,7 @@ impl Invite {
         }
         Member::add(tx, invite.org_id, account.id, invite.role, now).await?;
         let by = By { actor: Some(account.id), ..by.clone() };
-        let event = Event::InviteAccepted { role: invite.role };
+        let event = InviteAccepted { role: invite.role };
         events::record(tx, app, &by, events::About::in_org(invite.org_id).person(account.id), &event).await?;
         Ok(Some(invite.org_id))
     }

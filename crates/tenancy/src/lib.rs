@@ -8,6 +8,8 @@ pub mod end_users;
 pub mod enter;
 pub mod events;
 pub mod factors;
+pub mod gone;
+pub mod happenings;
 pub mod id_tokens;
 pub mod invites;
 pub mod keys;
@@ -59,6 +61,7 @@ pub fn feature(config: &Config) -> Feature {
         .jobs(Jobs::new().every::<Tidy>(HOURLY).every::<tidy::TurnKeys>(HOURLY))
         .jobs(Jobs::new().every::<mail::ForgetDead>(Duration::from_hours(24)))
         .declares(tidy::CHORES)
+        .declares(happenings::EVENTS)
         .release(|app| Box::pin(async move { mail::release_all(&app.db).await.map_err(|error| error.to_string()) }))
         .own(relay::Relay::new(config.workers))
         .jobs(uploads::jobs())

@@ -12,9 +12,10 @@ use kernel::{
 
 use crate::{
     apps,
-    events::{self, By, Event},
+    events::{self, By},
     keys, sessions,
 };
+use crate::happenings::DatabaseRestored;
 
 /// So many rows at once: none of these statements takes long, however many there are.
 const BATCH: i64 = 5_000;
@@ -66,7 +67,7 @@ pub async fn end(app: &App, keys: Keys) -> Result<Ended, String> {
         let sql = "INSERT INTO setting (name, value) VALUES ('restored_at', $1)
                    ON CONFLICT (name) DO UPDATE SET value = $1";
         tx.exec(sql, params![app.clock.now().0.to_string()]).await?;
-        let event = Event::DatabaseRestored { sessions: ended.sessions };
+        let event = DatabaseRestored { ended_sessions: ended.sessions };
         events::record(tx, app, &By::default(), None, &event).await?;
         // Nodes that are running forget what they remember.
         tx.notify(Reach::EveryNode, sessions::TOPIC, "all").await?;

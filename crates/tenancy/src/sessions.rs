@@ -18,10 +18,11 @@ use crate::{
     accounts::{Account, AccountId},
     apps::ApplicationId,
     audience::Audience,
-    events::{self, By, Event},
+    events::{self, By},
     orgs::OrgId,
     scopes::{Scope, Scopes},
 };
+use crate::happenings::SessionRevoked;
 
 pub type SessionId = Id<Session>;
 
@@ -308,7 +309,7 @@ pub async fn end(
 ) -> db::Result<bool> {
     let ended = Session::revoke(tx, account_id, id, app.clock.now()).await?;
     if ended {
-        let event = Event::SessionRevoked { session: id, reason };
+        let event = SessionRevoked { session_id: id, reason };
         events::record(tx, app, by, Some(account_id), &event).await?;
     }
     Ok(ended)
@@ -324,7 +325,7 @@ pub async fn end_all(
     reason: &'static str,
 ) -> db::Result<()> {
     for session in Session::revoke_all(tx, account_id, except, app.clock.now()).await? {
-        events::record(tx, app, by, Some(account_id), &Event::SessionRevoked { session, reason }).await?;
+        events::record(tx, app, by, Some(account_id), &SessionRevoked { session_id: session, reason }).await?;
     }
     Ok(())
 }
@@ -339,7 +340,7 @@ pub async fn end_in_app(
     reason: &'static str,
 ) -> db::Result<()> {
     for session in Session::revoke_in_app(tx, account_id, app_id, app.clock.now()).await? {
-        events::record(tx, app, by, Some(account_id), &Event::SessionRevoked { session, reason }).await?;
+        events::record(tx, app, by, Some(account_id), &SessionRevoked { session_id: session, reason }).await?;
     }
     Ok(())
 }

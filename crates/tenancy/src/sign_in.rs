@@ -22,8 +22,9 @@ use crate::{
     apps::{Application, ApplicationId},
     audience::Audience,
     enter::{self, Delivery, Visitor, cookies},
-    events::{self, Event},
+    events,
     factors::{self, Factor, Factors},
+    happenings,
     mail,
     once::{self, Purpose, Spent},
     orgs::{Membership, OrgView},
@@ -391,7 +392,7 @@ async fn begin(
     let (was_here, on_this_device) = Session::knows_device(tx, account.id, &device).await?;
     session.insert(tx).await?;
     let by = events::By { actor: Some(account.id), app: app_id, ..visitor.by.clone() };
-    let event = Event::SignedIn { session: session.id, methods: session.methods.clone(), device: device.clone() };
+    let event = happenings::SignedIn { session_id: session.id, methods: session.methods.clone(), device: device.clone() };
     events::record(tx, app, &by, Some(account.id), &event).await?;
     if let Some(email) = account.email.as_deref().filter(|_| was_here && !on_this_device) {
         let kind =

@@ -1,6 +1,7 @@
 //! What an organization builds with: apps, their keys, people, domains and webhooks.
 mod apps;
 mod domain;
+mod events;
 mod keys;
 mod logo;
 mod queues;
@@ -25,7 +26,12 @@ pub fn feature(config: &Config) -> Feature {
         .and(users::routes())
         .and(domain::routes())
         .and(queues::routes());
-    Feature::new(routes).jobs(domain::jobs()).own(Resolver::new(&config.dns_servers)).and(webhooks::feature(config))
+    Feature::new(routes)
+        .jobs(domain::jobs())
+        .declares(events::EVENTS)
+        .declares(&[logo::LOGOS])
+        .declares(&[logo::GONE])
+        .own(Resolver::new(&config.dns_servers)).and(webhooks::feature(config))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 mod answer;
 mod discovery;
 mod document;
+pub mod events;
 mod everything;
 mod filter;
 mod group;
@@ -21,6 +22,8 @@ mod users;
 mod wording;
 
 use kernel::{http::Routes, jobs::Jobs};
+
+pub use events::EVENTS;
 
 pub fn routes() -> Routes {
     Routes::new("scim")

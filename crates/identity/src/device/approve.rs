@@ -25,6 +25,7 @@ use crate::{
     oauth::Agreed,
     proof::{self, Fresh},
 };
+use crate::events::{DeviceApproved, DeviceDenied};
 
 pub fn routes() -> Routes {
     Routes::new("auth")
@@ -143,12 +144,9 @@ pub async fn decide(
             .await?;
         let asking = asking.into_iter().next().ok_or(NO_SUCH_CODE)?;
         attempt.forgive_one(tx).await?;
-        let event = if approved {
-            Event::DeviceApproved { device: asking.device.clone(), ip: asking.ip.clone() }
-        } else {
-            Event::DeviceDenied
-        };
-        events::record(tx, app, &session.by(), Some(account), &event).await?;
+        let approval = DeviceApproved { device: asking.device.clone(), device_ip: asking.ip.clone() };
+        let event: &dyn Event = if approved { &approval } else { &DeviceDenied };
+        events::record(tx, app, &session.by(), Some(account), event).await?;
         if let (true, Some(id), Some(scopes)) = (approved, asking.app_id, &asking.scopes) {
             let name = asking.app_name.as_deref().unwrap_or_default();
             let agreed =

@@ -17,6 +17,7 @@ use tenancy::{
     factors::{self, Factor},
     mail,
 };
+use crate::events::{MfaDisabled, MfaEnabled};
 
 pub fn routes() -> Routes {
     gate::routes().and(totp::routes()).and(sms::routes())
@@ -27,7 +28,8 @@ const FACTOR_NOT_ON: Code = Code::new(409, "factor_not_on", "This factor is not 
 const NEW_CODES: &str = "new recovery codes were made for your account; the old ones no longer work.";
 
 async fn changed(tx: &mut Tx, app: &App, session: &Session, factor: Factor, is_on: bool) -> Result<()> {
-    let event = if is_on { Event::MfaEnabled { factor } } else { Event::MfaDisabled { factor } };
+    let (on, off) = (MfaEnabled { factor }, MfaDisabled { factor });
+    let event: &dyn Event = if is_on { &on } else { &off };
     let what = match (factor, is_on) {
         (Factor::Totp, true) => "an authenticator app was added to your account as a second factor.",
         (Factor::Totp, false) => "the authenticator app was removed from your account.",
@@ -39,12 +41,12 @@ async fn changed(tx: &mut Tx, app: &App, session: &Session, factor: Factor, is_o
     if is_on {
         session.living.session.proved(tx, &[factor.method(), "mfa"], app.clock.now()).await?;
     }
-    note(tx, app, session, &event, what).await
+    note(tx, app, session, event, what).await
 }
 
 /// Writes down that what the person proves themselves with has changed, tells them, and makes every trusted device a
 /// stranger.
-pub async fn note(tx: &mut Tx, app: &App, session: &Session, event: &Event, what: &'static str) -> Result<()> {
+pub async fn note(tx: &mut Tx, app: &App, session: &Session, event: &dyn Event, what: &'static str) -> Result<()> {
     let account = session.account();
     events::record(tx, app, &session.by(), Some(account.id), event).await?;
     factors::distrust_devices(tx, account.id).await?;

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     enter::{Session, Visitor},
-    events::{self, Event},
+    events,
     factors::{self, Factor, Factors, Totp30},
     sign_in::Typed,
 };
@@ -21,6 +21,7 @@ use crate::{
     BODY,
     proof::{self, Fresh, WRONG_CODE},
 };
+use crate::events::RecoveryCodesRegenerated;
 
 pub fn routes() -> Routes {
     Routes::new("auth")
@@ -129,7 +130,7 @@ async fn regenerate_recovery_codes(
         if !Factors::of_in(tx, account).await?.is_on() {
             return Err(Fault::from(FACTOR_NOT_ON));
         }
-        events::record(tx, &app, &session.by(), Some(account), &Event::RecoveryCodesRegenerated).await?;
+        events::record(tx, &app, &session.by(), Some(account), &RecoveryCodesRegenerated).await?;
         tell(tx, &app, &session, NEW_CODES).await?;
         Ok(factors::new_recovery_codes(tx, &app, account).await?)
     })?;

@@ -15,6 +15,7 @@ mod userinfo;
 mod wording;
 
 use kernel::{config::Config, fault::Code, http::Routes};
+use tenancy::gone::Gone;
 
 pub use client::{Credentials, of as client_of};
 pub use consents::{Agreed, Consent, ConsentView};
@@ -30,6 +31,10 @@ pub fn routes(config: &Config) -> Routes {
         .and(registration::routes(config.of::<Settings>().client_registration.is_on()))
         .worded("/oauth", &wording::OAuth)
 }
+
+/// What people allowed an app that goes.
+pub(crate) const GONE: Gone =
+    Gone::ManyOfApp("DELETE FROM consent WHERE id IN (SELECT id FROM consent WHERE app_id = $1 LIMIT $2)");
 
 pub const INVALID_REQUEST: Code = Code::new(400, "invalid_request", "The request lacks something, or says it twice.");
 pub const INVALID_CLIENT: Code =

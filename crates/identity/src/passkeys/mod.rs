@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 use tenancy::{
     accounts::Account,
     enter::{ACCOUNT_TOPIC, Session, Visitor},
-    events::{self, Event},
+    events,
     once::TOKEN_SPENT,
     passkeys::{Added, MOST, Passkey},
     sessions::device_name,
@@ -39,6 +39,7 @@ use crate::{
 };
 pub use ceremony::Passkeys;
 use ceremony::{INVALID_PASSKEY, Options, PASSKEY_REFUSED, PASSKEYS_OFF, Refused};
+use crate::events::{PasskeyAdded, PasskeyRemoved, PasskeyRenamed, SignInFailed};
 
 pub fn routes() -> Routes {
     Routes::new("auth")
@@ -132,7 +133,7 @@ async fn passkey_register_verify(
             Added::TooMany => return Err(TOO_MANY.into()),
         }
         let name = passkey.device_name.clone();
-        let event = Event::PasskeyAdded { credential: passkey.credential_id.clone(), name };
+        let event = PasskeyAdded { credential_id: passkey.credential_id.clone(), device_name: name };
         // Whoever makes one has just shown that they hold it, and that it knows them.
         session.living.session.proved(tx, &["passkey", "mfa"], app.clock.now()).await?;
         note(tx, &app, &session, &event, "a passkey was added to your account.").await
@@ -165,7 +166,7 @@ async fn passkey_login_verify(
         Err(Refused::Stranger) => return Err(INVALID_PASSKEY.into()),
         Err(Refused::Wrong(account, reason)) => {
             transact!(app.db, tx, {
-                let failed = Event::SignInFailed { reason };
+                let failed = SignInFailed { reason };
                 Ok::<_, Fault>(events::record(tx, &app, &visitor.by, Some(account), &failed).await?)
             })?;
             return Err(INVALID_PASSKEY.into());
@@ -208,7 +209,7 @@ async fn rename_passkey(
     let passkey = transact!(app.db, tx, {
         let renamed = Passkey::rename(tx, account, &which.credential_id, &device_name).await?;
         let passkey = renamed.ok_or(NOT_FOUND)?;
-        let event = Event::PasskeyRenamed { credential: which.credential_id.clone(), name: device_name.clone() };
+        let event = PasskeyRenamed { credential_id: which.credential_id.clone(), device_name: device_name.clone() };
         events::record(tx, &app, &session.by(), Some(account), &event).await?;
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.to_string()).await?;
         Ok::<_, Fault>(passkey)
@@ -228,7 +229,7 @@ async fn remove_passkey(
         if !Passkey::remove(tx, session.account().id, &which.credential_id).await? {
             return Err(Fault::from(NOT_FOUND));
         }
-        let event = Event::PasskeyRemoved { credential: which.credential_id.clone() };
+        let event = PasskeyRemoved { credential_id: which.credential_id.clone() };
         note(tx, &app, &session, &event, "a passkey was removed from your account.").await
     })?;
     Ok(NoContent)

@@ -12,6 +12,7 @@ mod changes;
 mod dashboard;
 mod deliveries;
 mod dispatch;
+mod events;
 mod fan_out;
 mod jobs;
 mod lane;
@@ -45,6 +46,7 @@ pub fn feature(config: &Config) -> Feature {
                 Ok(())
             })
         })
+        .declares(events::EVENTS)
         .declares(&[config.of::<Settings>().permit()])
         .release(|app| Box::pin(async move { model::release_all(&app.db).await.map_err(|error| error.to_string()) }))
         .task(|app| Box::pin(dispatch::run(app)))

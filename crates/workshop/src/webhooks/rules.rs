@@ -11,7 +11,7 @@ use kernel::{
 };
 use tenancy::{
     apps::{Application, ApplicationId},
-    events::{self, About, By, Event},
+    events::{self, About, By},
     mail, orgs,
 };
 use url::Url;
@@ -21,6 +21,7 @@ use super::{
     model::{Webhook, WebhookId, seal},
     names,
 };
+use crate::webhooks::events::WebhookAutoDisabled;
 
 pub const UNKNOWN_EVENT_TYPES: Code = Code::new(400, "unknown_event_types", "Some event types do not exist.");
 pub const DNS_UNAVAILABLE: Code =
@@ -105,7 +106,7 @@ pub async fn count_failure(tx: &mut Tx, app: &App, id: WebhookId) -> Result<bool
         return Ok(true);
     }
     let Some(application) = Application::hold(tx, webhook.app_id).await? else { return Ok(false) };
-    let event = Event::WebhookAutoDisabled { webhook: id.to_string() };
+    let event = WebhookAutoDisabled { webhook_id: id.to_string() };
     events::record(tx, app, &By::default(), About::app(&application), &event).await?;
     for reader in orgs::caretakers(tx, application.org_id).await? {
         let (name, app_name) = (reader.name, application.name.clone());

@@ -1,7 +1,8 @@
 //! All ten values: what is told to whom, and that it is told exactly when it happened.
-use tenancy::events::{By, Event, record};
+use tenancy::events::{By, record};
 
 use super::*;
+use identity::events::{MfaDisabled, MfaEnabled, PasskeyAdded, PasskeyRemoved};
 
 /// The schema of an event in the description, with what it refers to.
 fn validator(t: &TestApp, event: &str) -> jsonschema::Validator {
@@ -81,10 +82,10 @@ async fn factors_and_passkeys_are_told_too() {
     let account = shop.owner.id.parse().unwrap();
     let by = By { ip: Some("203.0.113.9".into()), user_agent: Some("elsewhere".into()), ..By::default() };
     for (event, name) in [
-        (Event::MfaEnabled { factor: tenancy::factors::Factor::Totp }, "user.mfa_enabled"),
-        (Event::MfaDisabled { factor: tenancy::factors::Factor::Totp }, "user.mfa_disabled"),
-        (Event::PasskeyAdded { credential: "abc".into(), name: "Key".into() }, "user.passkey_added"),
-        (Event::PasskeyRemoved { credential: "abc".into() }, "user.passkey_removed"),
+        (MfaEnabled { factor: tenancy::factors::Factor::Totp }, "user.mfa_enabled"),
+        (MfaDisabled { factor: tenancy::factors::Factor::Totp }, "user.mfa_disabled"),
+        (PasskeyAdded { credential_id: "abc".into(), device_name: "Key".into() }, "user.passkey_added"),
+        (PasskeyRemoved { credential_id: "abc".into() }, "user.passkey_removed"),
     ] {
         let written: kernel::db::Result<()> =
             kernel::transact!(t.app.db, tx, { record(tx, &t.app, &by, Some(account), &event).await });
@@ -105,7 +106,7 @@ async fn an_event_is_there_exactly_when_what_it_tells_of_is() {
     login_with(&t, "ada@example.com", &shop.key).await;
     deliver(&t).await;
     let (account, event) =
-        (shop.owner.id.parse().unwrap(), Event::MfaEnabled { factor: tenancy::factors::Factor::Totp });
+        (shop.owner.id.parse().unwrap(), MfaEnabled { factor: tenancy::factors::Factor::Totp });
     let mut tx = t.app.db.begin().await.unwrap();
     record(&mut tx, &t.app, &By::default(), Some(account), &event).await.unwrap();
     drop(tx);
