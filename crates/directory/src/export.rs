@@ -1,4 +1,5 @@
 //! Everything the platform holds on an organization, in one document and without secrets.
+use crate::events::OrgExported;
 use axum::extract::State;
 use kernel::{
     App,
@@ -13,7 +14,7 @@ use tenancy::{
     apps::{AppKey, Application, ApplicationId},
     audit::AuditEntry,
     enter::{Admin, InOrg},
-    events::{self, About, Event},
+    events::{self, About},
     invites::Invite,
     members::Member,
     orgs::OrgView,
@@ -54,7 +55,7 @@ struct ExportedApp {
 async fn export_org(State(app): State<App>, caller: InOrg<Admin>) -> Result<Json<OrgExport>> {
     let org = caller.org();
     let applications = transact!(app, async |tx| {
-        events::record(tx, &app, &caller.session.by(), About::in_org(org.id), &Event::OrgExported).await?;
+        events::record(tx, &app, &caller.session.by(), About::in_org(org.id), &OrgExported).await?;
         Ok(Application::all_of(tx, org.id).await?)
     })?;
     let newest = Key::newest();

@@ -1,6 +1,7 @@
 //! Asking somebody in, by their address.
 use std::time::Duration;
 
+use crate::events::{InviteCancelled, InviteResent, MemberInvited};
 use axum::{extract::State, response::NoContent};
 use db::Tx;
 use kernel::{
@@ -16,7 +17,7 @@ use tenancy::{
     budget,
     email::Email,
     enter::{Admin, InOrg},
-    events::{self, About, Event},
+    events::{self, About},
     invites::Invite,
     members::Member,
     orgs::{Org, Role},
@@ -86,7 +87,7 @@ async fn invite_member(State(app): State<App>, caller: InOrg<Admin>, Json(ask): 
         let inviter = caller.session.account();
         spend_budget(tx, &app, &own.org, inviter.id, &ask.email).await?;
         let invite = Invite::send(tx, &app, &own.org, inviter, &ask.email, ask.role).await?;
-        let event = Event::MemberInvited { email: invite.email.clone(), role: invite.role };
+        let event = MemberInvited { email: invite.email.clone(), role: invite.role };
         events::record(tx, &app, &caller.session.by(), About::in_org(invite.org_id), &event).await?;
         Ok(invite)
     })?;
@@ -130,7 +131,7 @@ async fn resend_invite(
         let inviter = caller.session.account();
         spend_budget(tx, &app, &own.org, inviter.id, &email).await?;
         let invite = Invite::send(tx, &app, &own.org, inviter, &email, pending.role).await?;
-        let event = Event::InviteResent { email: invite.email.clone() };
+        let event = InviteResent { email: invite.email.clone() };
         events::record(tx, &app, &caller.session.by(), About::in_org(invite.org_id), &event).await?;
         Ok(invite)
     })?;
@@ -150,7 +151,7 @@ async fn cancel_invite(
             return Err(FORBIDDEN.into());
         }
         Invite::cancel(tx, org, &email).await?;
-        let event = Event::InviteCancelled { email: email.as_str().to_owned() };
+        let event = InviteCancelled { email: email.as_str().to_owned() };
         Ok(events::record(tx, &app, &caller.session.by(), About::in_org(org), &event).await?)
     })?;
     Ok(NoContent)

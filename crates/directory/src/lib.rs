@@ -1,5 +1,6 @@
 //! Organizations: who is in them, who is asked in, what is known about them.
 mod audit;
+mod events;
 mod export;
 mod invites;
 mod logo;
@@ -8,7 +9,13 @@ mod metadata;
 mod orgs;
 mod scim;
 
-use kernel::{app::Feature, config::Config, http::Routes};
+use kernel::{
+    app::{Feature, Part},
+    config::Config,
+    http::Routes,
+};
+
+pub const PART: Part = Part { settings: &[], feature };
 
 pub fn feature(_: &Config) -> Feature {
     let routes = Routes::new("org")
@@ -20,7 +27,12 @@ pub fn feature(_: &Config) -> Feature {
         .and(export::routes())
         .and(audit::routes())
         .and(scim::routes());
-    Feature::new(routes).jobs(scim::jobs())
+    Feature::new(routes)
+        .jobs(scim::jobs())
+        .declares(events::EVENTS)
+        .declares(scim::EVENTS)
+        .declares(&[logo::LOGOS])
+        .declares(&[logo::GONE])
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 //! The people in an organization and what they may do.
+use crate::events::MemberRoleChanged;
 use axum::{extract::State, response::NoContent};
 use db::Tx;
 use kernel::{
@@ -9,10 +10,11 @@ use kernel::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tenancy::happenings::MemberRemoved;
 use tenancy::{
     accounts::AccountId,
     enter::{Admin, AdminOrSelf, InOrg, Least, Member as AnyMember},
-    events::{self, About, Event},
+    events::{self, About},
     invites::Invite,
     members::Member,
     orgs::{LAST_OWNER, OrgId, Role},
@@ -86,7 +88,7 @@ async fn change_role(
         }
         Member::set_role(tx, org, user_id, role).await?;
         Invite::withdraw(tx, org, user_id, Some(role)).await?;
-        let event = Event::MemberRoleChanged { from: member.role, to: role };
+        let event = MemberRoleChanged { from: member.role, to: role };
         events::record(tx, &app, &caller.session.by(), About::in_org(org).person(user_id), &event).await?;
         member.role = role;
         Ok(member)
@@ -112,7 +114,7 @@ async fn remove_member(
         Member::remove(tx, org, user_id).await?;
         Invite::withdraw(tx, org, user_id, None).await?;
         let about = About::in_org(org).person(user_id);
-        Ok(events::record(tx, &app, &caller.session.by(), about, &Event::MemberRemoved).await?)
+        Ok(events::record(tx, &app, &caller.session.by(), about, &MemberRemoved).await?)
     })?;
     Ok(NoContent)
 }

@@ -1,4 +1,5 @@
 //! What an organization's programs keep with it: a record of their own, changed key by key.
+use crate::events::MetadataUpdated;
 use axum::extract::State;
 use kernel::{
     App,
@@ -9,7 +10,7 @@ use kernel::{
 use serde_json::Value;
 use tenancy::{
     enter::{Admin, InOrg, Member},
-    events::{self, About, Event},
+    events::{self, About},
     records::{self, Record},
 };
 
@@ -36,7 +37,7 @@ async fn update_metadata(
         org.metadata = Value::Object(merged.clone());
         org.updated_at = app.clock.now();
         org.save_metadata(tx).await?;
-        let event = Event::MetadataUpdated { keys: change.keys().cloned().collect() };
+        let event = MetadataUpdated { keys: change.keys().cloned().collect() };
         events::record(tx, &app, &caller.session.by(), About::in_org(org.id), &event).await?;
         Ok(merged)
     })?;

@@ -10,13 +10,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     enter::{Admin, InOrg, Member as AnyMember, Owner, Session},
-    events::{self, About, Event},
+    events::{self, About},
     members::Member,
     orgs::{self, Membership, Org, OrgId, OrgView, Role},
     slugs,
 };
 
+use crate::events::OrgUpdated;
 use crate::members;
+use tenancy::happenings::OrgCreated;
 
 pub fn routes() -> Routes {
     Routes::new("org")
@@ -56,7 +58,7 @@ async fn create_org(State(app): State<App>, session: Session, Json(new): Json<Ne
             }
         }
         Member::add(tx, org.id, account, Role::Owner, now).await?;
-        events::record(tx, &app, &session.by(), About::in_org(org.id), &Event::OrgCreated).await?;
+        events::record(tx, &app, &session.by(), About::in_org(org.id), &OrgCreated).await?;
         // Whoever acts for nobody acts for the first organization they have.
         if session.org().is_none() {
             orgs::switch(tx, session.id(), account, org.id).await?;
@@ -127,7 +129,7 @@ async fn update_org(
         if !org.save(tx).await? {
             return Err(SLUG_TAKEN.into());
         }
-        let event = Event::OrgUpdated { fields };
+        let event = OrgUpdated { fields };
         events::record(tx, &app, &caller.session.by(), About::in_org(org.id), &event).await?;
         Ok(org)
     })?;
@@ -137,7 +139,7 @@ async fn update_org(
 async fn delete_org(State(app): State<App>, caller: InOrg<Owner>) -> Result<NoContent> {
     let (id, by) = (caller.org().id, caller.session.by());
     transact!(app, async |tx| caller.hold(tx).await)?;
-    orgs::empty(&app.db, id).await?;
+    orgs::empty(&app, id).await?;
     transact!(app, async |tx| {
         caller.hold(tx).await?;
         Ok(orgs::end(tx, &app, &by, id).await?)

@@ -19,16 +19,18 @@ use tenancy::{
     apps::UsedApp,
     audit::AuditEntry,
     enter::{ACCOUNT_TOPIC, AnySession, Session, Visitor, cookies},
-    events::{self, About, By, Event},
+    events::{self, About, By},
+    gone::{self, Gone},
     mail,
     members::{self, Alone},
     orgs::{self, LAST_OWNER, Membership, OrgView},
     sessions,
     sign_in::UserView,
     social::Identity,
-    uploads::{self, Offer, Subject, TOO_MANY_UPLOADS, Wish},
+    uploads::{self, Offer, PicturesOf, TOO_MANY_UPLOADS, Upload, Wish},
 };
 
+use crate::events::{AccountDeleted, DataExported, ProfileUpdated};
 use crate::{
     BODY,
     oauth::{Consent, ConsentView},
@@ -36,6 +38,7 @@ use crate::{
     session::SessionView,
     trusted::{self, TrustedDeviceView},
 };
+use tenancy::happenings::MemberRemoved;
 
 pub fn routes() -> Routes {
     Routes::new("account")
@@ -49,6 +52,25 @@ pub fn routes() -> Routes {
         .answers_nothing(204)
         .fails(&proof::REFUSALS)
         .fails(&[LAST_OWNER])
+}
+
+/// The pictures of people, as uploads know them.
+pub const AVATARS: PicturesOf =
+    PicturesOf { kind: "avatar", show: |tx, app, upload, url| Box::pin(show(tx, app, upload, url)) };
+
+/// Uploads of a person who goes come to nothing, and their picture is deleted.
+pub const GONE: Gone =
+    Gone::Account(|tx, app, id| Box::pin(async move { uploads::subject_gone(tx, app, &AVATARS.of(id)).await }));
+
+async fn show(tx: &mut Tx, app: &App, upload: &Upload, url: &str) -> db::Result<bool> {
+    let Some(account) = upload.subject.id() else { return Ok(false) };
+    if !Account::set_avatar(tx, account, url, app.clock.now()).await? {
+        return Ok(false);
+    }
+    let event = ProfileUpdated { fields: vec!["avatarUrl"] };
+    events::record(tx, app, &upload.by, Some(account), &event).await?;
+    tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.to_string()).await?;
+    Ok(true)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -91,7 +113,7 @@ impl ProfilePatch {
         }
         account.updated_at = app.clock.now();
         account.save_profile(tx, &held.name).await?;
-        events::record(tx, app, by, Some(id), &Event::ProfileUpdated { fields }).await?;
+        events::record(tx, app, by, Some(id), &ProfileUpdated { fields }).await?;
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, id.to_string()).await?;
         Ok(account)
     }
@@ -102,7 +124,7 @@ async fn create_avatar_upload(
     AnySession(session): AnySession,
     Json(wish): Json<Wish>,
 ) -> Result<Json<Offer>> {
-    uploads::open(&app, Subject::Avatar(session.account().id), session.by(), &wish).await.map(Json)
+    uploads::open(&app, AVATARS.of(session.account().id), session.by(), &wish).await.map(Json)
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -180,7 +202,7 @@ const EXPORTED_EVENTS: u32 = 10_000;
 async fn export(State(app): State<App>, visitor: Visitor, session: Session) -> Result<Json<Export>> {
     let (now, account) = (app.clock.now(), session.account());
     transact!(app, async |tx| {
-        Ok(events::record(tx, &app, &session.by(), Some(account.id), &Event::DataExported).await?)
+        Ok(events::record(tx, &app, &session.by(), Some(account.id), &DataExported).await?)
     })?;
     let audit_events = AuditEntry::of_person(&app.db, account.id, &Key::newest(), EXPORTED_EVENTS).await?;
     let found = sessions::Session::of(&app.db, account.id, now).await?;
@@ -219,7 +241,7 @@ async fn delete_account(
     let alone = transact!(app, async |tx| ends_with(tx, account.id).await)?;
     // What may be many rows goes some at a time.
     for org in alone {
-        orgs::empty(&app.db, org.id).await?;
+        orgs::empty(&app, org.id).await?;
     }
     events::forget_past(&app.db, account.id).await?;
     transact!(app, async |tx| {
@@ -230,16 +252,16 @@ async fn delete_account(
         }
         for org in orgs::of(tx, account.id).await? {
             let about = About::in_org(org).person(account.id);
-            events::record(tx, &app, &session.by(), about, &Event::MemberRemoved).await?;
+            events::record(tx, &app, &session.by(), about, &MemberRemoved).await?;
             members::Member::remove(tx, org, account.id).await?;
         }
         sessions::end_all(tx, &app, &session.by(), account.id, None, "account_deleted").await?;
-        events::record(tx, &app, &session.by(), Some(account.id), &Event::AccountDeleted).await?;
+        events::record(tx, &app, &session.by(), Some(account.id), &AccountDeleted).await?;
         events::forget_person(tx, account.id).await?;
         if let Some(email) = &account.email {
             mail::send(tx, &app, email, &mail::Kind::AccountDeleted { name: account.name.clone() }).await?;
         }
-        uploads::subject_gone(tx, &app, Subject::Avatar(account.id)).await?;
+        gone::account(tx, &app, account.id).await?;
         Account::delete(tx, account.id).await?;
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
         Ok(())

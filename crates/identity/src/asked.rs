@@ -3,6 +3,7 @@
 //! Sign-up, a forgotten password, a sign-in link and another confirmation mail are answered alike and in the same time
 //! whether or not the address has an account: the answer is given before anybody has looked. A wrong password is
 //! written down this way too.
+use crate::events::{AccountCreated, MagicLinkRequested, PasswordResetRequested, SignInFailed, SignInLocked};
 use data_encoding::BASE64;
 use db::Tx;
 use kernel::{
@@ -19,7 +20,7 @@ use tenancy::{
     apps::ApplicationId,
     email::Email,
     enter::Visitor,
-    events::{self, By, Event},
+    events::{self, By},
     mail::{self, Budget, Warning},
     once::{self, Purpose},
     sessions::Session,
@@ -141,10 +142,10 @@ async fn work(tx: &mut Tx, app: &App, request: &Request, email: &Email, budget: 
     let (name, now) = (called(&account), app.clock.now());
     match &request.what {
         What::WrongPassword { is_last } => {
-            let failed = Event::SignInFailed { reason: "wrong_password" };
+            let failed = SignInFailed { reason: "wrong_password" };
             events::record(tx, app, &by, Some(account.id), &failed).await?;
             if *is_last {
-                events::record(tx, app, &by, Some(account.id), &Event::SignInLocked).await?;
+                events::record(tx, app, &by, Some(account.id), &SignInLocked).await?;
                 if mail::may_send(tx, app, email, &Budget::Warning(Warning::Locked)).await? {
                     mail::send(tx, app, &to, &mail::Kind::Locked { name }).await?;
                 }
@@ -160,13 +161,13 @@ async fn work(tx: &mut Tx, app: &App, request: &Request, email: &Email, budget: 
         What::ForgotPassword if mail::may_send(tx, app, email, budget).await? => {
             once::make_room(tx, Purpose::ResetPassword, account.id, now).await?;
             let token = once::issue(tx, app, Purpose::ResetPassword, Some(account.id), &[]).await?;
-            events::record(tx, app, &by, Some(account.id), &Event::PasswordResetRequested).await?;
+            events::record(tx, app, &by, Some(account.id), &PasswordResetRequested).await?;
             mail::send(tx, app, &to, &mail::Kind::ResetPassword { name, token }).await
         }
         What::MagicLink if mail::may_send(tx, app, email, budget).await? => {
             once::make_room(tx, Purpose::MagicLink, account.id, now).await?;
             let token = once::issue(tx, app, Purpose::MagicLink, Some(account.id), &[]).await?;
-            events::record(tx, app, &by, Some(account.id), &Event::MagicLinkRequested).await?;
+            events::record(tx, app, &by, Some(account.id), &MagicLinkRequested).await?;
             mail::send(tx, app, &to, &mail::Kind::MagicLink { name, token }).await
         }
         What::ResendVerification | What::Register { .. } | What::ForgotPassword | What::MagicLink => Ok(()),
@@ -196,7 +197,7 @@ async fn register(
         return Ok(());
     }
     if is_new {
-        events::record(tx, app, by, Some(account.id), &Event::AccountCreated).await?;
+        events::record(tx, app, by, Some(account.id), &AccountCreated).await?;
     } else if pending(tx, app, &account).await?.iter().any(|open| *open != registration.likeness) {
         // Two people may have signed up with this address, and a mail does not tell them apart: no password of either
         // counts. Whoever confirms the address chooses one by a mail of its own. Who only did it twice gave the same.

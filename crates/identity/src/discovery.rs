@@ -81,9 +81,9 @@ fn metadata(app: &App) -> serde_json::Value {
         "claims_parameter_supported": false,
         "request_parameter_supported": false,
         "request_uri_parameter_supported": false,
-        "client_id_metadata_document_supported": app.config.client_documents.is_on(),
+        "client_id_metadata_document_supported": app.config.of::<crate::oauth::Settings>().client_documents.is_on(),
     });
-    if app.config.client_registration.is_on() {
+    if app.config.of::<crate::oauth::Settings>().client_registration.is_on() {
         told["registration_endpoint"] = format!("{base}/oauth/register").into();
     }
     told

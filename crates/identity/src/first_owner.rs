@@ -10,12 +10,13 @@ use kernel::{
 use tenancy::{
     accounts::{Account, AccountId},
     enter::{Delivery, Visitor},
-    events::{self, Event},
+    events,
     once::TOKEN_SPENT,
     password::{self, Hasher},
     sign_in::{self, Entered, Typed, Way},
 };
 
+use crate::events::{AccountCreated, PlatformOwnerMade};
 use crate::register::SignUp;
 
 /// The row that says who was first, once somebody was.
@@ -43,7 +44,7 @@ async fn keep(app: &App, name: &str, value: &str) -> db::Result<()> {
 /// Gets the link ready, or closes the door for good where the settings name the owners: an old link must not come back to
 /// life when they no longer do.
 pub async fn start(app: &App) -> db::Result<()> {
-    if app.config.platform_owners.is_empty() {
+    if app.config.of::<tenancy::Settings>().platform_owners.is_empty() {
         keep(app, SEED, app.entropy.token().expose()).await
     } else {
         keep(app, TAKEN, "settings").await
@@ -93,8 +94,8 @@ pub async fn make(app: &App, visitor: &Visitor, given: &Typed, new: &SignUp) -> 
             return Err(ADDRESS_TAKEN.into());
         }
         Account::entrust_platform(tx, account.id).await?;
-        events::record(tx, app, &visitor.by, Some(account.id), &Event::AccountCreated).await?;
-        events::record(tx, app, &visitor.by, Some(account.id), &Event::PlatformOwnerMade).await?;
+        events::record(tx, app, &visitor.by, Some(account.id), &AccountCreated).await?;
+        events::record(tx, app, &visitor.by, Some(account.id), &PlatformOwnerMade).await?;
         sign_in::enter(tx, app, visitor, account, Way::by("pwd", Delivery::Cookie)).await
     })
 }

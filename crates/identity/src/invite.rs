@@ -17,7 +17,7 @@ use tenancy::{
     accounts::{Account, AccountId},
     email::Email,
     enter::{ACCOUNT_TOPIC, Delivery, MaybeSession, Session, Visitor},
-    events::{self, Event},
+    events,
     invites::Invite,
     once::{self, Purpose, TOKEN_SPENT},
     orgs::{self, Membership},
@@ -26,6 +26,7 @@ use tenancy::{
     sign_in::{self, Entered, MayEnter, Typed, Way},
 };
 
+use crate::events::{AccountCreated, EmailVerified};
 use crate::{BODY, password::LoginOptions};
 
 pub fn routes() -> Routes {
@@ -147,9 +148,9 @@ pub async fn newcomer(tx: &mut Tx, app: &App, visitor: &Visitor, new: Account, t
     known.save_profile(tx, &known.name).await?;
     once::void(tx, Purpose::VerifyEmail, there.id, now).await?;
     if is_new {
-        events::record(tx, app, &visitor.by, Some(there.id), &Event::AccountCreated).await?;
+        events::record(tx, app, &visitor.by, Some(there.id), &AccountCreated).await?;
     }
-    events::record(tx, app, &visitor.by, Some(there.id), &Event::EmailVerified).await?;
+    events::record(tx, app, &visitor.by, Some(there.id), &EmailVerified).await?;
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, there.id.to_string()).await?;
     let account = Account::find(tx, there.id).await?.ok_or(TOKEN_SPENT)?;
     let org = Invite::accept(tx, app, &visitor.by, token, &account).await?.ok_or(TOKEN_SPENT)?;

@@ -4,6 +4,7 @@ mod asked;
 mod captcha;
 pub mod device;
 mod discovery;
+pub mod events;
 pub mod factors;
 pub mod first_owner;
 pub mod invite;
@@ -20,15 +21,21 @@ pub mod social;
 mod tidy;
 mod trusted;
 
-use std::time::Duration;
-
-use kernel::{app::Feature, config::Config, http::Routes, jobs::Jobs};
+use kernel::{
+    app::{Feature, Part},
+    config::{Config, Listed},
+    http::Routes,
+    jobs::Jobs,
+};
 
 pub use account::Export;
 pub use social::names as providers;
 
 /// Bodies of the routes that anybody can call are short.
 const BODY: usize = 256 * 1024;
+
+pub const PART: Part =
+    Part { settings: &[Listed::of::<oauth::Settings>(), Listed::of::<social::Settings>()], feature };
 
 pub fn feature(config: &Config) -> Feature {
     let routes = Routes::new("auth")
@@ -48,7 +55,11 @@ pub fn feature(config: &Config) -> Feature {
         .and(platform::routes())
         .and(discovery::routes());
     Feature::new(routes)
-        .jobs(Jobs::new().on::<asked::Asked>().every::<tidy::Tidy>(Duration::from_hours(1)))
+        .jobs(Jobs::new().on::<asked::Asked>())
+        .declares(tidy::CHORES)
+        .declares(events::EVENTS)
+        .declares(&[account::AVATARS])
+        .declares(&[account::GONE, oauth::GONE])
         .start(|app| {
             Box::pin(async move {
                 first_owner::start(&app).await.map_err(|error| format!("cannot keep who comes first: {error}"))

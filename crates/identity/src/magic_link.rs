@@ -13,11 +13,12 @@ use tenancy::{
     accounts::Account,
     email::Email,
     enter::{ACCOUNT_TOPIC, Delivery, Visitor},
-    events::{self, Event},
+    events,
     once::{self, Purpose, TOKEN_SPENT},
     sign_in::{self, Entered, MayEnter, Typed, Way},
 };
 
+use crate::events::EmailVerified;
 use crate::{
     BODY,
     asked::{self, Accepted, What},
@@ -81,7 +82,7 @@ async fn confirmed(tx: &mut Tx, app: &App, visitor: &Visitor, account: Account) 
     Account::clear_password(tx, account.id, now).await?;
     Account::mark_verified(tx, account.id, now).await?;
     once::void(tx, Purpose::VerifyEmail, account.id, now).await?;
-    events::record(tx, app, &visitor.by, Some(account.id), &Event::EmailVerified).await?;
+    events::record(tx, app, &visitor.by, Some(account.id), &EmailVerified).await?;
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
     Ok(Account::find(tx, account.id).await?.ok_or(TOKEN_SPENT)?)
 }

@@ -17,14 +17,14 @@ use tenancy::{
     accounts::Account,
     email::Email,
     enter::{ACCOUNT_TOPIC, Delivery, Session, Visitor},
-    events::{self, Event},
-    factors, mail,
+    events, factors, mail,
     once::{self, Purpose, TOKEN_SPENT},
     password::{self, Hasher, WEAK_PASSWORD},
     sessions,
     sign_in::{self, Entered, MayEnter, Typed, Way},
 };
 
+use crate::events::{EmailVerified, PasswordChanged, PasswordReset};
 use crate::{
     BODY,
     asked::{self, Accepted, What},
@@ -152,9 +152,9 @@ pub async fn reset(app: &App, visitor: &Visitor, token: &Typed, new: &Typed) -> 
         Account::set_password(tx, id, &hash, now).await?;
         if Account::mark_verified(tx, id, now).await? {
             once::void(tx, Purpose::VerifyEmail, id, now).await?;
-            events::record(tx, app, &visitor.by, Some(id), &Event::EmailVerified).await?;
+            events::record(tx, app, &visitor.by, Some(id), &EmailVerified).await?;
         }
-        events::record(tx, app, &visitor.by, Some(id), &Event::PasswordReset).await?;
+        events::record(tx, app, &visitor.by, Some(id), &PasswordReset).await?;
         end_sessions(tx, app, &visitor.by, &account, None).await
     })
 }
@@ -202,7 +202,7 @@ async fn change_password(
     let turned = transact!(app, async |tx| {
         attempt.forgive(tx).await?;
         Account::set_password(tx, account.id, &hash, app.clock.now()).await?;
-        events::record(tx, &app, &session.by(), Some(account.id), &Event::PasswordChanged).await?;
+        events::record(tx, &app, &session.by(), Some(account.id), &PasswordChanged).await?;
         end_sessions(tx, &app, &session.by(), account, Some(session.id())).await?;
         // Whoever has a copy of this browser's cookies is out, too. A program keeps its refresh token: it hears of no other.
         match session.delivery {

@@ -19,12 +19,13 @@ use tenancy::{
     accounts::{Account, AccountId},
     email::Email,
     enter::{ACCOUNT_TOPIC, CAPTCHA_REQUIRED, Visitor},
-    events::{self, Event},
+    events,
     once::{self, Purpose, Spent, TOKEN_SPENT},
     password::{self, Hasher, WEAK_PASSWORD},
     sign_in::Typed,
 };
 
+use crate::events::EmailVerified;
 use crate::{
     BODY,
     asked::{self, Accepted, Registration, What},
@@ -185,7 +186,7 @@ async fn complete(tx: &mut Tx, app: &App, visitor: &Visitor, spent: Spent) -> Re
     let Some(account) = Account::find(tx, id).await? else { return Ok(None) };
     Account::verified(tx, id, &registration.name, registration.password_hash.as_deref(), now).await?;
     once::void(tx, Purpose::VerifyEmail, id, now).await?;
-    events::record(tx, app, &visitor.by, Some(id), &Event::EmailVerified).await?;
+    events::record(tx, app, &visitor.by, Some(id), &EmailVerified).await?;
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, id.to_string()).await?;
     Ok(Some(Verified { email_verified: true, email: account.email }))
 }

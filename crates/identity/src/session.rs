@@ -17,14 +17,16 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::Account,
     enter::{AnySession, Delivery, Granted, RefreshToken, Visitor, cookies, may_use_cookie},
-    events::{self, By, Event},
+    events::{self, By},
     factors::Whole,
     orgs::Membership,
     sessions::{self, SessionId, Turned, read_refresh_token},
     sign_in::{Person, SignedIn, Typed, UserView},
 };
 
+use crate::events::RefreshTokenReused;
 use crate::{BODY, device, trusted};
+use tenancy::happenings::SessionRevoked;
 
 pub fn routes() -> Routes {
     Routes::new("auth")
@@ -126,9 +128,9 @@ pub async fn turn_over(tx: &mut Tx, app: &App, id: SessionId) -> Result<Option<P
 async fn end_copied(tx: &mut Tx, app: &App, by: &By, session: &sessions::Session) -> Result<()> {
     let (now, account, id) = (app.clock.now(), session.account_id, session.id);
     if sessions::Session::revoke(tx, account, id, now).await? {
-        let reused = Event::RefreshTokenReused { session: id };
+        let reused = RefreshTokenReused { session_id: id };
         events::record(tx, app, by, Some(account), &reused).await?;
-        let ended = Event::SessionRevoked { session: id, reason: "refresh_token_reused" };
+        let ended = SessionRevoked { session_id: id, reason: "refresh_token_reused" };
         events::record(tx, app, by, Some(account), &ended).await?;
     }
     Ok(())

@@ -17,12 +17,13 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::AccountId,
     enter::{Session, Visitor, cookies},
-    events::{self, By, Event},
+    events::{self, By},
     factors::{self, TrustedDevice},
     sessions::device_name,
 };
 
 use crate::BODY;
+use crate::events::TrustedDeviceRemoved;
 
 pub fn routes() -> Routes {
     Routes::new("auth")
@@ -76,7 +77,7 @@ pub async fn list(app: &App, visitor: &Visitor, account: AccountId) -> db::Resul
 /// Asks for the second factor everywhere again, and writes it down where that changes something.
 pub async fn forget_all(tx: &mut Tx, app: &App, by: &By, account: AccountId) -> db::Result<()> {
     if factors::distrust_devices(tx, account).await? > 0 {
-        let event = Event::TrustedDeviceRemoved { device: None };
+        let event = TrustedDeviceRemoved { device: None };
         events::record(tx, app, by, Some(account), &event).await?;
     }
     Ok(())
@@ -106,7 +107,7 @@ async fn remove_trusted_device(
     transact!(app, async |tx| {
         let removed = TrustedDevice::remove(tx, account, &path.id).await?;
         let device = Some(device_name(&removed.ok_or(NOT_FOUND)?));
-        let event = Event::TrustedDeviceRemoved { device };
+        let event = TrustedDeviceRemoved { device };
         Ok(events::record(tx, &app, &session.by(), Some(account), &event).await?)
     })?;
     Ok(StatusCode::NO_CONTENT)

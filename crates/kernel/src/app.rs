@@ -14,7 +14,7 @@ use db::Db;
 
 use crate::{
     clock::Clock,
-    config::Config,
+    config::{Config, Listed},
     crypto::Vault,
     entropy::Entropy,
     http::{Description, Inside, Routes},
@@ -61,16 +61,60 @@ impl Leaving {
     }
 }
 
-/// What features keep for themselves, by type: rendered documents, caches.
+/// What features keep for themselves, by type: rendered documents, caches. And what they declare, as a list for each type.
 #[derive(Default)]
-pub struct Own(HashMap<TypeId, Box<dyn Any + Send + Sync>>);
+pub struct Own {
+    parts: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
+    declared: HashMap<TypeId, Declared>,
+}
+
+/// The declarations of one type: a `Vec<T>`, and how to put two such lists together.
+struct Declared {
+    list: Box<dyn Any + Send + Sync>,
+    join: fn(&mut (dyn Any + Send + Sync), &(dyn Any + Send + Sync)),
+}
+
+fn join<T: Any + Clone>(list: &mut (dyn Any + Send + Sync), more: &(dyn Any + Send + Sync)) {
+    if let (Some(list), Some(more)) = (list.downcast_mut::<Vec<T>>(), more.downcast_ref::<Vec<T>>()) {
+        list.extend_from_slice(more);
+    }
+}
 
 impl Own {
+    /// What all features declared of this type, in their order.
+    pub fn declared<T: Any>(&self) -> &[T] {
+        let declared =
+            self.declared.get(&TypeId::of::<T>()).and_then(|declared| declared.list.downcast_ref::<Vec<T>>());
+        declared.map(Vec::as_slice).unwrap_or_default()
+    }
+
+    fn declare<T: Any + Clone + Send + Sync>(&mut self, list: &[T]) {
+        let declared = Declared { list: Box::new(list.to_vec()), join: join::<T> };
+        self.extend(Self { declared: HashMap::from([(TypeId::of::<T>(), declared)]), ..Self::default() });
+    }
+
+    fn extend(&mut self, other: Self) {
+        self.parts.extend(other.parts);
+        for (kind, more) in other.declared {
+            match self.declared.get_mut(&kind) {
+                Some(known) => (known.join)(&mut *known.list, &*more.list),
+                None => _ = self.declared.insert(kind, more),
+            }
+        }
+    }
+
     #[must_use]
     pub fn with<T: Any + Send + Sync>(mut self, part: T) -> Self {
-        self.0.insert(TypeId::of::<T>(), Box::new(part));
+        self.parts.insert(TypeId::of::<T>(), Box::new(part));
         self
     }
+}
+
+/// A crate of features in the list of those a program is made of.
+#[derive(Clone, Copy)]
+pub struct Part {
+    pub settings: &'static [Listed],
+    pub feature: fn(&Config) -> Feature,
 }
 
 /// What one feature brings along.
@@ -79,6 +123,7 @@ pub struct Feature {
     pub jobs: Jobs,
     pub own: Own,
     pub starts: Vec<Start>,
+    pub releases: Vec<Start>,
     pub tasks: Vec<Task>,
 }
 
@@ -89,7 +134,7 @@ pub type Task = fn(App) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Feature {
     pub fn new(routes: Routes) -> Self {
-        Self { routes, jobs: Jobs::new(), own: Own::default(), starts: vec![], tasks: vec![] }
+        Self { routes, jobs: Jobs::new(), own: Own::default(), starts: vec![], releases: vec![], tasks: vec![] }
     }
 
     #[must_use]
@@ -105,9 +150,25 @@ impl Feature {
         self
     }
 
+    /// What others collect without knowing this feature: events, mails, chores, … `T` says what it is, and whoever made
+    /// `T` asks for all of them with [`App::declared`].
+    #[must_use]
+    pub fn declares<T: Any + Clone + Send + Sync>(mut self, list: &[T]) -> Self {
+        self.own.declare(list);
+        self
+    }
+
+    /// Before the first request.
     #[must_use]
     pub fn start(mut self, start: Start) -> Self {
         self.starts.push(start);
+        self
+    }
+
+    /// At the start of a node that is alone on its database: frees what the last one held when it ended.
+    #[must_use]
+    pub fn release(mut self, release: Start) -> Self {
+        self.releases.push(release);
         self
     }
 
@@ -121,8 +182,9 @@ impl Feature {
     pub fn and(mut self, other: Self) -> Self {
         self.routes = self.routes.and(other.routes);
         self.jobs = self.jobs.and(other.jobs);
-        self.own.0.extend(other.own.0);
+        self.own.extend(other.own);
         self.starts.extend(other.starts);
+        self.releases.extend(other.releases);
         self.tasks.extend(other.tasks);
         self
     }
@@ -139,9 +201,14 @@ impl App {
         self.find().expect("the feature's part is there")
     }
 
+    /// What all features declared of a type.
+    pub fn declared<T: Any>(&self) -> &[T] {
+        self.0.own.declared()
+    }
+
     /// A part that some feature may have put in.
     pub fn find<T: Any>(&self) -> Option<&T> {
-        self.0.own.0.get(&TypeId::of::<T>()).and_then(|part| part.downcast_ref())
+        self.0.own.parts.get(&TypeId::of::<T>()).and_then(|part| part.downcast_ref())
     }
 }
 

@@ -203,81 +203,13 @@ impl Fault {
     }
 }
 
-/// How refusals look where OAuth's standards say how (RFC 6749, 5.2).
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-pub struct OAuthError {
-    /// One of the standard's words where it has one, else the code.
-    pub error: String,
-    pub error_description: String,
-}
-
 impl Fault {
-    pub(crate) fn oauth_error(&self) -> OAuthError {
-        let error = oauth_word(self.0.code.name, self.0.code.status);
-        // The standard allows no quotes and nothing outside ASCII in it.
-        let plain = |c: &char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
-        OAuthError { error: error.into(), error_description: self.whole_sentence().chars().filter(plain).collect() }
-    }
-}
-
-/// The standard's word for a code, where it has one, else the code.
-pub(crate) fn oauth_word(code: &str, status: u16) -> &str {
-    match (code, status) {
-        ("invalid" | "malformed" | "unsupported_media_type", _) => "invalid_request",
-        ("unauthenticated", _) => "invalid_token",
-        ("invalid_app_key", _) => "invalid_client",
-        (_, 503) => "temporarily_unavailable",
-        (_, 500..) => "server_error",
-        (name, _) => name,
-    }
-}
-
-/// How refusals look where SCIM's standard says how (RFC 7644, 3.12).
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ScimError {
-    pub schemas: [&'static str; 1],
-    /// The HTTP status again, as text.
-    pub status: String,
-    /// One of the standard's words, where it has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
-    pub scim_type: Option<String>,
-    pub detail: String,
-}
-
-impl Fault {
-    pub(crate) fn scim_error(&self) -> ScimError {
-        let inner = &*self.0;
-        let scim_type = scim_word(inner.code.name);
-        ScimError {
-            schemas: ["urn:ietf:params:scim:api:messages:2.0:Error"],
-            status: inner.code.status.to_string(),
-            scim_type: scim_type.map(str::to_owned),
-            detail: self.whole_sentence(),
-        }
-    }
-
     /// What the code says, with what is special about this case.
-    fn whole_sentence(&self) -> String {
+    pub fn whole_sentence(&self) -> String {
         let inner = &*self.0;
         let fields: Vec<_> = inner.fields.iter().map(|wrong| format!("{} {}", wrong.field, wrong.message)).collect();
         let more = inner.detail.clone().or_else(|| (!fields.is_empty()).then(|| format!("{}.", fields.join("; "))));
         format!("{} {}", inner.code.says, more.unwrap_or_default()).trim().to_owned()
-    }
-}
-
-/// The standard's word for a code, where it has one.
-pub(crate) fn scim_word(code: &str) -> Option<&'static str> {
-    match code {
-        "invalid_filter" => Some("invalidFilter"),
-        "invalid_path" => Some("invalidPath"),
-        "invalid_value" => Some("invalidValue"),
-        "no_target" => Some("noTarget"),
-        "mutability" => Some("mutability"),
-        "uniqueness" => Some("uniqueness"),
-        "invalid" | "malformed" => Some("invalidSyntax"),
-        _ => None,
     }
 }
 

@@ -17,7 +17,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
-use kernel::config::{Config, REFERENCE};
+use kernel::config::Config;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -119,7 +119,7 @@ impl Settings {
             let (name, value) = pair.split_once('=').with_context(|| format!("--set {pair}: must be NAME=VALUE"))?;
             flags.push((name.to_owned(), value.to_owned()));
         }
-        Ok(Config::load(file.as_deref(), variables(), flags)?)
+        Ok(Config::load(file.as_deref(), variables(), flags, &start::sections())?)
     }
 }
 
@@ -167,7 +167,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
 }
 
 fn list_settings() {
-    for row in REFERENCE {
+    for row in Config::reference(&start::sections()) {
         let about = row.about.trim().replace("\n ", "\n  ");
         let default = if row.default.is_empty() { "(empty)" } else { row.default };
         say(&format!("{} = {default}\n  {}\n  {about}\n", row.name, row.variable()), Out::Plain);

@@ -10,12 +10,12 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use db::{Db, Durability, sqlite_path};
 use kernel::{
     App,
-    app::{Feature, Leaving, Parts, Task},
+    app::{Feature, Leaving, Part, Parts, Start, Task},
     clock::Clock,
-    config::Config,
+    config::{Config, Listed},
     crypto::{MasterKey, Vault},
     entropy::Entropy,
-    http::{Description, Door, Inside},
+    http::{Description, Door, Inside, Routes},
     jobs::{self, Jobs},
     ports::{mail, objects, outgoing::Outgoing, sms},
     telemetry::Metrics,
@@ -23,14 +23,17 @@ use kernel::{
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Everything the binary is made of.
+/// Everything the binary is made of: a line for each crate of features.
+const PARTS: &[Part] = &[tenancy::PART, identity::PART, directory::PART, workshop::PART, web::PART, site::PART];
+
 pub fn features(config: &Config) -> Feature {
-    tenancy::feature(config)
-        .and(identity::feature(config))
-        .and(directory::feature(config))
-        .and(workshop::feature(config))
-        .and(web::feature(config))
-        .and(site::feature(config))
+    let none = Feature::new(Routes::new("janua"));
+    PARTS.iter().fold(none, |features, part| features.and((part.feature)(config)))
+}
+
+/// The settings of all features.
+pub fn sections() -> Vec<Listed> {
+    PARTS.iter().flat_map(|part| part.settings).copied().collect()
 }
 
 /// A node that is ready to serve.
@@ -39,6 +42,7 @@ pub struct Node {
     pub door: Door,
     pub jobs: Arc<Jobs>,
     pub tasks: Vec<Task>,
+    releases: Vec<Start>,
     /// Held for as long as the node lives.
     _lock: Option<fs::File>,
 }
@@ -52,8 +56,9 @@ impl Node {
         let node = Self::assemble(config, lock).await?;
         if alone {
             jobs::release_all(&node.app.db, node.app.clock.now()).await?;
-            tenancy::mail::release_all(&node.app.db).await?;
-            workshop::webhooks::release_all(&node.app.db).await?;
+            for release in &node.releases {
+                release(node.app.clone()).await.map_err(|wrong| anyhow!(wrong))?;
+            }
         }
         Ok(node)
     }
@@ -76,14 +81,14 @@ impl Node {
         let mail = mail::from_config(&config).map_err(|wrong| anyhow!(wrong))?;
         let sms = sms::from_config(&config).map_err(|wrong| anyhow!(wrong))?;
         let objects = objects::from_config(&config, &vault, &clock).map_err(|wrong| anyhow!(wrong))?;
-        let Feature { routes, jobs, own, starts, tasks } = features(&config);
+        let Feature { routes, jobs, own, starts, releases, tasks } = features(&config);
         let app = App::new(Parts {
             db,
             vault,
             mail,
             sms,
             objects,
-            outgoing: Outgoing::from_config(&config).map_err(|wrong| anyhow!(wrong))?,
+            outgoing: Outgoing::from_config(&config, own.declared()).map_err(|wrong| anyhow!(wrong))?,
             own,
             clock,
             entropy: Entropy::system(),
@@ -97,7 +102,7 @@ impl Node {
             start(app.clone()).await.map_err(|wrong| anyhow!(wrong))?;
         }
         let door = Door::new(app.clone(), routes, VERSION).map_err(|wrong| anyhow!(wrong))?;
-        Ok(Self { app, door, jobs: Arc::new(jobs), tasks, _lock: lock })
+        Ok(Self { app, door, jobs: Arc::new(jobs), tasks, releases, _lock: lock })
     }
 }
 

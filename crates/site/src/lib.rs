@@ -4,21 +4,32 @@ mod accept;
 pub mod health;
 mod legal;
 mod machine;
+mod operator;
 pub mod status;
 mod well_known;
 
 use std::time::Duration;
 
-use kernel::{app::Feature, config::Config, http::ForgetReplies, jobs::Jobs};
+use kernel::{
+    app::{Feature, Part},
+    config::{Config, Listed},
+    http::ForgetReplies,
+    jobs::Jobs,
+};
+
+pub use operator::Operator;
 
 /// How often each component is looked at, once for all nodes.
 const PROBE_EVERY: Duration = Duration::from_mins(1);
+
+pub const PART: Part = Part { settings: &[Listed::of::<Operator>()], feature };
 
 pub fn feature(config: &Config) -> Feature {
     let routes =
         health::routes().and(status::routes()).and(well_known::routes()).and(legal::routes()).and(machine::routes());
     Feature::new(routes)
         .jobs(Jobs::new().every::<status::Probe>(PROBE_EVERY).every::<ForgetReplies>(Duration::from_hours(1)))
+        .declares(status::events::EVENTS)
         .own(health::Health::default())
         .own(legal::Library::render(config))
         .task(|app| Box::pin(health::watch(app)))

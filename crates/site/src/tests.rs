@@ -168,12 +168,12 @@ async fn incidents_are_paged_newest_first() {
 }
 
 fn https() -> Config {
-    Config {
-        base_url: Some("https://id.example.com".parse().unwrap()),
-        operator_name: "Example & Söhne <GmbH>".into(),
-        operator_email: "legal@example.com".into(),
-        ..Config::for_tests()
-    }
+    Config { base_url: Some("https://id.example.com".parse().unwrap()), ..Config::for_tests() }.with(
+        |operator: &mut crate::Operator| {
+            operator.operator_name = "Example & Söhne <GmbH>".into();
+            operator.operator_email = "legal@example.com".into();
+        },
+    )
 }
 
 #[tokio::test]

@@ -34,7 +34,7 @@ const ISSUER: &str = "http://openid.net/specs/connect/1.0/issuer";
 async fn security_txt(State(app): State<App>) -> impl IntoResponse + kernel::http::OperationOutput {
     // Whole days: everybody who asks today gets the same file.
     let expires = app.clock.now().plus(CONTACT_IS_GOOD_FOR).day().start();
-    let contact = app.config.security_contact();
+    let contact = app.config.of::<crate::Operator>().security_contact();
     let base = app.config.base_url();
     let text = format!(
         "Contact: {contact}\nExpires: {expires}\nPreferred-Languages: en\nCanonical: {base}/.well-known/security.txt\n"

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     accounts::AccountId,
-    end_users,
+    end_users, gone,
     orgs::{OrgId, Role},
     scopes::{DeclaredScopes, Scopes},
     slugs,
@@ -170,25 +170,26 @@ impl Application {
 
     /// Deletes what may be many rows, some at a time, before the app itself is deleted: on SQLite every other writer would
     /// wait for all of it. Whoever comes meanwhile goes with the app.
-    pub async fn empty(db: &Db, id: ApplicationId) -> db::Result<()> {
+    pub async fn empty(app: &App, id: ApplicationId) -> db::Result<()> {
+        gone::empty_app(app, id).await?;
         for sql in [
             "DELETE FROM session WHERE id IN (SELECT id FROM session WHERE app_id = $1 LIMIT $2)",
             "DELETE FROM trusted_device WHERE hash IN (SELECT hash FROM trusted_device WHERE app_id = $1 LIMIT $2)",
-            "DELETE FROM consent WHERE id IN (SELECT id FROM consent WHERE app_id = $1 LIMIT $2)",
             "DELETE FROM app_user_word WHERE app_id = $1 AND (account_id, word) IN
                  (SELECT account_id, word FROM app_user_word WHERE app_id = $1 LIMIT $2)",
             "DELETE FROM app_user WHERE app_id = $1 AND account_id IN
                  (SELECT account_id FROM app_user WHERE app_id = $1 LIMIT $2)",
         ] {
-            db.sweep(sql, params![id]).await?;
+            app.db.sweep(sql, params![id]).await?;
         }
         Ok(())
     }
 
     /// Its keys, people and sessions go with it. Call [`empty`](Self::empty) before. Its slug stays with the
     /// organization for a while.
-    pub async fn delete(&self, tx: &mut Tx, now: Timestamp) -> db::Result<()> {
-        slugs::hold_back(tx, &self.slug, self, now).await?;
+    pub async fn delete(&self, tx: &mut Tx, app: &App) -> db::Result<()> {
+        gone::app(tx, app, self.id).await?;
+        slugs::hold_back(tx, &self.slug, self, app.clock.now()).await?;
         tx.exec("DELETE FROM app WHERE id = $1", params![self.id]).await?;
         self.told(tx).await?;
         tx.notify(Reach::EveryNode, crate::sessions::TOPIC, "").await

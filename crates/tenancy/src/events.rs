@@ -6,343 +6,89 @@ use serde_json::{Value, json};
 
 use crate::{
     accounts::AccountId,
-    apps::{AppKeyId, Application, ApplicationId, Environment, KeyKind},
-    factors::Factor,
-    orgs::{OrgId, Role},
+    apps::{Application, ApplicationId},
+    orgs::OrgId,
     outbox,
-    people::PersonId,
-    scim_tokens::ScimTokenId,
-    sessions::SessionId,
 };
 
-/// Ids and plain facts only: nothing in here is secret, so nothing secret can be told.
-#[derive(Debug, Clone)]
-pub enum Event {
-    AccountCreated,
-    PlatformOwnerMade,
-    EmailVerified,
-    SignedIn {
-        session: SessionId,
-        methods: Vec<String>,
-        device: String,
-    },
-    SignInFailed {
-        reason: &'static str,
-    },
-    SignInLocked,
-    SessionRevoked {
-        session: SessionId,
-        reason: &'static str,
-    },
-    RefreshTokenReused {
-        session: SessionId,
-    },
-    PasswordResetRequested,
-    PasswordReset,
-    PasswordChanged,
-    MagicLinkRequested,
-    ProfileUpdated {
-        fields: Vec<&'static str>,
-    },
-    DataExported,
-    AccountDeleted,
-    MfaEnabled {
-        factor: Factor,
-    },
-    MfaDisabled {
-        factor: Factor,
-    },
-    RecoveryCodesRegenerated,
-    RecoveryCodeUsed,
-    PasskeyAdded {
-        credential: String,
-        name: String,
-    },
-    PasskeyRenamed {
-        credential: String,
-        name: String,
-    },
-    PasskeyRemoved {
-        credential: String,
-    },
-    DeviceApproved {
-        device: String,
-        ip: String,
-    },
-    DeviceDenied,
-    /// One device, or all of them.
-    TrustedDeviceRemoved {
-        device: Option<String>,
-    },
-    SocialLinked {
-        provider: &'static str,
-    },
-    ConsentGranted {
-        client: String,
-        scopes: String,
-    },
-    ConsentRevoked {
-        client: String,
-    },
-    IncidentReported {
-        incident: String,
-        state: &'static str,
-    },
-    DatabaseRestored {
-        sessions: u64,
-    },
-    OrgCreated,
-    OrgUpdated {
-        fields: Vec<&'static str>,
-    },
-    OrgDeleted,
-    OrgExported,
-    MetadataUpdated {
-        keys: Vec<String>,
-    },
-    MemberInvited {
-        email: String,
-        role: Role,
-    },
-    InviteResent {
-        email: String,
-    },
-    InviteCancelled {
-        email: String,
-    },
-    InviteAccepted {
-        role: Role,
-    },
-    MemberRoleChanged {
-        from: Role,
-        to: Role,
-    },
-    MemberRemoved,
-    ScimTokenCreated {
-        token: ScimTokenId,
-        name: String,
-    },
-    ScimTokenDeleted {
-        token: ScimTokenId,
-    },
-    PersonProvisioned {
-        person: PersonId,
-    },
-    PersonUpdated {
-        person: PersonId,
-    },
-    PersonDeactivated {
-        person: PersonId,
-    },
-    PersonReactivated {
-        person: PersonId,
-    },
-    GroupPushed {
-        group: String,
-    },
-    GroupUpdated {
-        group: String,
-    },
-    GroupDeleted {
-        group: String,
-    },
-    GroupMapped {
-        group: String,
-        role: Option<Role>,
-    },
-    AppCreated,
-    AppUpdated {
-        fields: Vec<&'static str>,
-    },
-    AppDeleted,
-    AppKeyCreated {
-        key: AppKeyId,
-        kind: KeyKind,
-        environment: Environment,
-    },
-    AppKeyDeleted {
-        key: AppKeyId,
-    },
-    DomainAdded {
-        domain: String,
-    },
-    DomainVerified {
-        domain: String,
-    },
-    DomainRemoved {
-        domain: String,
-    },
-    /// Another app has proven the domain: recorded for both.
-    DomainMoved {
-        domain: String,
-        is_gain: bool,
-    },
-    WebhookCreated {
-        webhook: String,
-    },
-    WebhookUpdated {
-        webhook: String,
-        fields: Vec<&'static str>,
-    },
-    WebhookDeleted {
-        webhook: String,
-    },
-    WebhookSecretRotated {
-        webhook: String,
-    },
-    WebhookSecretFinalized {
-        webhook: String,
-    },
-    WebhookAutoDisabled {
-        webhook: String,
-    },
+/// A line of the audit log.
+#[derive(Debug)]
+pub struct AuditEvent;
+pub type EventId = Id<AuditEvent>;
+
+/// Something that happened, as audit logs and webhooks tell it. [`events!`](crate::events!) declares one: ids and plain
+/// facts only, so that nothing secret can be told.
+pub trait Event: Send + Sync {
+    fn kind(&self) -> Kind;
+    fn details(&self) -> Value;
 }
 
-impl Event {
+/// What is known of an event before it happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kind {
     /// The type in the audit log.
-    pub fn audit_type(&self) -> &'static str {
-        match self {
-            Self::AccountCreated => "ACCOUNT_CREATED",
-            Self::PlatformOwnerMade => "PLATFORM_OWNER_MADE",
-            Self::EmailVerified => "EMAIL_VERIFIED",
-            Self::SignedIn { .. } => "SIGNED_IN",
-            Self::SignInFailed { .. } => "SIGN_IN_FAILED",
-            Self::SignInLocked => "SIGN_IN_LOCKED",
-            Self::SessionRevoked { .. } => "SESSION_REVOKED",
-            Self::RefreshTokenReused { .. } => "REFRESH_TOKEN_REUSED",
-            Self::PasswordResetRequested => "PASSWORD_RESET_REQUESTED",
-            Self::PasswordReset => "PASSWORD_RESET",
-            Self::PasswordChanged => "PASSWORD_CHANGED",
-            Self::MagicLinkRequested => "MAGIC_LINK_REQUESTED",
-            Self::ProfileUpdated { .. } => "PROFILE_UPDATED",
-            Self::DataExported => "DATA_EXPORTED",
-            Self::AccountDeleted => "ACCOUNT_DELETED",
-            Self::MfaEnabled { .. } => "MFA_ENABLED",
-            Self::MfaDisabled { .. } => "MFA_DISABLED",
-            Self::RecoveryCodesRegenerated => "RECOVERY_CODES_REGENERATED",
-            Self::RecoveryCodeUsed => "RECOVERY_CODE_USED",
-            Self::PasskeyAdded { .. } => "PASSKEY_ADDED",
-            Self::PasskeyRenamed { .. } => "PASSKEY_RENAMED",
-            Self::PasskeyRemoved { .. } => "PASSKEY_REMOVED",
-            Self::DeviceApproved { .. } => "DEVICE_APPROVED",
-            Self::DeviceDenied => "DEVICE_DENIED",
-            Self::TrustedDeviceRemoved { .. } => "TRUSTED_DEVICE_REMOVED",
-            Self::SocialLinked { .. } => "SOCIAL_LINKED",
-            Self::ConsentGranted { .. } => "CONSENT_GRANTED",
-            Self::ConsentRevoked { .. } => "CONSENT_REVOKED",
-            Self::IncidentReported { .. } => "INCIDENT_REPORTED",
-            Self::DatabaseRestored { .. } => "DATABASE_RESTORED",
-            Self::OrgCreated => "ORG_CREATED",
-            Self::OrgUpdated { .. } => "ORG_UPDATED",
-            Self::OrgDeleted => "ORG_DELETED",
-            Self::OrgExported => "ORG_EXPORTED",
-            Self::MetadataUpdated { .. } => "ORG_METADATA_UPDATED",
-            Self::MemberInvited { .. } => "MEMBER_INVITED",
-            Self::InviteResent { .. } => "INVITE_RESENT",
-            Self::InviteCancelled { .. } => "INVITE_CANCELLED",
-            Self::InviteAccepted { .. } => "INVITE_ACCEPTED",
-            Self::MemberRoleChanged { .. } => "MEMBER_ROLE_CHANGED",
-            Self::MemberRemoved => "MEMBER_REMOVED",
-            Self::ScimTokenCreated { .. } => "SCIM_TOKEN_CREATED",
-            Self::ScimTokenDeleted { .. } => "SCIM_TOKEN_DELETED",
-            Self::PersonProvisioned { .. } => "PERSON_PROVISIONED",
-            Self::PersonUpdated { .. } => "PERSON_UPDATED",
-            Self::PersonDeactivated { .. } => "PERSON_DEACTIVATED",
-            Self::PersonReactivated { .. } => "PERSON_REACTIVATED",
-            Self::GroupPushed { .. } => "GROUP_PUSHED",
-            Self::GroupUpdated { .. } => "GROUP_UPDATED",
-            Self::GroupDeleted { .. } => "GROUP_DELETED",
-            Self::GroupMapped { .. } => "GROUP_MAPPED",
-            Self::AppCreated => "APP_CREATED",
-            Self::AppUpdated { .. } => "APP_UPDATED",
-            Self::AppDeleted => "APP_DELETED",
-            Self::AppKeyCreated { .. } => "APP_KEY_CREATED",
-            Self::AppKeyDeleted { .. } => "APP_KEY_DELETED",
-            Self::DomainAdded { .. } => "DOMAIN_ADDED",
-            Self::DomainVerified { .. } => "DOMAIN_VERIFIED",
-            Self::DomainRemoved { .. } => "DOMAIN_REMOVED",
-            Self::DomainMoved { .. } => "DOMAIN_MOVED",
-            Self::WebhookCreated { .. } => "WEBHOOK_CREATED",
-            Self::WebhookUpdated { .. } => "WEBHOOK_UPDATED",
-            Self::WebhookDeleted { .. } => "WEBHOOK_DELETED",
-            Self::WebhookSecretRotated { .. } => "WEBHOOK_SECRET_ROTATED",
-            Self::WebhookSecretFinalized { .. } => "WEBHOOK_SECRET_FINALIZED",
-            Self::WebhookAutoDisabled { .. } => "WEBHOOK_AUTO_DISABLED",
-        }
-    }
-
+    pub audit: &'static str,
     /// The webhook event it is, beside being an audit event.
-    fn webhook(&self) -> Option<&'static str> {
-        match self {
-            Self::AccountCreated => Some("user.created"),
-            Self::EmailVerified => Some("user.email_verified"),
-            Self::SignedIn { .. } => Some("user.signed_in"),
-            Self::SessionRevoked { .. } => Some("session.revoked"),
-            Self::MfaEnabled { .. } => Some("user.mfa_enabled"),
-            Self::MfaDisabled { .. } => Some("user.mfa_disabled"),
-            Self::PasskeyAdded { .. } => Some("user.passkey_added"),
-            Self::PasskeyRemoved { .. } => Some("user.passkey_removed"),
-            _ => None,
-        }
-    }
+    pub webhook: Option<&'static str>,
+    /// For people.
+    pub about: &'static str,
+}
 
-    fn details(&self) -> Value {
-        match self {
-            Self::SignedIn { session, methods, device } => {
-                json!({ "sessionId": session, "methods": methods, "device": device })
+/// Declares the events of a feature: what each is called in the audit log, under which name webhooks know it, and its
+/// details. `EVENTS` lists them, for [`Feature::declares`](kernel::app::Feature::declares).
+///
+/// ```ignore
+/// events! {
+///     /// A lamp was lit.
+///     LampLit { lamp_id: LampId, watts: u32 } = "LAMP_LIT" as "lamp.lit";
+/// }
+/// ```
+#[macro_export]
+macro_rules! events {
+    (@struct $($about:literal)+, $name:ident) => {
+        $(#[doc = $about])+
+        #[derive(Debug, Clone, serde::Serialize)]
+        pub struct $name;
+    };
+    (@struct $($about:literal)+, $name:ident { $($field:ident: $type:ty),+ }) => {
+        $(#[doc = $about])+
+        #[derive(Debug, Clone, serde::Serialize)]
+        #[serde(rename_all = "camelCase")]
+        pub struct $name { $(pub $field: $type),+ }
+    };
+    (@name) => { None };
+    (@name $webhook:literal) => { Some($webhook) };
+    ($(
+        $(#[doc = $about:literal])+
+        $name:ident $({ $($field:ident: $type:ty),+ $(,)? })? = $audit:literal $(as $webhook:literal)?;
+    )+) => {
+        $(
+            $crate::events!(@struct $($about)+, $name $({ $($field: $type),+ })?);
+
+            impl $name {
+                pub const KIND: $crate::events::Kind = $crate::events::Kind {
+                    audit: $audit, webhook: $crate::events!(@name $($webhook)?), about: concat!($($about),+),
+                };
             }
-            Self::SignInFailed { reason } => json!({ "reason": reason }),
-            Self::SessionRevoked { session, reason } => json!({ "sessionId": session, "reason": reason }),
-            Self::RefreshTokenReused { session } => json!({ "sessionId": session }),
-            Self::MfaEnabled { factor } | Self::MfaDisabled { factor } => json!({ "factor": factor }),
-            Self::PasskeyAdded { credential, name } | Self::PasskeyRenamed { credential, name } => {
-                json!({ "credentialId": credential, "deviceName": name })
+
+            impl $crate::events::Event for $name {
+                fn kind(&self) -> $crate::events::Kind {
+                    Self::KIND
+                }
+
+                fn details(&self) -> serde_json::Value {
+                    $crate::events::details(self)
+                }
             }
-            Self::PasskeyRemoved { credential } => json!({ "credentialId": credential }),
-            Self::DeviceApproved { device, ip } => json!({ "device": device, "deviceIp": ip }),
-            Self::TrustedDeviceRemoved { device } => json!({ "device": device }),
-            Self::SocialLinked { provider } => json!({ "provider": provider }),
-            Self::ConsentGranted { client, scopes } => json!({ "clientId": client, "scope": scopes }),
-            Self::ConsentRevoked { client } => json!({ "clientId": client }),
-            Self::ProfileUpdated { fields } | Self::OrgUpdated { fields } | Self::AppUpdated { fields } => {
-                json!({ "fields": fields })
-            }
-            Self::MetadataUpdated { keys } => json!({ "keys": keys }),
-            Self::MemberInvited { email, role } => json!({ "email": email, "role": role }),
-            Self::InviteResent { email } | Self::InviteCancelled { email } => json!({ "email": email }),
-            Self::InviteAccepted { role } => json!({ "role": role }),
-            Self::MemberRoleChanged { from, to } => json!({ "from": from, "to": to }),
-            Self::ScimTokenCreated { token, name } => json!({ "tokenId": token, "name": name }),
-            Self::ScimTokenDeleted { token } => json!({ "tokenId": token }),
-            Self::PersonProvisioned { person }
-            | Self::PersonUpdated { person }
-            | Self::PersonDeactivated { person }
-            | Self::PersonReactivated { person } => json!({ "personId": person }),
-            Self::GroupPushed { group } | Self::GroupUpdated { group } | Self::GroupDeleted { group } => {
-                json!({ "groupId": group })
-            }
-            Self::GroupMapped { group, role } => json!({ "groupId": group, "role": role }),
-            Self::AppKeyCreated { key, kind, environment } => {
-                json!({ "keyId": key, "type": kind, "environment": environment })
-            }
-            Self::AppKeyDeleted { key } => json!({ "keyId": key }),
-            Self::DomainAdded { domain } | Self::DomainVerified { domain } | Self::DomainRemoved { domain } => {
-                json!({ "domain": domain })
-            }
-            Self::DomainMoved { domain, is_gain } => {
-                json!({ "domain": domain, "outcome": if *is_gain { "gained" } else { "lost" } })
-            }
-            Self::WebhookUpdated { webhook, fields } => json!({ "webhookId": webhook, "fields": fields }),
-            Self::WebhookCreated { webhook }
-            | Self::WebhookDeleted { webhook }
-            | Self::WebhookSecretRotated { webhook }
-            | Self::WebhookSecretFinalized { webhook }
-            | Self::WebhookAutoDisabled { webhook } => json!({ "webhookId": webhook }),
-            Self::IncidentReported { incident, state } => json!({ "incidentId": incident, "state": state }),
-            Self::DatabaseRestored { sessions } => json!({ "endedSessions": sessions }),
-            _ => json!({}),
-        }
-    }
+        )+
+
+        pub const EVENTS: &[$crate::events::Kind] = &[$($name::KIND),+];
+    };
+}
+
+/// The members of an event.
+pub fn details(event: &impl Serialize) -> Value {
+    serde_json::to_value(event).ok().filter(Value::is_object).unwrap_or_else(|| json!({}))
 }
 
 /// Who did it, and from where.
@@ -405,18 +151,20 @@ pub async fn record(
     app: &App,
     by: &By,
     about: impl Into<About> + Send,
-    event: &Event,
+    event: &dyn Event,
 ) -> db::Result<()> {
     let (now, about) = (app.clock.now(), about.into());
-    let (id, target, details) = (Id::<Event>::new(&app.entropy, now), about.target(), event.details());
+    let kind = event.kind();
+    debug_assert!(app.declared::<Kind>().contains(&kind), "{} is in no list that a feature declares", kind.audit);
+    let (id, target, details) = (EventId::new(&app.entropy, now), about.target(), event.details());
     tx.send(
         "INSERT INTO audit_event (id, type, webhook, account_id, actor, target, org_id, app_id, ip, user_agent, at,
                                   details)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
         params![
             id,
-            event.audit_type(),
-            event.webhook(),
+            kind.audit,
+            kind.webhook,
             about.person.or(by.actor.filter(|_| about.org.is_some())),
             by.actor,
             target.clone(),
@@ -429,13 +177,13 @@ pub async fn record(
         ],
     )
     .await?;
-    let happened = Happened { id, name: event.webhook(), kind: event.audit_type(), target, details, at: now };
+    let happened = Happened { id, name: kind.webhook, kind: kind.audit, target, details, at: now };
     outbox::put(tx, app, by, about, &happened).await
 }
 
 /// What the outbox is told.
 pub(crate) struct Happened {
-    pub id: Id<Event>,
+    pub id: EventId,
     /// As webhooks know it, beside being an audit event.
     pub name: Option<&'static str>,
     pub kind: &'static str,

@@ -75,7 +75,7 @@ pub fn mint(
         return Ok(None);
     }
     let now = app.clock.now();
-    let (seconds, life) = (now.0.div_euclid(1000), app.config.access_token_life.as_secs());
+    let (seconds, life) = (now.0.div_euclid(1000), app.config.of::<crate::Settings>().access_token_life.as_secs());
     let claims = IdClaims {
         iss: app.config.base_url(),
         sub: account.id,

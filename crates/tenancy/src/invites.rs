@@ -11,10 +11,11 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::happenings::InviteAccepted;
 use crate::{
     accounts::{Account, AccountId},
     email::Email,
-    events::{self, By, Event},
+    events::{self, By},
     mail::{self, Budget},
     members::Member,
     orgs::{Org, OrgId, Role},
@@ -179,7 +180,7 @@ impl Invite {
         }
         Member::add(tx, invite.org_id, account.id, invite.role, now).await?;
         let by = By { actor: Some(account.id), ..by.clone() };
-        let event = Event::InviteAccepted { role: invite.role };
+        let event = InviteAccepted { role: invite.role };
         events::record(tx, app, &by, events::About::in_org(invite.org_id).person(account.id), &event).await?;
         Ok(Some(invite.org_id))
     }

@@ -260,7 +260,7 @@ fn place(id: &str) -> String {
 
 /// A new key pair as PKCS#8. Takes a tenth of a second, so not on a thread that serves.
 async fn make(app: &App) -> Result<Vec<u8>, String> {
-    let size = match app.config.signing_key_bits {
+    let size = match app.config.of::<crate::Settings>().signing_key_bits {
         4096 => KeySize::Rsa4096,
         3072 => KeySize::Rsa3072,
         _ => KeySize::Rsa2048,

@@ -8,6 +8,8 @@ pub mod end_users;
 pub mod enter;
 pub mod events;
 pub mod factors;
+pub mod gone;
+pub mod happenings;
 pub mod id_tokens;
 pub mod invites;
 pub mod keys;
@@ -27,6 +29,7 @@ pub mod restored;
 pub mod scim_tokens;
 pub mod scopes;
 pub mod sessions;
+mod settings;
 pub mod sign_in;
 pub mod slugs;
 pub mod sms;
@@ -38,29 +41,35 @@ pub mod tokens;
 pub mod uploads;
 
 pub use kernel::email;
+pub use settings::Settings;
 use std::{sync::Arc, time::Duration};
 
 use kernel::{
-    app::Feature,
-    config::Config,
+    app::{Feature, Part},
+    config::{Config, Listed},
     http::{AppOrigins, Routes},
-    jobs::Jobs,
+    jobs::{Jobs, Tidy},
 };
 
 const HOURLY: Duration = Duration::from_hours(1);
 
+pub const PART: Part = Part { settings: &[Listed::of::<Settings>()], feature };
+
 pub fn feature(config: &Config) -> Feature {
-    Feature::new(Routes::new("tenancy").and(uploads::routes()))
+    Feature::new(Routes::new("tenancy").credentials(enter::CREDENTIALS).and(uploads::routes()))
         .jobs(Jobs::new().on::<mail::SendMail>().on::<sms::SendSms>())
-        .jobs(Jobs::new().every::<tidy::Tidy>(HOURLY).every::<tidy::TurnKeys>(HOURLY))
+        .jobs(Jobs::new().every::<Tidy>(HOURLY).every::<tidy::TurnKeys>(HOURLY))
         .jobs(Jobs::new().every::<mail::ForgetDead>(Duration::from_hours(24)))
+        .declares(tidy::CHORES)
+        .declares(happenings::EVENTS)
+        .release(|app| Box::pin(async move { mail::release_all(&app.db).await.map_err(|error| error.to_string()) }))
         .own(relay::Relay::new(config.workers))
         .jobs(uploads::jobs())
         .own(uploads::Studio::default())
         .own(keys::Ring::default())
         .own(Arc::new(enter::Live::default()))
         .own(Arc::new(AppOrigins::default()))
-        .own(password::Hasher::start(config.password_queue))
+        .own(password::Hasher::start(config.of::<Settings>().password_queue))
         .start(|app| {
             Box::pin(async move {
                 let live = app.own::<Arc<enter::Live>>().clone();

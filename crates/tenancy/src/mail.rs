@@ -88,7 +88,8 @@ pub async fn may_send(tx: &mut Tx, app: &App, email: &Email, budget: &Budget) ->
     if !app.config.rate_limits.is_on() {
         return Ok(true);
     }
-    let (email, most) = (email.key(), Most { hour: app.config.mail_per_hour, day: app.config.mail_per_day });
+    let settings = app.config.of::<crate::Settings>();
+    let (email, most) = (email.key(), Most { hour: settings.mail_per_hour, day: settings.mail_per_day });
     // The share first: what it refuses must not be missing to others.
     let is_counted = match budget {
         Budget::Anybody { from } => {

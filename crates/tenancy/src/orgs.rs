@@ -5,12 +5,14 @@ use kernel::{App, clock::Timestamp, fault::Code, id::Id};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::happenings::{AppDeleted, OrgDeleted};
 use crate::{
     accounts::AccountId,
     apps::{Application, ApplicationId},
-    events::{self, About, By, Event},
+    events::{self, About, By},
+    gone,
     sessions::SessionId,
-    slugs, uploads,
+    slugs,
 };
 
 pub type OrgId = Id<Org>;
@@ -147,11 +149,13 @@ impl Org {
 
 /// Deletes what may be many rows, some at a time, before the organization itself is deleted: on SQLite every other writer
 /// would wait for all of it. Its owners stay until the end, and can ask again if this is cut off.
-pub async fn empty(db: &Db, id: OrgId) -> db::Result<()> {
+pub async fn empty(app: &App, id: OrgId) -> db::Result<()> {
+    let db = &app.db;
     let apps: Vec<(ApplicationId,)> = db.all("SELECT id FROM app WHERE org_id = $1", params![id]).await?;
-    for (app,) in apps {
-        Application::empty(db, app).await?;
+    for (application,) in apps {
+        Application::empty(app, application).await?;
     }
+    gone::empty_org(app, id).await?;
     for sql in [
         "UPDATE session SET org_id = NULL WHERE id IN (SELECT id FROM session WHERE org_id = $1 LIMIT $2)",
         "UPDATE account SET active_org_id = NULL WHERE id IN
@@ -175,12 +179,12 @@ pub async fn empty(db: &Db, id: OrgId) -> db::Result<()> {
 /// Ends an organization. Everything it owns goes with it, and that is written down. Call [`empty`] before.
 pub async fn end(tx: &mut Tx, app: &App, by: &By, id: OrgId) -> db::Result<()> {
     for application in Application::all_of(tx, id).await? {
-        events::record(tx, app, by, About::app(&application), &Event::AppDeleted).await?;
-        uploads::subject_gone(tx, app, uploads::Subject::AppLogo(application.id)).await?;
+        events::record(tx, app, by, About::app(&application), &AppDeleted).await?;
+        gone::app(tx, app, application.id).await?;
         slugs::hold_back(tx, &application.slug, &application, app.clock.now()).await?;
     }
-    events::record(tx, app, by, About::in_org(id), &Event::OrgDeleted).await?;
-    uploads::subject_gone(tx, app, uploads::Subject::Logo(id)).await?;
+    events::record(tx, app, by, About::in_org(id), &OrgDeleted).await?;
+    gone::org(tx, app, id).await?;
     tx.exec("DELETE FROM org WHERE id = $1", params![id]).await?;
     changed(tx, id).await?;
     // Sessions of its apps went, too; which ones is not worth knowing.

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::{
     accounts::AccountId,
     apps::ApplicationId,
-    events::{About, By, Event, Happened},
+    events::{About, By, EventId, Happened},
     orgs::OrgId,
     scopes::{Scope, Scopes},
 };
@@ -94,7 +94,7 @@ impl Listening {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Facts<'a> {
-    id: Id<Event>,
+    id: EventId,
     #[serde(rename = "type")]
     kind: &'static str,
     actor: Option<AccountId>,

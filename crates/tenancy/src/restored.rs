@@ -6,9 +6,10 @@
 use db::{Db, Reach, Sql, Tx, Value, params, row};
 use kernel::{App, clock::Timestamp};
 
+use crate::happenings::DatabaseRestored;
 use crate::{
     apps,
-    events::{self, By, Event},
+    events::{self, By},
     keys, sessions,
 };
 
@@ -62,7 +63,7 @@ pub async fn end(app: &App, keys: Keys) -> Result<Ended, String> {
         let sql = "INSERT INTO setting (name, value) VALUES ('restored_at', $1)
                    ON CONFLICT (name) DO UPDATE SET value = $1";
         tx.exec(sql, params![app.clock.now().0.to_string()]).await?;
-        let event = Event::DatabaseRestored { sessions: ended.sessions };
+        let event = DatabaseRestored { ended_sessions: ended.sessions };
         events::record(tx, app, &By::default(), None, &event).await?;
         // Nodes that are running forget what they remember.
         tx.notify(Reach::EveryNode, sessions::TOPIC, "all").await?;

@@ -13,11 +13,12 @@ use kernel::{
     id::Id,
 };
 
+use crate::happenings::SessionRevoked;
 use crate::{
     accounts::{Account, AccountId},
     apps::ApplicationId,
     audience::Audience,
-    events::{self, By, Event},
+    events::{self, By},
     factors::{self, Factor},
     orgs::OrgId,
     scopes::{Scope, Scopes},
@@ -353,7 +354,7 @@ pub async fn end(
 ) -> db::Result<bool> {
     let ended = Session::revoke(tx, account_id, id, app.clock.now()).await?;
     if ended {
-        let event = Event::SessionRevoked { session: id, reason };
+        let event = SessionRevoked { session_id: id, reason };
         events::record(tx, app, by, Some(account_id), &event).await?;
     }
     Ok(ended)
@@ -369,7 +370,7 @@ pub async fn end_all(
     reason: &'static str,
 ) -> db::Result<()> {
     for session in Session::revoke_all(tx, account_id, except, app.clock.now()).await? {
-        events::record(tx, app, by, Some(account_id), &Event::SessionRevoked { session, reason }).await?;
+        events::record(tx, app, by, Some(account_id), &SessionRevoked { session_id: session, reason }).await?;
     }
     Ok(())
 }
@@ -384,7 +385,7 @@ pub async fn end_in_app(
     reason: &'static str,
 ) -> db::Result<()> {
     for session in Session::revoke_in_app(tx, account_id, app_id, app.clock.now()).await? {
-        events::record(tx, app, by, Some(account_id), &Event::SessionRevoked { session, reason }).await?;
+        events::record(tx, app, by, Some(account_id), &SessionRevoked { session_id: session, reason }).await?;
     }
     Ok(())
 }
@@ -438,7 +439,13 @@ pub async fn turn(
              WHERE id = $1 AND generation = $2 AND revoked_at IS NULL AND expires_at > $3 AND ends_at > $3
                AND COALESCE(app_id, client, '') = $5
              RETURNING *",
-            params![id, generation, now, now.plus(app.config.session_idle_life), through.unwrap_or_default()],
+            params![
+                id,
+                generation,
+                now,
+                now.plus(app.config.of::<crate::Settings>().session_idle_life),
+                through.unwrap_or_default()
+            ],
         )
         .await?;
     if let Some(session) = moved.into_iter().next() {

@@ -22,9 +22,9 @@ use crate::{
     apps::{Application, ApplicationId},
     audience::Audience,
     enter::{self, Delivery, Visitor, cookies},
-    events::{self, Event},
+    events,
     factors::{self, Factor, Factors},
-    mail,
+    happenings, mail,
     once::{self, Purpose, Spent},
     orgs::{Membership, OrgView},
     passkeys::Passkey,
@@ -403,8 +403,8 @@ async fn begin(
         factor_at: matches!(beginning.proof, Some(Proof::Factor(_))).then_some(proven_at),
         passkey_at: matches!(beginning.proof, Some(Proof::Passkey)).then_some(proven_at),
         last_seen_at: now,
-        expires_at: now.plus(app.config.session_idle_life),
-        ends_at: now.plus(app.config.session_life),
+        expires_at: now.plus(app.config.of::<crate::Settings>().session_idle_life),
+        ends_at: now.plus(app.config.of::<crate::Settings>().session_life),
         methods: beginning.methods,
         device: device.clone(),
         user_agent: beginning.user_agent,
@@ -417,13 +417,14 @@ async fn begin(
         resource: beginning.resource,
     };
     if !session.may_go_on() {
-        session.ends_at = now.plus(app.config.access_token_life);
+        session.ends_at = now.plus(app.config.of::<crate::Settings>().access_token_life);
         session.expires_at = session.ends_at;
     }
     let (was_here, on_this_device) = Session::knows_device(tx, account.id, &device).await?;
     session.insert(tx).await?;
     let by = events::By { actor: Some(account.id), app: app_id, ..visitor.by.clone() };
-    let event = Event::SignedIn { session: session.id, methods: session.methods.clone(), device: device.clone() };
+    let event =
+        happenings::SignedIn { session_id: session.id, methods: session.methods.clone(), device: device.clone() };
     events::record(tx, app, &by, Some(account.id), &event).await?;
     if let Some(email) = account.email.as_deref().filter(|_| was_here && !on_this_device) {
         let kind =

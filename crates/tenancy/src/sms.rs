@@ -51,7 +51,8 @@ pub async fn send_code(
     let now = app.clock.now();
     if !budget::spend(tx, app, "number", &phone.number, PER_NUMBER).await?
         || !budget::spend_by_network(tx, app, "network", visitor.client, PER_NETWORK).await?
-        || !budget::spend(tx, app, "country", &phone.country, app.config.sms_per_country).await?
+        || !budget::spend(tx, app, "country", &phone.country, app.config.of::<crate::Settings>().sms_per_country)
+            .await?
     {
         return Ok(false);
     }

@@ -36,7 +36,7 @@ pub const MACHINE_TOKEN_LIFE: Duration = Duration::from_hours(1);
 /// The longest life of any kind of token: a signing key stays published for at least as long after its last signature.
 /// A kind that lives longer is added here.
 pub fn longest_life(config: &Config) -> Duration {
-    config.access_token_life.max(MACHINE_TOKEN_LIFE)
+    config.of::<crate::Settings>().access_token_life.max(MACHINE_TOKEN_LIFE)
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -93,7 +93,7 @@ struct Header {
 /// A token for one session, good for the configured time.
 pub fn mint(app: &App, account: &Account, session: &Session, org: Option<&Membership>) -> Result<(String, i64)> {
     let now = app.clock.now();
-    let life = i64::try_from(app.config.access_token_life.as_secs()).unwrap_or(900);
+    let life = i64::try_from(app.config.of::<crate::Settings>().access_token_life.as_secs()).unwrap_or(900);
     let seconds = now.0.div_euclid(1000);
     // A client learns what the person let it know; the person's own token says everything.
     let tells = |scope| session.scopes.as_ref().is_none_or(|scopes| scopes.has(scope));
@@ -122,7 +122,7 @@ pub fn mint(app: &App, account: &Account, session: &Session, org: Option<&Member
 /// A token for an app itself.
 pub fn mint_for_app(app: &App, id: ApplicationId) -> Result<(String, i64)> {
     let now = app.clock.now();
-    let life = i64::try_from(app.config.access_token_life.as_secs()).unwrap_or(900);
+    let life = i64::try_from(app.config.of::<crate::Settings>().access_token_life.as_secs()).unwrap_or(900);
     let (iat, jti) = (now.0.div_euclid(1000), app.entropy.uuid(now).to_string());
     let (iss, kind) = (app.config.base_url(), APP.to_owned());
     let claims = AppClaims { iss, sub: id, aud: id, client_id: id, jti, iat, exp: iat + life, kind };

@@ -23,8 +23,14 @@ mod sign_up;
 mod status;
 mod words;
 
-use kernel::{app::Feature, config::Config, http::Routes};
+use kernel::{
+    app::{Feature, Part},
+    config::Config,
+    http::Routes,
+};
 use site::status::StatusPage;
+
+pub const PART: Part = Part { settings: &[], feature };
 
 pub fn feature(_: &Config) -> Feature {
     Feature::new(

@@ -1,4 +1,5 @@
 //! Apps: made, shown, changed, given up.
+use crate::events::{AppCreated, AppUpdated};
 use axum::{extract::State, response::NoContent};
 use db::Tx;
 use kernel::{
@@ -11,17 +12,17 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use tenancy::happenings::{AppDeleted, OrgCreated};
 use tenancy::{
     accounts::AccountId,
     apps::{Application, ApplicationId, Reached},
     enter::{Admin, InApp, Member as AnyMember, Session},
-    events::{self, About, Event},
+    events::{self, About},
     members::Member,
     orgs::{self, Membership, Org, OrgId, Role},
     records, redirects,
     scopes::{self, DeclaredScope, DeclaredScopes},
     slugs,
-    uploads::{self, Subject},
 };
 
 pub fn routes() -> Routes {
@@ -165,7 +166,7 @@ async fn create_app(State(app): State<App>, session: Session, Json(new): Json<Ne
                 return Err(SLUG_TAKEN.into());
             }
         }
-        events::record(tx, &app, &session.by(), About::app(&application), &Event::AppCreated).await?;
+        events::record(tx, &app, &session.by(), About::app(&application), &AppCreated).await?;
         Ok((application, role))
     })?;
     Ok(Json(AppView::of(application, role)))
@@ -197,7 +198,7 @@ async fn home(tx: &mut Tx, app: &App, session: &Session, wanted: Option<OrgId>) 
         }
     }
     Member::add(tx, org.id, account.id, Role::Owner, now).await?;
-    events::record(tx, app, &session.by(), About::in_org(org.id), &Event::OrgCreated).await?;
+    events::record(tx, app, &session.by(), About::in_org(org.id), &OrgCreated).await?;
     if session.org().is_none() {
         orgs::switch(tx, session.id(), account.id, org.id).await?;
     }
@@ -292,7 +293,7 @@ async fn update_app(
         if !application.save(tx).await? {
             return Err(SLUG_TAKEN.into());
         }
-        let event = Event::AppUpdated { fields };
+        let event = AppUpdated { fields };
         events::record(tx, &app, &caller.session.by(), About::app(&application), &event).await?;
         Ok(application)
     })?;
@@ -301,13 +302,12 @@ async fn update_app(
 
 async fn delete_app(State(app): State<App>, caller: InApp<Admin>) -> Result<NoContent> {
     let application = transact!(app, async |tx| caller.hold(tx).await)?;
-    Application::empty(&app.db, application.id).await?;
+    Application::empty(&app, application.id).await?;
     transact!(app, async |tx| {
         let application = caller.hold(tx).await?;
-        uploads::subject_gone(tx, &app, Subject::AppLogo(application.id)).await?;
-        application.delete(tx, app.clock.now()).await?;
+        application.delete(tx, &app).await?;
         let about = About::app(&application);
-        Ok(events::record(tx, &app, &caller.session.by(), about, &Event::AppDeleted).await?)
+        Ok(events::record(tx, &app, &caller.session.by(), about, &AppDeleted).await?)
     })?;
     Ok(NoContent)
 }

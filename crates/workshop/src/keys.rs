@@ -1,4 +1,5 @@
 //! The keys of an app: shown once, known by their beginning, gone at once.
+use crate::events::AppKeyCreated;
 use axum::{extract::State, response::NoContent};
 use kernel::{
     App,
@@ -8,10 +9,11 @@ use kernel::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tenancy::happenings::AppKeyDeleted;
 use tenancy::{
     apps::{AppKey, AppKeyId, Environment, KeyKind},
     enter::{Admin, InApp, Member},
-    events::{self, About, Event},
+    events::{self, About},
 };
 
 pub fn routes() -> Routes {
@@ -54,7 +56,7 @@ async fn create_key(State(app): State<App>, caller: InApp<Admin>, Json(new): Jso
             return Err(TOO_MANY_KEYS.into());
         }
         let (key, value) = AppKey::make(tx, &app, id, by, new.kind, new.environment, new.name.clone()).await?;
-        let event = Event::AppKeyCreated { key: key.id, kind: key.kind, environment: key.environment };
+        let event = AppKeyCreated { key_id: key.id, r#type: key.kind, environment: key.environment };
         events::record(tx, &app, &caller.session.by(), About::app(&caller.application), &event).await?;
         Ok((key, value))
     })?;
@@ -92,7 +94,7 @@ async fn delete_key(
         if !AppKey::delete(tx, caller.application.id, key_id).await? {
             return Err(NOT_FOUND.into());
         }
-        let (about, event) = (About::app(&caller.application), Event::AppKeyDeleted { key: key_id });
+        let (about, event) = (About::app(&caller.application), AppKeyDeleted { key_id });
         Ok(events::record(tx, &app, &caller.session.by(), about, &event).await?)
     })?;
     Ok(NoContent)

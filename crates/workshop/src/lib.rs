@@ -1,13 +1,22 @@
 //! What an organization builds with: apps, their keys, people, domains and webhooks.
 mod apps;
 mod domain;
+mod events;
 mod keys;
 mod logo;
 mod queues;
 mod users;
 pub mod webhooks;
 
-use kernel::{app::Feature, config::Config, http::Routes, ports::dns::Resolver};
+use kernel::{
+    app::{Feature, Part},
+    config::{Config, Listed},
+    http::Routes,
+    ports::dns::Resolver,
+};
+
+pub const PART: Part =
+    Part { settings: &[Listed::of::<webhooks::Settings>().bare(&["WEBHOOK_ALLOW_HTTP"])], feature };
 
 pub fn feature(config: &Config) -> Feature {
     let routes = Routes::new("apps")
@@ -17,7 +26,13 @@ pub fn feature(config: &Config) -> Feature {
         .and(users::routes())
         .and(domain::routes())
         .and(queues::routes());
-    Feature::new(routes).jobs(domain::jobs()).own(Resolver::new(&config.dns_servers)).and(webhooks::feature())
+    Feature::new(routes)
+        .jobs(domain::jobs())
+        .declares(events::EVENTS)
+        .declares(&[logo::LOGOS])
+        .declares(&[logo::GONE])
+        .own(Resolver::new(&config.dns_servers))
+        .and(webhooks::feature(config))
 }
 
 #[cfg(test)]

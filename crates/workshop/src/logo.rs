@@ -1,5 +1,7 @@
 //! The picture of an app, for the pages on which its people sign in.
+use crate::events::AppUpdated;
 use axum::{extract::State, response::NoContent};
+use db::Tx;
 use kernel::{
     App,
     fault::Result,
@@ -7,9 +9,11 @@ use kernel::{
     transact,
 };
 use tenancy::{
+    apps::Application,
     enter::{Admin, InApp},
-    events::{self, About, Event},
-    uploads::{self, Offer, Subject, TOO_MANY_UPLOADS, Wish},
+    events::{self, About},
+    gone::Gone,
+    uploads::{self, Offer, PicturesOf, TOO_MANY_UPLOADS, Upload, Wish},
 };
 
 pub fn routes() -> Routes {
@@ -19,22 +23,42 @@ pub fn routes() -> Routes {
         .delete("/apps/{appId}/logo", delete_app_logo, "show no logo any more")
 }
 
+/// The logos of apps, as uploads know them.
+pub const LOGOS: PicturesOf =
+    PicturesOf { kind: "app-logo", show: |tx, app, upload, url| Box::pin(show(tx, app, upload, url)) };
+
+/// Uploads of an app that goes come to nothing, and its logo is deleted.
+pub const GONE: Gone =
+    Gone::App(|tx, app, id| Box::pin(async move { uploads::subject_gone(tx, app, &LOGOS.of(id)).await }));
+
+async fn show(tx: &mut Tx, app: &App, upload: &Upload, url: &str) -> db::Result<bool> {
+    let Some(id) = upload.subject.id() else { return Ok(false) };
+    let Some(mut application) = Application::hold(tx, id).await? else { return Ok(false) };
+    if !uploads::may_still(tx, upload, application.org_id).await? {
+        return Ok(false);
+    }
+    application.set_logo(tx, Some(url), app.clock.now()).await?;
+    let event = AppUpdated { fields: vec!["logoUrl"] };
+    events::record(tx, app, &upload.by, About::app(&application), &event).await?;
+    Ok(true)
+}
+
 async fn create_app_logo_upload(
     State(app): State<App>,
     caller: InApp<Admin>,
     Json(wish): Json<Wish>,
 ) -> Result<Json<Offer>> {
-    uploads::open(&app, Subject::AppLogo(caller.application.id), caller.session.by(), &wish).await.map(Json)
+    uploads::open(&app, LOGOS.of(caller.application.id), caller.session.by(), &wish).await.map(Json)
 }
 
 /// Uploads that are under way come to nothing, too: whoever takes the logo away means it.
 async fn delete_app_logo(State(app): State<App>, caller: InApp<Admin>) -> Result<NoContent> {
     transact!(app, async |tx| {
         let mut application = caller.hold(tx).await?;
-        uploads::subject_gone(tx, &app, Subject::AppLogo(application.id)).await?;
+        uploads::subject_gone(tx, &app, &LOGOS.of(application.id)).await?;
         if application.logo_url.is_some() {
             application.set_logo(tx, None, app.clock.now()).await?;
-            let event = Event::AppUpdated { fields: vec!["logoUrl"] };
+            let event = AppUpdated { fields: vec!["logoUrl"] };
             events::record(tx, &app, &caller.session.by(), About::app(&application), &event).await?;
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! The picture of an organization.
 use axum::extract::State;
+use db::Tx;
 use kernel::{
     App,
     fault::Result,
@@ -7,8 +8,13 @@ use kernel::{
 };
 use tenancy::{
     enter::{Admin, InOrg},
-    uploads::{self, Offer, Subject, TOO_MANY_UPLOADS, Wish},
+    events::{self, About},
+    gone::Gone,
+    orgs::Org,
+    uploads::{self, Offer, PicturesOf, TOO_MANY_UPLOADS, Upload, Wish},
 };
+
+use crate::events::OrgUpdated;
 
 pub fn routes() -> Routes {
     Routes::new("org")
@@ -16,12 +22,30 @@ pub fn routes() -> Routes {
         .fails(&[TOO_MANY_UPLOADS])
 }
 
+/// The logos of organizations, as uploads know them.
+pub const LOGOS: PicturesOf =
+    PicturesOf { kind: "logo", show: |tx, app, upload, url| Box::pin(show(tx, app, upload, url)) };
+
+/// Uploads of an organization that goes come to nothing, and its logo is deleted.
+pub const GONE: Gone =
+    Gone::Org(|tx, app, id| Box::pin(async move { uploads::subject_gone(tx, app, &LOGOS.of(id)).await }));
+
+async fn show(tx: &mut Tx, app: &App, upload: &Upload, url: &str) -> db::Result<bool> {
+    let Some(org) = upload.subject.id() else { return Ok(false) };
+    if !uploads::may_still(tx, upload, org).await? || !Org::set_logo(tx, org, url, app.clock.now()).await? {
+        return Ok(false);
+    }
+    let event = OrgUpdated { fields: vec!["logoUrl"] };
+    events::record(tx, app, &upload.by, About::in_org(org), &event).await?;
+    Ok(true)
+}
+
 async fn create_logo_upload(
     State(app): State<App>,
     caller: InOrg<Admin>,
     Json(wish): Json<Wish>,
 ) -> Result<Json<Offer>> {
-    uploads::open(&app, Subject::Logo(caller.org().id), caller.session.by(), &wish).await.map(Json)
+    uploads::open(&app, LOGOS.of(caller.org().id), caller.session.by(), &wish).await.map(Json)
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tenancy::{
     enter::{Admin, InOrg, ScimToken},
-    events::{self, About, By, Event},
+    events::{self, About, By},
     invites::Invite,
     members::Member,
     orgs::{Org, OrgId, Role},
@@ -38,6 +38,8 @@ use super::{
     search::{self, Asked},
     users::{Sent, Wanted, Which},
 };
+use crate::events::MemberRoleChanged;
+use crate::scim::events::{GroupDeleted, GroupMapped, GroupPushed, GroupUpdated};
 
 pub fn routes() -> Routes {
     Routes::new("scim")
@@ -169,7 +171,7 @@ async fn create_group(
         if role_of(&Group::key(&group.display_name)).is_some() || !group.insert(tx).await? {
             return Err(UNIQUENESS.because("displayName is taken."));
         }
-        let event = Event::GroupPushed { group: group.id.clone() };
+        let event = GroupPushed { group_id: group.id.clone() };
         events::record(tx, &app, &caller.by, About::in_org(org), &event).await?;
         change_seats(tx, &app, &caller.by, &group, first).await
     })?;
@@ -256,7 +258,7 @@ async fn change(
             if role_of(&Group::key(&new.display_name)).is_some() || !new.save(tx).await? {
                 return Err(UNIQUENESS.because("displayName is taken."));
             }
-            let event = Event::GroupUpdated { group: new.id.clone() };
+            let event = GroupUpdated { group_id: new.id.clone() };
             events::record(tx, app, &caller.by, About::in_org(org), &event).await?;
             change_seats(tx, app, &caller.by, &new, first).await?;
             Ok(Some(new))
@@ -372,7 +374,7 @@ async fn delete_group(
             let seats: Vec<_> = members.into_iter().map(|member| Seat::Leave(member.person_id)).collect();
             change_seats(tx, &app, &caller.by, &group, &seats).await?;
             if is_last {
-                let event = Event::GroupDeleted { group: id.clone() };
+                let event = GroupDeleted { group_id: id.clone() };
                 events::record(tx, &app, &caller.by, About::in_org(caller.org), &event).await?;
             }
             Ok(is_last)
@@ -392,7 +394,7 @@ async fn give_role(tx: &mut Tx, app: &App, by: &By, org: OrgId, standing: &Stand
     if role != old {
         Member::set_role(tx, org, account, role).await?;
         Invite::withdraw(tx, org, account, Some(role)).await?;
-        let event = Event::MemberRoleChanged { from: old, to: role };
+        let event = MemberRoleChanged { from: old, to: role };
         events::record(tx, app, by, About::in_org(org).person(account), &event).await?;
     }
     Ok(())
@@ -493,7 +495,7 @@ async fn map_scim_group(
         let group = Group::find(&mut *tx, org, &group_id).await?.ok_or(NOT_FOUND)?;
         let new = Group { role, updated_at: app.clock.now(), ..group };
         new.save(tx).await?;
-        let event = Event::GroupMapped { group: new.id.clone(), role };
+        let event = GroupMapped { group_id: new.id.clone(), role };
         events::record(tx, &app, &by, About::in_org(org), &event).await?;
         // The first of them at once, so that in most organizations nobody has to wait; the others by a job.
         if let Some(after) = give_roles(tx, &app, &by, org, &new.id, "").await? {

@@ -5,6 +5,7 @@
 mod answer;
 mod discovery;
 mod document;
+pub mod events;
 mod everything;
 mod filter;
 mod group;
@@ -18,11 +19,15 @@ mod sql;
 mod tokens;
 mod user;
 mod users;
+mod wording;
 
 use kernel::{http::Routes, jobs::Jobs};
 
+pub use events::EVENTS;
+
 pub fn routes() -> Routes {
     Routes::new("scim")
+        .worded("/scim/v2", &wording::Scim)
         .and(discovery::routes())
         .and(users::routes())
         .and(groups::routes())

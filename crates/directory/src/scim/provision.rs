@@ -29,6 +29,8 @@ use super::{
     answer::must_match,
     user::{self, Read},
 };
+use crate::scim::events::{PersonDeactivated, PersonProvisioned, PersonReactivated, PersonUpdated};
+use tenancy::happenings::{AppKeyDeleted, SessionRevoked};
 
 pub const UNIQUENESS: Code = Code::new(409, "uniqueness", "Somebody or something here has this already.");
 
@@ -90,7 +92,7 @@ pub async fn create(app: &App, caller: &ScimToken, read: &Read) -> Result<Person
         if !person.insert(tx).await? {
             return Err(UNIQUENESS.into());
         }
-        events::record(tx, app, &caller.by, about(&person), &Event::PersonProvisioned { person: id }).await?;
+        events::record(tx, app, &caller.by, about(&person), &PersonProvisioned { person_id: id }).await?;
         if person.active {
             ask_in(tx, app, &person, now).await?;
         }
@@ -166,7 +168,7 @@ async fn change(tx: &mut Tx, app: &App, by: &By, person: Person, read: &Read, no
         }
     }
     if is_other {
-        events::record(tx, app, by, about(&new), &Event::PersonUpdated { person: new.id }).await?;
+        events::record(tx, app, by, about(&new), &PersonUpdated { person_id: new.id }).await?;
     }
     match (person.active, active) {
         (true, false) => switch_off(tx, app, by, &mut new, now).await?,
@@ -198,20 +200,20 @@ async fn switch_off(tx: &mut Tx, app: &App, by: &By, person: &mut Person, now: T
         Invite::withdraw(tx, org, account, None).await?;
         let ended = Member::switch_off(tx, org, account, person.is_home, now).await?;
         for session in ended.sessions {
-            let event = Event::SessionRevoked { session, reason: "deactivated" };
+            let event = SessionRevoked { session_id: session, reason: "deactivated" };
             events::record(tx, app, by, Some(account), &event).await?;
         }
         for (application, key) in ended.keys {
-            record_key(tx, app, by, org, application, &Event::AppKeyDeleted { key }).await?;
+            record_key(tx, app, by, org, application, &AppKeyDeleted { key_id: key }).await?;
         }
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.to_string()).await?;
         person.comes_back = true;
     }
-    events::record(tx, app, by, about(person), &Event::PersonDeactivated { person: person.id }).await?;
+    events::record(tx, app, by, about(person), &PersonDeactivated { person_id: person.id }).await?;
     Ok(())
 }
 
-async fn record_key(tx: &mut Tx, app: &App, by: &By, org: OrgId, of: ApplicationId, event: &Event) -> Result<()> {
+async fn record_key(tx: &mut Tx, app: &App, by: &By, org: OrgId, of: ApplicationId, event: &dyn Event) -> Result<()> {
     let by = By { app: Some(of), ..by.clone() };
     Ok(events::record(tx, app, &by, About::in_org(org), event).await?)
 }
@@ -228,7 +230,7 @@ async fn switch_on(tx: &mut Tx, app: &App, by: &By, person: &mut Person, now: Ti
         }
         None => ask_in(tx, app, person, now).await?,
     }
-    events::record(tx, app, by, about(person), &Event::PersonReactivated { person: person.id }).await?;
+    events::record(tx, app, by, about(person), &PersonReactivated { person_id: person.id }).await?;
     Ok(())
 }
 

@@ -1,4 +1,5 @@
 //! The tokens an organization gives its provider: several, named, shown once, gone at once.
+use crate::scim::events::{ScimTokenCreated, ScimTokenDeleted};
 use axum::{extract::State, response::NoContent};
 use kernel::{
     App,
@@ -11,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     enter::{Admin, InOrg},
-    events::{self, About, Event},
+    events::{self, About},
     scim_tokens::{ScimToken, ScimTokenId},
 };
 
@@ -64,7 +65,7 @@ async fn create_scim_token(
             return Err(TOO_MANY_TOKENS.into());
         }
         let (token, value) = ScimToken::make(tx, &app, org, by, new.name.trim(), new.expires_at).await?;
-        let event = Event::ScimTokenCreated { token: token.id, name: token.name.clone() };
+        let event = ScimTokenCreated { token_id: token.id, name: token.name.clone() };
         events::record(tx, &app, &caller.session.by(), About::in_org(org), &event).await?;
         Ok((token, value))
     })?;
@@ -104,7 +105,7 @@ async fn delete_scim_token(
         if !ScimToken::delete(tx, org, token_id).await? {
             return Err(NOT_FOUND.into());
         }
-        let event = Event::ScimTokenDeleted { token: token_id };
+        let event = ScimTokenDeleted { token_id };
         Ok(events::record(tx, &app, &caller.session.by(), About::in_org(org), &event).await?)
     })?;
     Ok(NoContent)

@@ -21,6 +21,7 @@ use tenancy::{
 };
 
 use super::user_code_hash;
+use crate::events::{DeviceApproved, DeviceDenied};
 use crate::{
     BODY,
     oauth::Agreed,
@@ -146,12 +147,9 @@ pub async fn decide(
             .await?;
         let asking = asking.into_iter().find(|asking| asking.is_for(session)).ok_or(NO_SUCH_CODE)?;
         attempt.forgive_one(tx).await?;
-        let event = if approved {
-            Event::DeviceApproved { device: asking.device.clone(), ip: asking.ip.clone() }
-        } else {
-            Event::DeviceDenied
-        };
-        events::record(tx, app, &session.by(), Some(account), &event).await?;
+        let approval = DeviceApproved { device: asking.device.clone(), device_ip: asking.ip.clone() };
+        let event: &dyn Event = if approved { &approval } else { &DeviceDenied };
+        events::record(tx, app, &session.by(), Some(account), event).await?;
         if let (true, Some(id), Some(scopes)) = (approved, asking.app_id, &asking.scopes) {
             let name = asking.app_name.as_deref().unwrap_or_default();
             let agreed =

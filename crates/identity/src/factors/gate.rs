@@ -12,7 +12,7 @@ use serde::Deserialize;
 use tenancy::{
     accounts::Account,
     enter::{ACCOUNT_TOPIC, Visitor},
-    events::{self, Event},
+    events,
     factors::{self, Factor},
     mail,
     once::{self, Purpose, TOKEN_SPENT},
@@ -20,6 +20,7 @@ use tenancy::{
 };
 
 use crate::BODY;
+use crate::events::{RecoveryCodeUsed, SignInFailed};
 
 pub fn routes() -> Routes {
     Routes::new("auth")
@@ -67,7 +68,7 @@ pub async fn pass(
         let account = Account::find(tx, id).await?.ok_or(TOKEN_SPENT)?;
         let Some(factor) = factors::prove(tx, app, id, &code.0, factor).await? else {
             // Committed: a wrong code counts against the right one, and the person can see that there was one.
-            let failed = Event::SignInFailed { reason: "wrong_code" };
+            let failed = SignInFailed { reason: "wrong_code" };
             events::record(tx, app, &visitor.by, Some(id), &failed).await?;
             return Ok(None);
         };
@@ -84,7 +85,7 @@ pub async fn pass(
 
 /// A recovery code is for emergencies, so the person is told that one was used.
 async fn recovered(tx: &mut db::Tx, app: &App, visitor: &Visitor, account: &Account) -> Result<()> {
-    events::record(tx, app, &visitor.by, Some(account.id), &Event::RecoveryCodeUsed).await?;
+    events::record(tx, app, &visitor.by, Some(account.id), &RecoveryCodeUsed).await?;
     // How many are left is remembered with the person's other sessions.
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
     if let Some(email) = &account.email {

@@ -3,6 +3,7 @@ pub mod gate;
 mod sms;
 mod totp;
 
+use crate::events::{MfaDisabled, MfaEnabled};
 use axum::response::NoContent;
 use db::{Reach, Tx};
 use kernel::{
@@ -29,7 +30,8 @@ const FACTOR_NOT_ON: Code = Code::new(409, "factor_not_on", "This factor is not 
 const NEW_CODES: &str = "new recovery codes were made for your account; the old ones no longer work.";
 
 async fn changed(tx: &mut Tx, app: &App, session: &Session, factor: Factor, is_on: bool) -> Result<()> {
-    let event = if is_on { Event::MfaEnabled { factor } } else { Event::MfaDisabled { factor } };
+    let (on, off) = (MfaEnabled { factor }, MfaDisabled { factor });
+    let event: &dyn Event = if is_on { &on } else { &off };
     let what = match (factor, is_on) {
         (Factor::Totp, true) => "an authenticator app was added to your account as a second factor.",
         (Factor::Totp, false) => "the authenticator app was removed from your account.",
@@ -41,12 +43,12 @@ async fn changed(tx: &mut Tx, app: &App, session: &Session, factor: Factor, is_o
     if is_on {
         session.living.session.proved(tx, Proof::Factor(factor), app.clock.now()).await?;
     }
-    note(tx, app, session, &event, what).await
+    note(tx, app, session, event, what).await
 }
 
 /// Writes down that what the person proves themselves with has changed, tells them, makes every trusted device a stranger,
 /// and ends what else was begun. Refuses where the session was ended meanwhile: what was proven in it counts no more.
-pub async fn note(tx: &mut Tx, app: &App, session: &Session, event: &Event, what: &'static str) -> Result<()> {
+pub async fn note(tx: &mut Tx, app: &App, session: &Session, event: &dyn Event, what: &'static str) -> Result<()> {
     let (account, now) = (session.account(), app.clock.now());
     Account::hold(tx, account.id).await?;
     let own = sessions::Session::find(&mut *tx, session.id()).await?;

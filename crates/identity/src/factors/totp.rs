@@ -13,12 +13,13 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::Account,
     enter::{Session, Visitor},
-    events::{self, Event},
+    events,
     factors::{self, Factor, Factors, Totp30},
     sign_in::Typed,
 };
 
 use super::{FACTOR_NOT_ON, NEW_CODES, changed, remove, tell};
+use crate::events::RecoveryCodesRegenerated;
 use crate::{
     BODY,
     proof::{self, Fresh, WRONG_CODE},
@@ -131,7 +132,7 @@ async fn regenerate_recovery_codes(
         if !Factors::of(&mut *tx, account).await?.is_on() {
             return Err(FACTOR_NOT_ON.into());
         }
-        events::record(tx, &app, &session.by(), Some(account), &Event::RecoveryCodesRegenerated).await?;
+        events::record(tx, &app, &session.by(), Some(account), &RecoveryCodesRegenerated).await?;
         tell(tx, &app, &session, NEW_CODES).await?;
         Ok(factors::new_recovery_codes(tx, &app, account).await?)
     })?;

@@ -15,12 +15,14 @@ use tenancy::{
     accounts::{Account, AccountId},
     apps::ApplicationId,
     enter::Session,
-    events::{self, By, Event},
+    events::{self, By},
     scopes::Scopes,
     sessions,
 };
 
 use super::clients::Described;
+use crate::events::{ConsentGranted, ConsentRevoked};
+use tenancy::happenings::SessionRevoked;
 
 pub fn routes() -> Routes {
     Routes::new("auth")
@@ -100,7 +102,7 @@ impl Agreed<'_> {
         if self.app_id.is_none() {
             Described::note_use(tx, self.client, now).await?;
         }
-        let event = Event::ConsentGranted { client: self.client.to_owned(), scopes: self.scopes.to_string() };
+        let event = ConsentGranted { client_id: self.client.to_owned(), scope: self.scopes.to_string() };
         Ok(events::record(tx, app, by, Some(account), &event).await?)
     }
 }
@@ -169,8 +171,7 @@ async fn revoke_consent(State(app): State<App>, session: Session, Path(path): Pa
                    RETURNING id, client, name, resource, scopes, place, created_at, updated_at";
         let gone: Vec<Consent> = tx.put(sql, params![path.id, account]).await?;
         let Some(Consent { client, resource, .. }) = gone.into_iter().next() else { return Err(NOT_FOUND.into()) };
-        events::record(tx, &app, &session.by(), Some(account), &Event::ConsentRevoked { client: client.clone() })
-            .await?;
+        events::record(tx, &app, &session.by(), Some(account), &ConsentRevoked { client_id: client.clone() }).await?;
         // What is under way is off, too.
         let sql = "DELETE FROM oauth_code WHERE client = $1 AND used_at IS NULL
                      AND session_id IN (SELECT id FROM session WHERE account_id = $2)";
@@ -179,7 +180,7 @@ async fn revoke_consent(State(app): State<App>, session: Session, Path(path): Pa
                    WHERE account_id = $1 AND app_id = $2 AND state = 'approved'";
         tx.exec(sql, params![account, &client]).await?;
         for id in sessions::Session::revoke_granted(tx, account, &client, &resource, now).await? {
-            let event = Event::SessionRevoked { session: id, reason: "consent_revoked" };
+            let event = SessionRevoked { session_id: id, reason: "consent_revoked" };
             events::record(tx, &app, &session.by(), Some(account), &event).await?;
         }
         Ok(())

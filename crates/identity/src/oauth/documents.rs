@@ -53,7 +53,7 @@ impl Default for Silent {
 /// The client at this address, as it was read last or, once that is too old and somebody is sent here anew, as it is now.
 pub async fn read(app: &App, reach: Reach<'_>, id: &str) -> Result<Option<Client>> {
     let Some(address) = address(id) else { return Ok(None) };
-    if !app.config.client_documents.is_on() {
+    if !app.config.of::<crate::oauth::Settings>().client_documents.is_on() {
         return Ok(None);
     }
     let (now, known) = (app.clock.now(), Described::find(&app.db, id).await?);

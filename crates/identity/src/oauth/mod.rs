@@ -9,14 +9,18 @@ mod inspect;
 pub mod logout;
 mod registration;
 pub mod request;
+mod settings;
 mod token;
 mod userinfo;
+mod wording;
 
 use kernel::{config::Config, fault::Code, http::Routes};
+use tenancy::gone::Gone;
 
 pub use client::{Credentials, of as client_of};
 pub use consents::{Agreed, Consent, ConsentView};
 pub use documents::Silent;
+pub use settings::Settings;
 pub(crate) use token::Tokens;
 
 pub fn routes(config: &Config) -> Routes {
@@ -24,8 +28,13 @@ pub fn routes(config: &Config) -> Routes {
         .and(inspect::routes())
         .and(userinfo::routes())
         .and(consents::routes())
-        .and(registration::routes(config.client_registration.is_on()))
+        .and(registration::routes(config.of::<Settings>().client_registration.is_on()))
+        .worded("/oauth", &wording::OAuth)
 }
+
+/// What people allowed an app that goes.
+pub(crate) const GONE: Gone =
+    Gone::ManyOfApp("DELETE FROM consent WHERE id IN (SELECT id FROM consent WHERE app_id = $1 LIMIT $2)");
 
 pub const INVALID_REQUEST: Code = Code::new(400, "invalid_request", "The request lacks something, or says it twice.");
 pub const INVALID_CLIENT: Code =

@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 use tenancy::{
     accounts::Account,
     enter::{ACCOUNT_TOPIC, Session, Visitor},
-    events::{self, Event},
+    events,
     once::TOKEN_SPENT,
     passkeys::{Added, MOST, Passkey},
     sessions::{Proof, device_name},
@@ -31,6 +31,7 @@ use tenancy::{
 };
 use webauthn_rs::prelude::{PublicKeyCredential, RegisterPublicKeyCredential};
 
+use crate::events::{PasskeyAdded, PasskeyRemoved, PasskeyRenamed, SignInFailed};
 use crate::{
     BODY,
     factors::note,
@@ -136,7 +137,7 @@ async fn passkey_register_verify(
             Added::TooMany => return Err(TOO_MANY.into()),
         }
         let name = passkey.device_name.clone();
-        let event = Event::PasskeyAdded { credential: passkey.credential_id.clone(), name };
+        let event = PasskeyAdded { credential_id: passkey.credential_id.clone(), device_name: name };
         // Whoever makes one has just shown that they hold it, and that it knows them.
         session.living.session.proved(tx, Proof::Passkey, app.clock.now()).await?;
         note(tx, &app, &session, &event, "a passkey was added to your account.").await
@@ -171,7 +172,7 @@ async fn passkey_login_verify(
             // Whatever key the request came with.
             let noted = async {
                 transact!(app, async |tx| {
-                    let failed = Event::SignInFailed { reason };
+                    let failed = SignInFailed { reason };
                     Ok(events::record(tx, &app, &visitor.by, Some(account), &failed).await?)
                 })
             };
@@ -216,7 +217,7 @@ async fn rename_passkey(
     let passkey = transact!(app, async |tx| {
         let renamed = Passkey::rename(tx, account, &which.credential_id, &device_name).await?;
         let passkey = renamed.ok_or(NOT_FOUND)?;
-        let event = Event::PasskeyRenamed { credential: which.credential_id.clone(), name: device_name.clone() };
+        let event = PasskeyRenamed { credential_id: which.credential_id.clone(), device_name: device_name.clone() };
         events::record(tx, &app, &session.by(), Some(account), &event).await?;
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.to_string()).await?;
         Ok(passkey)
@@ -236,7 +237,7 @@ async fn remove_passkey(
         if !Passkey::remove(tx, session.account().id, &which.credential_id).await? {
             return Err(NOT_FOUND.into());
         }
-        let event = Event::PasskeyRemoved { credential: which.credential_id.clone() };
+        let event = PasskeyRemoved { credential_id: which.credential_id.clone() };
         note(tx, &app, &session, &event, "a passkey was removed from your account.").await
     })?;
     Ok(NoContent)

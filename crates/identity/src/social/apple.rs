@@ -2,11 +2,12 @@
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use kernel::{
     clock::Timestamp,
-    config::Config,
     crypto::Secret,
     fault::{INTERNAL, Result},
 };
 use serde::Serialize;
+
+use super::settings::Settings;
 
 /// Long enough for one question.
 const LIFE_S: i64 = 300;
@@ -27,8 +28,9 @@ struct Claims<'a> {
 }
 
 impl AppleKey {
-    pub fn read(config: &Config, pem: &Secret) -> Result<Self, String> {
-        for (setting, value) in [("apple_team_id", &config.apple_team_id), ("apple_key_id", &config.apple_key_id)] {
+    pub fn read(settings: &Settings, pem: &Secret) -> Result<Self, String> {
+        for (setting, value) in [("apple_team_id", &settings.apple_team_id), ("apple_key_id", &settings.apple_key_id)]
+        {
             if value.is_empty() {
                 return Err(format!("{setting}: is needed beside apple_client_id"));
             }
@@ -37,7 +39,7 @@ impl AppleKey {
         let pem: Secret = pem.expose().replace("\\n", "\n").into();
         let key = EncodingKey::from_ec_pem(pem.expose().as_bytes())
             .map_err(|_| "apple_client_secret: must be the text of a .p8 file (a private key in PEM form)")?;
-        Ok(Self { team: config.apple_team_id.clone(), id: config.apple_key_id.clone(), key })
+        Ok(Self { team: settings.apple_team_id.clone(), id: settings.apple_key_id.clone(), key })
     }
 
     pub fn sign(&self, client_id: &str, issuer: &str, now: Timestamp) -> Result<Secret> {

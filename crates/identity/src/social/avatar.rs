@@ -1,4 +1,5 @@
 //! The picture a person has at the provider they signed in with last.
+use crate::events::ProfileUpdated;
 use axum::extract::State;
 use db::Reach;
 use kernel::{
@@ -10,7 +11,7 @@ use kernel::{
 use tenancy::{
     accounts::Account,
     enter::{ACCOUNT_TOPIC, AnySession},
-    events::{self, Event},
+    events,
     sign_in::UserView,
     social::Identity,
 };
@@ -30,7 +31,7 @@ async fn restore_avatar(State(app): State<App>, AnySession(session): AnySession)
     let url = linked.into_iter().find_map(|identity| identity.avatar_url).ok_or(NO_LINKED_PICTURE)?;
     let account = transact!(app, async |tx| {
         Account::set_avatar(tx, id, &url, app.clock.now()).await?;
-        let event = Event::ProfileUpdated { fields: vec!["avatarUrl"] };
+        let event = ProfileUpdated { fields: vec!["avatarUrl"] };
         events::record(tx, &app, &session.by(), Some(id), &event).await?;
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, id.to_string()).await?;
         Ok(Account::find(tx, id).await?.ok_or(UNAUTHENTICATED)?)

@@ -10,6 +10,7 @@ mod keys;
 mod one_tap;
 mod profile;
 mod providers;
+mod settings;
 mod table;
 mod who;
 mod wire;
@@ -42,6 +43,8 @@ use self::{
     who::ACCOUNT_EXISTS,
     wire::PROVIDER_UNAVAILABLE,
 };
+pub use settings::Settings;
+
 use crate::{BODY, password::LoginOptions};
 pub use providers::names;
 

@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, sync::OnceLock};
 
 use kernel::{
     App,
-    config::{Config, ProviderEndpoint},
+    config::Config,
     crypto::Secret,
     fault::{Code, NOT_FOUND, Result},
 };
@@ -13,6 +13,7 @@ use super::{
     apple::AppleKey,
     id_token::is_uuid,
     keys::KeySet,
+    settings::{ProviderEndpoint, Settings},
     table::{ROWS, Row, Source},
     wire::Wire,
 };
@@ -70,17 +71,17 @@ impl Providers {
 
 /// The names of the providers that are set up; the error names what is wrong with their settings.
 pub fn names(config: &Config) -> Result<Vec<&'static str>, String> {
-    Ok(read(config)?.into_keys().collect())
+    Ok(read(&config.of())?.into_keys().collect())
 }
 
 /// Reads the settings; what is wrong with them stops the start.
 pub fn start(app: &App) -> Result<(), String> {
-    let ready = Ready { wire: Wire::default(), by_name: read(&app.config)? };
+    let ready = Ready { wire: Wire::default(), by_name: read(&app.config.of())? };
     app.own::<Providers>().0.set(ready).map_err(|_| "the providers were read twice".to_owned())
 }
 
-fn read(config: &Config) -> Result<BTreeMap<&'static str, Provider>, String> {
-    for given in &config.provider_endpoints {
+fn read(settings: &Settings) -> Result<BTreeMap<&'static str, Provider>, String> {
+    for given in &settings.provider_endpoints {
         let row = ROWS.iter().find(|row| row.name == given.provider);
         let row = row.ok_or_else(|| {
             let names: Vec<_> = ROWS.iter().map(|row| row.name).collect();
@@ -93,7 +94,7 @@ fn read(config: &Config) -> Result<BTreeMap<&'static str, Provider>, String> {
     }
     let mut found = BTreeMap::new();
     for row in &ROWS {
-        if let Some(provider) = provider(config, row)? {
+        if let Some(provider) = provider(settings, row)? {
             found.insert(row.name, provider);
         }
     }
@@ -110,8 +111,8 @@ fn parts(row: &Row) -> Vec<&'static str> {
 }
 
 /// The provider of a row, if it is set up at all.
-fn provider(config: &Config, row: &'static Row) -> Result<Option<Provider>, String> {
-    let (id, secret) = (row.keys)(config);
+fn provider(settings: &Settings, row: &'static Row) -> Result<Option<Provider>, String> {
+    let (id, secret) = (row.keys)(settings);
     let name = row.name;
     let secret = match (id.is_empty(), secret) {
         (true, None) => return Ok(None),
@@ -120,16 +121,16 @@ fn provider(config: &Config, row: &'static Row) -> Result<Option<Provider>, Stri
         (false, Some(secret)) => secret,
     };
     let secret = match name {
-        "apple" => ClientSecret::Signed(AppleKey::read(config, secret)?),
+        "apple" => ClientSecret::Signed(AppleKey::read(settings, secret)?),
         _ => ClientSecret::Text(secret.clone()),
     };
-    let address = |part: &str, usual: &str| address(config, name, part, usual);
+    let address = |part: &str, usual: &str| address(settings, name, part, usual);
     let (mut issuers, mut keys, mut userinfo, mut emails) = (vec![], None, None, None);
     match &row.source {
         Source::IdToken { issuers: usual, jwks, .. } => {
-            issuers = match overridden(config, name, "issuer") {
+            issuers = match overridden(settings, name, "issuer") {
                 Some(given) => vec![given.address.clone()],
-                None => usual.iter().map(|issuer| filled(config, issuer)).collect::<Result<_, _>>()?,
+                None => usual.iter().map(|issuer| filled(settings, issuer)).collect::<Result<_, _>>()?,
             };
             keys = Some(KeySet::at(address("jwks", jwks)?));
         }
@@ -142,14 +143,14 @@ fn provider(config: &Config, row: &'static Row) -> Result<Option<Provider>, Stri
     Ok(Some(Provider { row, client_id: id.to_owned(), secret, authorize, token, issuers, keys, userinfo, emails }))
 }
 
-fn overridden<'a>(config: &'a Config, provider: &str, part: &str) -> Option<&'a ProviderEndpoint> {
-    config.provider_endpoints.iter().rev().find(|given| given.provider == provider && given.part == part)
+fn overridden<'a>(settings: &'a Settings, provider: &str, part: &str) -> Option<&'a ProviderEndpoint> {
+    settings.provider_endpoints.iter().rev().find(|given| given.provider == provider && given.part == part)
 }
 
-fn address(config: &Config, provider: &str, part: &str, usual: &str) -> Result<Url, String> {
-    let (text, setting) = match overridden(config, provider, part) {
+fn address(settings: &Settings, provider: &str, part: &str, usual: &str) -> Result<Url, String> {
+    let (text, setting) = match overridden(settings, provider, part) {
         Some(given) => (given.address.clone(), "provider_endpoints".to_owned()),
-        None => (filled(config, usual)?, format!("{provider}_*")),
+        None => (filled(settings, usual)?, format!("{provider}_*")),
     };
     let url = Url::parse(&text).map_err(|e| format!("{setting}: {provider}.{part}: {text:?} is no URL ({e})"))?;
     // What comes from there decides who somebody is, so nobody on the way may change it.
@@ -160,16 +161,16 @@ fn address(config: &Config, provider: &str, part: &str, usual: &str) -> Result<U
 }
 
 /// A template with the settings put in.
-fn filled(config: &Config, template: &str) -> Result<String, String> {
+fn filled(settings: &Settings, template: &str) -> Result<String, String> {
     let places = [
-        ("{tenant}", "microsoft_tenant", &config.microsoft_tenant),
-        ("{pool}", "cognito_issuer", &config.cognito_issuer),
-        ("{domain}", "cognito_domain", &config.cognito_domain),
+        ("{tenant}", "microsoft_tenant", &settings.microsoft_tenant),
+        ("{pool}", "cognito_issuer", &settings.cognito_issuer),
+        ("{domain}", "cognito_domain", &settings.cognito_domain),
     ];
     let mut text = template.to_owned();
     // A tenant that is named by its id is the only one that may speak.
-    if is_uuid(&config.microsoft_tenant) {
-        text = text.replace("{tid}", &config.microsoft_tenant);
+    if is_uuid(&settings.microsoft_tenant) {
+        text = text.replace("{tid}", &settings.microsoft_tenant);
     }
     for (place, setting, value) in places {
         if text.contains(place) {
@@ -198,7 +199,7 @@ mod tests {
 
     fn settings(pairs: &[(&str, &str)]) -> Result<BTreeMap<&'static str, Provider>, String> {
         let flags = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        read(&Config::load(None, [], flags).map_err(|e| e.to_string())?)
+        read(&Config::load(None, [], flags, crate::PART.settings).map_err(|e| e.to_string())?.of())
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The providers, a row each: where they are, what they are asked for, and how what they say is read.
-use kernel::{config::Config, crypto::Secret};
+use kernel::crypto::Secret;
+
+use super::settings::Settings;
 
 /// What is known of a provider before any setting is read. In addresses `{tenant}`, `{pool}` and `{domain}` stand for
 /// settings, and in an issuer `{tid}` for the claim of that name.
@@ -18,7 +20,7 @@ pub struct Row {
     /// Not every provider can: LinkedIn refuses a verifier that comes with a client secret.
     pub takes_pkce: bool,
     /// The id and the secret in the settings.
-    pub keys: fn(&Config) -> (&str, Option<&Secret>),
+    pub keys: fn(&Settings) -> (&str, Option<&Secret>),
 }
 
 /// Where the provider says who somebody is.
@@ -84,7 +86,7 @@ pub const ROWS: [Row; 8] = [
         fields: OPENID,
         proof: VERIFIED,
         takes_pkce: true,
-        keys: |config| (&config.google_client_id, config.google_client_secret.as_ref()),
+        keys: |settings| (&settings.google_client_id, settings.google_client_secret.as_ref()),
     },
     Row {
         name: "github",
@@ -105,7 +107,7 @@ pub const ROWS: [Row; 8] = [
         },
         proof: Proof::Listed,
         takes_pkce: true,
-        keys: |config| (&config.github_client_id, config.github_client_secret.as_ref()),
+        keys: |settings| (&settings.github_client_id, settings.github_client_secret.as_ref()),
     },
     Row {
         name: "apple",
@@ -123,7 +125,7 @@ pub const ROWS: [Row; 8] = [
         fields: Fields { picture: Picture::Nowhere, ..OPENID },
         proof: VERIFIED,
         takes_pkce: true,
-        keys: |config| (&config.apple_client_id, config.apple_client_secret.as_ref()),
+        keys: |settings| (&settings.apple_client_id, settings.apple_client_secret.as_ref()),
     },
     Row {
         name: "microsoft",
@@ -140,7 +142,7 @@ pub const ROWS: [Row; 8] = [
         fields: Fields { picture: Picture::Nowhere, ..OPENID },
         proof: Proof::Microsoft,
         takes_pkce: true,
-        keys: |config| (&config.microsoft_client_id, config.microsoft_client_secret.as_ref()),
+        keys: |settings| (&settings.microsoft_client_id, settings.microsoft_client_secret.as_ref()),
     },
     Row {
         name: "facebook",
@@ -161,7 +163,7 @@ pub const ROWS: [Row; 8] = [
         },
         proof: Proof::Never,
         takes_pkce: true,
-        keys: |config| (&config.facebook_client_id, config.facebook_client_secret.as_ref()),
+        keys: |settings| (&settings.facebook_client_id, settings.facebook_client_secret.as_ref()),
     },
     Row {
         name: "discord",
@@ -179,7 +181,7 @@ pub const ROWS: [Row; 8] = [
         },
         proof: Proof::Says("/verified"),
         takes_pkce: true,
-        keys: |config| (&config.discord_client_id, config.discord_client_secret.as_ref()),
+        keys: |settings| (&settings.discord_client_id, settings.discord_client_secret.as_ref()),
     },
     Row {
         name: "linkedin",
@@ -196,7 +198,7 @@ pub const ROWS: [Row; 8] = [
         fields: OPENID,
         proof: VERIFIED,
         takes_pkce: false,
-        keys: |config| (&config.linkedin_client_id, config.linkedin_client_secret.as_ref()),
+        keys: |settings| (&settings.linkedin_client_id, settings.linkedin_client_secret.as_ref()),
     },
     Row {
         name: "cognito",
@@ -209,6 +211,6 @@ pub const ROWS: [Row; 8] = [
         fields: OPENID,
         proof: VERIFIED,
         takes_pkce: true,
-        keys: |config| (&config.cognito_client_id, config.cognito_client_secret.as_ref()),
+        keys: |settings| (&settings.cognito_client_id, settings.cognito_client_secret.as_ref()),
     },
 ];

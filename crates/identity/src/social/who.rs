@@ -8,12 +8,12 @@ use tenancy::{
     accounts::{Account, AccountId},
     email::Email,
     enter::{ACCOUNT_TOPIC, Visitor},
-    events::{self, Event},
-    mail, sessions,
+    events, mail, sessions,
     social::{Identity, Linked, Tokens},
 };
 
 use super::{profile::Profile, table::Row};
+use crate::events::{AccountCreated, AccountDeleted, EmailVerified, SocialLinked};
 
 pub const ACCOUNT_EXISTS: Code = Code::new(
     409,
@@ -102,7 +102,7 @@ async fn link_to(
 /// the account goes with its password, its sessions and everything they opened.
 async fn remove_unproven(tx: &mut Tx, app: &App, visitor: &Visitor, account: &Account) -> Result<()> {
     sessions::end_all(tx, app, &visitor.by, account.id, None, "account_replaced").await?;
-    events::record(tx, app, &visitor.by, Some(account.id), &Event::AccountDeleted).await?;
+    events::record(tx, app, &visitor.by, Some(account.id), &AccountDeleted).await?;
     events::forget_person(tx, account.id).await?;
     if !Account::delete_unverified(tx, account.id).await? {
         return Err(again().into());
@@ -130,9 +130,9 @@ async fn create(
     if !new.insert(tx).await? {
         return Err(again().into());
     }
-    events::record(tx, app, &visitor.by, Some(new.id), &Event::AccountCreated).await?;
+    events::record(tx, app, &visitor.by, Some(new.id), &AccountCreated).await?;
     if new.email_verified {
-        events::record(tx, app, &visitor.by, Some(new.id), &Event::EmailVerified).await?;
+        events::record(tx, app, &visitor.by, Some(new.id), &EmailVerified).await?;
     }
     let linked = link(tx, app, visitor, row, profile, new.id, tokens).await?;
     Ok(Account { linked, ..new })
@@ -152,7 +152,7 @@ async fn link(
     }
     let linked = Linked::renew(tx, account).await?;
     let by = events::By { actor: Some(account), ..visitor.by.clone() };
-    events::record(tx, app, &by, Some(account), &Event::SocialLinked { provider: row.name }).await?;
+    events::record(tx, app, &by, Some(account), &SocialLinked { provider: row.name }).await?;
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.to_string()).await?;
     Ok(linked)
 }

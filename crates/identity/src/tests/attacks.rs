@@ -253,8 +253,14 @@ async fn p35_nothing_typed_becomes_a_header_or_a_second_recipient() {
 #[tokio::test(flavor = "multi_thread")]
 async fn p76_of_many_at_once_one_wins() {
     let many = u32::MAX;
-    let t =
-        TestApp::start_with(Config { mail_per_hour: many, mail_per_day: many, ..Config::for_tests() }, feature).await;
+    let t = TestApp::start_with(
+        Config::for_tests().with(|tenancy: &mut tenancy::Settings| {
+            tenancy.mail_per_hour = many;
+            tenancy.mail_per_day = many;
+        }),
+        feature,
+    )
+    .await;
     member(&t, "ada@example.com").await;
     for round in 0..rounds() {
         // Or the door's own limit would end it.
@@ -308,7 +314,8 @@ async fn wins<'a, F: Future<Output = Answer> + Send + 'a>(send: impl Fn() -> F) 
 
 #[tokio::test]
 async fn p57_platform_routes_are_for_the_owners_of_the_platform() {
-    let config = Config { platform_owners: vec!["Root@Example.com".into()], ..Config::for_tests() };
+    let config = Config::for_tests()
+        .with(|tenancy: &mut tenancy::Settings| tenancy.platform_owners = vec!["Root@Example.com".into()]);
     let t = TestApp::start_with(config, feature).await;
     let (owner, other) = (signed_in(&t, "root@example.com").await, signed_in(&t, "ada@example.com").await);
     assert_eq!(t.get("/admin/abuse-reports").await.status, 401);

@@ -435,7 +435,7 @@ async fn nobody_pumps_messages() {
 
 #[tokio::test]
 async fn one_country_has_a_budget_of_its_own() {
-    let config = Config { sms_per_country: 2, ..Config::for_tests() };
+    let config = Config::for_tests().with(|tenancy: &mut tenancy::Settings| tenancy.sms_per_country = 2);
     let t = TestApp::start_with(config, feature).await;
     let person = signed_in(&t, "ada@example.com").await;
     let enroll = |phone: &str| person.asks(t.post("/auth/mfa/sms/enroll").json(&json!({ "phone": phone })));

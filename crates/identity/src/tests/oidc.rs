@@ -58,7 +58,7 @@ impl Peer {
             }
         }
         flags.push(("provider_endpoints".into(), parts.join(",")));
-        Config { listen: Config::for_tests().listen, ..Config::load(None, [], flags).unwrap() }
+        Config { listen: Config::for_tests().listen, ..Config::load(None, [], flags, crate::PART.settings).unwrap() }
     }
 }
 

@@ -164,7 +164,10 @@ async fn an_unproven_email_is_written_nothing_that_a_stranger_typed() {
 
 #[tokio::test]
 async fn a_newer_link_leaves_the_last_few_good_and_using_one_voids_the_others() {
-    let generous = Config { mail_per_hour: 100, mail_per_day: 100, ..Config::for_tests() };
+    let generous = Config::for_tests().with(|tenancy: &mut tenancy::Settings| {
+        tenancy.mail_per_hour = 100;
+        tenancy.mail_per_day = 100;
+    });
     let t = TestApp::start_with(generous, feature).await;
     member(&t, ADA).await;
     let links = async |path: &str, count: usize| {

@@ -50,7 +50,7 @@ async fn one_chore_that_fails_stops_no_other_and_keys_turn_all_the_same() {
     let (left,): (i64,) = t.app.db.one(EXPIRED, params![t.app.clock.now()]).await.unwrap();
     assert_eq!(left, 0, "what comes after the chore that failed is done");
     assert_eq!(published().await, 2, "another key is published behind the one that signs");
-    let sql = "SELECT last_error FROM job WHERE kind = 'tenancy.tidy'";
+    let sql = "SELECT last_error FROM job WHERE kind = 'tidy'";
     let (why,): (String,) = t.app.db.one(sql, params![]).await.unwrap();
     assert!(why.starts_with("once: "), "{why}");
     t.app.db.exec("ALTER TABLE missing RENAME TO once", params![]).await.unwrap();

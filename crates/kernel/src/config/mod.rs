@@ -1,223 +1,113 @@
 //! Settings: `janua.toml`, overridden by `JANUA_*` variables, overridden by flags.
 //!
-//! Each setting is one row of the table below: its name, its type, its default and what it does. The file's key, the
-//! variable's name, the reference that `janua config` prints and every error message come out of that row, which is
-//! why this is a table of our own and not a generic loader: a loader cannot say which variable was wrong.
+//! Each setting is one row of a table: its name, its type, its default and what it does. The file's key, the variable's
+//! name, the reference that `janua config` prints and every error message come out of that row, which is why these are
+//! tables of our own and not a generic loader: a loader cannot say which variable was wrong. The table below holds what
+//! every installation has. A feature has a table beside its code, a [`Section`], and lists it in its `Part`.
 mod parse;
+mod section;
 
 use std::{
-    collections::BTreeMap,
     fmt,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
+    sync::Arc,
     time::Duration,
 };
 
-use ipnet::IpNet;
+pub use ipnet::IpNet;
 use url::{Host, Url};
 
-use crate::crypto::Secret;
-pub use parse::{Origin, ProviderEndpoint, Setting, Switch};
+use crate::{crypto::Secret, settings};
+pub use parse::{Origin, Setting, Switch};
+use section::Source;
+pub use section::{Described, Given, Listed, Section, Sections};
 
 pub const PREFIX: &str = "JANUA_";
-/// Variables that have their meaning without the prefix, too.
-const UNPREFIXED: [&str; 1] = ["WEBHOOK_ALLOW_HTTP"];
-
-macro_rules! settings { ($($(#[doc = $doc:literal])+ $name:ident: $type:ty = $default:expr;)+) => {
-    /// Every setting, with its default where nothing was said.
-    #[derive(Debug, Clone)]
-    pub struct Config { $($(#[doc = $doc])+ pub $name: $type,)+ }
-
-    /// What a setting is called and what it does, for people.
-    pub const REFERENCE: &[Described] = &[$(Described {
-        name: stringify!($name), default: $default, about: concat!($($doc, "\n"),+),
-    },)+];
-
-    impl Config {
-        /// Reads the settings from what was given, by name. All that is wrong is said at once.
-        fn read(mut given: BTreeMap<String, Given>) -> Result<Self, ConfigError> {
-            let mut wrong = Vec::new();
-            $(let $name = {
-                let given = given.remove(stringify!($name));
-                let (text, source) = given.map_or(($default.to_owned(), Source::Default), |g| (g.text, g.source));
-                <$type as Setting>::parse(&text)
-                    .map_err(|reason| wrong.push(format!("{}: {reason}", source.name(stringify!($name)))))
-                    .ok()
-            };)+
-            wrong.extend(given.into_iter().map(|(name, given)| unknown(&name, given.source)));
-            match ($($name,)+) {
-                ($(Some($name),)+) if wrong.is_empty() => Ok(Self { $($name,)+ }),
-                _ => Err(ConfigError(wrong)),
-            }
-        }
-    }
-} }
 
 settings! {
-    /// Where the server listens.
-    listen: SocketAddr = "127.0.0.1:8080";
-    /// The address people and apps reach the service at; links, cookies and tokens carry it.
-    /// Left empty: http:// and the address it listens on.
-    base_url: Option<Url> = "";
-    /// Where the embedded database, the keys, the outbox and uploaded pictures live.
-    data_dir: PathBuf = "./data";
-    /// `sqlite:PATH` or `postgres://user:password@host/database`, several hosts with commas.
-    /// Left empty: SQLite in the data folder.
-    database_url: Option<Secret> = "";
-    /// How many connections to PostgreSQL a node opens at most.
-    database_connections: usize = "16";
-    /// 64 hexadecimal characters that seal what the server must read back.
-    /// Left empty: kept in `master.key` in the data folder, made at first start.
-    master_key: Option<Secret> = "";
-    /// Networks of the proxies in front of the server; only their X-Forwarded-For is believed.
-    trusted_proxies: Vec<IpNet> = "";
-    /// Other origins whose pages may call the API with cookies, beside the base URL.
-    allowed_origins: Vec<Origin> = "";
-    /// `off` lets tests and benchmarks call as often as they like.
-    rate_limits: Switch = "on";
-    /// How many requests a minute one address may make.
-    rate_limit_per_minute: u32 = "1200";
-    /// A bearer token for /metrics; without it only this machine may read them.
-    metrics_token: Option<Secret> = "";
-    /// How long a request may take before it is stopped.
-    request_timeout: Duration = "30s";
-    /// How long a client may take to send its headers, sit on an idle connection, or leave an answer lying.
-    client_timeout: Duration = "30s";
-    /// How long the server goes on taking requests after it was told to stop, while /health sends them elsewhere. Behind
-    /// a proxy with several nodes, longer than the proxy takes to notice.
-    leave_delay: Duration = "0s";
-    /// How long requests under way, and then jobs under way, may go on after the server was told to stop.
-    drain_timeout: Duration = "10s";
-    /// How many connections may be open at once.
-    max_connections: usize = "20000";
-    /// How many requests are worked on at once; past that the server answers 503 at once.
-    max_in_flight: usize = "2048";
-    /// How long an access token is good for.
-    access_token_life: Duration = "15m";
-    /// How long a session lives without being used.
-    session_idle_life: Duration = "30d";
-    /// How long a session lives at the most, however much it is used.
-    session_life: Duration = "90d";
-    /// 2048, 3072 or 4096.
-    signing_key_bits: u32 = "2048";
-    /// Addresses of the people who run the platform; they may see abuse reports and write incidents.
-    platform_owners: Vec<String> = "";
-    /// How many passwords may wait to be hashed; past that sign-in answers 503 at once.
-    password_queue: usize = "1024";
-    /// How many jobs a node works on at once.
-    workers: usize = "8";
-    /// What is logged: a level, or directives such as `info,kernel::jobs=debug`.
-    log: String = "info";
-    /// `text` for people, `json` for machines, `auto` to choose by whether the output is a terminal.
-    log_format: LogFormat = "auto";
-    /// `smtp://user:password@host:587` (STARTTLS) or `smtps://…` (TLS from the start).
-    /// Left empty: mails are written to `outbox/` in the data folder.
-    smtp_url: Option<Secret> = "";
-    /// The address of a service that takes text messages as Twilio does, such as `https://api.twilio.com`.
-    /// Left empty: messages are written to `outbox/` in the data folder.
-    sms_url: Option<Url> = "";
-    /// The account at that service.
-    sms_account: Option<Secret> = "";
-    /// Its token.
-    sms_token: Option<Secret> = "";
-    /// The number or name text messages come from.
-    sms_from: String = "";
-    /// How many text messages an hour go to one country.
-    sms_per_country: u32 = "100";
-    /// How many mails an hour go to one email that anybody can ask for: forgotten password, sign-in link, sign-up, invite.
-    mail_per_hour: u32 = "5";
-    /// How many of them a day.
-    mail_per_day: u32 = "20";
-    /// The name servers that are asked for the proof of a domain and where a webhook's name leads, such as `9.9.9.9:53`.
-    /// Left empty: the system's.
-    dns_servers: Vec<SocketAddr> = "";
-    /// `off` knows no clients that describe themselves at an https address of theirs (OAuth client id metadata documents).
-    client_documents: Switch = "on";
-    /// `on` lets anybody register an OAuth client (RFC 7591).
-    client_registration: Switch = "off";
-    /// Networks that webhooks may go to beside the public internet, such as `127.0.0.0/8`; for development.
-    webhook_allow_nets: Vec<IpNet> = "";
-    /// `on` lets webhooks go to http:// addresses; for development. `WEBHOOK_ALLOW_HTTP=1` says the same.
-    webhook_allow_http: Switch = "off";
-    /// A file with certificates (PEM) of authorities that are trusted beside the system's when the server calls addresses
-    /// that others chose: webhooks, and what OAuth clients say about themselves.
-    outgoing_ca: Option<PathBuf> = "";
-    /// How many webhooks a node delivers to at once.
-    webhook_lanes: usize = "256";
-    /// How many webhooks an app may have for one host: each event goes there as often.
-    webhooks_per_host: usize = "10";
-    /// The id this installation is registered under at Google; left empty, nobody signs in with it.
-    google_client_id: String = "";
-    /// The secret that belongs to it.
-    google_client_secret: Option<Secret> = "";
-    /// The id this installation is registered under at GitHub; left empty, nobody signs in with it.
-    github_client_id: String = "";
-    /// The secret that belongs to it.
-    github_client_secret: Option<Secret> = "";
-    /// The services id that this installation is registered under at Apple; left empty, nobody signs in with it.
-    apple_client_id: String = "";
-    /// The private key for signing in with Apple: the text of its .p8 file.
-    apple_client_secret: Option<Secret> = "";
-    /// The team the key belongs to.
-    apple_team_id: String = "";
-    /// The id of the key.
-    apple_key_id: String = "";
-    /// The id this installation is registered under at Microsoft; left empty, nobody signs in with it.
-    microsoft_client_id: String = "";
-    /// The secret that belongs to it.
-    microsoft_client_secret: Option<Secret> = "";
-    /// Whose people may come: `common` for all, `organizations`, `consumers`, or the id of one tenant.
-    microsoft_tenant: String = "common";
-    /// The id this installation is registered under at Facebook; left empty, nobody signs in with it.
-    facebook_client_id: String = "";
-    /// The secret that belongs to it.
-    facebook_client_secret: Option<Secret> = "";
-    /// The id this installation is registered under at Discord; left empty, nobody signs in with it.
-    discord_client_id: String = "";
-    /// The secret that belongs to it.
-    discord_client_secret: Option<Secret> = "";
-    /// The id this installation is registered under at LinkedIn; left empty, nobody signs in with it.
-    linkedin_client_id: String = "";
-    /// The secret that belongs to it.
-    linkedin_client_secret: Option<Secret> = "";
-    /// The id this installation is registered under at Amazon Cognito; left empty, nobody signs in with it.
-    cognito_client_id: String = "";
-    /// The secret that belongs to it.
-    cognito_client_secret: Option<Secret> = "";
-    /// The user pool, such as `https://cognito-idp.eu-west-1.amazonaws.com/eu-west-1_AbCdEf`.
-    cognito_issuer: String = "";
-    /// Where its sign-in pages are, such as `https://example.auth.eu-west-1.amazoncognito.com`.
-    cognito_domain: String = "";
-    /// Other addresses for parts of a provider, such as `google.token=https://…, google.issuer=…`, so that another
-    /// server can stand in for it. Parts: authorize, token, issuer, jwks, userinfo, emails.
-    provider_endpoints: Vec<ProviderEndpoint> = "";
-    /// The address of an S3-compatible server that keeps pictures, such as `https://s3.eu-central-1.amazonaws.com`.
-    /// Left empty: they are files in `objects/` in the data folder.
-    s3_url: Option<Url> = "";
-    /// The bucket at that server; nobody else needs to be able to read it.
-    s3_bucket: String = "";
-    /// The region the bucket is in; servers of your own rarely care.
-    s3_region: String = "us-east-1";
-    /// The name of a key that may read, write and delete in the bucket.
-    s3_access_key: Option<Secret> = "";
-    /// Its secret.
-    s3_secret_key: Option<Secret> = "";
-    /// Where browsers read the bucket, such as the address of a delivery network. Left empty: through this server.
-    s3_public_url: Option<Url> = "";
-    /// `on` for server/bucket/object, `off` for bucket.server/object.
-    s3_path_style: Switch = "on";
-    /// Who mails come from.
-    mail_from: String = "Janua <no-reply@localhost>";
-    /// Who runs this installation, as its legal documents name it.
-    operator_name: String = "The operator of this service";
-    /// The operator's postal address.
-    operator_address: String = "";
-    /// Where people can write to the operator.
-    operator_email: String = "operator@localhost";
-    /// The country whose law the operator is under.
-    operator_country: String = "";
-    /// Where security reports go (RFC 9116): a mailto: or https: address. Left empty: the operator's email.
-    security_contact: Option<Url> = "";
+    /// Every setting of the ground, with its default where nothing was said, and the sections of features.
+    pub struct Config + sections: Sections {
+        /// Where the server listens.
+        listen: SocketAddr = "127.0.0.1:8080";
+        /// The address people and apps reach the service at; links, cookies and tokens carry it.
+        /// Left empty: http:// and the address it listens on.
+        base_url: Option<Url> = "";
+        /// Where the embedded database, the keys, the outbox and uploaded pictures live.
+        data_dir: PathBuf = "./data";
+        /// `sqlite:PATH` or `postgres://user:password@host/database`, several hosts with commas.
+        /// Left empty: SQLite in the data folder.
+        database_url: Option<Secret> = "";
+        /// How many connections to PostgreSQL a node opens at most.
+        database_connections: usize = "16";
+        /// 64 hexadecimal characters that seal what the server must read back.
+        /// Left empty: kept in `master.key` in the data folder, made at first start.
+        master_key: Option<Secret> = "";
+        /// Networks of the proxies in front of the server; only their X-Forwarded-For is believed.
+        trusted_proxies: Vec<IpNet> = "";
+        /// Other origins whose pages may call the API with cookies, beside the base URL.
+        allowed_origins: Vec<Origin> = "";
+        /// `off` lets tests and benchmarks call as often as they like.
+        rate_limits: Switch = "on";
+        /// How many requests a minute one address may make.
+        rate_limit_per_minute: u32 = "1200";
+        /// A bearer token for /metrics; without it only this machine may read them.
+        metrics_token: Option<Secret> = "";
+        /// How long a request may take before it is stopped.
+        request_timeout: Duration = "30s";
+        /// How long a client may take to send its headers, sit on an idle connection, or leave an answer lying.
+        client_timeout: Duration = "30s";
+        /// How long the server goes on taking requests after it was told to stop, while /health sends them elsewhere. Behind
+        /// a proxy with several nodes, longer than the proxy takes to notice.
+        leave_delay: Duration = "0s";
+        /// How long requests under way, and then jobs under way, may go on after the server was told to stop.
+        drain_timeout: Duration = "10s";
+        /// How many connections may be open at once.
+        max_connections: usize = "20000";
+        /// How many requests are worked on at once; past that the server answers 503 at once.
+        max_in_flight: usize = "2048";
+        /// How many jobs a node works on at once.
+        workers: usize = "8";
+        /// What is logged: a level, or directives such as `info,kernel::jobs=debug`.
+        log: String = "info";
+        /// `text` for people, `json` for machines, `auto` to choose by whether the output is a terminal.
+        log_format: LogFormat = "auto";
+        /// `smtp://user:password@host:587` (STARTTLS) or `smtps://…` (TLS from the start).
+        /// Left empty: mails are written to `outbox/` in the data folder.
+        smtp_url: Option<Secret> = "";
+        /// The address of a service that takes text messages as Twilio does, such as `https://api.twilio.com`.
+        /// Left empty: messages are written to `outbox/` in the data folder.
+        sms_url: Option<Url> = "";
+        /// The account at that service.
+        sms_account: Option<Secret> = "";
+        /// Its token.
+        sms_token: Option<Secret> = "";
+        /// The number or name text messages come from.
+        sms_from: String = "";
+        /// The name servers that are asked for the proof of a domain and where a webhook's name leads, such as `9.9.9.9:53`.
+        /// Left empty: the system's.
+        dns_servers: Vec<SocketAddr> = "";
+        /// A file with certificates (PEM) of authorities that are trusted beside the system's when the server calls addresses
+        /// that others chose: webhooks, and what OAuth clients say about themselves.
+        outgoing_ca: Option<PathBuf> = "";
+        /// The address of an S3-compatible server that keeps pictures, such as `https://s3.eu-central-1.amazonaws.com`.
+        /// Left empty: they are files in `objects/` in the data folder.
+        s3_url: Option<Url> = "";
+        /// The bucket at that server; nobody else needs to be able to read it.
+        s3_bucket: String = "";
+        /// The region the bucket is in; servers of your own rarely care.
+        s3_region: String = "us-east-1";
+        /// The name of a key that may read, write and delete in the bucket.
+        s3_access_key: Option<Secret> = "";
+        /// Its secret.
+        s3_secret_key: Option<Secret> = "";
+        /// Where browsers read the bucket, such as the address of a delivery network. Left empty: through this server.
+        s3_public_url: Option<Url> = "";
+        /// `on` for server/bucket/object, `off` for bucket.server/object.
+        s3_path_style: Switch = "on";
+        /// Who mails come from.
+        mail_from: String = "Janua <no-reply@localhost>";
+    }
 }
 
 /// How log lines look.
@@ -226,20 +116,6 @@ pub enum LogFormat {
     Auto,
     Text,
     Json,
-}
-
-/// One row of the reference.
-#[derive(Debug)]
-pub struct Described {
-    pub name: &'static str,
-    pub default: &'static str,
-    pub about: &'static str,
-}
-
-impl Described {
-    pub fn variable(&self) -> String {
-        variable(self.name)
-    }
 }
 
 /// Everything that is wrong with the settings, a line each.
@@ -253,71 +129,65 @@ impl fmt::Display for ConfigError {
 }
 impl std::error::Error for ConfigError {}
 
-struct Given {
-    text: String,
-    source: Source,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Source {
-    Default,
-    File,
-    Variable,
-    Flag,
-}
-
-impl Source {
-    /// The setting's name as whoever gave it wrote it.
-    fn name(self, setting: &str) -> String {
-        match self {
-            Self::Variable => variable(setting),
-            Self::File => format!("janua.toml: {setting}"),
-            Self::Flag => format!("--set {setting}"),
-            Self::Default => setting.to_owned(),
-        }
-    }
-}
-
-fn variable(setting: &str) -> String {
-    format!("{PREFIX}{}", setting.to_uppercase())
-}
-
-fn unknown(name: &str, source: Source) -> String {
-    let nearest = REFERENCE
-        .iter()
-        .map(|row| row.name)
-        .max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)));
-    let hint = nearest.filter(|near| strsim::jaro_winkler(near, name) > 0.8).map_or_else(
-        || "; `janua config` lists them all".into(),
-        |near| format!("; did you mean {}?", source.name(near)),
-    );
-    format!("{}: there is no such setting{hint}", source.name(name))
-}
-
 impl Config {
-    /// `file` is the text of `janua.toml`; `variables` are all of the environment; `flags` are names and values.
+    /// `file` is the text of `janua.toml`; `variables` are all of the environment; `flags` are names and values. Everything
+    /// that is wrong is reported at once.
     pub fn load(
         file: Option<&str>,
         variables: impl IntoIterator<Item = (String, String)>,
         flags: impl IntoIterator<Item = (String, String)>,
+        sections: &[Listed],
     ) -> Result<Self, ConfigError> {
-        let mut given = BTreeMap::new();
+        let mut given = Given::default();
         for (name, text) in parse::file(file.unwrap_or_default()).map_err(|e| ConfigError(vec![e]))? {
-            given.insert(name, Given { text, source: Source::File });
+            given.put(name, text, Source::File);
         }
         for (name, text) in variables {
-            let name =
-                if UNPREFIXED.contains(&name.as_str()) { Some(name.as_str()) } else { name.strip_prefix(PREFIX) };
-            if let Some(name) = name {
-                given.insert(name.to_lowercase(), Given { text, source: Source::Variable });
+            let is_bare = sections.iter().any(|section| section.bare.contains(&name.as_str()));
+            if let Some(name) = if is_bare { Some(name.as_str()) } else { name.strip_prefix(PREFIX) } {
+                given.put(name.to_lowercase(), text, Source::Variable);
             }
         }
         for (name, text) in flags {
-            given.insert(name, Given { text, source: Source::Flag });
+            given.put(name, text, Source::Flag);
         }
-        let config = Self::read(given)?;
-        config.fits_together()?;
-        Ok(config)
+        let (config, mut found) = (Self::read(&mut given), Sections::default());
+        for section in sections {
+            (section.read)(&mut given, &mut found);
+        }
+        let wrong = given.wrong(&Self::reference(sections));
+        match config {
+            Some(config) if wrong.is_empty() => {
+                config.fits_together()?;
+                Ok(Self { sections: found, ..config })
+            }
+            _ => Err(ConfigError(wrong)),
+        }
+    }
+
+    /// Every setting there is, for people to read.
+    pub fn reference(sections: &[Listed]) -> Vec<&'static Described> {
+        let features = sections.iter().flat_map(|section| section.reference);
+        Self::REFERENCE.iter().chain(features).collect()
+    }
+
+    /// The settings of a feature. A section that no program listed has its defaults: nobody can have set them.
+    pub fn of<T: Section>(&self) -> Arc<T> {
+        self.sections.get().unwrap_or_else(|| Arc::new(T::defaults()))
+    }
+
+    /// Changes the settings of a feature; for tests.
+    pub fn change<T: Section>(&mut self, change: impl FnOnce(&mut T)) {
+        let mut section = T::clone(&self.of::<T>());
+        change(&mut section);
+        self.sections.put(section);
+    }
+
+    /// The same with settings of a feature changed; for tests.
+    #[must_use]
+    pub fn with<T: Section>(mut self, change: impl FnOnce(&mut T)) -> Self {
+        self.change(change);
+        self
     }
 
     /// What no single setting can say.
@@ -336,8 +206,6 @@ impl Config {
             ("max_connections", self.max_connections),
             ("max_in_flight", self.max_in_flight),
             ("workers", self.workers),
-            ("webhook_lanes", self.webhook_lanes),
-            ("webhooks_per_host", self.webhooks_per_host),
             ("rate_limit_per_minute", self.rate_limit_per_minute as usize),
         ] {
             if number == 0 {
@@ -385,14 +253,10 @@ impl Config {
         self.database_url.clone().unwrap_or_else(embedded)
     }
 
-    pub fn security_contact(&self) -> String {
-        self.security_contact.as_ref().map_or_else(|| format!("mailto:{}", self.operator_email), Url::to_string)
-    }
-
     /// The defaults, listening on a port the system chooses.
     pub fn for_tests() -> Self {
         #[expect(clippy::expect_used, reason = "the defaults are checked by a test")]
-        let defaults = Self::load(None, [], []).expect("the defaults are right");
+        let defaults = Self::load(None, [], [], &[]).expect("the defaults are right");
         Self { listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), ..defaults }
     }
 }
@@ -409,7 +273,7 @@ mod tests {
     fn flags_win_over_variables_and_variables_over_the_file() {
         let file = "listen = \"127.0.0.1:1\"\nworkers = 1\ntrusted_proxies = [\"10.0.0.0/8\", \"::1\"]";
         let variables = [pair("JANUA_WORKERS", "2"), pair("JANUA_LOG", "debug"), pair("HOME", "/root")];
-        let config = Config::load(Some(file), variables, [pair("log", "warn")]).unwrap();
+        let config = Config::load(Some(file), variables, [pair("log", "warn")], &[]).unwrap();
         assert_eq!((config.listen.port(), config.workers, config.log.as_str()), (1, 2, "warn"));
         assert_eq!(config.trusted_proxies.len(), 2);
         assert_eq!(config.base_url(), "http://localhost:1");
@@ -419,8 +283,9 @@ mod tests {
     fn everything_wrong_is_said_at_once_by_the_name_it_was_given_under() {
         let variables =
             [pair("JANUA_LISTN", "x"), pair("JANUA_WORKERS", "many"), pair("JANUA_REQUEST_TIMEOUT", "1x")];
-        let said =
-            Config::load(Some("colour = \"red\""), variables, [pair("log_format", "xml")]).unwrap_err().to_string();
+        let said = Config::load(Some("colour = \"red\""), variables, [pair("log_format", "xml")], &[])
+            .unwrap_err()
+            .to_string();
         for part in [
             "JANUA_LISTN: there is no such setting; did you mean JANUA_LISTEN?",
             "JANUA_WORKERS: must be a whole number",
@@ -435,15 +300,15 @@ mod tests {
     #[test]
     fn what_does_not_fit_together_is_refused() {
         for (name, value) in [("base_url", "ftp://x"), ("base_url", "https://x/path"), ("workers", "0")] {
-            let said = Config::load(None, [], [pair(name, value)]).unwrap_err().to_string();
+            let said = Config::load(None, [], [pair(name, value)], &[]).unwrap_err().to_string();
             assert!(said.contains(name), "{said}");
         }
-        assert!(Config::load(Some("listen = {"), [], []).unwrap_err().to_string().starts_with("janua.toml"));
+        assert!(Config::load(Some("listen = {"), [], [], &[]).unwrap_err().to_string().starts_with("janua.toml"));
     }
 
     #[test]
     fn a_secret_setting_is_never_printed() {
-        let config = Config::load(None, [], [pair("database_url", "postgres://u:hunter2@h/d")]).unwrap();
+        let config = Config::load(None, [], [pair("database_url", "postgres://u:hunter2@h/d")], &[]).unwrap();
         assert!(!format!("{config:?}").contains("hunter2"));
     }
 }

@@ -1,5 +1,5 @@
 //! How the text of a setting becomes a value, and what is said when it does not.
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use ipnet::IpNet;
 use url::Url;
@@ -29,15 +29,6 @@ impl Switch {
 /// Scheme, host and port of a page, as browsers write it in `Origin`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin(pub String);
-
-/// One part of a provider that is somewhere else than usual. Whether there is such a provider, and such a part, is
-/// known where the providers are.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProviderEndpoint {
-    pub provider: String,
-    pub part: String,
-    pub address: String,
-}
 
 /// The file as names and texts: scalars as they are, lists with commas.
 pub(super) fn file(text: &str) -> Result<Vec<(String, String)>, String> {
@@ -98,6 +89,11 @@ impl Setting for u32 {
         text.trim().parse().map_err(|_| "must be a whole number".into())
     }
 }
+impl Setting for NonZeroUsize {
+    fn parse(text: &str) -> Result<Self, String> {
+        Self::new(Setting::parse(text)?).ok_or_else(|| "must be at least 1".into())
+    }
+}
 impl Setting for Duration {
     fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
@@ -148,18 +144,6 @@ impl Setting for Origin {
             Some(origin) if origin == text.trim() => Ok(Self(origin)),
             _ => Err(format!("{text:?} is not an origin such as https://app.example.com")),
         }
-    }
-}
-impl Setting for ProviderEndpoint {
-    fn parse(text: &str) -> Result<Self, String> {
-        let (name, address) = text.split_once('=').unwrap_or_default();
-        let (provider, part) = name.trim().split_once('.').unwrap_or_default();
-        if provider.is_empty() || part.is_empty() || address.trim().is_empty() {
-            return Err(format!(
-                "{text:?} is not a part of a provider such as google.token=https://id.example.com/token"
-            ));
-        }
-        Ok(Self { provider: provider.into(), part: part.into(), address: address.trim().into() })
     }
 }
 impl<T: Setting> Setting for Option<T> {

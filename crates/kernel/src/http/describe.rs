@@ -14,9 +14,9 @@ use serde_json::{Map, Value, json};
 use super::{
     document::Document,
     input::dialect,
-    routes::{Draft, RouteRow},
+    routes::{Credential, Draft, RouteRow},
     shared::{Codes, Shared, forget_unused, say_defaults},
-    tongue::Tongue,
+    wording::{Wording, Wordings},
 };
 use crate::fault::{
     COMMON, CROSS_SITE, Code, IDEMPOTENCY_ANSWER_LOST, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_MISMATCH, INTERNAL,
@@ -28,32 +28,6 @@ const CODES: &str = "x-codes";
 
 /// What any route can answer, whatever it does.
 const EVERYWHERE: &[Code] = &[INTERNAL, OVERLOADED, TIMED_OUT, UNAVAILABLE, STORAGE_FULL];
-
-/// What a caller can present, by the name extractors give it in [`requires`].
-const SCHEMES: &[(&str, &str)] = &[
-    ("bearer", r#"{ "type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "An access token." }"#),
-    (
-        "cookie",
-        r#"{ "type": "apiKey", "in": "cookie", "name": "__Host-service_access", "description": "The access token as a cookie; service_access without TLS." }"#,
-    ),
-    (
-        "refreshCookie",
-        r#"{ "type": "apiKey", "in": "cookie", "name": "__Host-service_refresh", "description": "The refresh token as a cookie; service_refresh without TLS." }"#,
-    ),
-    (
-        "clientBasic",
-        r#"{ "type": "http", "scheme": "basic", "description": "The id of an app and a secret key of it." }"#,
-    ),
-    (
-        "appKey",
-        r#"{ "type": "apiKey", "in": "header", "name": "X-Service-App-Key", "description": "A key of an app." }"#,
-    ),
-    (
-        "scimToken",
-        r#"{ "type": "http", "scheme": "bearer", "description": "A SCIM token of an organization; not a JWT." }"#,
-    ),
-    ("metricsToken", r#"{ "type": "http", "scheme": "bearer", "description": "The token set as metrics_token." }"#),
-];
 
 /// An extractor says which codes it can answer.
 pub fn may_answer(operation: &mut Operation, codes: &[Code]) {
@@ -139,8 +113,10 @@ impl Manuscript {
 
     fn written(self) -> Result<Documents, String> {
         let Self { draft, version, base_url } = self;
+        let (wordings, credentials) = (draft.wordings.clone(), draft.credentials.clone());
         let (api, rows) = draft.describe();
-        let value = describe(&base_url, &version, &api, &rows).map_err(|e| e.to_string())?;
+        let about = About { base_url: &base_url, version: &version, wordings: &wordings, credentials: &credentials };
+        let value = describe(&about, &api, &rows).map_err(|e| e.to_string())?;
         let json = serde_json::to_vec(&value).map_err(|e| e.to_string())?;
         let told = value["webhooks"].as_object().into_iter().flatten();
         let summary = |item: &Value| item["post"]["summary"].as_str().unwrap_or_default().to_owned();
@@ -149,19 +125,23 @@ impl Manuscript {
     }
 }
 
-fn describe(
-    base_url: &str,
-    version: &str,
-    api: &OpenApi,
-    rows: &[(RouteRow, Vec<Value>)],
-) -> serde_json::Result<Value> {
+/// What the description needs to know beside the routes.
+struct About<'a> {
+    base_url: &'a str,
+    version: &'a str,
+    wordings: &'a Wordings,
+    credentials: &'a [Credential],
+}
+
+fn describe(about: &About<'_>, api: &OpenApi, rows: &[(RouteRow, Vec<Value>)]) -> serde_json::Result<Value> {
+    let About { base_url, version, wordings, credentials } = about;
     let mut document = serde_json::to_value(api)?;
     document["openapi"] = json!("3.1.0");
     document["info"] = json!({
         "title": "Janua",
         "version": version,
         "summary": "Identity and application platform",
-        "description": "Every refusal is an RFC 9457 problem; branch on its `code`. The responses of an operation list the codes it can answer, `x-problems` lists them all. Under /oauth and /scim/v2 refusals look as those standards have them.",
+        "description": "Every refusal is an RFC 9457 problem; branch on its `code`. The responses of an operation list the codes it can answer, `x-problems` lists them all. Where a standard says how refusals look (OAuth, SCIM), they look so.",
         "license": { "name": "Apache 2.0", "identifier": "Apache-2.0" },
     });
     document["servers"] = json!([{ "url": base_url }]);
@@ -169,9 +149,9 @@ fn describe(
         settings.meta_schema = None;
         settings.inline_subschemas = true;
     };
-    for tongue in Tongue::ALL {
+    for wording in wordings.all() {
         let generator = dialect().with(whole).for_serialize().into_generator();
-        document["components"]["schemas"][tongue.schema_name()] = tongue.schema(generator).to_value();
+        document["components"]["schemas"][wording.schema_name()] = wording.schema(generator).to_value();
     }
     document["components"]["headers"] = json!({
         "X-Request-Id": {
@@ -215,7 +195,7 @@ fn describe(
         for (status, names) in &codes {
             known.extend(names.iter().map(|(name, says)| (name.clone(), (*status, says.clone()))));
         }
-        spell_out(operation, &codes, Tongue::of(row.path), &mut shared);
+        spell_out(operation, &codes, wordings.of(row.path), &mut shared);
         // An operation that asks for nothing says so: to some readers no word at all means that everything is asked for.
         if operation["security"].is_null() {
             operation["security"] = json!([]);
@@ -230,7 +210,7 @@ fn describe(
     }
     document["components"]["responses"] = Value::Object(shared.responses);
     forget_unused(&mut document);
-    for (name, scheme) in SCHEMES {
+    for (name, scheme) in *credentials {
         if schemes.contains(*name) {
             document["components"]["securitySchemes"][*name] = serde_json::from_str(scheme)?;
         }
@@ -278,7 +258,7 @@ fn usual_words(status: u16) -> &'static str {
     }
 }
 
-fn spell_out(operation: &mut Value, codes: &BTreeMap<u16, Codes>, tongue: Tongue, shared: &mut Shared) {
+fn spell_out(operation: &mut Value, codes: &BTreeMap<u16, Codes>, wording: &dyn Wording, shared: &mut Shared) {
     let request_id = json!({ "$ref": "#/components/headers/X-Request-Id" });
     let Some(answers) = operation["responses"].as_object_mut() else { return };
     for status in codes.keys() {
@@ -292,7 +272,7 @@ fn spell_out(operation: &mut Value, codes: &BTreeMap<u16, Codes>, tongue: Tongue
         }
         if let Some(codes) = codes.get(&number) {
             // A route that answers its own body with this status (health, say) says both.
-            *answer = shared.refuse(answer.take(), tongue, number, codes);
+            *answer = shared.refuse(answer.take(), wording, number, codes);
         } else if number >= 400 {
             if answer["description"].is_null() {
                 answer["description"] = json!("A page that says what is wrong.");

@@ -38,7 +38,7 @@ use super::{
     limit::Limit,
     origins::{self, Origins, Sharing},
     routes::RouteRow,
-    tongue::Tongue,
+    wording::{self, Wording, Wordings},
 };
 use crate::{
     App,
@@ -55,6 +55,7 @@ pub struct Door(Arc<Inner>);
 pub(super) struct Inner {
     app: App,
     pub(super) router: Router,
+    wordings: Wordings,
     /// By path, then by method; the same paths the router knows.
     rows: matchit::Router<ByMethod>,
     unknown: Arc<Known>,
@@ -85,11 +86,13 @@ impl Door {
     pub fn new(app: App, routes: Routes, version: &str) -> Result<Self, String> {
         let (router, draft) = routes.finish();
         let rows = known(&app, &draft.rows)?;
+        let wordings = draft.wordings.clone();
         app.description.set(draft, version, app.config.base_url());
         let router = router.with_state(app.clone());
         let per_minute = NonZeroU32::new(app.config.rate_limit_per_minute).filter(|_| app.config.rate_limits.is_on());
         let door = Arc::new(Inner {
             rows,
+            wordings,
             unknown: Arc::new(Known {
                 exists: false,
                 body_limit: 0,
@@ -129,7 +132,7 @@ impl Door {
             None => known.sharing,
         };
         let client = Client::of(peer, request.headers(), &door.app.config.trusted_proxies);
-        let tongue = Tongue::of(request.uri().path());
+        let wording = door.wordings.of(request.uri().path());
         let origin = request.headers().get(header::ORIGIN).cloned();
         let encodings = request.headers().get(header::ACCEPT_ENCODING).cloned();
         request.extensions_mut().insert(client);
@@ -155,7 +158,7 @@ impl Door {
                 Work::Said(answer, body) if body.is_end_stream() || !stands_in_line => (answer, Rest::Read),
                 Work::Said(answer, body) => (answer, Box::pin(discard(body)).await),
             };
-            let mut response = whole(answer, &id, tongue);
+            let mut response = whole(answer, &id, wording);
             if is_public(&response) {
                 response = compressed(response, encodings).await;
             }
@@ -284,8 +287,7 @@ impl Inner {
         started: Instant,
     ) -> Result<impl Future<Output = Result<Response>> + Send + use<>> {
         let deadline = started + self.app.config.request_timeout;
-        // A token endpoint's answer is not for who sends the same request again.
-        let is_kept = known.is_kept && Tongue::of(request.uri().path()) != Tongue::OAuth;
+        let is_kept = known.is_kept && self.wordings.of(request.uri().path()).keeps_answers();
         Ok(match idempotency::key(request.method(), request.headers())?.filter(|_| is_kept) {
             None => Either::Left(self.call(request, deadline)),
             Some(key) => {
@@ -304,12 +306,12 @@ impl Inner {
     ) -> Result<Response> {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.map_err(|error| INTERNAL.caused_by(error))?.to_bytes();
-        let tongue = Tongue::of(parts.uri.path());
+        let wording = self.wordings.of(parts.uri.path());
         let claim = idempotency::claim(&self.app, key, client, &parts, &body);
         let answer = claim.around(self.call(Request::from_parts(parts, Body::from(body)), deadline)).await;
         // Made whole here, because it is kept; the id in it is the first request's.
         let id = ABOUT.try_with(Clone::clone).unwrap_or_default();
-        idempotency::settle(&self.app, &claim, || whole(answer, &id, tongue)).await
+        idempotency::settle(&self.app, &claim, || whole(answer, &id, wording)).await
     }
 
     fn call(
@@ -397,18 +399,18 @@ fn of_method<'a>(known: &'a [(Method, Arc<Known>)], method: &Method) -> Option<&
 }
 
 /// The answer with its body, also where it is a refusal: at the door, or by a handler, which hands it on inside.
-fn whole(answer: Result<Response>, id: &str, tongue: Tongue) -> Response {
+fn whole(answer: Result<Response>, id: &str, wording: &dyn Wording) -> Response {
     match answer {
         Ok(mut response) => match response.extensions_mut().remove() {
-            Some(Carried(fault)) => render(response, &fault, id, tongue),
+            Some(Carried(fault)) => render(response, &fault, id, wording),
             None => response,
         },
-        Err(fault) => render(fault.head(), &fault, id, tongue),
+        Err(fault) => render(fault.head(), &fault, id, wording),
     }
 }
 
 /// Makes the body of a refusal, and writes its cause to the log.
-fn render(response: Response, fault: &Fault, id: &str, tongue: Tongue) -> Response {
+fn render(response: Response, fault: &Fault, id: &str, wording: &dyn Wording) -> Response {
     if let Some((cause, born)) = fault.cause() {
         let code = fault.code();
         if code.status >= 500 {
@@ -417,9 +419,9 @@ fn render(response: Response, fault: &Fault, id: &str, tongue: Tongue) -> Respon
             tracing::debug!(code = code.name, cause, place = %born, request = id, "a request was refused");
         }
     }
-    let body = tongue.say(fault, id);
+    let body = wording::body(wording, fault, id);
     let (mut parts, _) = response.into_parts();
     parts.headers.remove(header::CONTENT_LENGTH);
-    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(tongue.content_type()));
+    parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(wording.content_type()));
     Response::from_parts(parts, Body::from(body))
 }

@@ -16,7 +16,7 @@ mod routes;
 mod schema;
 mod serve;
 mod shared;
-mod tongue;
+mod wording;
 
 pub use aide::{OperationInput, OperationOutput, generate::GenContext, openapi::Operation};
 pub use client::{Client, NETWORKS_OF_A_SITE, network_of};
@@ -28,6 +28,7 @@ pub use input::{Form, FormOrJson, FormPairs, Json, MaybeJson, Path, Query, Raw};
 pub use inside::Inside;
 pub use origins::{AppOrigins, bearer, foreign_origin};
 pub use paging::{Key, Page};
-pub use routes::Routes;
+pub use routes::{Credential, Routes};
 pub use schema::Checker;
 pub use serve::serve;
+pub use wording::Wording;

@@ -10,7 +10,11 @@ use axum::{Router, handler::Handler, http::Method};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Value, json};
 
-use super::{input::dialect, origins::Sharing};
+use super::{
+    input::dialect,
+    origins::Sharing,
+    wording::{Wording, Wordings},
+};
 use crate::{
     App,
     fault::{Code, Fault, METHOD_NOT_ALLOWED, NOT_FOUND},
@@ -26,7 +30,13 @@ pub struct Routes {
     rows: Vec<RouteRow>,
     described: Vec<DescribeRoute>,
     told: Vec<Told>,
+    wordings: Wordings,
+    credentials: Vec<Credential>,
 }
+
+/// Something a caller can present: the name extractors give it in [`requires`](super::requires), and its security scheme
+/// (OpenAPI, in JSON).
+pub type Credential = (&'static str, &'static str);
 
 /// Describes a route, once somebody wants to read it: that takes far more time and memory than to serve it.
 type DescribeRoute = Box<dyn FnOnce(ApiRouter<App>) -> ApiRouter<App> + Send>;
@@ -109,7 +119,16 @@ macro_rules! verbs { ($($verb:ident, $with:ident, $method:ident;)*) => { $(
 impl Routes {
     /// The tag groups the routes in the description.
     pub fn new(tag: &'static str) -> Self {
-        Self { tag, body_limit: MIB, router: Router::new(), rows: vec![], described: vec![], told: vec![] }
+        Self {
+            tag,
+            body_limit: MIB,
+            router: Router::new(),
+            rows: vec![],
+            described: vec![],
+            told: vec![],
+            wordings: Wordings::default(),
+            credentials: vec![],
+        }
     }
 
     verbs! {
@@ -188,8 +207,24 @@ impl Routes {
         self
     }
 
+    /// Everything under this path is refused in the form of a standard.
+    #[must_use]
+    pub fn worded(mut self, root: &'static str, wording: &'static dyn Wording) -> Self {
+        self.wordings.put(root, wording);
+        self
+    }
+
+    /// What callers of any route can present.
+    #[must_use]
+    pub fn credentials(mut self, credentials: &[Credential]) -> Self {
+        self.credentials.extend_from_slice(credentials);
+        self
+    }
+
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
+        self.credentials.extend(other.credentials);
+        self.wordings.extend(other.wordings);
         self.rows.extend(other.rows);
         self.described.extend(other.described);
         self.told.extend(other.told);
@@ -201,7 +236,16 @@ impl Routes {
             .router
             .fallback(|| async { Fault::from(NOT_FOUND) })
             .method_not_allowed_fallback(|| async { Fault::from(METHOD_NOT_ALLOWED) });
-        (router, Draft { rows: self.rows, described: self.described, told: self.told })
+        (
+            router,
+            Draft {
+                rows: self.rows,
+                described: self.described,
+                told: self.told,
+                wordings: self.wordings,
+                credentials: self.credentials,
+            },
+        )
     }
 }
 
@@ -210,6 +254,8 @@ pub(super) struct Draft {
     pub(super) rows: Vec<RouteRow>,
     described: Vec<DescribeRoute>,
     told: Vec<Told>,
+    pub(super) wordings: Wordings,
+    pub(super) credentials: Vec<Credential>,
 }
 
 impl Draft {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::tongue::Tongue;
+use super::wording::Wording;
 use crate::crypto;
 
 /// A name lists this many codes; where there are more, a part of their hash stands for the rest.
@@ -21,13 +21,13 @@ pub(super) struct Shared {
 
 impl Shared {
     /// A refusal with one of these codes. `answer` is what the operation answers with this status besides.
-    pub(super) fn refuse(&mut self, mut answer: Value, tongue: Tongue, status: u16, codes: &Codes) -> Value {
+    pub(super) fn refuse(&mut self, mut answer: Value, wording: &dyn Wording, status: u16, codes: &Codes) -> Value {
         let lines: Vec<_> = codes.iter().map(|(name, says)| format!("- `{name}`: {says}")).collect();
         let before = answer["description"].as_str().map(|text| format!("{text}\n\n")).unwrap_or_default();
         answer["description"] = json!(format!("{before}{}", lines.join("\n")));
-        let name = name_of(tongue, status, codes);
-        let schema = self.schema(&name, tongue, status, codes);
-        answer["content"][tongue.content_type()] = json!({ "schema": schema });
+        let name = name_of(wording, status, codes);
+        let schema = self.schema(&name, wording, status, codes);
+        answer["content"][wording.content_type()] = json!({ "schema": schema });
         self.share(name, answer)
     }
 
@@ -56,28 +56,28 @@ impl Shared {
         json!({ "$ref": format!("#/components/responses/{name}") })
     }
 
-    /// The form of refusals in this tongue, narrowed to what these codes can say.
-    fn schema(&mut self, name: &str, tongue: Tongue, status: u16, codes: &Codes) -> Value {
+    /// The form of refusals in this wording, narrowed to what these codes can say.
+    fn schema(&mut self, name: &str, wording: &dyn Wording, status: u16, codes: &Codes) -> Value {
         let reference = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
-        let words: Vec<_> = codes.keys().map(|code| tongue.word(code, status)).collect();
+        let words: Vec<_> = codes.keys().map(|code| wording.word(code, status)).collect();
         let known: BTreeSet<_> = words.iter().flatten().collect();
         if known.is_empty() {
-            return reference(tongue.schema_name());
+            return reference(wording.schema_name());
         }
         let mut narrowed =
-            json!({ "type": "object", "properties": { tongue.member(): { "type": "string", "enum": known } } });
+            json!({ "type": "object", "properties": { wording.member(): { "type": "string", "enum": known } } });
         if words.iter().all(Option::is_some) {
-            narrowed["required"] = json!([tongue.member()]);
+            narrowed["required"] = json!([wording.member()]);
         }
-        let schema = json!({ "allOf": [reference(tongue.schema_name()), narrowed] });
+        let schema = json!({ "allOf": [reference(wording.schema_name()), narrowed] });
         self.schemas.insert(name.to_owned(), schema);
         reference(name)
     }
 }
 
 /// Made of the status and the codes alone, so that it stays the same while these do.
-fn name_of(tongue: Tongue, status: u16, codes: &Codes) -> String {
-    let form = tongue.schema_name().trim_end_matches("Error");
+fn name_of(wording: &dyn Wording, status: u16, codes: &Codes) -> String {
+    let form = wording.schema_name().trim_end_matches("Error");
     let mut name = format!("{form}{status}");
     for code in codes.keys().take(MOST_NAMED) {
         for word in code.split('_') {
@@ -155,6 +155,7 @@ pub(super) fn say_defaults(schema: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::wording::{PROBLEMS, tests::Letters};
 
     fn codes(names: &[&str]) -> Codes {
         names.iter().map(|name| ((*name).to_owned(), format!("It is {name}."))).collect()
@@ -163,19 +164,19 @@ mod tests {
     #[test]
     fn refusals_that_are_alike_stand_once_and_list_their_codes() {
         let mut shared = Shared::default();
-        let first = shared.refuse(json!({}), Tongue::Problem, 404, &codes(&["not_found"]));
+        let first = shared.refuse(json!({}), PROBLEMS, 404, &codes(&["not_found"]));
         assert_eq!(first, json!({ "$ref": "#/components/responses/Problem404NotFound" }));
-        assert_eq!(shared.refuse(json!({}), Tongue::Problem, 404, &codes(&["not_found"])), first);
+        assert_eq!(shared.refuse(json!({}), PROBLEMS, 404, &codes(&["not_found"])), first);
         let page = json!({ "content": { "text/html": {} } });
-        let page = shared.refuse(page, Tongue::Problem, 404, &codes(&["not_found"]));
+        let page = shared.refuse(page, PROBLEMS, 404, &codes(&["not_found"]));
         assert_eq!(page["$ref"], "#/components/responses/Problem404NotFoundPage");
         let mut form = codes(&["not_found"]);
         form.insert("not_found".into(), "Otherwise.".into());
-        let form = shared.refuse(json!({}), Tongue::Problem, 404, &form);
+        let form = shared.refuse(json!({}), PROBLEMS, 404, &form);
         let form = form["$ref"].as_str().unwrap();
         assert!(form.starts_with("#/components/responses/Problem404NotFound") && form.len() > 41, "{form}");
         let own = json!({ "content": { "application/json": { "schema": { "type": "object" } } } });
-        let own = shared.refuse(own, Tongue::Problem, 404, &codes(&["not_found"]));
+        let own = shared.refuse(own, PROBLEMS, 404, &codes(&["not_found"]));
         assert!(own["content"]["application/json"].is_object() && own["$ref"].is_null(), "{own}");
         let schema = &shared.schemas["Problem404NotFound"]["allOf"];
         assert_eq!(schema[1]["properties"]["code"]["enum"], json!(["not_found"]));
@@ -186,23 +187,23 @@ mod tests {
     #[test]
     fn a_refusal_says_what_its_standard_says() {
         let mut shared = Shared::default();
-        shared.refuse(json!({}), Tongue::OAuth, 400, &codes(&["invalid", "malformed", "invalid_grant"]));
-        let schema = &shared.schemas["OAuth400InvalidInvalidGrantMalformed"]["allOf"][1];
-        assert_eq!(schema["properties"]["error"]["enum"], json!(["invalid_grant", "invalid_request"]));
-        shared.refuse(json!({}), Tongue::Scim, 409, &codes(&["uniqueness", "conflict"]));
-        let schema = &shared.schemas["Scim409ConflictUniqueness"]["allOf"][1];
+        shared.refuse(json!({}), &Letters, 400, &codes(&["invalid", "malformed", "invalid_grant"]));
+        let schema = &shared.schemas["Letter400InvalidInvalidGrantMalformed"]["allOf"][1];
+        assert_eq!(schema["properties"]["letter"]["enum"], json!(["invalid_grant", "x"]));
+        shared.refuse(json!({}), &Letters, 409, &codes(&["uniqueness", "conflict"]));
+        let schema = &shared.schemas["Letter409ConflictUniqueness"]["allOf"][1];
         assert_eq!(
-            (&schema["properties"]["scimType"]["enum"], &schema["required"]),
+            (&schema["properties"]["letter"]["enum"], &schema["required"]),
             (&json!(["uniqueness"]), &json!(null))
         );
-        shared.refuse(json!({}), Tongue::Scim, 404, &codes(&["not_found"]));
+        shared.refuse(json!({}), &Letters, 409, &codes(&["conflict"]));
         assert_eq!(
-            shared.responses["Scim404NotFound"]["content"]["application/scim+json"]["schema"]["$ref"],
-            "#/components/schemas/ScimError"
+            shared.responses["Letter409Conflict"]["content"]["application/letters+json"]["schema"]["$ref"],
+            "#/components/schemas/LetterError"
         );
-        let long = name_of(Tongue::Problem, 400, &codes(&["a", "b_c", "d", "e"]));
+        let long = name_of(PROBLEMS, 400, &codes(&["a", "b_c", "d", "e"]));
         assert!(long.starts_with("Problem400ABCD") && long.len() == "Problem400ABCD".len() + 4, "{long}");
-        assert_ne!(long, name_of(Tongue::Problem, 400, &codes(&["a", "b_c", "d", "f"])));
+        assert_ne!(long, name_of(PROBLEMS, 400, &codes(&["a", "b_c", "d", "f"])));
     }
 
     #[test]

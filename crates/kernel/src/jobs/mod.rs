@@ -5,6 +5,7 @@
 //! repeat. Its end counts only with the fencing number of its claim: a node that lost its lease cannot end it.
 mod model;
 mod recurring;
+mod tidy;
 mod worker;
 
 use std::{fmt, pin::Pin, time::Duration};
@@ -14,6 +15,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{App, clock::Timestamp, fault::Fault};
 pub use model::{DeadJob, JobId, dead, figures, forget, forget_dead, release_all, revive, undone};
+pub use tidy::{Chore, Tidy};
 pub use worker::{Worker, run_due};
 
 /// One kind of work. The value itself is what is stored, as JSON: ids and plain facts, no secrets.
@@ -98,7 +100,8 @@ pub async fn enqueue_as<J: Job>(tx: &mut Tx, now: Timestamp, id: JobId, job: &J)
     tx.notify(Reach::ThisNode, TOPIC, "").await
 }
 
-type Running = Pin<Box<dyn Future<Output = Result<(), Later>> + Send>>;
+/// A piece of work under way.
+pub type Running = Pin<Box<dyn Future<Output = Result<(), Later>> + Send>>;
 
 /// What a worker knows of one kind.
 #[derive(Clone, Copy)]

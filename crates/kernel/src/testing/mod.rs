@@ -120,7 +120,7 @@ impl TestApp {
             mail: Arc::new(mailbox.clone()),
             sms: Arc::new(phones.clone()),
             objects,
-            outgoing: Outgoing::from_config(&config).unwrap(),
+            outgoing: Outgoing::from_config(&config, feature.own.declared()).unwrap(),
             metrics: Metrics::new("test"),
             description: Description::default(),
             inside: Inside::default(),

@@ -298,16 +298,8 @@ fn a_file_of_authorities_that_holds_none_is_refused_by_name() {
     for content in ["", "no certificate", garbage] {
         std::fs::write(&file, content).unwrap();
         let setting = ("JANUA_OUTGOING_CA".to_owned(), file.display().to_string());
-        let config = Config::load(None, [setting], []).unwrap();
-        let said = Outgoing::from_config(&config).err().unwrap();
+        let config = Config::load(None, [setting], [], &[]).unwrap();
+        let said = Outgoing::from_config(&config, &[]).err().unwrap();
         assert!(said.starts_with("outgoing_ca: ") && said.contains("authorities.pem"), "{said}");
-    }
-}
-
-#[test]
-fn the_switch_for_plain_http_has_two_names() {
-    for name in ["WEBHOOK_ALLOW_HTTP", "JANUA_WEBHOOK_ALLOW_HTTP"] {
-        let config = Config::load(None, [(name.to_owned(), "1".to_owned())], []).unwrap();
-        assert!(config.webhook_allow_http.is_on(), "{name}");
     }
 }

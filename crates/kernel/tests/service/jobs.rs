@@ -122,7 +122,7 @@ async fn node(test: &TestDb, workers: usize) -> App {
     let vault = Vault::new(MasterKey::parse(&"11".repeat(32).into()).unwrap());
     App::new(Parts {
         objects: objects::from_config(&config, &vault, &clock).unwrap(),
-        outgoing: Outgoing::from_config(&config).unwrap(),
+        outgoing: Outgoing::from_config(&config, &[]).unwrap(),
         config,
         db: test.another_node().await,
         clock,

@@ -191,11 +191,12 @@ pub struct Library {
 impl Library {
     /// Fills every template. A version that cannot be filled is left out and said in the log.
     pub fn render(config: &Config) -> Self {
+        let known = config.of::<crate::Operator>();
         let operator = Operator {
-            name: &config.operator_name,
-            address: &config.operator_address,
-            email: &config.operator_email,
-            country: &config.operator_country,
+            name: &known.operator_name,
+            address: &known.operator_address,
+            email: &known.operator_email,
+            country: &known.operator_country,
         };
         let base_url = config.base_url();
         let mut documents = HashMap::new();

@@ -15,10 +15,7 @@ use kernel::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tenancy::{
-    enter::PlatformOwner,
-    events::{self, Event},
-};
+use tenancy::{enter::PlatformOwner, events};
 
 use super::{
     incidents::{self, ALREADY_RESOLVED, Report},
@@ -26,6 +23,7 @@ use super::{
     overview::{self, ComponentUptime, IncidentView, Overview, UpdateView},
 };
 use crate::accept::wants_page;
+use crate::status::events::IncidentReported;
 
 pub fn routes() -> Routes {
     Routes::new("status")
@@ -159,7 +157,7 @@ async fn report(Ctx(app): Ctx<App>, owner: PlatformOwner, Json(new): Json<NewRep
             Some(id) => incidents::update(tx, &app, id, report.clone()).await?,
             None => incidents::open(tx, &app, report.clone()).await?,
         };
-        let event = Event::IncidentReported { incident: incident.id.to_string(), state: incident.stage.name() };
+        let event = IncidentReported { incident_id: incident.id.to_string(), state: incident.stage.name() };
         events::record(tx, &app, &owner.0.by(), None, &event).await?;
         let updates = Update::of_incident(tx, incident.id).await?;
         Ok((incident, updates))

@@ -22,3 +22,28 @@ pub use session::{
     REAUTHENTICATION_REQUIRED, RefreshToken, Session, is_platform_owner, may_use_cookie,
 };
 pub use within::Within;
+
+/// What callers can present, as the description names it.
+pub(crate) const CREDENTIALS: &[kernel::http::Credential] = &[
+    ("bearer", r#"{ "type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "An access token." }"#),
+    (
+        "cookie",
+        r#"{ "type": "apiKey", "in": "cookie", "name": "__Host-service_access", "description": "The access token as a cookie; service_access without TLS." }"#,
+    ),
+    (
+        "refreshCookie",
+        r#"{ "type": "apiKey", "in": "cookie", "name": "__Host-service_refresh", "description": "The refresh token as a cookie; service_refresh without TLS." }"#,
+    ),
+    (
+        "clientBasic",
+        r#"{ "type": "http", "scheme": "basic", "description": "The id of an app and a secret key of it." }"#,
+    ),
+    (
+        "appKey",
+        r#"{ "type": "apiKey", "in": "header", "name": "X-Service-App-Key", "description": "A key of an app." }"#,
+    ),
+    (
+        "scimToken",
+        r#"{ "type": "http", "scheme": "bearer", "description": "A SCIM token of an organization; not a JWT." }"#,
+    ),
+];

@@ -385,7 +385,7 @@ impl OperationInput for Session {
 /// Whether this is one of those who run the platform: on the list in the settings with a verified address or, where there
 /// is no list, whoever came first. No app acts for them.
 pub fn is_platform_owner(app: &App, session: &Session) -> bool {
-    let (account, owners) = (session.account(), &app.config.platform_owners);
+    let (account, owners) = (session.account(), &app.config.of::<crate::Settings>().platform_owners);
     let mut listed = owners.iter().filter_map(|owner| crate::email::Email::parse(owner));
     let is_listed = account.email_key.as_deref().is_some_and(|key| listed.any(|owner| owner.key() == key));
     let is_owner = if owners.is_empty() { account.runs_platform } else { account.email_verified && is_listed };

@@ -9,14 +9,15 @@ mod look;
 mod model;
 mod picture;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, pin::Pin, time::Duration};
 
-use db::{Reach, Tx};
+use db::Tx;
 use kernel::{
     App,
     clock::Timestamp,
     fault::{Code, Fault, Result},
     http::Routes,
+    id::Id,
     jobs::Jobs,
     ports::objects::Key,
     transact,
@@ -25,17 +26,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    accounts::Account,
-    apps::Application,
-    enter::ACCOUNT_TOPIC,
-    events::{self, About, By, Event},
-    orgs::{Membership, Org, OrgId, Role},
+    events::By,
+    orgs::{Membership, OrgId, Role},
 };
 use look::{Discard, Look};
-use model::{Upload, UploadId};
+use model::UploadId;
 
 pub use look::sweep;
-pub use model::Subject;
+pub use model::{Subject, Upload};
 pub use picture::{PictureType, Studio};
 
 /// How long an address to upload at is good for.
@@ -49,6 +47,29 @@ pub const TOO_MANY_UPLOADS: Code =
     Code::new(429, "too_many_uploads", "Too many uploads are open. Use one of them, or wait.");
 pub const UPLOAD_REFUSED: Code =
     Code::new(403, "upload_refused", "This address was not given out for this file, has run out, or was used.");
+
+/// Pictures of one kind of things. The feature that shows them declares it.
+#[derive(Clone, Copy)]
+pub struct PicturesOf {
+    /// Stored with each upload: it never changes.
+    pub kind: &'static str,
+    /// Puts the URL of a picture into its place, with the event; `false` when there is no such thing any more, or when the
+    /// uploader may not.
+    pub show: Show,
+}
+
+pub type Show = for<'a> fn(
+    &'a mut Tx,
+    &'a App,
+    &'a Upload,
+    &'a str,
+) -> Pin<Box<dyn Future<Output = db::Result<bool>> + Send + 'a>>;
+
+impl PicturesOf {
+    pub fn of<T>(self, id: Id<T>) -> Subject {
+        Subject { kind: self.kind.to_owned(), id: id.to_string() }
+    }
+}
 
 pub fn routes() -> Routes {
     files::routes()
@@ -96,7 +117,7 @@ pub async fn open(app: &App, subject: Subject, by: By, wish: &Wish) -> Result<Of
         expires_at: now.plus(LIFE),
     };
     transact!(app, async |tx| {
-        if Upload::count_open(tx, subject, now).await? >= MOST_OPEN {
+        if Upload::count_open(tx, &upload.subject, now).await? >= MOST_OPEN {
             return Err(Fault::from(TOO_MANY_UPLOADS).retry_after(Duration::from_mins(1)));
         }
         upload.insert(tx).await?;
@@ -122,7 +143,7 @@ async fn finish(app: &App, upload: &Upload, bytes: Vec<u8>) -> Result<()> {
     let url = app.objects.public_url(key);
     transact!(app, async |tx| {
         let now = app.clock.now();
-        if !upload.end(tx, now).await? || !show(tx, app, upload, &url, now).await? {
+        if !upload.end(tx, now).await? || !show(tx, app, upload, &url).await? {
             return Err(UPLOAD_REFUSED.into());
         }
         let before = upload.take_previous(tx).await?.into_iter().map(|previous| previous.picture_key);
@@ -132,38 +153,16 @@ async fn finish(app: &App, upload: &Upload, bytes: Vec<u8>) -> Result<()> {
 }
 
 /// Puts the picture where people see it; `false` when there is nobody to show it of, or nobody who may.
-async fn show(tx: &mut Tx, app: &App, upload: &Upload, url: &str, now: Timestamp) -> db::Result<bool> {
-    match upload.subject {
-        Subject::Avatar(account) => {
-            if !Account::set_avatar(tx, account, url, now).await? {
-                return Ok(false);
-            }
-            let event = Event::ProfileUpdated { fields: vec!["avatarUrl"] };
-            events::record(tx, app, &upload.by, Some(account), &event).await?;
-            tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.to_string()).await?;
-        }
-        Subject::Logo(org) => {
-            if !may_still(tx, upload, org).await? || !Org::set_logo(tx, org, url, now).await? {
-                return Ok(false);
-            }
-            let event = Event::OrgUpdated { fields: vec!["logoUrl"] };
-            events::record(tx, app, &upload.by, About::in_org(org), &event).await?;
-        }
-        Subject::AppLogo(id) => {
-            let Some(mut application) = Application::hold(tx, id).await? else { return Ok(false) };
-            if !may_still(tx, upload, application.org_id).await? {
-                return Ok(false);
-            }
-            application.set_logo(tx, Some(url), now).await?;
-            let event = Event::AppUpdated { fields: vec!["logoUrl"] };
-            events::record(tx, app, &upload.by, About::app(&application), &event).await?;
-        }
+async fn show(tx: &mut Tx, app: &App, upload: &Upload, url: &str) -> db::Result<bool> {
+    let declared = app.declared::<PicturesOf>().iter().find(|pictures| pictures.kind == upload.subject.kind);
+    match declared {
+        Some(pictures) => (pictures.show)(tx, app, upload, url).await,
+        None => Ok(false),
     }
-    Ok(true)
 }
 
-/// Whoever was an admin ten minutes ago need not be one now.
-async fn may_still(tx: &mut Tx, upload: &Upload, org: OrgId) -> db::Result<bool> {
+/// Whether whoever began the upload is an admin of the organization still.
+pub async fn may_still(tx: &mut Tx, upload: &Upload, org: OrgId) -> db::Result<bool> {
     let Some(actor) = upload.by.actor else { return Ok(false) };
     let membership = Membership::of(&mut *tx, org, actor).await?;
     Ok(membership.is_some_and(|membership| membership.role >= Role::Admin))
@@ -180,7 +179,7 @@ async fn forget(app: &App, upload: &Upload) -> db::Result<()> {
 }
 
 /// Somebody is gone, and their pictures go with them.
-pub async fn subject_gone(tx: &mut Tx, app: &App, subject: Subject) -> db::Result<()> {
+pub async fn subject_gone(tx: &mut Tx, app: &App, subject: &Subject) -> db::Result<()> {
     for upload in Upload::take_all(tx, subject).await? {
         look::discard_all(tx, app, &upload).await?;
     }

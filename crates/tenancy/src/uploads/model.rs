@@ -7,42 +7,20 @@ use kernel::{
 };
 
 use super::picture::PictureType;
-use crate::{accounts::AccountId, apps::ApplicationId, events::By, orgs::OrgId};
+use crate::events::By;
 
 pub type UploadId = Id<Upload>;
 
-/// Whose picture it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Subject {
-    Avatar(AccountId),
-    Logo(OrgId),
-    AppLogo(ApplicationId),
+/// Whose picture it is: a kind that a feature declares ([`PicturesOf`](super::PicturesOf)), and an id of that kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subject {
+    pub(super) kind: String,
+    pub(super) id: String,
 }
 
 impl Subject {
-    fn kind(self) -> &'static str {
-        match self {
-            Self::Avatar(_) => "avatar",
-            Self::Logo(_) => "logo",
-            Self::AppLogo(_) => "app-logo",
-        }
-    }
-
-    fn id(self) -> String {
-        match self {
-            Self::Avatar(account) => account.to_string(),
-            Self::Logo(org) => org.to_string(),
-            Self::AppLogo(application) => application.to_string(),
-        }
-    }
-
-    fn read(kind: &str, id: &str) -> Option<Self> {
-        match kind {
-            "avatar" => id.parse().ok().map(Self::Avatar),
-            "logo" => id.parse().ok().map(Self::Logo),
-            "app-logo" => id.parse().ok().map(Self::AppLogo),
-            _ => None,
-        }
+    pub fn id<T>(&self) -> Option<Id<T>> {
+        self.id.parse().ok()
     }
 }
 
@@ -62,11 +40,9 @@ pub struct Upload {
 
 impl FromRow for Upload {
     fn from_row(mut row: Row) -> db::Result<Self> {
-        let (kind, id): (String, String) = (row.get("kind")?, row.get("subject_id")?);
-        let subject = Subject::read(&kind, &id).ok_or_else(|| db::Error::Decode(format!("an upload of a {kind}")))?;
         Ok(Self {
             id: row.get("id")?,
-            subject,
+            subject: Subject { kind: row.get("kind")?, id: row.get("subject_id")? },
             incoming_key: row.get("incoming_key")?,
             picture_key: row.get("picture_key")?,
             content_type: row.get("content_type")?,
@@ -100,8 +76,8 @@ impl Upload {
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
             params![
                 self.id,
-                self.subject.kind(),
-                self.subject.id(),
+                self.subject.kind.clone(),
+                self.subject.id.clone(),
                 &self.incoming_key,
                 &self.picture_key,
                 self.content_type,
@@ -118,10 +94,10 @@ impl Upload {
     }
 
     /// How many are open for one picture.
-    pub async fn count_open(tx: &mut Tx, subject: Subject, now: Timestamp) -> db::Result<i64> {
+    pub async fn count_open(tx: &mut Tx, subject: &Subject, now: Timestamp) -> db::Result<i64> {
         let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM upload
                    WHERE kind = $1 AND subject_id = $2 AND done_at IS NULL AND expires_at > $3";
-        let (open,): (i64,) = tx.one(sql, params![subject.kind(), subject.id(), now]).await?;
+        let (open,): (i64,) = tx.one(sql, params![subject.kind.clone(), subject.id.clone(), now]).await?;
         Ok(open)
     }
 
@@ -161,13 +137,13 @@ impl Upload {
     pub async fn take_previous(&self, tx: &mut Tx) -> db::Result<Vec<Self>> {
         let sql = "DELETE FROM upload
                    WHERE kind = $1 AND subject_id = $2 AND done_at IS NOT NULL AND id <> $3 RETURNING *";
-        tx.put(sql, params![self.subject.kind(), self.subject.id(), self.id]).await
+        tx.put(sql, params![self.subject.kind.clone(), self.subject.id.clone(), self.id]).await
     }
 
     /// Takes away everything of somebody who is gone.
-    pub async fn take_all(tx: &mut Tx, subject: Subject) -> db::Result<Vec<Self>> {
+    pub async fn take_all(tx: &mut Tx, subject: &Subject) -> db::Result<Vec<Self>> {
         let sql = "DELETE FROM upload WHERE kind = $1 AND subject_id = $2 RETURNING *";
-        tx.put(sql, params![subject.kind(), subject.id()]).await
+        tx.put(sql, params![subject.kind.clone(), subject.id.clone()]).await
     }
 
     /// Takes away some of those that nobody ended in time.

@@ -234,7 +234,8 @@ async fn a_neighbouring_host_puts_nobody_in_front_of_a_page_and_a_host_writes_no
 
 #[tokio::test]
 async fn nobody_is_sent_on_by_a_client_that_anybody_can_be() {
-    let config = Config { client_registration: kernel::config::Switch::On, ..Config::for_tests() };
+    let config = Config::for_tests()
+        .with(|oauth: &mut identity::oauth::Settings| oauth.client_registration = kernel::config::Switch::On);
     let t = TestApp::start_with(config, feature).await;
     let body = json!({ "redirect_uris": [REDIRECT], "client_name": "Janua\u{202e} Console" });
     let made = t.post("/oauth/register").json(&body).await.body;

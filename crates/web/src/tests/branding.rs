@@ -133,7 +133,8 @@ async fn only_a_colour_is_one_and_only_a_picture_of_ours_is_shown() {
 
 #[tokio::test]
 async fn whoever_only_describes_themselves_has_no_look() {
-    let config = Config { client_registration: kernel::config::Switch::On, ..Config::for_tests() };
+    let config = Config::for_tests()
+        .with(|oauth: &mut identity::oauth::Settings| oauth.client_registration = kernel::config::Switch::On);
     let t = TestApp::start_with(config, feature).await;
     let body = json!({ "client_name": "Janua", "redirect_uris": ["https://evil.example/cb"],
         "logo_uri": "https://evil.example/logo.png", "primary_color": "#ff0000", "logoUrl": "/files/pictures/x.png" });

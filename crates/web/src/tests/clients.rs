@@ -67,11 +67,8 @@ impl Host {
 
     fn config(&self) -> Config {
         let nets = vec!["127.0.0.0/8".parse().expect("a network")];
-        Config {
-            webhook_allow_nets: nets,
-            outgoing_ca: Some(self.folder.path().join("cert.pem")),
-            ..Config::for_tests()
-        }
+        Config { outgoing_ca: Some(self.folder.path().join("cert.pem")), ..Config::for_tests() }
+            .with(|webhooks: &mut workshop::webhooks::Settings| webhooks.webhook_allow_nets = nets)
     }
 }
 
@@ -169,8 +166,9 @@ async fn what_is_no_description_makes_no_client() {
     // Nothing inside is ever asked, unless whoever runs the service says so; or nothing at all.
     let id = host.describe("client.json");
     for config in [
-        Config { webhook_allow_nets: vec![], ..host.config() },
-        Config { client_documents: kernel::config::Switch::Off, ..host.config() },
+        host.config().with(|webhooks: &mut workshop::webhooks::Settings| webhooks.webhook_allow_nets.clear()),
+        host.config()
+            .with(|oauth: &mut identity::oauth::Settings| oauth.client_documents = kernel::config::Switch::Off),
     ] {
         let t = TestApp::start_with(config, feature).await;
         let answer = authorize(&t, None, &asked(&id, &[])).await;
@@ -188,7 +186,8 @@ async fn clients_register_themselves_only_where_that_is_wanted() {
     assert_eq!(t.get("/.well-known/openid-configuration").await.body.get("registration_endpoint"), None);
     t.finish().await;
 
-    let config = Config { client_registration: kernel::config::Switch::On, ..Config::for_tests() };
+    let config = Config::for_tests()
+        .with(|oauth: &mut identity::oauth::Settings| oauth.client_registration = kernel::config::Switch::On);
     let t = TestApp::start_with(config, feature).await;
     let told = t.get("/.well-known/oauth-authorization-server").await.body;
     assert_eq!(told["registration_endpoint"], format!("{}/oauth/register", base(&t)));

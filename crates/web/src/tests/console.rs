@@ -197,11 +197,10 @@ async fn long_lists_have_more() {
 
 #[tokio::test]
 async fn a_webhook_is_made_tried_and_given_a_new_secret() {
-    let config = kernel::config::Config {
-        webhook_allow_nets: vec!["127.0.0.0/8".parse().unwrap()],
-        webhook_allow_http: kernel::config::Switch::On,
-        ..kernel::config::Config::for_tests()
-    };
+    let config = kernel::config::Config::for_tests().with(|webhooks: &mut workshop::webhooks::Settings| {
+        webhooks.webhook_allow_nets = vec!["127.0.0.0/8".parse().unwrap()];
+        webhooks.webhook_allow_http = kernel::config::Switch::On;
+    });
     let t = TestApp::start_with(config, super::feature).await;
     let (ada, app) = developer(&t).await;
     let id = app.rsplit('/').next().unwrap_or_default().to_owned();

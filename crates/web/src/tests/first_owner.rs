@@ -66,7 +66,8 @@ async fn of_many_at_once_one_is_first() {
 
 #[tokio::test]
 async fn where_the_settings_name_owners_there_is_no_link() {
-    let config = Config { platform_owners: vec!["root@example.com".into()], ..Config::for_tests() };
+    let config = Config::for_tests()
+        .with(|tenancy: &mut tenancy::Settings| tenancy.platform_owners = vec!["root@example.com".into()]);
     let t = TestApp::start_with(config, feature).await;
     assert!(link(&t.app).await.unwrap().is_none());
     assert_eq!(form(&t, "/first-owner", &NEW, None).await.status, 410);

@@ -216,7 +216,9 @@ async fn who_owns_the_platform_follows_the_settings() {
     let fields = [("token", token.as_str()), ("name", "Root"), ("email", "root@example.com"), ("password", PASSWORD)];
     let root = cookies(&submit(&t, "/first-owner", &fields, "").await);
     assert_eq!(t.get("/admin/queues").header("cookie", &root).await.status, 200);
-    let boss = |config: &mut Config| config.platform_owners = vec!["boss@example.com".into()];
+    let boss = |config: &mut Config| {
+        config.change(|tenancy: &mut tenancy::Settings| tenancy.platform_owners = vec!["boss@example.com".into()])
+    };
     let t = t.restart_with(boss, feature).await;
     assert_eq!(
         t.get("/admin/queues").header("cookie", &root).await.status,
@@ -231,9 +233,23 @@ async fn a_start_with_owners_closes_the_door_for_good() {
     let t = start().await;
     let link = async |t: &TestApp| identity::first_owner::link(&t.app).await.unwrap();
     assert!(link(&t).await.is_some());
-    let t = t.restart_with(|config| config.platform_owners = vec!["boss@example.com".into()], feature).await;
+    let t = t
+        .restart_with(
+            |config| {
+                config.change(|tenancy: &mut tenancy::Settings| {
+                    tenancy.platform_owners = vec!["boss@example.com".into()]
+                })
+            },
+            feature,
+        )
+        .await;
     assert!(link(&t).await.is_none());
-    let t = t.restart_with(|config| config.platform_owners.clear(), feature).await;
+    let t = t
+        .restart_with(
+            |config| config.change(|tenancy: &mut tenancy::Settings| tenancy.platform_owners.clear()),
+            feature,
+        )
+        .await;
     assert!(link(&t).await.is_none(), "an old link does not come back to life");
     t.finish().await;
 }

@@ -140,7 +140,8 @@ async fn the_page_of_a_domain_says_why_it_is_not_verified() {
 
 #[tokio::test]
 async fn the_platform_page_says_what_the_mail_server_said() {
-    let config = Config { platform_owners: vec!["root@example.com".into()], ..Config::for_tests() };
+    let config = Config::for_tests()
+        .with(|tenancy: &mut tenancy::Settings| tenancy.platform_owners = vec!["root@example.com".into()]);
     let t = TestApp::start_with(config, feature).await;
     member(&t, "root@example.com").await;
     let root = browser(&t, "root@example.com").await;

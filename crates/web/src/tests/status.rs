@@ -113,7 +113,8 @@ async fn incidents_are_told_as_they_were_written_and_do_nothing_to_the_page() {
 
 #[tokio::test]
 async fn the_console_is_drawn_from_what_programs_get() {
-    let config = Config { platform_owners: vec!["root@example.com".into()], ..Config::for_tests() };
+    let config = Config::for_tests()
+        .with(|tenancy: &mut tenancy::Settings| tenancy.platform_owners = vec!["root@example.com".into()]);
     let t = TestApp::start_with(config, whole).await;
     identity::testing::member(&t, "root@example.com").await;
     let root = browser(&t, "root@example.com").await;

@@ -6,7 +6,8 @@ use super::*;
 const ELSEWHERE: &str = "https://spa.example";
 
 async fn with_registration() -> TestApp {
-    let config = Config { client_registration: kernel::config::Switch::On, ..Config::for_tests() };
+    let config = Config::for_tests()
+        .with(|oauth: &mut identity::oauth::Settings| oauth.client_registration = kernel::config::Switch::On);
     TestApp::start_with(config, feature).await
 }
 

@@ -14,12 +14,13 @@ use kernel::{
 };
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    events::{self, About, By, Event},
+    events::{self, About, By},
     mail::{self, DomainNews},
     orgs,
 };
 
 use super::claim::{Claim, Reason};
+use crate::events::{DomainMoved, DomainVerified};
 
 const DAY: Duration = Duration::from_hours(24);
 /// How long the record of another app must stand alone before the name moves. Always, though no name serves anything yet:
@@ -163,13 +164,13 @@ pub async fn note(tx: &mut Tx, app: &App, by: &By, claim: &Claim, texts: &[Strin
     match (news, &holder) {
         (News::Verified, _) => {
             let application = claim.application(tx).await?;
-            events::record(tx, app, by, About::app(&application), &Event::DomainVerified { domain }).await?;
+            events::record(tx, app, by, About::app(&application), &DomainVerified { domain }).await?;
         }
         (News::Moved, Some(holder)) => {
             let (winner, loser) = (claim.application(tx).await?, holder.application(tx).await?);
-            let gained = Event::DomainMoved { domain: domain.clone(), is_gain: true };
+            let gained = DomainMoved { domain: domain.clone(), outcome: if true { "gained" } else { "lost" } };
             events::record(tx, app, by, About::app(&winner), &gained).await?;
-            let lost = Event::DomainMoved { domain, is_gain: false };
+            let lost = DomainMoved { domain, outcome: if false { "gained" } else { "lost" } };
             events::record(tx, app, &By::default(), About::app(&loser), &lost).await?;
             tell(tx, app, &claim, DomainNews::Gained).await?;
             tell(tx, app, holder, DomainNews::Lost).await?;

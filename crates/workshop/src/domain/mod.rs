@@ -16,11 +16,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     enter::{Admin, InApp, Member},
-    events::{self, About, Event},
+    events::{self, About},
 };
 use url::{Host, Url};
 
 use self::claim::{Claim, Reason};
+use crate::events::{DomainAdded, DomainRemoved};
 
 pub fn routes() -> Routes {
     Routes::new("apps")
@@ -159,7 +160,7 @@ async fn add_domain(
         if !claim.insert(tx).await? {
             return Err(DOMAIN_EXISTS.into());
         }
-        let (about, event) = (About::app(&caller.application), Event::DomainAdded { domain: claim.domain.clone() });
+        let (about, event) = (About::app(&caller.application), DomainAdded { domain: claim.domain.clone() });
         Ok(events::record(tx, &app, &caller.session.by(), about, &event).await?)
     })?;
     Ok(Json(claim.into()))
@@ -186,7 +187,7 @@ async fn remove_domain(State(app): State<App>, caller: InApp<Admin>) -> Result<N
     transact!(app, async |tx| {
         caller.hold(tx).await?;
         let domain = Claim::remove(tx, caller.application.id).await?.ok_or(NO_DOMAIN)?;
-        let (about, event) = (About::app(&caller.application), Event::DomainRemoved { domain });
+        let (about, event) = (About::app(&caller.application), DomainRemoved { domain });
         Ok(events::record(tx, &app, &caller.session.by(), about, &event).await?)
     })?;
     Ok(NoContent)

@@ -153,11 +153,8 @@ async fn a_domain_is_proven_by_a_record_in_its_dns() {
 
 /// With tokens that outlive the days a test lets pass.
 fn long_lived(dns: &NameServer) -> Config {
-    Config {
-        dns_servers: vec![([127, 0, 0, 1], dns.port).into()],
-        access_token_life: Duration::from_hours(24 * 25),
-        ..Config::for_tests()
-    }
+    Config { dns_servers: vec![([127, 0, 0, 1], dns.port).into()], ..Config::for_tests() }
+        .with(|tenancy: &mut tenancy::Settings| tenancy.access_token_life = Duration::from_hours(24 * 25))
 }
 
 /// A holder and somebody who claims the same name, each with the record to add.

@@ -146,9 +146,9 @@ pub async fn rehearse(
         if !webhook.is_active {
             return Err(INACTIVE.into());
         }
-        let listens = || webhook.events.iter().find(|value| names::NAMED.contains(&value.as_str())).cloned();
+        let listens = || webhook.events.iter().find(|value| names::is_named(app, value)).cloned();
         let event = wanted.clone().or_else(listens).unwrap_or_else(|| "user.signed_in".into());
-        if !names::NAMED.contains(&event.as_str()) {
+        if !names::is_named(app, &event) {
             return Err(UNKNOWN_EVENT_TYPES.at("event", "unknown", format!("unknown: {event}")));
         }
         let mut facts = payload::example_facts(&event);

@@ -18,7 +18,7 @@ use serde_json::Value;
 use tenancy::{
     apps::Application,
     enter::{Admin, AppCaller, InApp, Member},
-    events::{self, About, Event},
+    events::{self, About},
 };
 
 use super::{
@@ -26,6 +26,9 @@ use super::{
     model::{Webhook, WebhookId, seal},
     rules::{self, DNS_UNAVAILABLE, TOO_MANY_AT_HOST, UNKNOWN_EVENT_TYPES},
     sign,
+};
+use crate::webhooks::events::{
+    WebhookCreated, WebhookDeleted, WebhookSecretFinalized, WebhookSecretRotated, WebhookUpdated,
 };
 
 pub fn routes() -> Routes {
@@ -110,7 +113,7 @@ async fn create_webhook(
 }
 
 pub async fn register(app: &App, caller: &InApp<Admin>, new: NewWebhook) -> Result<Json<WebhookView>> {
-    let events = rules::check_events(new.events)?;
+    let events = rules::check_events(app, new.events)?;
     let url = rules::check_url(app, &new.url).await?;
     let (now, secret) = (app.clock.now(), app.entropy.secret());
     let id = WebhookId::new(&app.entropy, now);
@@ -134,7 +137,7 @@ pub async fn register(app: &App, caller: &InApp<Admin>, new: NewWebhook) -> Resu
             return Err(TOO_MANY.into());
         }
         rules::check_host(tx, app, webhook.app_id, &url).await?;
-        let (about, event) = (About::app(&caller.application), Event::WebhookCreated { webhook: id.to_string() });
+        let (about, event) = (About::app(&caller.application), WebhookCreated { webhook_id: id.to_string() });
         events::record(tx, app, &caller.session.by(), about, &event).await?;
         webhook.insert(tx).await?;
         Ok(Application::set_listening(tx, webhook.app_id, true).await?)
@@ -255,7 +258,7 @@ pub async fn alter(app: &App, caller: &InApp<Admin>, id: WebhookId, mut change: 
     if change.rotation_grace_ms.is_some() && !matches!(change.rotate_secret, Some(Rotation::Start)) {
         return Err(INVALID.at("rotationGraceMs", "not_allowed", "goes with rotateSecret: true alone"));
     }
-    change.events = change.events.take().map(rules::check_events).transpose()?;
+    change.events = change.events.take().map(|events| rules::check_events(app, events)).transpose()?;
     let url = match &change.url {
         Some(url) => Some(rules::check_url(app, url).await?),
         None => None,
@@ -281,16 +284,16 @@ pub async fn alter(app: &App, caller: &InApp<Admin>, id: WebhookId, mut change: 
         let about = About::app(&caller.application);
         let name = id.to_string();
         if !fields.is_empty() {
-            let event = Event::WebhookUpdated { webhook: name.clone(), fields: fields.clone() };
+            let event = WebhookUpdated { webhook_id: name.clone(), fields: fields.clone() };
             events::record(tx, app, &by, about, &event).await?;
         }
         let secret = match change.rotate_secret {
             Some(Rotation::Start) => {
-                events::record(tx, app, &by, about, &Event::WebhookSecretRotated { webhook: name }).await?;
+                events::record(tx, app, &by, about, &WebhookSecretRotated { webhook_id: name }).await?;
                 Some(rules::rotate(app, &mut webhook, grace, now))
             }
             Some(Rotation::Finish) => {
-                events::record(tx, app, &by, about, &Event::WebhookSecretFinalized { webhook: name }).await?;
+                events::record(tx, app, &by, about, &WebhookSecretFinalized { webhook_id: name }).await?;
                 rules::finalize(&mut webhook);
                 None
             }
@@ -328,7 +331,7 @@ pub async fn remove(app: &App, caller: &InApp<Admin>, id: WebhookId) -> Result<N
             Application::set_listening(tx, app_id, false).await?;
         }
         jobs::enqueue(tx, app, app.clock.now(), &Clear { webhook: id }).await?;
-        let (about, event) = (About::app(&caller.application), Event::WebhookDeleted { webhook: id.to_string() });
+        let (about, event) = (About::app(&caller.application), WebhookDeleted { webhook_id: id.to_string() });
         Ok(events::record(tx, app, &caller.session.by(), about, &event).await?)
     })?;
     Ok(NoContent)

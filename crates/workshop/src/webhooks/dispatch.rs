@@ -15,7 +15,7 @@ const AT_ONCE: u32 = 64;
 
 /// Goes on for as long as the node runs.
 pub async fn run(app: App) {
-    let lanes = Arc::new(Semaphore::new(app.config.webhook_lanes));
+    let lanes = Arc::new(Semaphore::new(app.config.of::<super::Settings>().webhook_lanes.get()));
     let mut running = JoinSet::new();
     let mut notices = app.db.listen(&[outbox::TOPIC]);
     let mut is_told = false;

@@ -53,7 +53,7 @@ pub(super) async fn hand_out(tx: &mut Tx, app: &App) -> db::Result<bool> {
     let events = outbox::hold_waiting(tx, EVENTS).await?;
     let (mut shares, mut known, mut deliveries): (Vec<Share<'_>>, _, _) = (vec![], Known::default(), 0);
     for event in &events {
-        let of_event = shares_of(tx, event, &mut known).await?;
+        let of_event = shares_of(tx, app, event, &mut known).await?;
         deliveries += of_event.iter().map(|share| share.listeners.len()).sum::<usize>();
         shares.extend(of_event);
         if deliveries >= DELIVERIES {
@@ -94,8 +94,8 @@ fn just_before(id: &str) -> String {
 }
 
 /// The values one event answers to, in a fixed order; `reached` is the place in it and the last webhook.
-fn values(event: &AppEvent) -> Vec<&'static str> {
-    let named = super::names::NAMED.into_iter().find(|name| event.webhook.as_deref() == Some(name));
+fn values(app: &App, event: &AppEvent) -> Vec<&'static str> {
+    let named = super::names::named(app).find(|name| event.webhook.as_deref() == Some(name));
     named.into_iter().chain([AUDIT, ALL]).collect()
 }
 
@@ -128,8 +128,8 @@ impl Known {
     }
 }
 
-async fn shares_of<'e>(tx: &mut Tx, event: &'e AppEvent, known: &mut Known) -> db::Result<Vec<Share<'e>>> {
-    let values = values(event);
+async fn shares_of<'e>(tx: &mut Tx, app: &App, event: &'e AppEvent, known: &mut Known) -> db::Result<Vec<Share<'e>>> {
+    let values = values(app, event);
     let (mut place, mut after) = match event.reached.split_once(' ') {
         Some((place, after)) => (place.parse().unwrap_or(0), after.to_owned()),
         None => (0, String::new()),

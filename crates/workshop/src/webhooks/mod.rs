@@ -12,6 +12,7 @@ mod changes;
 mod dashboard;
 mod deliveries;
 mod dispatch;
+mod events;
 mod fan_out;
 mod jobs;
 mod lane;
@@ -21,16 +22,18 @@ mod payload;
 mod queue;
 mod retry;
 mod rules;
+mod settings;
 mod sign;
 
 use std::{sync::Arc, time::Duration};
 
-use kernel::{app::Feature, http::Routes};
+use kernel::{app::Feature, config::Config, http::Routes};
 
 use self::changes::Changes;
 pub use dispatch::deliver_due;
+pub use settings::Settings;
 
-pub fn feature() -> Feature {
+pub fn feature(config: &Config) -> Feature {
     let routes = Routes::new("webhooks").and(api::routes()).and(again::routes()).and(dashboard::routes());
     Feature::new(payload::describe(routes))
         .own(Pace { attempt: Duration::from_secs(10) })
@@ -43,17 +46,15 @@ pub fn feature() -> Feature {
                 Ok(())
             })
         })
+        .declares(events::EVENTS)
+        .declares(&[config.of::<Settings>().permit()])
+        .release(|app| Box::pin(async move { model::release_all(&app.db).await.map_err(|error| error.to_string()) }))
         .task(|app| Box::pin(dispatch::run(app)))
 }
 
 /// How long one attempt may take; tests have less patience.
 pub struct Pace {
     pub attempt: Duration,
-}
-
-/// Frees what a dead process had in hand. Only for whoever knows that no other process is at work.
-pub async fn release_all(db: &db::Db) -> db::Result<()> {
-    model::release_all(db).await
 }
 
 #[cfg(test)]

@@ -1,22 +1,21 @@
 //! The values of `events`: what a webhook may listen to.
+use kernel::App;
+use tenancy::events;
 
 pub const ALL: &str = "*";
 pub const AUDIT: &str = "audit.*";
 
-/// What can be listened to by its own name.
-pub const NAMED: [&str; 8] = [
-    "user.signed_in",
-    "user.created",
-    "user.mfa_enabled",
-    "user.mfa_disabled",
-    "user.passkey_added",
-    "user.passkey_removed",
-    "user.email_verified",
-    "session.revoked",
-];
+/// What can be listened to by its own name: the events that features declare with one.
+pub fn named(app: &App) -> impl Iterator<Item = &'static str> {
+    app.declared::<events::Kind>().iter().filter_map(|kind| kind.webhook)
+}
 
-pub fn is_known(value: &str) -> bool {
-    value == ALL || value == AUDIT || NAMED.contains(&value)
+pub fn is_named(app: &App, value: &str) -> bool {
+    named(app).any(|name| name == value)
+}
+
+pub fn is_known(app: &App, value: &str) -> bool {
+    value == ALL || value == AUDIT || is_named(app, value)
 }
 
 /// What an audit event is called when it is delivered.

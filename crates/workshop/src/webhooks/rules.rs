@@ -11,7 +11,7 @@ use kernel::{
 };
 use tenancy::{
     apps::{Application, ApplicationId},
-    events::{self, About, By, Event},
+    events::{self, About, By},
     mail, orgs,
 };
 use url::Url;
@@ -21,6 +21,7 @@ use super::{
     model::{Webhook, WebhookId, seal},
     names,
 };
+use crate::webhooks::events::WebhookAutoDisabled;
 
 pub const UNKNOWN_EVENT_TYPES: Code = Code::new(400, "unknown_event_types", "Some event types do not exist.");
 pub const DNS_UNAVAILABLE: Code =
@@ -35,7 +36,11 @@ pub const TOO_MANY_AT_HOST: Code = Code::new(
 /// Refuses one more for a host that has enough of this app's: each event would go there as often.
 pub async fn check_host(tx: &mut Tx, app: &App, application: ApplicationId, url: &Url) -> Result<()> {
     let count = Webhook::count_at(tx, application, &outgoing::host_of(url)).await?;
-    if count < app.config.webhooks_per_host { Ok(()) } else { Err(TOO_MANY_AT_HOST.into()) }
+    if count < app.config.of::<super::Settings>().webhooks_per_host.get() {
+        Ok(())
+    } else {
+        Err(TOO_MANY_AT_HOST.into())
+    }
 }
 
 /// How many deliveries in a row may fail; with the last of them the webhook is switched off.
@@ -65,8 +70,8 @@ pub async fn check_url(app: &App, text: &str) -> Result<Url> {
 }
 
 /// The events as they are kept: each once, in the order given.
-pub fn check_events(given: Vec<String>) -> Result<Vec<String>> {
-    let unknown: Vec<&str> = given.iter().map(String::as_str).filter(|value| !names::is_known(value)).collect();
+pub fn check_events(app: &App, given: Vec<String>) -> Result<Vec<String>> {
+    let unknown: Vec<&str> = given.iter().map(String::as_str).filter(|value| !names::is_known(app, value)).collect();
     if !unknown.is_empty() {
         let message = format!("unknown: {}", unknown.join(", "));
         return Err(UNKNOWN_EVENT_TYPES.at("events", "unknown", message).with_extra("unknown", &unknown));
@@ -101,7 +106,7 @@ pub async fn count_failure(tx: &mut Tx, app: &App, id: WebhookId) -> Result<bool
         return Ok(true);
     }
     let Some(application) = Application::hold(tx, webhook.app_id).await? else { return Ok(false) };
-    let event = Event::WebhookAutoDisabled { webhook: id.to_string() };
+    let event = WebhookAutoDisabled { webhook_id: id.to_string() };
     events::record(tx, app, &By::default(), About::app(&application), &event).await?;
     for reader in orgs::caretakers(tx, application.org_id).await? {
         let (name, app_name) = (reader.name, application.name.clone());

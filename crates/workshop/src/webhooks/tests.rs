@@ -39,11 +39,10 @@ fn feature(config: &Config) -> Feature {
 
 /// Where receivers on this machine are allowed.
 fn config() -> Config {
-    Config {
-        webhook_allow_nets: vec!["127.0.0.0/8".parse().unwrap()],
-        webhook_allow_http: Switch::On,
-        ..Config::for_tests()
-    }
+    Config::for_tests().with(|webhooks: &mut crate::webhooks::Settings| {
+        webhooks.webhook_allow_nets = vec!["127.0.0.0/8".parse().unwrap()];
+        webhooks.webhook_allow_http = Switch::On;
+    })
 }
 
 async fn start() -> TestApp {

@@ -133,6 +133,13 @@ pub fn host_of(url: &Url) -> String {
     url.host_str().unwrap_or_default().trim_end_matches('.').to_owned()
 }
 
+/// Where a feature's settings let requests go beside the public internet; for development. Declared by the feature.
+#[derive(Debug, Clone, Default)]
+pub struct Permit {
+    pub networks: Vec<IpNet>,
+    pub plain_http: bool,
+}
+
 /// Where requests may go beside the public internet; for development.
 #[derive(Debug, Clone, Default)]
 pub struct Allowed {
@@ -151,7 +158,8 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    pub fn from_config(config: &Config) -> Result<Self, String> {
+    /// `permits` are what features allow beside the public internet.
+    pub fn from_config(config: &Config, permits: &[Permit]) -> Result<Self, String> {
         let authorities = match &config.outgoing_ca {
             Some(file) => {
                 read_authorities(file).map_err(|error| format!("outgoing_ca: {}: {error}", file.display()))?
@@ -159,8 +167,8 @@ impl Outgoing {
             None => vec![],
         };
         let allowed = Allowed {
-            networks: config.webhook_allow_nets.clone(),
-            plain_http: config.webhook_allow_http.is_on(),
+            networks: permits.iter().flat_map(|permit| permit.networks.clone()).collect(),
+            plain_http: permits.iter().any(|permit| permit.plain_http),
             authorities,
         };
         Ok(Self::new(Resolver::new(&config.dns_servers), allowed))

@@ -1,7 +1,8 @@
 //! All ten values: what is told to whom, and that it is told exactly when it happened.
-use tenancy::events::{By, Event, record};
+use tenancy::events::{By, record};
 
 use super::*;
+use identity::events::{MfaDisabled, MfaEnabled, PasskeyAdded, PasskeyRemoved};
 
 /// The schema of an event in the description, with what it refers to.
 fn validator(t: &TestApp, event: &str) -> jsonschema::Validator {
@@ -38,12 +39,24 @@ async fn told(t: &TestApp, receiver: &Receiver) -> Vec<String> {
     names
 }
 
+/// What the product promises to tell by name.
+const NAMED: [&str; 8] = [
+    "user.signed_in",
+    "user.created",
+    "user.mfa_enabled",
+    "user.mfa_disabled",
+    "user.passkey_added",
+    "user.passkey_removed",
+    "user.email_verified",
+    "session.revoked",
+];
+
 #[tokio::test]
 async fn each_event_goes_to_those_who_listen_to_it() {
     let t = start().await;
     let (shop, named, audit, all) =
         (Shop::open(&t).await, Receiver::start().await, Receiver::start().await, Receiver::start().await);
-    shop.register(&t, &named.url, &super::super::names::NAMED).await;
+    shop.register(&t, &named.url, &NAMED).await;
     shop.register(&t, &audit.url, &["audit.*"]).await;
     shop.register(&t, &all.url, &["*"]).await;
     told(&t, &all).await;
@@ -74,20 +87,21 @@ async fn each_event_goes_to_those_who_listen_to_it() {
 async fn factors_and_passkeys_are_told_too() {
     let t = start().await;
     let (shop, receiver) = (Shop::open(&t).await, Receiver::start().await);
-    shop.register(&t, &receiver.url, &super::super::names::NAMED).await;
+    shop.register(&t, &receiver.url, &NAMED).await;
     login_with(&t, "ada@example.com", &shop.key).await;
     told(&t, &receiver).await;
     // Done on the service's own pages: they go to the app she has signed in to.
     let account = shop.owner.id.parse().unwrap();
     let by = By { ip: Some("203.0.113.9".into()), user_agent: Some("elsewhere".into()), ..By::default() };
-    for (event, name) in [
-        (Event::MfaEnabled { factor: tenancy::factors::Factor::Totp }, "user.mfa_enabled"),
-        (Event::MfaDisabled { factor: tenancy::factors::Factor::Totp }, "user.mfa_disabled"),
-        (Event::PasskeyAdded { credential: "abc".into(), name: "Key".into() }, "user.passkey_added"),
-        (Event::PasskeyRemoved { credential: "abc".into() }, "user.passkey_removed"),
-    ] {
+    let happened: [(Box<dyn tenancy::events::Event>, &str); 4] = [
+        (Box::new(MfaEnabled { factor: tenancy::factors::Factor::Totp }), "user.mfa_enabled"),
+        (Box::new(MfaDisabled { factor: tenancy::factors::Factor::Totp }), "user.mfa_disabled"),
+        (Box::new(PasskeyAdded { credential_id: "abc".into(), device_name: "Key".into() }), "user.passkey_added"),
+        (Box::new(PasskeyRemoved { credential_id: "abc".into() }), "user.passkey_removed"),
+    ];
+    for (event, name) in happened {
         let written: db::Result<()> =
-            db::transact!(t.app.db, async |tx| record(tx, &t.app, &by, Some(account), &event).await);
+            db::transact!(t.app.db, async |tx| record(tx, &t.app, &by, Some(account), &*event).await);
         written.unwrap();
         deliver(&t).await;
         let heard = receiver.heard();
@@ -104,8 +118,7 @@ async fn an_event_is_there_exactly_when_what_it_tells_of_is() {
     shop.register(&t, &receiver.url, &["user.mfa_enabled"]).await;
     login_with(&t, "ada@example.com", &shop.key).await;
     deliver(&t).await;
-    let (account, event) =
-        (shop.owner.id.parse().unwrap(), Event::MfaEnabled { factor: tenancy::factors::Factor::Totp });
+    let (account, event) = (shop.owner.id.parse().unwrap(), MfaEnabled { factor: tenancy::factors::Factor::Totp });
     let mut tx = t.app.db.begin().await.unwrap();
     record(&mut tx, &t.app, &By::default(), Some(account), &event).await.unwrap();
     drop(tx);
@@ -151,7 +164,12 @@ async fn nobody_elses_app_hears_it_and_who_leaves_is_forgotten() {
 
 #[tokio::test]
 async fn one_event_reaches_hundreds_of_webhooks_once_each() {
-    let t = TestApp::start_with(Config { webhooks_per_host: 1000, ..config() }, feature).await;
+    let t = TestApp::start_with(
+        config()
+            .with(|webhooks: &mut crate::webhooks::Settings| webhooks.webhooks_per_host = 1000.try_into().unwrap()),
+        feature,
+    )
+    .await;
     let (shop, receiver) = (Shop::open(&t).await, Receiver::start().await);
     for _ in 0..10 {
         shop.register(&t, &receiver.url, &["user.signed_in"]).await;
@@ -183,7 +201,11 @@ async fn f15_two_nodes_share_the_work_and_nothing_is_sent_twice() {
         // Two nodes need PostgreSQL; the run on it comes by here.
         return;
     }
-    let t = TestApp::start_with(Config { webhooks_per_host: 20, ..config() }, feature).await;
+    let t = TestApp::start_with(
+        config().with(|webhooks: &mut crate::webhooks::Settings| webhooks.webhooks_per_host = 20.try_into().unwrap()),
+        feature,
+    )
+    .await;
     let other = t.another_node(feature).await;
     let (shop, receiver) = (Shop::open(&t).await, Receiver::start().await);
     for _ in 0..20 {

@@ -8,12 +8,11 @@ async fn p62_the_name_is_looked_up_again_before_each_attempt() {
     let inside = Receiver::start().await;
     let port = inside.url.trim_end_matches("/hook").rsplit(':').next().unwrap().to_owned();
     // Loopback's second address stands for the internet; the first stays inside.
-    let config = Config {
-        dns_servers: vec![([127, 0, 0, 1], dns.port()).into()],
-        webhook_allow_nets: vec!["127.0.0.2/32".parse().unwrap()],
-        webhook_allow_http: Switch::On,
-        ..Config::for_tests()
-    };
+    let config = Config { dns_servers: vec![([127, 0, 0, 1], dns.port()).into()], ..Config::for_tests() };
+    let config = config.with(|webhooks: &mut crate::webhooks::Settings| {
+        webhooks.webhook_allow_nets = vec!["127.0.0.2/32".parse().unwrap()];
+        webhooks.webhook_allow_http = Switch::On;
+    });
     let t = TestApp::start_with(config, feature).await;
     let shop = Shop::open(&t).await;
     let url = format!("http://hook.example.test:{port}/");

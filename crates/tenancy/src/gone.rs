@@ -1,0 +1,67 @@
+//! What features do when an account, an organization or an app goes. Each declares it beside its own tables.
+use std::pin::Pin;
+
+use db::{Tx, params};
+use kernel::App;
+
+use crate::{accounts::AccountId, apps::ApplicationId, orgs::OrgId};
+
+/// Something to do in the transaction that deletes it. It stands before the deletion, so that its rows can still be read.
+pub type Hook<T> = for<'a> fn(&'a mut Tx, &'a App, T) -> Pin<Box<dyn Future<Output = db::Result<()>> + Send + 'a>>;
+
+/// What a feature declares.
+#[derive(Clone, Copy)]
+pub enum Gone {
+    Account(Hook<AccountId>),
+    Org(Hook<OrgId>),
+    App(Hook<ApplicationId>),
+    /// Rows that may be many go before, some at a time, because everybody else's writes wait for a long transaction: a
+    /// statement with the id as `$1` and the number of rows as `$2`.
+    ManyOfOrg(&'static str),
+    ManyOfApp(&'static str),
+}
+
+pub async fn account(tx: &mut Tx, app: &App, id: AccountId) -> db::Result<()> {
+    for gone in app.declared::<Gone>() {
+        if let Gone::Account(hook) = gone {
+            hook(tx, app, id).await?;
+        }
+    }
+    Ok(())
+}
+
+pub async fn org(tx: &mut Tx, app: &App, id: OrgId) -> db::Result<()> {
+    for gone in app.declared::<Gone>() {
+        if let Gone::Org(hook) = gone {
+            hook(tx, app, id).await?;
+        }
+    }
+    Ok(())
+}
+
+pub async fn app(tx: &mut Tx, app: &App, id: ApplicationId) -> db::Result<()> {
+    for gone in app.declared::<Gone>() {
+        if let Gone::App(hook) = gone {
+            hook(tx, app, id).await?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn empty_org(app: &App, id: OrgId) -> db::Result<()> {
+    for gone in app.declared::<Gone>() {
+        if let Gone::ManyOfOrg(sql) = gone {
+            app.db.sweep(*sql, params![id]).await?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn empty_app(app: &App, id: ApplicationId) -> db::Result<()> {
+    for gone in app.declared::<Gone>() {
+        if let Gone::ManyOfApp(sql) = gone {
+            app.db.sweep(*sql, params![id]).await?;
+        }
+    }
+    Ok(())
+}

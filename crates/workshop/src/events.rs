@@ -1,0 +1,19 @@
+//! What happens to apps, as audit logs tell it.
+use tenancy::{apps::AppKeyId, apps::Environment, apps::KeyKind, events};
+
+events! {
+    /// An app was created.
+    AppCreated = "APP_CREATED";
+    /// An app changed.
+    AppUpdated { fields: Vec<&'static str> } = "APP_UPDATED";
+    /// A key of an app was created.
+    AppKeyCreated { key_id: AppKeyId, r#type: KeyKind, environment: Environment } = "APP_KEY_CREATED";
+    /// A domain was added to an app.
+    DomainAdded { domain: String } = "DOMAIN_ADDED";
+    /// A domain was proven.
+    DomainVerified { domain: String } = "DOMAIN_VERIFIED";
+    /// A domain was removed from an app.
+    DomainRemoved { domain: String } = "DOMAIN_REMOVED";
+    /// Another app has proven the domain: recorded for both.
+    DomainMoved { domain: String, outcome: &'static str } = "DOMAIN_MOVED";
+}
