@@ -2,6 +2,7 @@
 //! those still to come; and nothing else is there.
 mod app_sessions;
 mod errors;
+mod matrix;
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,8 @@ use crate::start::features;
 const ROUTES: &str = include_str!("routes.txt");
 const BEYOND: &str = include_str!("beyond.txt");
 const TO_COME: &str = include_str!("to-come.txt");
-
+/// The roles in an organization, the least first.
+const ROLES: [&str; 3] = ["member", "admin", "owner"];
 /// Method and path to guard.
 fn catalogue() -> BTreeMap<(String, String), String> {
     let rows = lines(ROUTES).chain(lines(BEYOND)).map(|line| {
@@ -40,7 +42,7 @@ fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
 fn security(guard: &str) -> Option<Value> {
     match guard {
         "public" => Some(json!([])),
-        "session" | "platform-owner" | "org-member" | "org-admin" | "org-owner" => {
+        "session" | "platform-owner" | "org-member" | "org-admin" | "org-owner" | "app-member" | "app-admin" => {
             Some(json!([{ "bearer": [] }, { "cookie": [] }]))
         }
         "session-optional" => Some(json!([{}, { "bearer": [] }, { "cookie": [] }])),
@@ -53,6 +55,13 @@ fn security(guard: &str) -> Option<Value> {
         "this-machine" => Some(json!([{}, { "metricsToken": [] }])),
         _ => None,
     }
+}
+
+/// The least role that a guard asks for, as the description says it.
+fn role(guard: &str) -> Option<&str> {
+    let prefixes = ["org-", "app-", "session+app-key-"];
+    let named = prefixes.iter().find_map(|prefix| guard.strip_prefix(prefix));
+    named.filter(|role| ROLES.contains(role)).or((guard == "platform-owner").then_some(guard))
 }
 
 /// Method and path to operation, out of the description.
@@ -87,9 +96,9 @@ async fn every_route_is_in_the_catalogue_with_its_guard_and_every_row_is_built_o
             security(guard).unwrap_or_else(|| panic!("{row:?}: say what {guard} means in the description"));
         let said = operation.get("security").cloned().unwrap_or_default();
         assert_eq!(said, expected, "{row:?} is not guarded as {guard}");
-        if let Some(role) = guard.strip_prefix("org-").or_else(|| guard.strip_prefix("session+app-key-")) {
-            assert_eq!(operation["x-role"], role, "{row:?}");
-        }
+        assert_eq!(operation["x-role"].as_str(), role(guard), "{row:?} does not ask for the role of {guard}");
+        let is_of_app = role(guard).is_some() && guard.starts_with("app-");
+        assert_eq!(is_of_app, row.1.starts_with("/apps/{appId}"), "{row:?} is guarded as {guard}");
         assert!(operation["summary"].as_str().is_some_and(|text| !text.is_empty()), "{row:?} has no description");
     }
     for row in catalogue.keys() {
