@@ -18,7 +18,7 @@ use kernel::{
 use minijinja::context;
 use tenancy::{
     audience::Audience,
-    enter::{Browser, Delivery, Session, Visitor},
+    enter::{Browser, Delivery, Session, ToAdmit, Visitor},
 };
 use url::Url;
 
@@ -45,7 +45,7 @@ pub fn routes() -> Routes {
 
 async fn authorize(
     State(app): State<App>,
-    visitor: Visitor,
+    ToAdmit(visitor): ToAdmit,
     Browser(who): Browser,
     RawQuery(query): RawQuery,
 ) -> Response {

@@ -10,7 +10,7 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    enter::{Session, Visitor},
+    enter::{Session, ToAdmit},
     events::{self, Event},
     factors::{self, Factor, Factors, Totp30},
     sign_in::Typed,
@@ -54,7 +54,7 @@ struct SetUp {
 /// The secret counts for nothing until a code confirms it; one that is on stays on until then.
 async fn set_up_totp(
     State(app): State<App>,
-    visitor: Visitor,
+    ToAdmit(visitor): ToAdmit,
     session: Session,
     MaybeJson(fresh): MaybeJson<Fresh>,
 ) -> Result<Json<SetUp>> {
@@ -85,7 +85,7 @@ struct RecoveryCodes {
 
 async fn enable_totp(
     State(app): State<App>,
-    visitor: Visitor,
+    ToAdmit(visitor): ToAdmit,
     session: Session,
     Json(body): Json<Enable>,
 ) -> Result<Json<RecoveryCodes>> {
@@ -106,7 +106,7 @@ async fn enable_totp(
 
 async fn disable_totp(
     State(app): State<App>,
-    visitor: Visitor,
+    ToAdmit(visitor): ToAdmit,
     session: Session,
     MaybeJson(fresh): MaybeJson<Fresh>,
 ) -> Result<NoContent> {
@@ -119,7 +119,7 @@ async fn disable_totp(
 
 async fn regenerate_recovery_codes(
     State(app): State<App>,
-    visitor: Visitor,
+    ToAdmit(visitor): ToAdmit,
     session: Session,
     MaybeJson(fresh): MaybeJson<Fresh>,
 ) -> Result<Json<RecoveryCodes>> {

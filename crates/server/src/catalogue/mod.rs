@@ -1,5 +1,6 @@
 //! The catalogue test: every route the product promises is there with the guard it promises, or stands on the list of
 //! those still to come; and nothing else is there.
+mod admission;
 mod app_sessions;
 mod errors;
 mod matrix;
