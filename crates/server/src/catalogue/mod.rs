@@ -3,6 +3,7 @@
 mod admission;
 mod app_sessions;
 mod errors;
+mod forms;
 mod matrix;
 
 use std::collections::BTreeMap;
