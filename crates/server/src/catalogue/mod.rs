@@ -2,6 +2,7 @@
 //! those still to come; and nothing else is there.
 mod admission;
 mod app_sessions;
+mod cases;
 mod errors;
 mod forms;
 mod matrix;
