@@ -1,17 +1,18 @@
-//! Nobody learns from a watch whether an address has an account (P28).
+//! Response times do not reveal whether an email has an account (P28). A program of its own, because cargo runs one test
+//! program at a time: nothing else of the suite may run during the measurement.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
     reason = "a test on the real clock that fails when it must"
 )]
-mod binary;
+mod support;
 
 use std::time::{Duration, Instant};
 
-use binary::{Server, Visit, mail_with, token_in, wait};
 use kernel::entropy::Entropy;
 use serde_json::{Value, json};
+use support::{Server, Visit, mail_with, token_in, wait};
 
 const KNOWN: &str = "ada@example.com";
 const PASSWORD: &str = "correct horse battery staple";

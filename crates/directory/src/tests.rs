@@ -1,6 +1,5 @@
 //! Organizations through their front door.
 mod invites;
-mod matrix;
 mod orgs;
 mod owners;
 

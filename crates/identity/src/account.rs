@@ -18,7 +18,7 @@ use tenancy::{
     accounts::{Account, AccountId},
     apps::UsedApp,
     audit::AuditEntry,
-    enter::{ACCOUNT_TOPIC, AnySession, Session, Visitor, cookies},
+    enter::{ACCOUNT_TOPIC, AnySession, NotAdmitted, Session, ToAdmit, cookies},
     events::{self, About, By},
     gone::{self, Gone},
     mail,
@@ -199,7 +199,7 @@ const EXPORTED_CONSENTS: u32 = 1000;
 /// How many audit events an export holds at the most; the audit log has them all, page by page.
 const EXPORTED_EVENTS: u32 = 10_000;
 
-async fn export(State(app): State<App>, visitor: Visitor, session: Session) -> Result<Json<Export>> {
+async fn export(State(app): State<App>, NotAdmitted(visitor): NotAdmitted, session: Session) -> Result<Json<Export>> {
     let (now, account) = (app.clock.now(), session.account());
     transact!(app, async |tx| {
         Ok(events::record(tx, &app, &session.by(), Some(account.id), &DataExported).await?)
@@ -232,7 +232,7 @@ async fn ends_with(tx: &mut Tx, account: AccountId) -> Result<Vec<Alone>> {
 
 async fn delete_account(
     State(app): State<App>,
-    visitor: Visitor,
+    ToAdmit(visitor): ToAdmit,
     session: Session,
     MaybeJson(fresh): MaybeJson<Fresh>,
 ) -> Result<Response> {

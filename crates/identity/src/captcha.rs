@@ -9,7 +9,7 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    enter::{Captcha, NOT_SOLVED, Visitor},
+    enter::{Captcha, NOT_SOLVED, NotAdmitted},
     once::TOKEN_SPENT,
     sign_in::Typed,
 };
@@ -36,7 +36,11 @@ struct Pass {
     captcha_pass: String,
 }
 
-async fn verify_captcha(State(app): State<App>, _visitor: Visitor, Json(solved): Json<Solved>) -> Result<Json<Pass>> {
+async fn verify_captcha(
+    State(app): State<App>,
+    NotAdmitted(_): NotAdmitted,
+    Json(solved): Json<Solved>,
+) -> Result<Json<Pass>> {
     let pass = transact!(app, async |tx| Captcha::redeem(tx, &app, &solved.token.0).await)?;
     Ok(Json(Pass { captcha_pass: pass.expose().to_owned() }))
 }

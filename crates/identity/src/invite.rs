@@ -16,7 +16,7 @@ use serde::Deserialize;
 use tenancy::{
     accounts::{Account, AccountId},
     email::Email,
-    enter::{ACCOUNT_TOPIC, Delivery, MaybeSession, Session, Visitor},
+    enter::{ACCOUNT_TOPIC, Delivery, MaybeSession, Session, ToAdmit, Visitor},
     events,
     invites::Invite,
     once::{self, Purpose, TOKEN_SPENT},
@@ -54,7 +54,7 @@ pub struct Accept {
 
 async fn accept_invite(
     State(app): State<App>,
-    visitor: Visitor,
+    ToAdmit(visitor): ToAdmit,
     MaybeSession(session): MaybeSession,
     Json(body): Json<Accept>,
 ) -> Result<Response> {

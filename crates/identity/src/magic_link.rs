@@ -12,7 +12,7 @@ use serde::Deserialize;
 use tenancy::{
     accounts::Account,
     email::Email,
-    enter::{ACCOUNT_TOPIC, Delivery, Visitor},
+    enter::{ACCOUNT_TOPIC, Delivery, ToAdmit, Visitor},
     events,
     once::{self, Purpose, TOKEN_SPENT},
     sign_in::{self, Entered, MayEnter, Typed, Way},
@@ -37,7 +37,7 @@ pub fn routes() -> Routes {
 
 async fn request_magic_link(
     State(app): State<App>,
-    visitor: Visitor,
+    ToAdmit(visitor): ToAdmit,
     Json(body): Json<Address>,
 ) -> Result<Json<Accepted>> {
     ask(&app, &visitor, &body.email).await.map(Json)
@@ -55,7 +55,11 @@ struct Follow {
     options: Option<LoginOptions>,
 }
 
-async fn verify_magic_link(State(app): State<App>, visitor: Visitor, Json(body): Json<Follow>) -> Result<Response> {
+async fn verify_magic_link(
+    State(app): State<App>,
+    ToAdmit(visitor): ToAdmit,
+    Json(body): Json<Follow>,
+) -> Result<Response> {
     let delivery = body.options.and_then(|options| options.token_delivery).unwrap_or_default();
     follow(&app, &visitor, &body.token, delivery).await?.answer(&app)
 }

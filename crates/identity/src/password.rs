@@ -16,7 +16,7 @@ use serde::Deserialize;
 use tenancy::{
     accounts::Account,
     email::Email,
-    enter::{ACCOUNT_TOPIC, Delivery, Session, Visitor},
+    enter::{ACCOUNT_TOPIC, Delivery, Session, ToAdmit, Visitor},
     events, factors, mail,
     once::{self, Purpose, TOKEN_SPENT},
     password::{self, Hasher, WEAK_PASSWORD},
@@ -67,7 +67,7 @@ pub struct LoginOptions {
     pub token_delivery: Option<Delivery>,
 }
 
-async fn login(State(app): State<App>, visitor: Visitor, Json(body): Json<Login>) -> Result<Response> {
+async fn login(State(app): State<App>, ToAdmit(visitor): ToAdmit, Json(body): Json<Login>) -> Result<Response> {
     let delivery = body.options.and_then(|options| options.token_delivery).unwrap_or_default();
     sign_in(&app, &visitor, &body.email, &body.password, delivery).await?.answer(&app)
 }
@@ -112,7 +112,7 @@ pub async fn sign_in(
 
 async fn forgot_password(
     State(app): State<App>,
-    visitor: Visitor,
+    ToAdmit(visitor): ToAdmit,
     Json(body): Json<Address>,
 ) -> Result<Json<Accepted>> {
     forget(&app, &visitor, &body.email).await.map(Json)
@@ -131,7 +131,11 @@ struct Reset {
 }
 
 /// Sets the password and ends every session; it begins none, so that a second factor is still asked for.
-async fn reset_password(State(app): State<App>, visitor: Visitor, Json(body): Json<Reset>) -> Result<NoContent> {
+async fn reset_password(
+    State(app): State<App>,
+    ToAdmit(visitor): ToAdmit,
+    Json(body): Json<Reset>,
+) -> Result<NoContent> {
     reset(&app, &visitor, &body.token, &body.password).await.map(|()| NoContent)
 }
 
@@ -190,7 +194,7 @@ struct Change {
 
 async fn change_password(
     State(app): State<App>,
-    visitor: Visitor,
+    ToAdmit(visitor): ToAdmit,
     session: Session,
     Json(body): Json<Change>,
 ) -> Result<Response> {

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::{Account, AccountId},
     email::Email,
-    enter::{ACCOUNT_TOPIC, CAPTCHA_REQUIRED, Visitor},
+    enter::{ACCOUNT_TOPIC, Admitted, CAPTCHA_REQUIRED, ToAdmit, Visitor},
     events,
     once::{self, Purpose, Spent, TOKEN_SPENT},
     password::{self, Hasher, WEAK_PASSWORD},
@@ -70,7 +70,11 @@ struct SignedUp {
     email: Email,
 }
 
-async fn register(State(app): State<App>, visitor: Visitor, Json(new): Json<SignUp>) -> Result<Json<SignedUp>> {
+async fn register(
+    State(app): State<App>,
+    ToAdmit(visitor): ToAdmit,
+    Json(new): Json<SignUp>,
+) -> Result<Json<SignedUp>> {
     let requires_verification = sign_up(&app, &visitor, &new).await?;
     Ok(Json(SignedUp { requires_verification, email: new.email }))
 }
@@ -116,7 +120,7 @@ pub struct Address {
 
 async fn resend_verification(
     State(app): State<App>,
-    visitor: Visitor,
+    ToAdmit(visitor): ToAdmit,
     Json(body): Json<Address>,
 ) -> Result<Json<Accepted>> {
     visitor.admit(&app, Some(&body.email)).await?;
@@ -139,7 +143,11 @@ struct Verified {
     email: Option<String>,
 }
 
-async fn verify_email(State(app): State<App>, visitor: Visitor, Json(proof): Json<Proof>) -> Result<Json<Verified>> {
+async fn verify_email(
+    State(app): State<App>,
+    ToAdmit(visitor): ToAdmit,
+    Json(proof): Json<Proof>,
+) -> Result<Json<Verified>> {
     let verified = match (proof.token, proof.email, proof.code) {
         (Some(token), _, _) => {
             visitor.admit(&app, None).await?;
@@ -212,12 +220,11 @@ enum PageState<'a> {
 /// a program that asks for JSON means it.
 async fn verify_link(
     State(app): State<App>,
-    visitor: Visitor,
+    Admitted(visitor): Admitted,
     method: Method,
     headers: HeaderMap,
     Query(link): Query<Link>,
 ) -> Result<Response> {
-    visitor.admit(&app, None).await?;
     let text =
         |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_lowercase();
     let only_looks = method == Method::HEAD
@@ -229,8 +236,11 @@ async fn verify_link(
     Ok(Json(verified).into_response())
 }
 
-async fn confirm_link(State(app): State<App>, visitor: Visitor, Form(link): Form<Link>) -> Result<Response> {
-    visitor.admit(&app, None).await?;
+async fn confirm_link(
+    State(app): State<App>,
+    Admitted(visitor): Admitted,
+    Form(link): Form<Link>,
+) -> Result<Response> {
     Ok(match by_token(&app, &visitor, &link.token.0).await? {
         Some(_) => page(StatusCode::OK, PageState::Done),
         None => page(StatusCode::GONE, PageState::Spent),

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::Account,
-    enter::{AnySession, Delivery, Granted, RefreshToken, Visitor, cookies, may_use_cookie},
+    enter::{AnySession, Delivery, Granted, NotAdmitted, RefreshToken, cookies, may_use_cookie},
     events::{self, By},
     factors::Whole,
     orgs::Membership,
@@ -58,7 +58,7 @@ struct Refresh {
 
 async fn refresh(
     State(app): State<App>,
-    visitor: Visitor,
+    NotAdmitted(visitor): NotAdmitted,
     RefreshToken(cookie): RefreshToken,
     headers: HeaderMap,
     MaybeJson(body): MaybeJson<Refresh>,

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::AccountId,
-    enter::{Session, Visitor, cookies},
+    enter::{NotAdmitted, Session, Visitor, cookies},
     events::{self, By},
     factors::{self, TrustedDevice},
     sessions::device_name,
@@ -85,7 +85,7 @@ pub async fn forget_all(tx: &mut Tx, app: &App, by: &By, account: AccountId) -> 
 
 async fn list_trusted_devices(
     State(app): State<App>,
-    visitor: Visitor,
+    NotAdmitted(visitor): NotAdmitted,
     session: Session,
 ) -> Result<Json<TrustedDevices>> {
     let trusted_devices = list(&app, &visitor, session.account().id).await?;

@@ -17,7 +17,7 @@ use kernel::{
 };
 use minijinja::{Value, context};
 use tenancy::{
-    enter::{Browser, Delivery, Session, Visitor},
+    enter::{Browser, Delivery, Session, ToAdmit, Visitor},
     scopes::Scopes,
 };
 use url::Url;
@@ -45,7 +45,7 @@ pub fn routes() -> Routes {
 
 async fn authorize(
     State(app): State<App>,
-    visitor: Visitor,
+    ToAdmit(visitor): ToAdmit,
     Browser(who): Browser,
     RawQuery(query): RawQuery,
 ) -> Response {

@@ -7,7 +7,7 @@ use axum::{
 use identity::device::approve::{self, Asking};
 use kernel::{App, http::Routes};
 use minijinja::context;
-use tenancy::enter::{Browser, Session, Visitor};
+use tenancy::enter::{Browser, Session, ToAdmit};
 use url::form_urlencoded::Serializer;
 
 use crate::{
@@ -45,7 +45,7 @@ async fn device_page(State(app): State<App>, Browser(who): Browser, RawQuery(que
 async fn look_at_device(
     State(app): State<App>,
     _: OwnPage,
-    visitor: Visitor,
+    ToAdmit(visitor): ToAdmit,
     Browser(who): Browser,
     fields: Fields,
 ) -> Response {
@@ -77,7 +77,7 @@ fn shown(app: &App, session: &Session, asking: &Asking, brand: Option<&Brand>, u
 async fn decide_on_device(
     State(app): State<App>,
     _: OwnPage,
-    visitor: Visitor,
+    ToAdmit(visitor): ToAdmit,
     Browser(who): Browser,
     fields: Fields,
 ) -> Response {

@@ -14,7 +14,7 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tenancy::{
-    enter::{Delivery, Visitor, cookies},
+    enter::{Delivery, ToAdmit, Visitor, cookies},
     sign_in::Typed,
 };
 
@@ -41,7 +41,7 @@ pub fn routes() -> Routes {
 const TURNED_BACK: Code =
     Code::new(400, "provider_turned_back", "The provider did not sign you in. Try again or use another way.");
 
-async fn leave(State(app): State<App>, _: OwnPage, mut visitor: Visitor, form: Fields) -> Response {
+async fn leave(State(app): State<App>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, form: Fields) -> Response {
     let onward = Onward::read(&app, form.get("continue")).await;
     let sent: Result<Response> = async {
         captcha::solved(&app, &mut visitor, &form).await?;
@@ -64,7 +64,7 @@ struct ByProvider {
 
 async fn come_back(
     State(app): State<App>,
-    visitor: Visitor,
+    ToAdmit(visitor): ToAdmit,
     headers: HeaderMap,
     Path(path): Path<ByProvider>,
     RawQuery(query): RawQuery,

@@ -7,7 +7,7 @@ use axum::{
 use identity::{first_owner, register::SignUp};
 use kernel::{App, fault::Fault, http::Routes};
 use minijinja::context;
-use tenancy::{enter::Visitor, sign_in::Typed};
+use tenancy::{enter::ToAdmit, sign_in::Typed};
 
 use crate::{
     captcha,
@@ -32,7 +32,7 @@ fn form(app: &App, status: StatusCode, token: &str, typed: (&str, &str), fault: 
     page(app, status, "first_owner.html", context! { token, name, email, wrong, errors, challenge })
 }
 
-async fn first_owner_page(State(app): State<App>, visitor: Visitor, RawQuery(query): RawQuery) -> Response {
+async fn first_owner_page(State(app): State<App>, ToAdmit(visitor): ToAdmit, RawQuery(query): RawQuery) -> Response {
     let token = parameter(query.as_deref(), "token");
     let looked = async {
         visitor.admit(&app, None).await?;
@@ -44,7 +44,12 @@ async fn first_owner_page(State(app): State<App>, visitor: Visitor, RawQuery(que
     }
 }
 
-async fn make_first_owner(State(app): State<App>, _: OwnPage, mut visitor: Visitor, fields: Fields) -> Response {
+async fn make_first_owner(
+    State(app): State<App>,
+    _: OwnPage,
+    ToAdmit(mut visitor): ToAdmit,
+    fields: Fields,
+) -> Response {
     let made = async {
         captcha::solved(&app, &mut visitor, &fields).await?;
         let new = SignUp {

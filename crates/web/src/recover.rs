@@ -12,7 +12,7 @@ use kernel::{
 };
 use minijinja::{Value, context};
 use tenancy::{
-    enter::{Delivery, Visitor},
+    enter::{Delivery, ToAdmit},
     once::TOKEN_SPENT,
 };
 
@@ -56,7 +56,7 @@ async fn forgot_page(State(app): State<App>, RawQuery(query): RawQuery) -> Respo
     forgot_form(&app, StatusCode::OK, &onward, "", None)
 }
 
-async fn forgot(State(app): State<App>, _: OwnPage, mut visitor: Visitor, fields: Fields) -> Response {
+async fn forgot(State(app): State<App>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, fields: Fields) -> Response {
     let onward = Onward::read(&app, fields.get("continue")).await;
     let asked: Result<()> = async {
         captcha::solved(&app, &mut visitor, &fields).await?;
@@ -87,7 +87,7 @@ async fn reset_page(State(app): State<App>, RawQuery(query): RawQuery) -> Respon
     reset_form(&app, StatusCode::OK, &parameter(query.as_deref(), "token"), None)
 }
 
-async fn reset(State(app): State<App>, _: OwnPage, mut visitor: Visitor, fields: Fields) -> Response {
+async fn reset(State(app): State<App>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, fields: Fields) -> Response {
     let done: Result<()> = async {
         captcha::solved(&app, &mut visitor, &fields).await?;
         password::reset(&app, &visitor, &fields.secret("token"), &fields.secret("password")).await
@@ -105,7 +105,7 @@ async fn reset(State(app): State<App>, _: OwnPage, mut visitor: Visitor, fields:
     }
 }
 
-async fn send_link(State(app): State<App>, _: OwnPage, mut visitor: Visitor, fields: Fields) -> Response {
+async fn send_link(State(app): State<App>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, fields: Fields) -> Response {
     let onward = Onward::read(&app, fields.get("continue")).await;
     let asked: Result<()> = async {
         captcha::solved(&app, &mut visitor, &fields).await?;
@@ -127,7 +127,7 @@ async fn follow_page(State(app): State<App>, RawQuery(query): RawQuery) -> Respo
     follow_form(&app, StatusCode::OK, &parameter(query.as_deref(), "token"), None)
 }
 
-async fn follow(State(app): State<App>, _: OwnPage, mut visitor: Visitor, fields: Fields) -> Response {
+async fn follow(State(app): State<App>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, fields: Fields) -> Response {
     let entered = async {
         captcha::solved(&app, &mut visitor, &fields).await?;
         magic_link::follow(&app, &visitor, &fields.secret("token"), Delivery::Cookie).await

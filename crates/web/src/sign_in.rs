@@ -19,7 +19,7 @@ use kernel::{
 };
 use minijinja::context;
 use tenancy::{
-    enter::{Delivery, Visitor},
+    enter::{Delivery, ToAdmit},
     factors::Factor,
     once::TOKEN_SPENT,
     sign_in::{ACCOUNT_CLOSED, Entered, MfaChallenge, Person},
@@ -137,7 +137,7 @@ async fn sign_in_page(State(app): State<App>, RawQuery(query): RawQuery) -> Resp
     Onward::read(&app, &to).await.sign_in_page(&app, StatusCode::OK, "", None)
 }
 
-async fn sign_in(State(app): State<App>, _: OwnPage, mut visitor: Visitor, form: Fields) -> Response {
+async fn sign_in(State(app): State<App>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, form: Fields) -> Response {
     let onward = Onward::read(&app, form.get("continue")).await;
     let entered = async {
         captcha::solved(&app, &mut visitor, &form).await?;
@@ -169,7 +169,7 @@ fn hint(challenge: &MfaChallenge) -> String {
     format!("Enter {}.", known.join(", or "))
 }
 
-async fn prove_factor(State(app): State<App>, _: OwnPage, mut visitor: Visitor, form: Fields) -> Response {
+async fn prove_factor(State(app): State<App>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, form: Fields) -> Response {
     let onward = Onward::read(&app, form.get("continue")).await;
     let entered = async {
         captcha::solved(&app, &mut visitor, &form).await?;

@@ -17,7 +17,7 @@ use kernel::{
 use minijinja::context;
 use tenancy::{
     accounts::Account,
-    enter::{Browser, Delivery, Session, Visitor},
+    enter::{Browser, Delivery, Session, ToAdmit, Visitor},
     invites::Invite,
     once::TOKEN_SPENT,
     orgs::Org,
@@ -58,7 +58,7 @@ fn form(app: &App, status: StatusCode, onward: &Onward, typed: (&str, &str), fau
     page(app, status, "sign_up.html", content)
 }
 
-async fn sign_up(State(app): State<App>, _: OwnPage, mut visitor: Visitor, fields: Fields) -> Response {
+async fn sign_up(State(app): State<App>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, fields: Fields) -> Response {
     let onward = Onward::read(&app, fields.get("continue")).await;
     let made = make(&app, &mut visitor, &fields).await;
     match made {
@@ -117,7 +117,13 @@ async fn invitation(
     Ok(page(app, status, "invite.html", content))
 }
 
-async fn accept(State(app): State<App>, _: OwnPage, mut visitor: Visitor, who: Browser, fields: Fields) -> Response {
+async fn accept(
+    State(app): State<App>,
+    _: OwnPage,
+    ToAdmit(mut visitor): ToAdmit,
+    who: Browser,
+    fields: Fields,
+) -> Response {
     let who = who.own();
     match join(&app, &mut visitor, who.as_ref(), &fields).await {
         Ok(response) => response,

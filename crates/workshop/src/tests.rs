@@ -3,7 +3,6 @@ mod app_sessions;
 mod apps;
 pub mod domains;
 mod keys;
-mod matrix;
 mod oauth;
 mod users;
 

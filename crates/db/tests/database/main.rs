@@ -465,7 +465,7 @@ async fn what_is_sent_along_fails_what_it_goes_along_with() {
 #[tokio::test]
 async fn a_connection_that_is_killed_costs_one_transaction_and_no_more() {
     if !TestDb::on_postgres() {
-        // The writer of SQLite is this process; killing it is a test of its own (tests/faults.rs).
+        // The writer of SQLite is this process; killing it is a test of its own (tests/storms/faults.rs).
         return;
     }
     let test = open().await;
@@ -506,7 +506,7 @@ async fn a_full_disk_fails_the_write_and_nothing_else_and_heals_by_itself() {
     let test = open().await;
     test.db.exec(ADD, params!["before"]).await.unwrap();
     let pages: (i64,) = test.db.one("PRAGMA page_count", params![]).await.unwrap();
-    // SQLite's own limit gives the same error as the system's; tests/faults.rs fills a real disk.
+    // SQLite's own limit gives the same error as the system's; tests/storms/faults.rs fills a real disk.
     let limit: &'static str = Box::leak(format!("PRAGMA max_page_count = {}", pages.0 + 2).into_boxed_str());
     test.db.put::<(i64,)>(limit, params![]).await.unwrap();
     let large = vec![7_u8; 100_000];

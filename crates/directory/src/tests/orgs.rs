@@ -161,3 +161,36 @@ async fn an_export_holds_everything_and_no_secret() {
     t.run_jobs().await;
     finish(t).await;
 }
+
+#[tokio::test]
+async fn p51_what_is_not_offered_cannot_be_assigned() {
+    let t = start().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let extra = json!({ "id": "019c137e-c107-7f36-aa03-c8508b253019", "tier": "enterprise", "role": "member",
+        "ownerId": "x", "orgId": "x", "createdAt": "2001-01-01T00:00:00.000Z", "metadata": { "a": 1 }, "name": "Acme" });
+    let made = ada.asks(t.post("/org").json(&extra)).await;
+    assert_eq!((&made.body["tier"], &made.body["role"]), (&json!("free"), &json!("owner")));
+    assert_ne!(made.body["id"], extra["id"]);
+    let org = id(&made.body).to_owned();
+    let changed = ada.asks(t.ask(Method::PATCH, &format!("/org/{org}")).json(&extra)).await;
+    assert_eq!((&changed.body["id"], &changed.body["tier"]), (&json!(org), &json!("free")));
+    assert_eq!(changed.body["createdAt"], made.body["createdAt"]);
+    assert_eq!(ada.asks(t.get(&format!("/orgs/{org}/metadata"))).await.body, json!({}));
+    let ask = json!({ "email": "bob@example.com", "role": "member", "invitedBy": "x", "expiresAt": "2099-01-01T00:00:00.000Z" });
+    let invited = ada.asks(t.post(&format!("/org/{org}/members")).json(&ask)).await;
+    assert_eq!(invited.body["invitedBy"], json!(ada.id));
+    assert!(invited.body["expiresAt"].as_str().unwrap() < "2099");
+    t.run_jobs().await;
+    finish(t).await;
+}
+
+#[tokio::test]
+async fn a_cursor_that_is_none_of_ours_is_refused() {
+    let t = start().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let org = make_org(&t, &ada, "Acme").await;
+    let page = ada.asks(t.get(&format!("/org/{}/members?cursor=AAAA", id(&org)))).await;
+    assert_eq!(page.refusal(), (400, "bad_cursor"));
+    t.run_jobs().await;
+    finish(t).await;
+}

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::Account,
     apps::ApplicationId,
-    enter::{AnySession, Session, Visitor},
+    enter::{AnySession, Session, ToAdmit, Visitor},
     events::{self, Event},
     scopes::Scopes,
     sessions,
@@ -64,7 +64,7 @@ struct Decided {
 
 async fn decide_device(
     State(app): State<App>,
-    visitor: Visitor,
+    ToAdmit(visitor): ToAdmit,
     AnySession(session): AnySession,
     FormOrJson(body): FormOrJson<Decide>,
 ) -> Result<Json<Decided>> {

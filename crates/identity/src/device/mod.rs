@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::{Account, AccountId},
     apps::ApplicationId,
-    enter::{Delivery, Visitor},
+    enter::{Admitted, Delivery, Visitor},
     factors::Factors,
     scopes::Scopes,
     sessions::device_name,
@@ -90,11 +90,10 @@ struct Begin {
 /// A program of the person's own gets a session like theirs; an app gets what its scopes say.
 async fn begin_device(
     State(app): State<App>,
-    visitor: Visitor,
+    Admitted(visitor): Admitted,
     headers: HeaderMap,
     FormOrJson(body): FormOrJson<Begin>,
 ) -> Result<Json<Begun>> {
-    visitor.admit(&app, None).await?;
     let is_app = visitor.app.is_some() || body.client.client_id.is_some() || headers.contains_key(AUTHORIZATION);
     let application = if is_app {
         let keyed = oauth::client_of(&app, &headers, &visitor, &body.client).await?.keyed;
@@ -189,10 +188,9 @@ pub enum Found {
 
 async fn poll_device(
     State(app): State<App>,
-    visitor: Visitor,
+    Admitted(visitor): Admitted,
     FormOrJson(body): FormOrJson<Poll>,
 ) -> Result<Response> {
-    visitor.admit(&app, None).await?;
     let hash = crypto::hash(body.device_code.0.expose().as_bytes());
     let found = transact!(app, async |tx| poll(tx, &app, &visitor, &hash).await)?;
     match found {

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tenancy::{
     accounts::Account,
-    enter::{ACCOUNT_TOPIC, Visitor},
+    enter::{ACCOUNT_TOPIC, ToAdmit, Visitor},
     events,
     factors::{self, Factor},
     mail,
@@ -45,7 +45,11 @@ struct Verify {
     trust_device: bool,
 }
 
-async fn login_verify(State(app): State<App>, visitor: Visitor, Json(body): Json<Verify>) -> Result<Response> {
+async fn login_verify(
+    State(app): State<App>,
+    ToAdmit(visitor): ToAdmit,
+    Json(body): Json<Verify>,
+) -> Result<Response> {
     pass(&app, &visitor, &body.mfa_ticket, &body.code, body.factor, body.trust_device).await?.answer(&app)
 }
 

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::Account,
-    enter::{Session, Visitor},
+    enter::{Admitted, Session, ToAdmit, Visitor},
     factors::{self, Factor, Factors},
     once::{self, Purpose, TOKEN_SPENT},
     sign_in::{self, Typed},
@@ -70,7 +70,7 @@ impl Sent {
 /// Sends a code to the number; nothing changes before it comes back.
 async fn enroll_sms(
     State(app): State<App>,
-    visitor: Visitor,
+    ToAdmit(visitor): ToAdmit,
     session: Session,
     Json(body): Json<Enroll>,
 ) -> Result<Json<Sent>> {
@@ -116,7 +116,7 @@ struct Enrolled {
 
 async fn verify_sms(
     State(app): State<App>,
-    visitor: Visitor,
+    ToAdmit(visitor): ToAdmit,
     session: Session,
     Json(body): Json<Verify>,
 ) -> Result<Json<Enrolled>> {
@@ -148,8 +148,11 @@ struct Challenge {
     mfa_ticket: Typed,
 }
 
-async fn challenge_sms(State(app): State<App>, visitor: Visitor, Json(body): Json<Challenge>) -> Result<Json<Sent>> {
-    visitor.admit(&app, None).await?;
+async fn challenge_sms(
+    State(app): State<App>,
+    Admitted(visitor): Admitted,
+    Json(body): Json<Challenge>,
+) -> Result<Json<Sent>> {
     let ticket = once::look(&app.db, Purpose::MfaTicket, &body.mfa_ticket.0, app.clock.now()).await?;
     let account = ticket.and_then(|ticket| sign_in::holder_of(&app, &visitor, &ticket)).ok_or(TOKEN_SPENT)?;
     let factors = Factors::of(&app.db, account).await?;
@@ -157,8 +160,7 @@ async fn challenge_sms(State(app): State<App>, visitor: Visitor, Json(body): Jso
 }
 
 /// Somebody who is signed in proves with it who they are, where that is asked for.
-async fn send_sms_code(State(app): State<App>, visitor: Visitor, session: Session) -> Result<Json<Sent>> {
-    visitor.admit(&app, None).await?;
+async fn send_sms_code(State(app): State<App>, Admitted(visitor): Admitted, session: Session) -> Result<Json<Sent>> {
     send_sign_in_code(&app, &visitor, session.account().id, session.factors()).await
 }
 
@@ -175,7 +177,7 @@ async fn send_sign_in_code(
 
 async fn disable_sms(
     State(app): State<App>,
-    visitor: Visitor,
+    ToAdmit(visitor): ToAdmit,
     session: Session,
     MaybeJson(fresh): MaybeJson<Fresh>,
 ) -> Result<NoContent> {

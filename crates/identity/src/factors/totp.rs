@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::Account,
-    enter::{Session, Visitor},
+    enter::{Session, ToAdmit},
     events,
     factors::{self, Factor, Factors, Totp30},
     sign_in::Typed,
@@ -57,7 +57,7 @@ struct SetUp {
 /// The secret counts for nothing until a code confirms it; one that is on stays on until then.
 async fn set_up_totp(
     State(app): State<App>,
-    visitor: Visitor,
+    ToAdmit(visitor): ToAdmit,
     session: Session,
     MaybeJson(fresh): MaybeJson<Fresh>,
 ) -> Result<Json<SetUp>> {
@@ -87,7 +87,7 @@ struct RecoveryCodes {
 
 async fn enable_totp(
     State(app): State<App>,
-    visitor: Visitor,
+    ToAdmit(visitor): ToAdmit,
     session: Session,
     Json(body): Json<Enable>,
 ) -> Result<Json<RecoveryCodes>> {
@@ -109,7 +109,7 @@ async fn enable_totp(
 
 async fn disable_totp(
     State(app): State<App>,
-    visitor: Visitor,
+    ToAdmit(visitor): ToAdmit,
     session: Session,
     MaybeJson(fresh): MaybeJson<Fresh>,
 ) -> Result<NoContent> {
@@ -122,7 +122,7 @@ async fn disable_totp(
 
 async fn regenerate_recovery_codes(
     State(app): State<App>,
-    visitor: Visitor,
+    ToAdmit(visitor): ToAdmit,
     session: Session,
     MaybeJson(fresh): MaybeJson<Fresh>,
 ) -> Result<Json<RecoveryCodes>> {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     apps::{Application, ApplicationId},
     audience::Audience,
-    enter::{self, Visitor},
+    enter::{self, NotAdmitted},
     redirects,
     sessions::{self, Session, read_refresh_token},
     sign_in::Typed,
@@ -80,7 +80,7 @@ struct Found {
 
 async fn introspect_token(
     State(app): State<App>,
-    visitor: Visitor,
+    NotAdmitted(visitor): NotAdmitted,
     ClientHeaders(headers): ClientHeaders,
     FormOrJson(body): FormOrJson<OneToken>,
 ) -> Result<Json<Introspection>> {
@@ -176,7 +176,7 @@ async fn refreshable(app: &App, token: &Typed, client: &str) -> Result<Option<Se
 /// With either of its tokens a session ends. What is nobody's, or somebody else's, is answered alike.
 async fn revoke_token(
     State(app): State<App>,
-    visitor: Visitor,
+    NotAdmitted(visitor): NotAdmitted,
     ClientHeaders(headers): ClientHeaders,
     FormOrJson(body): FormOrJson<OneToken>,
 ) -> Result<()> {

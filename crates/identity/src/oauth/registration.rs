@@ -13,7 +13,7 @@ use kernel::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tenancy::{budget, enter::Visitor, redirects};
+use tenancy::{budget, enter::Admitted, redirects};
 
 use super::clients::{Described, shown_name};
 use crate::BODY;
@@ -93,9 +93,12 @@ fn unreadable(fault: Fault) -> Fault {
 }
 
 /// What is not supported is substituted, and the answer says what was registered (RFC 7591, 3.2.1).
-async fn register_client(State(app): State<App>, visitor: Visitor, new: Result<Json<NewClient>>) -> Result<Response> {
+async fn register_client(
+    State(app): State<App>,
+    Admitted(visitor): Admitted,
+    new: Result<Json<NewClient>>,
+) -> Result<Response> {
     let Json(new) = new.map_err(unreadable)?;
-    visitor.admit(&app, None).await?;
     if let Some(why) = new.redirect_uris.iter().find_map(|uri| redirects::wrong_redirect(uri)) {
         return Err(INVALID_REDIRECT_URI.because(format!("A redirect URI {why}.")));
     }

@@ -14,7 +14,7 @@ use tenancy::{
     accounts::Account,
     apps::{KeyKind, Keyed},
     audience::Audience,
-    enter::{Delivery, Visitor},
+    enter::{Delivery, ToAdmit, Visitor},
     id_tokens,
     scopes::Scopes,
     sessions::{self, Session, SessionId, read_refresh_token},
@@ -111,7 +111,7 @@ impl Tokens {
 
 async fn exchange_token(
     State(app): State<App>,
-    mut visitor: Visitor,
+    ToAdmit(mut visitor): ToAdmit,
     ClientHeaders(headers): ClientHeaders,
     FormOrJson(body): FormOrJson<TokenRequest>,
 ) -> Result<Json<Tokens>> {

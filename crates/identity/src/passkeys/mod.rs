@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tenancy::{
     accounts::Account,
-    enter::{ACCOUNT_TOPIC, Session, Visitor},
+    enter::{ACCOUNT_TOPIC, Admitted, NotAdmitted, Session, ToAdmit},
     events,
     once::TOKEN_SPENT,
     passkeys::{Added, MOST, Passkey},
@@ -84,7 +84,7 @@ struct PublicKeyOptions {
 
 async fn passkey_register_options(
     State(app): State<App>,
-    visitor: Visitor,
+    ToAdmit(visitor): ToAdmit,
     session: Session,
     MaybeJson(fresh): MaybeJson<Fresh>,
 ) -> Result<Json<PasskeyOptions>> {
@@ -111,7 +111,7 @@ struct NewPasskey {
 
 async fn passkey_register_verify(
     State(app): State<App>,
-    visitor: Visitor,
+    NotAdmitted(visitor): NotAdmitted,
     session: Session,
     Json(new): Json<NewPasskey>,
 ) -> Result<Json<Passkey>> {
@@ -145,8 +145,7 @@ async fn passkey_register_verify(
     Ok(Json(passkey))
 }
 
-async fn passkey_login_options(State(app): State<App>, visitor: Visitor) -> Result<Json<PasskeyOptions>> {
-    visitor.admit(&app, None).await?;
+async fn passkey_login_options(State(app): State<App>, Admitted(_): Admitted) -> Result<Json<PasskeyOptions>> {
     // No list of keys, whoever asks: it would tell who has an account, and the authenticator knows its own.
     Ok(Json(PasskeyOptions { options: ceremony::begin_sign_in(&app).await? }))
 }
@@ -160,10 +159,9 @@ struct PasskeySignIn {
 
 async fn passkey_login_verify(
     State(app): State<App>,
-    visitor: Visitor,
+    Admitted(visitor): Admitted,
     Json(body): Json<PasskeySignIn>,
 ) -> Result<Response> {
-    visitor.admit(&app, None).await?;
     let given: PublicKeyCredential = ceremony::read(body.credential)?;
     let signed = match ceremony::finish_sign_in(&app, &given).await? {
         Ok(signed) => signed,
@@ -227,7 +225,7 @@ async fn rename_passkey(
 
 async fn remove_passkey(
     State(app): State<App>,
-    visitor: Visitor,
+    ToAdmit(visitor): ToAdmit,
     session: Session,
     Path(which): Path<Which>,
     MaybeJson(fresh): MaybeJson<Fresh>,

@@ -30,7 +30,7 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    enter::{Delivery, Visitor, cookies},
+    enter::{Admitted, Delivery, Visitor, cookies},
     once::Purpose,
     sign_in::{self, Entered, MfaChallenge, SignedIn, Typed, Way},
 };
@@ -93,12 +93,11 @@ struct RedirectUrl {
 
 async fn oauth_url(
     State(app): State<App>,
-    visitor: Visitor,
+    Admitted(visitor): Admitted,
     Path(path): Path<ByProvider>,
     headers: HeaderMap,
     Query(to): Query<Destination>,
 ) -> Result<Response> {
-    visitor.admit(&app, None).await?;
     // Somebody else's page must not begin a sign-in in this browser, by a call or by sending it here.
     let fetched = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if fetched("sec-fetch-site") == "cross-site" && foreign_origin(&app, &headers).is_none()
@@ -182,13 +181,12 @@ impl CookieWish {
 
 async fn oauth_sign_in(
     State(app): State<App>,
-    visitor: Visitor,
+    Admitted(visitor): Admitted,
     headers: HeaderMap,
     Path(path): Path<ByProvider>,
     Query(wish): Query<CookieWish>,
     Json(body): Json<Return>,
 ) -> Result<Response> {
-    visitor.admit(&app, None).await?;
     let delivery = wish.delivery(body.options);
     let back = Back { code: body.code, state: body.state, redirect_uri: body.redirect_uri, user: body.user };
     let (entered, is_new) = complete(&app, &visitor, &headers, &path.provider, back, delivery).await?;

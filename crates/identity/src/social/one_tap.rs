@@ -9,7 +9,7 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tenancy::{
-    enter::Visitor,
+    enter::Admitted,
     once::{self, Purpose},
     sign_in::{self, Typed, Way},
 };
@@ -41,12 +41,11 @@ struct Tapped {
 
 async fn one_tap(
     State(app): State<App>,
-    visitor: Visitor,
+    Admitted(visitor): Admitted,
     Path(path): Path<ByProvider>,
     Query(wish): Query<CookieWish>,
     Json(body): Json<Tapped>,
 ) -> Result<Response> {
-    visitor.admit(&app, None).await?;
     let provider = app.own::<Providers>().find(&path.provider)?;
     if provider.row.name != "google" {
         return Err(NOT_FOUND.into());

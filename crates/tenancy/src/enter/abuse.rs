@@ -15,7 +15,7 @@ use kernel::{
     App,
     clock::Timestamp,
     crypto::Secret,
-    fault::{Fault, RATE_LIMITED, Result},
+    fault::{Code, Fault, RATE_LIMITED, Result},
     http::{Client, GenContext, Key, NETWORKS_OF_A_SITE, Operation, OperationInput, may_answer},
     id::Id,
 };
@@ -58,7 +58,8 @@ const NETWORK_ACCOUNTS: i64 = 10;
 /// From this score on a captcha is asked for.
 const SUSPICIOUS: i64 = 100;
 
-/// Somebody who is not signed in: where they come from and how they stand.
+/// Where a request comes from and how its sender stands. A handler takes an [`Admitted`], a [`ToAdmit`] or a
+/// [`NotAdmitted`], and so says what it relies on.
 pub struct Visitor {
     pub by: By,
     pub client: Client,
@@ -71,10 +72,8 @@ pub struct Visitor {
     pass: Option<Secret>,
 }
 
-impl FromRequestParts<App> for Visitor {
-    type Rejection = Fault;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+impl Visitor {
+    async fn of(parts: &mut Parts, app: &App) -> Result<Self> {
         let client = Client::from_request_parts(parts, app).await?;
         let keyed = app_key(app, &parts.headers).await?;
         let by = from_where(client, parts.headers.get(header::USER_AGENT));
@@ -87,9 +86,62 @@ impl FromRequestParts<App> for Visitor {
     }
 }
 
-impl OperationInput for Visitor {
+/// A visitor who was admitted before the handler runs.
+pub struct Admitted(pub Visitor);
+
+/// A visitor whom the handler admits itself, because it needs the body for that: with the email in it
+/// ([`Visitor::admit`]), with the captcha that a page's form brings, or by counting a try at a secret (`attempt` and its
+/// like).
+pub struct ToAdmit(pub Visitor);
+
+/// A visitor who is not admitted at all: the request proves itself by a session, a refresh token, an app's key or a solved
+/// captcha, and none of those can be guessed.
+pub struct NotAdmitted(pub Visitor);
+
+impl FromRequestParts<App> for Admitted {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        let visitor = Visitor::of(parts, app).await?;
+        visitor.admit(app, None).await?;
+        Ok(Self(visitor))
+    }
+}
+
+impl FromRequestParts<App> for ToAdmit {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        Visitor::of(parts, app).await.map(Self)
+    }
+}
+
+impl FromRequestParts<App> for NotAdmitted {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+        Visitor::of(parts, app).await.map(Self)
+    }
+}
+
+const OF_VISITORS: &[Code] = &[RATE_LIMITED, INVALID_APP_KEY, ACCOUNT_CLOSED];
+
+impl OperationInput for Admitted {
+    fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
+        ToAdmit::operation_input(ctx, operation);
+    }
+}
+
+impl OperationInput for ToAdmit {
     fn operation_input(_: &mut GenContext, operation: &mut Operation) {
-        may_answer(operation, &[CAPTCHA_REQUIRED, RATE_LIMITED, INVALID_APP_KEY, ACCOUNT_CLOSED]);
+        may_answer(operation, &[CAPTCHA_REQUIRED]);
+        may_answer(operation, OF_VISITORS);
+    }
+}
+
+impl OperationInput for NotAdmitted {
+    fn operation_input(_: &mut GenContext, operation: &mut Operation) {
+        may_answer(operation, OF_VISITORS);
     }
 }
 

@@ -10,7 +10,7 @@ mod scim;
 mod session;
 mod within;
 
-pub use abuse::{AbuseReport, Attempt, Standing, Visitor, abuse_reports};
+pub use abuse::{AbuseReport, Admitted, Attempt, NotAdmitted, Standing, ToAdmit, Visitor, abuse_reports};
 pub use app::{AppCaller, AppKey, INVALID_APP_KEY, InApp};
 pub use captcha::{CAPTCHA_REQUIRED, Captcha, NOT_SOLVED, PASS as CAPTCHA_PASS};
 pub use cookies::Delivery;

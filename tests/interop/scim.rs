@@ -1,15 +1,9 @@
 //! SCIM as a published compliance tester sees it, on the running binary.
-#![allow(
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "a test on the real clock that fails when it must"
-)]
-mod binary;
-
 use std::process::Command;
 
-use binary::{Server, mail_with, token_in, wait};
 use serde_json::{Value, json};
+
+use crate::support::{Server, mail_with, token_in, wait};
 
 /// Runs everything, and prints what it found. Only that a deleted user is gone is not asked for: it is kept, switched
 /// off. (The tester's own way to leave that out leaves out all that reads, too.)

@@ -1,27 +1,19 @@
 //! Webhooks of the running binary: what it acknowledged arrives, however often it is killed on the way.
-//!
-//! `FAULT_CYCLES=200` kills it more often than the default. Every delivery is verified with the library for receivers.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "a test fails when it must, and measures real time"
-)]
-mod binary;
-
+//! Every delivery is verified with the library for receivers.
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
     path::Path,
     time::{Duration, Instant},
 };
 
-use binary::{
-    Server, mail_with,
+use janua_client::{Verifier, verify_webhook};
+use serde_json::{Value, json};
+
+use crate::support::{
+    Server, extent, mail_with,
     receiver::{Came, Receiver},
     token_in, wait,
 };
-use janua_client::{Verifier, verify_webhook};
-use serde_json::{Value, json};
 
 const PASSWORD: &str = "correct horse battery staple";
 const SETTINGS: [(&str, &str); 3] =
@@ -57,7 +49,7 @@ fn settle(server: &Server, folder: &Path) -> Owner {
 
 #[test]
 fn what_was_acknowledged_arrives_though_the_server_is_killed_again_and_again() {
-    let cycles: u64 = std::env::var("FAULT_CYCLES").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
+    let cycles = extent(6, 200, "kills") as u64;
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let receiver = Receiver::start(Duration::from_millis(30));
     // Each run listens on another port; the tokens are to be good for all of them.

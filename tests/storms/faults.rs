@@ -1,17 +1,7 @@
 //! What must survive: a writer that is killed at any moment, a disk that fills up, a disk that fails to keep.
 //!
-//! A program of its own: it starts itself again as the victim, which writes through the database door and says on its
-//! standard output what was acknowledged. `FAULT_CYCLES=300` kills it more often than the default.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::print_stdout,
-    clippy::disallowed_methods,
-    reason = "a test program"
-)]
-#[path = "binary/mod.rs"]
-mod binary;
-
+//! Each test starts this program again as its [`victim`], which writes through the database door and says on its standard
+//! output what was acknowledged.
 use std::{
     collections::HashSet,
     env, fs,
@@ -23,6 +13,8 @@ use std::{
 
 use db::{Db, Durability, Error, migrate::Migration, params};
 
+use crate::support::extent;
+
 const WRITERS: u32 = 16;
 const SCHEMA: &[Migration] = &[Migration {
     number: 1,
@@ -30,30 +22,36 @@ const SCHEMA: &[Migration] = &[Migration {
     sql: "CREATE TABLE entry (id TEXT PRIMARY KEY, bytes BYTEA); CREATE TABLE twin (id TEXT PRIMARY KEY);",
 }];
 
-fn main() {
-    let arguments: Vec<String> = env::args().collect();
+/// What the victim is to do, and on which database.
+const VICTIM: &str = "FAULT_VICTIM";
+const DATABASE: &str = "FAULT_DATABASE";
+/// Before each id that was acknowledged. The test harness writes to the same standard output.
+const ACKNOWLEDGED: &str = "acknowledged ";
+
+#[test]
+#[ignore = "the other tests of this file start it as a process of its own"]
+fn victim() {
+    let (task, path) = (env::var(VICTIM).unwrap(), env::var(DATABASE).unwrap());
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[1..] {
-        ["write", path] => return runtime.block_on(write_until_killed(path)),
-        ["fill", path] => return runtime.block_on(fill_the_disk(path)),
-        ["fail", path] => return runtime.block_on(write_until_refused(path)),
-        _ => {}
+    println!(); // Ends the line that the harness has begun.
+    match task.as_str() {
+        "write" => runtime.block_on(write_until_killed(&path)),
+        "fill" => runtime.block_on(fill_the_disk(&path)),
+        "fail" => runtime.block_on(write_until_refused(&path)),
+        _ => panic!("{VICTIM}={task}"),
     }
-    // Told to run other tests only (`cargo test some_name`): these have no such names.
-    if arguments.iter().skip(1).any(|argument| !argument.starts_with('-')) {
-        return;
-    }
-    let cases: [(&str, fn()); 3] = [
-        ("every acknowledged row survives kill -9", kill),
-        ("a full disk refuses writes, serves reads and heals", full_disk),
-        ("after a failed fsync nothing is acknowledged any more", failed_fsync),
-    ];
-    for (name, case) in cases {
-        let started = Instant::now();
-        case();
-        println!("test {name} ... ok ({:.1?})", started.elapsed());
-    }
-    println!("{} passed, 0 failed", cases.len());
+}
+
+fn acknowledge(id: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{ACKNOWLEDGED}{id}").and_then(|()| out.flush());
+}
+
+/// `command` becomes the victim or starts it: this program follows as its last arguments.
+fn as_victim(mut command: Command, task: &str, path: &Path) -> Command {
+    command.arg(env::current_exe().unwrap()).args(["--exact", "faults::victim", "--ignored", "--nocapture"]);
+    command.env(VICTIM, task).env(DATABASE, path).stdout(Stdio::piped());
+    command
 }
 
 async fn open(path: &str) -> Db {
@@ -82,8 +80,7 @@ async fn write_until_killed(path: &str) {
                         db.exec("INSERT INTO entry (id) VALUES ($1)", params![&id]).await.map(|_| ())
                     };
                     if written.is_ok() {
-                        let mut out = std::io::stdout().lock();
-                        let _ = writeln!(out, "{id}").and_then(|()| out.flush());
+                        acknowledge(&id);
                     }
                 }
             })
@@ -94,19 +91,14 @@ async fn write_until_killed(path: &str) {
     }
 }
 
-fn victim(mode: &str, path: &Path) -> Command {
-    let mut command = Command::new(env::current_exe().unwrap());
-    command.args([mode, path.to_str().unwrap()]).stdout(Stdio::piped());
-    command
-}
-
-fn kill() {
-    let cycles: u64 = env::var("FAULT_CYCLES").ok().and_then(|text| text.parse().ok()).unwrap_or(40);
+#[test]
+fn f01_every_acknowledged_row_survives_a_kill() {
+    let cycles = extent(40, 300, "kills") as u64;
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = folder.path().join("victim.db");
     let mut acknowledged = HashSet::new();
     for cycle in 0..cycles {
-        let mut child = victim("write", &path).spawn().unwrap();
+        let mut child = as_victim(Command::new("env"), "write", &path).spawn().unwrap();
         // Spread over start-up, migration and full speed.
         std::thread::sleep(Duration::from_millis(5 + cycle * 37 % 200));
         acknowledged.extend(end(&mut child));
@@ -130,6 +122,10 @@ async fn all(db: &Db, sql: &'static str) -> HashSet<String> {
     rows.into_iter().map(|(id,)| id).collect()
 }
 
+fn acknowledged(line: &str) -> Option<String> {
+    line.strip_prefix(ACKNOWLEDGED).map(str::to_owned)
+}
+
 /// Kills it, and answers every whole line it had said.
 fn end(child: &mut Child) -> Vec<String> {
     child.kill().unwrap();
@@ -137,19 +133,20 @@ fn end(child: &mut Child) -> Vec<String> {
     std::io::Read::read_to_string(&mut child.stdout.take().unwrap(), &mut said).unwrap();
     child.wait().unwrap();
     let whole = said.rfind('\n').map_or("", |end| &said[..end]);
-    whole.lines().map(str::to_owned).collect()
+    whole.lines().filter_map(acknowledged).collect()
 }
 
 /// In a file system of its own of eight megabytes, which only a mount namespace can give without being root.
-fn full_disk() {
+#[test]
+fn f05_a_full_disk_refuses_writes_serves_reads_and_heals() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let script = "mount -t tmpfs -o size=8m tmpfs \"$1\" && exec \"$0\" fill \"$1/victim.db\"";
+    let script = "mount -t tmpfs -o size=8m tmpfs \"$FAULT_FOLDER\" && exec \"$0\" \"$@\"";
     let mut command = Command::new("unshare");
-    command
-        .args(["--mount", "--map-root-user", "sh", "-c", script])
-        .arg(env::current_exe().unwrap())
-        .arg(folder.path());
-    assert!(command.status().expect("unshare (util-linux) is there").success());
+    command.args(["--mount", "--map-root-user", "sh", "-c", script]).env("FAULT_FOLDER", folder.path());
+    let output = as_victim(command, "fill", &folder.path().join("victim.db")).output();
+    let output = output.expect("unshare (util-linux) is there");
+    let passed = String::from_utf8_lossy(&output.stdout).contains("1 passed");
+    assert!(output.status.success() && passed, "{output:?}");
 }
 
 async fn fill_the_disk(path: &str) {
@@ -181,16 +178,16 @@ async fn fill_the_disk(path: &str) {
 }
 
 /// The kernel may drop what it could not write and call the next fsync a success: nothing may be acknowledged then.
-fn failed_fsync() {
+#[test]
+fn f09_after_a_failed_fsync_nothing_is_acknowledged_any_more() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = folder.path().join("victim.db");
     let mut command = Command::new("strace");
     command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync,fsync"]);
     command.args(["-e", "inject=fdatasync,fsync:error=EIO:when=40"]);
-    command.arg(env::current_exe().unwrap()).args(["fail", path.to_str().unwrap()]).stdout(Stdio::piped());
-    let mut child = command.spawn().expect("strace is there");
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let acknowledged: HashSet<String> = lines.by_ref().take_while(|line| line != "refused").collect();
+    let mut child = as_victim(command, "fail", &path).spawn().expect("strace is there");
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let acknowledged: HashSet<String> = lines.filter_map(|line| acknowledged(&line)).collect();
     assert!(child.wait().unwrap().success(), "the victim saw what it should");
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let entries = runtime.block_on(async { all(&open(path.to_str().unwrap()).await, "SELECT id FROM entry").await });
@@ -203,11 +200,10 @@ async fn write_until_refused(path: &str) {
     let add = "INSERT INTO entry (id) VALUES ($1)";
     for i in 0..10_000 {
         match db.exec(add, params![i.to_string()]).await {
-            Ok(_) => println!("{i}"),
+            Ok(_) => acknowledge(&i.to_string()),
             Err(_) => break,
         }
     }
-    println!("refused");
     for i in 0..10 {
         let again = db.exec(add, params![format!("again-{i}")]).await;
         assert!(matches!(again, Err(Error::ReadOnly(_))), "{again:?}");

@@ -1,12 +1,4 @@
 //! Backups of the running binary: made while it is written to, brought back, and nothing that ended since comes along.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "a test on the real clock that fails when it must"
-)]
-mod binary;
-
 use std::{
     collections::BTreeSet,
     fs,
@@ -20,13 +12,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use binary::{
+use db::{Db, Durability, params};
+use serde_json::{Value, json};
+
+use crate::support::{
     Server, janua, mail_with,
     people::{ALLOW_HOOKS, NEW_HOOK, Owner, PASSWORD, all_hooks, ask, id_in, login, owner, text, well, with_key},
     run, token_in, wait,
 };
-use db::{Db, Durability, params};
-use serde_json::{Value, json};
 
 const EMAIL: &str = "ada@example.com";
 const NEW: &str = "staple battery horse correct";

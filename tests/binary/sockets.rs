@@ -1,11 +1,4 @@
 //! Real sockets: odd clients, slow clients, many clients, and a server that is told to stop.
-#![allow(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "a test on the real clock that fails when it must"
-)]
-mod binary;
-
 use std::{
     io::{PipeReader, Read as _, Write as _},
     net::TcpStream,
@@ -17,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use binary::Server;
+use crate::support::Server;
 
 const HALF_A_REQUEST: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow";
 
@@ -96,7 +89,7 @@ fn health_p99(server: &Server) -> Duration {
 fn f20_short_of_everything_it_sheds_and_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -n 256; exec \"$0\" \"$@\"", binary::JANUA]).args(binary::SERVE);
+    command.args(["-c", "ulimit -n 256; exec \"$0\" \"$@\"", crate::support::JANUA]).args(crate::support::SERVE);
     command.current_dir(folder.path()).env_clear().env("JANUA_RATE_LIMITS", "off").env("JANUA_PASSWORD_QUEUE", "64");
     let server = Server::of(command);
     let mut watcher = server.visit();
@@ -142,7 +135,7 @@ impl Unread {
     fn start() -> Self {
         let (log, mut pipe) = std::io::pipe().unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let mut command = binary::janua(folder.path(), binary::SERVE);
+        let mut command = crate::support::janua(folder.path(), crate::support::SERVE);
         command.env("JANUA_LOG", "debug").env("JANUA_RATE_LIMITS", "off");
         let server = Server::logging_to(command, pipe.try_clone().unwrap().into());
         let is_read = Arc::new(AtomicBool::new(false));
@@ -212,7 +205,7 @@ fn an_output_that_nobody_reads_holds_up_no_start() {
     std::thread::sleep(Duration::from_millis(200));
     let folder = tempfile::tempdir().unwrap();
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut command = binary::janua(folder.path(), &["serve", "--listen", &address.to_string()]);
+    let mut command = crate::support::janua(folder.path(), &["serve", "--listen", &address.to_string()]);
     command.stdout(pipe.try_clone().unwrap()).stderr(pipe);
     let mut server = Server { child: command.spawn().unwrap(), address, greeting: String::new() };
     let started = Instant::now();

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{Server, Visit};
+use super::{Server, Visit, extent};
 
 /// What the server does to the world outside.
 const PLACES: &str = "write,pwrite64,writev,sendto,fsync,fdatasync,openat,rename,unlink";
@@ -50,7 +50,7 @@ impl Before<'_> {
     /// Visits the places of one request, each in a copy of the folder; afterwards `check` looks at what is left. Answers how
     /// often the server died.
     pub fn sweep(&self, request: impl Fn(&Server) -> Heard, check: impl Fn(&Path, &Server, &Heard)) {
-        let step = std::env::var("CRASH_STEP").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
+        let step = extent(8, 1, "writes from one crash to the next");
         let (mut deaths, mut quiet) = (0, 0);
         for place in (1..LAST).step_by(step) {
             let folder = tempfile::tempdir_in(&self.room).expect("a folder");

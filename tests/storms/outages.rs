@@ -1,15 +1,5 @@
 //! PostgreSQL that is away, slow, half dead, replaced by its standby, or refuses: what was acknowledged stays, what cannot
 //! be done is said soon, and all heals without a restart.
-//!
-//! `FAULT_CYCLES` repeats what the short set does once or a few times.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "a test on the real clock that fails when it must"
-)]
-mod binary;
-
 use std::{
     collections::BTreeSet,
     net::SocketAddr,
@@ -21,24 +11,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use binary::{
-    Server, Visit, janua,
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::{
+    Server, Visit, extent, janua,
     people::{ALLOW_HOOKS, NEW_HOOK, Owner, PASSWORD, all_hooks, ask, id_in, login, owner, text, well},
     postgres::Postgres,
     run,
     wire::Wire,
 };
-use serde_json::Value;
-use tempfile::TempDir;
 
 const MASTER: &str = "5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a";
 const EMAIL: &str = "ada@example.com";
 /// What needs no database, in order of how bad it would be to lose it.
 const ALWAYS: [&str; 3] = ["/.well-known/jwks.json", "/.well-known/openid-configuration", "/legal/terms"];
-
-fn cycles(otherwise: usize) -> usize {
-    std::env::var("FAULT_CYCLES").ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
-}
 
 fn node(database: &str) -> (TempDir, Server) {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -146,8 +133,9 @@ fn f06_a_database_that_goes_and_comes_costs_what_was_not_acknowledged() {
     let owner = owner(&server, &[folder.path()], EMAIL);
     let storm = Storm::on(&server, &owner);
     let mut slowest = Duration::ZERO;
+    let stops = extent(2, 50, "stops");
     storm.around(|| {
-        for _ in 0..cycles(2) {
+        for _ in 0..stops {
             thread::sleep(Duration::from_millis(300));
             postgres.stop();
             within(Duration::from_secs(4), "noticing", || server.get("/health").0 == 503);
@@ -167,8 +155,7 @@ fn f06_a_database_that_goes_and_comes_costs_what_was_not_acknowledged() {
     assert!(storm.slowest_refusal() < Duration::from_millis(2500), "{:?}", storm.slowest_refusal());
     let acknowledged = storm.settle(&server);
     println!(
-        "{} stops, {acknowledged} acknowledged, lost: 0; slowest 503 {:.1?}, slowest healing {slowest:.1?}",
-        cycles(2),
+        "{stops} stops, {acknowledged} acknowledged, lost: 0; slowest 503 {:.1?}, slowest healing {slowest:.1?}",
         storm.slowest_refusal()
     );
 }
@@ -272,7 +259,7 @@ fn a_commit_whose_answer_is_lost_happens_once() {
     let through = direct.replace(&postgres.address, &wire.address.to_string());
     let (folder, server) = node(&through);
     let owner = owner(&server, &[folder.path()], EMAIL);
-    for round in 0..cycles(6) {
+    for round in 0..extent(6, 300, "lost answers") {
         let (key, name) = (format!("key-{round}"), format!("Once {round}"));
         let make = || {
             let mut visit = server.visit_patiently();
@@ -324,7 +311,7 @@ fn f22_lost_conflicts_are_tried_again_and_nothing_happens_twice() {
         postgres.sql(name, &on);
     }
     let storm = Storm::on(&server, &owner);
-    let wanted = 100 * cycles(4);
+    let wanted = extent(400, 30_000, "writes");
     storm.around(|| {
         within(Duration::from_mins(10), "writing", || storm.count() > wanted);
     });
@@ -356,7 +343,7 @@ fn f18_a_migration_that_is_cut_off_goes_on_where_it_was() {
     assert!(ran, "{said}");
     let cut = postgres.database("cut");
     let mut halves = BTreeSet::new();
-    let kills = u32::try_from(cycles(20)).unwrap();
+    let kills = u32::try_from(extent(20, 300, "kills")).unwrap();
     for kill in 1..=kills {
         let mut child = migrate(&cut).stdout(std::process::Stdio::null()).spawn().unwrap();
         thread::sleep(takes * kill / kills);

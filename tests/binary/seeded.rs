@@ -1,13 +1,11 @@
 //! A folder that the bench has filled is one the server takes for its own.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that fails when it must")]
-mod binary;
-
 use bench::{
     Janua,
     seed::{self, User, Wish},
 };
-use binary::{Server, Visit};
 use serde_json::{Value, json};
+
+use crate::support::{Server, Visit};
 
 const USERS: u64 = 1_000;
 const PASSWORD: &str = "correct horse battery staple";

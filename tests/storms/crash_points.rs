@@ -1,18 +1,13 @@
 //! The server dies at every place where it writes or syncs, one after the other (F02): what was not acknowledged is
 //! there as a whole or not at all, and a one-time secret works once, crash or no crash.
 //!
-//! `CRASH_STEP=1` visits every place; without it every fourth.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "a test on the real clock that fails when it must"
-)]
-mod binary;
-
+//! The short run visits every eighth place, `TEST_STORMS=long` every one.
 use std::{fs, path::Path, time::Duration};
 
-use binary::{
+use janua_client::verify_webhook;
+use serde_json::{Value, json};
+
+use crate::support::{
     Server,
     crash::{Before, Heard, ask, post_once, status},
     mail_with,
@@ -20,8 +15,6 @@ use binary::{
     receiver::{Came, Receiver},
     token_in, wait,
 };
-use janua_client::verify_webhook;
-use serde_json::{Value, json};
 
 const EMAIL: &str = "ada@example.com";
 const NEW: &str = "staple battery horse correct";

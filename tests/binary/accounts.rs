@@ -1,12 +1,4 @@
 //! A whole life with an account, over real sockets: a real SMTP server, a crash in between, keys that turn over.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "a test on the real clock that fails when it must"
-)]
-mod binary;
-
 use std::{
     io::{Read as _, Write as _},
     net::{TcpListener, TcpStream},
@@ -15,8 +7,9 @@ use std::{
     time::Duration,
 };
 
-use binary::{Server, janua, mail_with, run, token_in, wait};
 use serde_json::{Value, json};
+
+use crate::support::{Server, janua, mail_with, run, token_in, wait};
 
 const PASSWORD: &str = "correct horse battery staple";
 

@@ -1,12 +1,4 @@
 //! Published clients of OAuth and OpenID Connect against the running binary, with a person who signs in and says yes.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "a test on the real clock that fails when it must"
-)]
-mod binary;
-
 use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
@@ -16,7 +8,6 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use binary::{Server, browser::Browser, mail_with, token_in, wait};
 use openidconnect::{
     AccessTokenHash, AuthenticationFlow, AuthorizationCode, ClientId, ClientSecret, CsrfToken, HttpRequest,
     HttpResponse, IssuerUrl, Nonce, OAuth2TokenResponse as _, PkceCodeChallenge, RedirectUrl, Scope,
@@ -24,6 +15,8 @@ use openidconnect::{
     core::{CoreClient, CoreProviderMetadata, CoreResponseType, CoreUserInfoClaims},
 };
 use serde_json::{Value, json};
+
+use crate::support::{Server, browser::Browser, mail_with, token_in, wait};
 
 const EMAIL: &str = "ada@example.com";
 const PASSWORD: &str = "correct horse battery staple";

@@ -1,14 +1,4 @@
 //! Several nodes on one PostgreSQL database and one object store, and nothing else between them.
-//!
-//! `FAULT_CYCLES` makes the ledgers longer than the short set.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "a test on the real clock that fails when it must"
-)]
-mod binary;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{Read as _, Write as _},
@@ -23,10 +13,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use binary::{
+use db::{Db, Durability, Reach, params};
+use kernel::testing::{S3Server, join_all};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::{
     SERVE, Server, Visit,
     clock::Wound,
-    janua,
+    extent, janua,
     people::{
         ALLOW_HOOKS, NEW_HOOK, Owner, PASSWORD, all_hooks, ask, id_in, login, mail_in, member, owner, text, well,
         with_key,
@@ -36,10 +31,6 @@ use binary::{
     run, token_in, wait,
     wire::Wire,
 };
-use db::{Db, Durability, Reach, params};
-use kernel::testing::{S3Server, join_all};
-use serde_json::{Value, json};
-use tempfile::TempDir;
 
 const MASTER: &str = "5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a";
 const EMAIL: &str = "ada@example.com";
@@ -55,10 +46,6 @@ fn postgres() -> Arc<Postgres> {
         *running = Arc::downgrade(&server);
         server
     })
-}
-
-fn cycles(otherwise: usize) -> usize {
-    std::env::var("FAULT_CYCLES").ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
 /// Nodes that share a database: each with a folder of its own.
@@ -134,7 +121,8 @@ fn what_ends_on_one_node_ends_on_the_other_within_a_second() {
         *longest = took.max(*longest);
     };
     let status = |server: &Server, path: &str, token: &str| ask(server, "GET", path, token, &Value::Null).0;
-    for round in 0..cycles(5) {
+    let rounds = extent(5, 100, "rounds");
+    for round in 0..rounds {
         let session = well(login(&one, EMAIL, PASSWORD));
         let access = text(&session["accessToken"]);
         assert_eq!(status(&other, "/auth/me", &access), 200, "any node takes it, and remembers it");
@@ -163,7 +151,7 @@ fn what_ends_on_one_node_ends_on_the_other_within_a_second() {
         assert_eq!(ask(&one, "DELETE", &path, &owner.access, &Value::Null).0, 204);
         note("a key is deleted", noticed("a key", || with_key(&other, &value) == 401));
     }
-    println!("slowest of {} rounds: {slowest:?}", cycles(5));
+    println!("slowest of {rounds} rounds: {slowest:?}");
 }
 
 /// `pg_notify` in a transaction holds a lock of the whole server until the commit is on the disk.
@@ -222,7 +210,8 @@ fn what_ends_elsewhere_ends_on_a_node_that_hears_nothing_within_a_second() {
     let (admin, admin_id) = join(&one, &cluster.folders(), &owner, "bob@example.com", "admin");
     let status = |server: &Server, path: &str, token: &str| ask(server, "GET", path, token, &Value::Null).0;
     let mut slowest = Duration::ZERO;
-    for round in 0..cycles(3) {
+    let rounds = extent(3, 100, "rounds");
+    for round in 0..rounds {
         let access = text(&well(login(&one, EMAIL, PASSWORD))["accessToken"]);
         let only_admins = format!("/org/{}/scim-tokens", owner.org);
         let secret = json!({ "type": "secret", "environment": "live" });
@@ -249,7 +238,7 @@ fn what_ends_elsewhere_ends_on_a_node_that_hears_nothing_within_a_second() {
         slowest = slowest.max(noticed("a key", || with_key(&other, &text(&key["value"])) == 401));
         wire.deafen(false);
     }
-    println!("slowest of {} rounds without hearing anything: {slowest:.1?}", cycles(3));
+    println!("slowest of {rounds} rounds without hearing anything: {slowest:.1?}");
 }
 
 /// What a node has in hand is its own for as long as the lease is, whatever time another node believes it is.
@@ -303,7 +292,7 @@ fn f15_each_row_of_the_queues_is_worked_once() {
     let hook = json!({ "url": receiver.url, "events": ["audit.*"] });
     let hook = well(ask(&nodes[0], "POST", &owner.hooks(), &owner.access, &hook))["id"].clone();
 
-    let each = cycles(40);
+    let each = extent(40, 300, "events and mails");
     let made: BTreeSet<String> = thread::scope(|scope| {
         let writers: Vec<_> = (0..4)
             .map(|writer| {
@@ -438,7 +427,7 @@ fn f04_a_rolling_restart_fails_no_request() {
             .collect();
         thread::sleep(Duration::from_millis(300));
         let mut slowest = Duration::ZERO;
-        for turn in 0..2 * cycles(1).min(20) {
+        for turn in 0..2 * extent(1, 20, "restarts of each node") {
             let node = turn % 2;
             nodes[node].signal("TERM");
             let (well, took) = nodes[node].ended(Duration::from_secs(10));

@@ -1,12 +1,4 @@
 //! Starting: with nothing at all, with something wrong, and again after a crash.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "a test on the real clock that fails when it must"
-)]
-mod binary;
-
 use std::{
     fs,
     net::TcpListener,
@@ -15,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use binary::{Server, janua, run};
+use crate::support::{Server, janua, run};
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777

@@ -1,15 +1,7 @@
 //! The running binary in bad weather: killed in the middle of everything, a full disk, a clock that jumps, a mail server
 //! in a mood, more connections than anybody needs, keys that turn over. Each against a ledger of what was acknowledged.
 //!
-//! `FAULT_CYCLES` makes it longer than the short set, `FAULT_SEED` repeats a run.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "a test on the real clock that fails when it must"
-)]
-mod binary;
-
+//! `FAULT_SEED` changes where the dice fall in f01; the same seed repeats a run.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -22,26 +14,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-use binary::{
+use janua_client::Verifier;
+use serde_json::{Value, json};
+
+use crate::support::{
     JANUA, SERVE, Server, Visit,
     clock::Wound,
-    janua, mail_with,
+    extent, janua, mail_with,
     people::{ALLOW_HOOKS, NEW_HOOK, Owner, PASSWORD, all_hooks, ask, id_in, login, member, owner, text, well},
     run,
     smtp::Moody,
     token_in, wait,
 };
-use janua_client::Verifier;
-use serde_json::{Value, json};
 
 const EMAIL: &str = "ada@example.com";
 // The address is part of every token, so it must outlive the port.
 const SETTINGS: &[(&str, &str)] =
     &[("JANUA_RATE_LIMITS", "off"), ("JANUA_BASE_URL", "http://localhost:9"), ALLOW_HOOKS];
-
-fn number(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
-}
 
 /// Chance that repeats (`SplitMix64`).
 struct Dice(u64);
@@ -162,7 +151,8 @@ fn act(visit: &mut Visit, owner: &Owner, name: &str, dice: &mut Dice, ledger: &m
 #[test]
 fn f01_whatever_was_acknowledged_before_a_kill_is_so_after_it() {
     const WRITERS: usize = 16;
-    let (cycles, seed) = (number("FAULT_CYCLES", 4), number("FAULT_SEED", 1));
+    let cycles = extent(4, 300, "kills") as u64;
+    let seed: u64 = std::env::var("FAULT_SEED").map_or(1, |seed| seed.parse().expect("a number"));
     println!("FAULT_SEED={seed}");
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut server = Server::start(folder.path(), SETTINGS);
@@ -387,7 +377,7 @@ fn within_a_moment(what: &str, is_so: impl Fn() -> bool) {
 /// F14: ten thousand who say nothing are in nobody's way (in the short set three). `p74` has those who say it slowly.
 #[test]
 fn f14_ten_thousand_connections_cost_little_and_delay_nobody() {
-    let most = if number("FAULT_CYCLES", 0) == 0 { 3_000 } else { 10_000 };
+    let most = extent(3_000, 10_000, "connections");
     let mut raise = Command::new("prlimit");
     raise.args([&format!("--pid={}", std::process::id()), &format!("--nofile={}", most + 1_000)]);
     assert!(raise.status().is_ok_and(|done| done.success()), "this machine allows fewer than {most} open files");
@@ -437,7 +427,7 @@ fn f16_keys_turn_over_under_load_and_no_token_is_refused() {
     let server = Server::of(command);
     member(&server, &[folder.path()], EMAIL);
     let (done, verified) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let rotations = number("FAULT_CYCLES", 5).min(20);
+    let rotations = extent(5, 20, "rotations");
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {

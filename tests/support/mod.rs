@@ -3,7 +3,7 @@
     dead_code,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "each test program uses its part, and fails when it must"
+    reason = "each test program uses a part of this module, and its tests fail by panicking"
 )]
 use std::{
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
@@ -203,6 +203,19 @@ impl Visit {
         self.0.read_exact(&mut body)?;
         Ok(Answer { status, body: String::from_utf8_lossy(&body).into_owned(), is_last })
     }
+}
+
+/// How much of a long test to run: `short`, or `long` when `TEST_STORMS=long` is set. A short run says what it leaves out, on
+/// the real standard error, which the test harness does not capture.
+pub fn extent(short: usize, long: usize, what: &str) -> usize {
+    if let Ok(set) = std::env::var("TEST_STORMS") {
+        assert_eq!(set, "long", "TEST_STORMS is either unset or \"long\"");
+        return long;
+    }
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or_default();
+    let _ = writeln!(io::stderr(), "short run of {test}: {short} {what} (TEST_STORMS=long: {long})");
+    short
 }
 
 /// Waits until something is there.

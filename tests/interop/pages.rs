@@ -1,7 +1,4 @@
 //! The pages in a real browser: Chromium, driven by a published library, against the running binary.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails when it must")]
-mod binary;
-
 use std::{
     io::{BufRead as _, BufReader},
     net::TcpListener,
@@ -9,7 +6,7 @@ use std::{
     process::{Child, ChildStdout, Command, Stdio},
 };
 
-use binary::Server;
+use crate::support::Server;
 
 fn peer(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/peers").join(name)
@@ -57,7 +54,7 @@ fn people_find_their_way() {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
     let provider = Provider::start(&node, port);
     let listen = format!("127.0.0.1:{port}");
-    let mut command = binary::janua(folder.path(), &["serve", "--listen", &listen]);
+    let mut command = crate::support::janua(folder.path(), &["serve", "--listen", &listen]);
     command
         .envs([("JANUA_WEBHOOK_ALLOW_NETS", "127.0.0.0/8"), ("WEBHOOK_ALLOW_HTTP", "1")])
         .envs([("JANUA_GOOGLE_CLIENT_ID", "google"), ("JANUA_GOOGLE_CLIENT_SECRET", "google-secret")])

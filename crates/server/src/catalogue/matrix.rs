@@ -1,0 +1,331 @@
+//! Every guarded route, asked by everybody (P49, P50): without credentials, by a stranger, with every lower role and with
+//! the least role that is enough. Routes come from the description and guards from the catalogue, so a new route is in the
+//! matrix by itself. Where it needs a body, `samples.txt` has one.
+use std::collections::BTreeMap;
+
+use db::params;
+use identity::testing::{Person, signed_in};
+use kernel::{
+    config::Config,
+    testing::{Answer, Ask, TestApp},
+};
+use serde_json::{Value, json};
+
+use super::{ROLES, built, catalogue, lines, role};
+use crate::start::features;
+
+const SAMPLES: &str = include_str!("samples.txt");
+/// An id that nothing has.
+const RANDOM: &str = "019c137e-c107-7f36-aa03-c8508b253019";
+/// What a caller with the right role gets where that is not a success: the guard has let the request through.
+const REFUSED_LATER: &[(&str, &str, u16)] = &[
+    ("POST", "/apps/{appId}/domain", 409),
+    ("POST", "/apps/{appId}/domain/verify", 502),
+    ("POST", "/apps/{appId}/webhooks/{webhookId}/deliveries/{deliveryId}/redeliver", 409),
+    ("POST", "/webhooks/{id}/deliveries/{deliveryId}/redeliver", 409),
+    // Mail goes elsewhere in tests.
+    ("GET", "/admin/outbox", 404),
+    ("GET", "/admin/outbox/{id}", 404),
+];
+/// The codes by which a guard refuses somebody who is signed in.
+const GUARDS: &[&str] = &["unauthenticated", "forbidden", "app_session", "app_key_mismatch", "insufficient_scope"];
+
+/// One guarded route, and the body it needs.
+struct Row {
+    method: String,
+    path: String,
+    guard: String,
+    body: Option<Value>,
+}
+
+impl Row {
+    fn needs_key(&self) -> bool {
+        self.guard.starts_with("session+app-key-")
+    }
+
+    fn ask<'a>(&self, t: &'a TestApp, path: &str) -> Ask<'a> {
+        let ask = t.ask(self.method.parse().expect("a method"), path);
+        match &self.body {
+            Some(body) => ask.json(body),
+            None => ask,
+        }
+    }
+
+    /// By a person, with the key of a tenant's app where the route asks for one.
+    async fn asked_by(&self, t: &TestApp, person: &Person, path: &str, tenant: &Tenant) -> Answer {
+        let ask = person.asks(self.ask(t, path));
+        if self.needs_key() { ask.header("x-service-app-key", &tenant.key).await } else { ask.await }
+    }
+
+    /// The path with ids of one tenant in it. `above` is the tenant whose organization or app it leads into, which is
+    /// another one where somebody asks for what does not belong there.
+    fn path(&self, above: &Tenant, tenant: &Tenant) -> String {
+        let (mut filled, mut before, mut is_first) = (String::new(), "", !self.needs_key());
+        for segment in self.path.split('/').skip(1) {
+            let value = match segment.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
+                Some(name) => {
+                    let from = if is_first { above } else { tenant };
+                    is_first = false;
+                    from.id(before, name).unwrap_or_else(|| panic!("{}: what is {name}? Say it in `id`", self.path))
+                }
+                None => segment,
+            };
+            filled = format!("{filled}/{value}");
+            before = segment;
+        }
+        filled
+    }
+
+    /// Whether the path has ids beyond that of the organization or app.
+    fn has_more_ids(&self) -> bool {
+        self.path.matches('{').count() > usize::from(!self.needs_key())
+    }
+
+    fn is_let_through(&self, answer: &Answer) -> bool {
+        let later = REFUSED_LATER.iter().find(|(method, path, _)| (*method, *path) == (&self.method, &self.path));
+        later.map_or((200..400).contains(&answer.status), |(.., status)| answer.status == *status)
+    }
+}
+
+/// The bodies of `samples.txt`, by method and path.
+pub(super) fn samples() -> BTreeMap<(String, String), Value> {
+    let samples = lines(SAMPLES).map(|line| {
+        let (method, rest) = line.split_once(' ').expect("method, path and body");
+        let (path, body) = rest.trim().split_once(' ').expect("method, path and body");
+        let body = serde_json::from_str(body.trim()).unwrap_or_else(|wrong| panic!("{line}: {wrong}"));
+        ((method.to_owned(), path.to_owned()), body)
+    });
+    samples.collect()
+}
+
+/// Every guarded route of the description.
+fn rows(description: &Value) -> Vec<Row> {
+    let mut samples = samples();
+    let catalogue = catalogue();
+    let mut rows = vec![];
+    for (row, operation) in built(description) {
+        let guard = catalogue[&row].clone();
+        if ["public", "session-optional"].contains(&guard.as_str()) {
+            // `admission` sends these.
+            samples.remove(&row);
+            continue;
+        }
+        let wanted = &operation["requestBody"];
+        let schema = &wanted["content"]["application/json"]["schema"];
+        let schema =
+            schema["$ref"].as_str().map_or(schema, |path| description.pointer(&path[1..]).expect("a schema"));
+        let may_be_empty = schema["required"].as_array().is_none_or(Vec::is_empty);
+        let body = samples.remove(&row).or((wanted["required"] == true && may_be_empty).then(|| json!({})));
+        let (method, path) = row;
+        assert!(body.is_some() || wanted["required"] != true, "{method} {path} has no sample in samples.txt");
+        rows.push(Row { method, path, guard, body });
+    }
+    assert!(samples.is_empty(), "samples.txt has bodies for routes that are not there: {:?}", samples.keys());
+    rows
+}
+
+/// An organization with an app and one of everything else.
+struct Tenant {
+    ids: BTreeMap<&'static str, String>,
+    key: String,
+    scim_token: String,
+}
+
+impl Tenant {
+    async fn of(t: &TestApp, owner: &Person, people: &[Person]) -> Self {
+        let make = async |path: String, body: Value| {
+            let made = owner.asks(t.post(&path).json(&body)).await;
+            assert_eq!(made.status, 200, "{path}: {}", made.text);
+            made.body
+        };
+        let text = |value: &Value| value.as_str().expect("a text").to_owned();
+        let mut ids = BTreeMap::from([("userId", owner.id.clone())]);
+        let org = text(&make("/org".into(), json!({ "name": "Acme" })).await["id"]);
+        let put = "INSERT INTO org_member (org_id, account_id, role, joined_at) VALUES ($1, $2, $3, 0)";
+        for (person, role) in people.iter().zip(["member", "admin", "owner", "member"]) {
+            t.app.db.exec(put, params![&org, &person.id, role]).await.expect("a member");
+            ids.insert("userId", person.id.clone());
+        }
+        let invite = "INSERT INTO org_invite (org_id, email_key, email, role, hash, invited_by, created_at, sent_at,
+                                              expires_at)
+                      VALUES ($1, $3, $3, 'member', $1, $2, 0, 0, 9000000000000)";
+        t.app.db.exec(invite, params![&org, &owner.id, format!("{org}@example.com")]).await.expect("an invite");
+        let token = make(format!("/org/{org}/scim-tokens"), json!({ "name": "Okta" })).await;
+        let scim_token = text(&token["value"]);
+        for (kind, name) in [("Users", "userName"), ("Groups", "displayName")] {
+            let schema = format!("urn:ietf:params:scim:schemas:core:2.0:{}", kind.trim_end_matches('s'));
+            let body = json!({ "schemas": [schema], (name): format!("scim-{org}@example.com") });
+            let made = t.post(&format!("/scim/v2/{kind}")).json(&body);
+            let made = made.header("authorization", &format!("Bearer {scim_token}")).await;
+            assert_eq!(made.status, 201, "{}", made.text);
+            ids.insert(if kind == "Users" { "scimUser" } else { "groupId" }, text(&made.body["id"]));
+        }
+        let app = text(&make("/apps".into(), json!({ "name": "Shop", "orgId": org })).await["id"]);
+        let key = json!({ "type": "publishable", "environment": "live" });
+        let key = make(format!("/apps/{app}/keys"), key).await;
+        make(format!("/apps/{app}/domain"), json!({ "domain": "app.example.com" })).await;
+        let hook = json!({ "url": "https://127.0.0.1:9/", "events": ["user.passkey_added"] });
+        let hook = text(&make(format!("/apps/{app}/webhooks"), hook).await["id"]);
+        let delivery = make(format!("/apps/{app}/webhooks/{hook}/test"), json!({})).await;
+        ids.extend([("tokenId", text(&token["id"])), ("keyId", text(&key["id"]))]);
+        ids.insert("email", format!("{org}%40example.com"));
+        ids.extend([
+            ("org", org),
+            ("appId", app),
+            ("webhookId", hook),
+            ("deliveryId", text(&delivery["deliveryId"])),
+        ]);
+        Self { ids, key: text(&key["value"]), scim_token }
+    }
+
+    /// A tenant that does not exist.
+    fn none(&self) -> Self {
+        let ids = self.ids.keys().map(|name| (*name, RANDOM.to_owned())).collect();
+        Self { ids, key: self.key.clone(), scim_token: self.scim_token.clone() }
+    }
+
+    /// What stands for `{name}` after the segment `before`.
+    fn id(&self, before: &str, name: &str) -> Option<&str> {
+        let name = match (before, name) {
+            ("org" | "orgs", "id") => "org",
+            ("webhooks", "id") => "webhookId",
+            ("Users", "id") => "scimUser",
+            ("Groups", "id") => "groupId",
+            ("sessions" | "consents" | "trusted-devices" | "outbox", "id") => return Some(RANDOM),
+            ("passkey", "credentialId") => return Some("none"),
+            (_, name) => name,
+        };
+        self.ids.get(name).map(String::as_str)
+    }
+}
+
+/// Those who ask.
+struct Cast {
+    /// Runs the platform, and owns the tenant.
+    root: Person,
+    /// With the roles of [`ROLES`] in it, and one more member whom the paths name.
+    people: Vec<Person>,
+    /// Has a tenant of her own.
+    eve: Person,
+    hers: Tenant,
+}
+
+/// What went wrong, for all rows together: one failure hides no other.
+#[derive(Default)]
+struct Findings(Vec<String>);
+
+impl Findings {
+    fn check(&mut self, is_right: bool, row: &Row, who: &str, answer: &Answer) {
+        if !is_right {
+            let (status, code) = answer.refusal();
+            self.0.push(format!("{} {} ({}), {who}: {status} {code}", row.method, row.path, row.guard));
+        }
+    }
+}
+
+/// A route of an organization or an app.
+async fn ask_with_every_role(t: &TestApp, row: &Row, least: &str, cast: &Cast, findings: &mut Findings) {
+    // Anew for each row, because a row may take the organization away.
+    let tenant = Tenant::of(t, &cast.root, &cast.people).await;
+    let path = row.path(&tenant, &tenant);
+    if row.needs_key() {
+        let answer = row.ask(t, &path).header("x-service-app-key", &tenant.key).await;
+        findings.check(answer.status == 401, row, "a key without a session", &answer);
+        let answer = cast.root.asks(row.ask(t, &path)).await;
+        findings.check(answer.status == 401, row, "a session without a key", &answer);
+    }
+    let said = |answer: &Answer| (answer.status, answer.body["code"].clone(), answer.body["title"].clone());
+    let answer = row.asked_by(t, &cast.eve, &path, &tenant).await;
+    findings.check(answer.refusal() == (404, "not_found"), row, "a stranger", &answer);
+    let none = tenant.none();
+    let unknown = row.asked_by(t, &cast.eve, &row.path(&none, &none), &tenant).await;
+    findings.check(said(&answer) == said(&unknown), row, "an id that does not exist", &unknown);
+    if row.has_more_ids() {
+        let answer = row.asked_by(t, &cast.eve, &row.path(&cast.hers, &tenant), &cast.hers).await;
+        findings.check(answer.refusal() == (404, "not_found"), row, "an owner, of another tenant's things", &answer);
+    }
+    for (person, role) in cast.people.iter().zip(ROLES) {
+        let answer = row.asked_by(t, person, &path, &tenant).await;
+        if role == least {
+            findings.check(row.is_let_through(&answer), row, role, &answer);
+            break;
+        }
+        findings.check(answer.refusal() == (403, "forbidden"), row, role, &answer);
+    }
+}
+
+/// Every other guarded route: the right caller is not refused by the guard, and a wrong one is.
+async fn ask_with_credentials(t: &TestApp, row: &Row, number: usize, cast: &Cast, findings: &mut Findings) {
+    let tenant = Tenant::of(t, &cast.root, &[]).await;
+    let path = row.path(&tenant, &tenant);
+    match row.guard.as_str() {
+        "session" => {
+            // A person of their own, because a row may take the account away.
+            let person = signed_in(t, &format!("person-{number}@example.com")).await;
+            let answer = person.asks(row.ask(t, &path)).await;
+            findings.check(!GUARDS.contains(&answer.refusal().1), row, "a person", &answer);
+        }
+        "platform-owner" => {
+            let answer = cast.eve.asks(row.ask(t, &path)).await;
+            findings.check(answer.refusal() == (403, "forbidden"), row, "somebody else", &answer);
+            let answer = cast.root.asks(row.ask(t, &path)).await;
+            findings.check(row.is_let_through(&answer), row, "a platform owner", &answer);
+        }
+        "scim" => {
+            let bearer = |tenant: &Tenant| format!("Bearer {}", tenant.scim_token);
+            if row.path.contains('{') {
+                let answer = row.ask(t, &path).header("authorization", &bearer(&cast.hers)).await;
+                findings.check(answer.status == 404, row, "another tenant's token", &answer);
+            }
+            let answer = row.ask(t, &path).header("authorization", &bearer(&tenant)).await;
+            findings.check(row.is_let_through(&answer), row, "the tenant's token", &answer);
+        }
+        "app-key" => {
+            let answer = row.ask(t, &path).header("x-service-app-key", &tenant.key).await;
+            findings.check(!matches!(answer.status, 401 | 403), row, "an app", &answer);
+        }
+        "refresh" => {
+            let person = signed_in(t, &format!("person-{number}@example.com")).await;
+            let cookie = format!("service_refresh={}", person.refresh);
+            let answer = row.ask(t, &path).header("cookie", &cookie).header("sec-fetch-site", "same-origin").await;
+            findings.check(row.is_let_through(&answer), row, "a browser", &answer);
+        }
+        "this-machine" => {
+            let answer = row.ask(t, &path).await;
+            findings.check(row.is_let_through(&answer), row, "this machine", &answer);
+        }
+        guard => panic!("{}: say in the matrix who may pass {guard}", row.path),
+    }
+}
+
+#[tokio::test]
+async fn p49_p50_every_guarded_route_asks_for_its_role_and_hides_other_tenants() {
+    let config = Config {
+        platform_owners: vec!["root@example.com".into()],
+        // Nobody answers for any domain.
+        dns_servers: vec!["127.0.0.1:1".parse().expect("an address")],
+        webhook_allow_nets: vec!["127.0.0.0/8".parse().expect("a network")],
+        ..Config::for_tests()
+    };
+    let t = TestApp::start_with(config, features).await;
+    let mut people = vec![];
+    for name in ["member", "admin", "owner", "somebody"] {
+        people.push(signed_in(&t, &format!("{name}@example.com")).await);
+    }
+    let (root, eve) = (signed_in(&t, "root@example.com").await, signed_in(&t, "eve@example.com").await);
+    let hers = Tenant::of(&t, &eve, &[]).await;
+    let cast = Cast { root, people, eve, hers };
+    let mut findings = Findings::default();
+    for (number, row) in rows(&t.app.description.get().expect("the description").value()).iter().enumerate() {
+        let nobody = row.ask(&t, &row.path(&cast.hers, &cast.hers)).from("192.0.2.1").await;
+        findings.check(nobody.status == 401, row, "nobody", &nobody);
+        match role(&row.guard).filter(|role| ROLES.contains(role)) {
+            Some(least) => ask_with_every_role(&t, row, least, &cast, &mut findings).await,
+            None => ask_with_credentials(&t, row, number, &cast, &mut findings).await,
+        }
+        t.run_jobs().await;
+        t.advance(std::time::Duration::from_secs(2));
+    }
+    assert!(findings.0.is_empty(), "{:#?}", findings.0);
+    t.finish().await;
+}

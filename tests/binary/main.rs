@@ -1,0 +1,15 @@
+//! The running binary: its start, its sockets, its commands.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "tests on the real clock, which fail by panicking"
+)]
+#[path = "../support/mod.rs"]
+mod support;
+
+mod accounts;
+mod backup;
+mod seeded;
+mod sockets;
+mod startup;
