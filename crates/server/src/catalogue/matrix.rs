@@ -301,12 +301,14 @@ async fn ask_with_credentials(t: &TestApp, row: &Row, number: usize, cast: &Cast
 #[tokio::test]
 async fn p49_p50_every_guarded_route_asks_for_its_role_and_hides_other_tenants() {
     let config = Config {
-        platform_owners: vec!["root@example.com".into()],
         // Nobody answers for any domain.
         dns_servers: vec!["127.0.0.1:1".parse().expect("an address")],
-        webhook_allow_nets: vec!["127.0.0.0/8".parse().expect("a network")],
         ..Config::for_tests()
-    };
+    }
+    .with(|tenancy: &mut tenancy::Settings| tenancy.platform_owners = vec!["root@example.com".into()])
+    .with(|webhooks: &mut workshop::webhooks::Settings| {
+        webhooks.webhook_allow_nets = vec!["127.0.0.0/8".parse().expect("a network")];
+    });
     let t = TestApp::start_with(config, features).await;
     let mut people = vec![];
     for name in ["member", "admin", "owner", "somebody"] {
