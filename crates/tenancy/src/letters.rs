@@ -139,3 +139,18 @@ pub fn write(app: &App, mail: &dyn Mail) -> Result<Written, minijinja::Error> {
         life: letter.link.map(|link| link.life),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_somebody_typed_stays_a_word_of_the_sentence() {
+        let letter = Letter::new("Subject", "{} asks you to join {}.", "Goodbye.")
+            .with(&["Eve {}\r\nBcc: all@example.com", "https://www.example.com/"])
+            .to("Ada\nhttps://example.com");
+        let paragraph = letter.first_paragraph();
+        assert_eq!(paragraph, "Eve {}  Bcc: all@example.com asks you to join https:// www example.com/.");
+        assert_eq!(letter.name, "Ada https:// example.com");
+    }
+}

@@ -1,9 +1,9 @@
 //! What features declare for others to collect: names that must be unique among all of them, and mails that must be whole.
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use kernel::testing::TestApp;
 use tenancy::{
-    mail::{self, Sample},
+    mail::{self, Letter, Mail, Sample},
     once::Purpose,
 };
 
@@ -45,6 +45,35 @@ async fn every_mail_has_a_name_of_its_own_and_is_whole_as_text_and_as_html() {
         }
     }
     assert!(names.contains("verify") && names.contains("webhook_disabled"), "{names:?}");
+    t.finish().await;
+}
+
+struct Hostile;
+
+impl Mail for Hostile {
+    fn name(&self) -> &'static str {
+        "hostile"
+    }
+
+    fn letter(&self) -> Letter {
+        let token = "a\"><b>".to_owned().into();
+        Letter::new("Subject", "{} wrote.", "Goodbye.").with(&["<b>Eve & Mallory</b>"]).to("<i>Ada</i>").link(
+            "Label",
+            "/path",
+            &token,
+            Duration::from_mins(1),
+        )
+    }
+}
+
+#[tokio::test]
+async fn what_others_typed_is_escaped_in_the_html_of_a_mail_and_plain_in_its_text() {
+    let t = TestApp::start(features).await;
+    let written = mail::write(&t.app, &Hostile).expect("it is written");
+    assert!(!written.html.contains("<b>") && !written.html.contains("<i>"), "{}", written.html);
+    assert!(written.html.contains("&lt;b&gt;Eve &amp; Mallory"), "{}", written.html);
+    assert!(attributes(&written.html, "href")[0].ends_with("/path?token=a&quot;&gt;&lt;b&gt;"), "{}", written.html);
+    assert!(written.text.contains("<b>Eve & Mallory</b> wrote."), "{}", written.text);
     t.finish().await;
 }
 

@@ -296,36 +296,3 @@ mod tests {
         assert_eq!(Form::wanted("application/json;q=0.1, text/html;q=0.9"), Form::Html);
     }
 }
-
-#[cfg(test)]
-mod dump {
-    use super::*;
-    #[test]
-    fn dump_legal() {
-        let folder = std::env::var("DUMP_TO").unwrap();
-        std::fs::create_dir_all(&folder).unwrap();
-        let t = templates();
-        let o = |name: &str, address: &str, country: &str| crate::Operator {
-            operator_name: name.into(),
-            operator_address: address.into(),
-            operator_email: "op@example.com".into(),
-            operator_country: country.into(),
-            security_contact: None,
-        };
-        for (round, operator) in [o("Op & Co", "Street 1", "Swit"), o("Op", "", "")].into_iter().enumerate() {
-            for kind in Kind::ALL {
-                for j in Jurisdiction::ALL {
-                    if kind.exists_for(j) {
-                        let text = kind.fill(&t, &operator, "https://id.example.com", j.name()).unwrap();
-                        std::fs::write(format!("{folder}/{round}-{}-{}.md", kind.name(), j.name()), &text).unwrap();
-                        std::fs::write(
-                            format!("{folder}/{round}-{}-{}.html", kind.name(), j.name()),
-                            page(&t, kind, &text).unwrap(),
-                        )
-                        .unwrap();
-                    }
-                }
-            }
-        }
-    }
-}
