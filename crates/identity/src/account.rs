@@ -32,7 +32,7 @@ use tenancy::{
 
 use crate::events::{AccountDeleted, DataExported, ProfileUpdated};
 use crate::{
-    BODY,
+    BODY, mails,
     oauth::{Consent, ConsentView},
     proof::{self, Fresh},
     session::SessionView,
@@ -259,7 +259,7 @@ async fn delete_account(
         events::record(tx, &app, &session.by(), Some(account.id), &AccountDeleted).await?;
         events::forget_person(tx, account.id).await?;
         if let Some(email) = &account.email {
-            mail::send(tx, &app, email, &mail::Kind::AccountDeleted { name: account.name.clone() }).await?;
+            mail::send(tx, &app, email, &mails::AccountDeleted { name: account.name.clone() }).await?;
         }
         gone::account(tx, &app, account.id).await?;
         Account::delete(tx, account.id).await?;

@@ -4,6 +4,12 @@
 //! whether or not the address has an account: the answer is given before anybody has looked. A wrong password is
 //! written down this way too.
 use crate::events::{AccountCreated, MagicLinkRequested, PasswordResetRequested, SignInFailed, SignInLocked};
+use crate::{
+    magic_link::MAGIC_LINK,
+    mails,
+    password::RESET_PASSWORD,
+    register::{CODE_LIFE, VERIFY_EMAIL},
+};
 use data_encoding::BASE64;
 use db::Tx;
 use kernel::{
@@ -22,7 +28,7 @@ use tenancy::{
     enter::Visitor,
     events::{self, By},
     mail::{self, Budget, Warning},
-    once::{self, Purpose},
+    once,
     sessions::Session,
 };
 
@@ -147,7 +153,7 @@ async fn work(tx: &mut Tx, app: &App, request: &Request, email: &Email, budget: 
             if *is_last {
                 events::record(tx, app, &by, Some(account.id), &SignInLocked).await?;
                 if mail::may_send(tx, app, email, &Budget::Warning(Warning::Locked)).await? {
-                    mail::send(tx, app, &to, &mail::Kind::Locked { name }).await?;
+                    mail::send(tx, app, &to, &mails::Locked { name }).await?;
                 }
             }
             Ok(())
@@ -159,16 +165,16 @@ async fn work(tx: &mut Tx, app: &App, request: &Request, email: &Email, budget: 
             send_verification(tx, app, &account, (email, budget), &registration).await
         }
         What::ForgotPassword if mail::may_send(tx, app, email, budget).await? => {
-            once::make_room(tx, Purpose::ResetPassword, account.id, now).await?;
-            let token = once::issue(tx, app, Purpose::ResetPassword, Some(account.id), &[]).await?;
+            once::make_room(tx, RESET_PASSWORD, account.id, now).await?;
+            let token = once::issue(tx, app, RESET_PASSWORD, Some(account.id), &[]).await?;
             events::record(tx, app, &by, Some(account.id), &PasswordResetRequested).await?;
-            mail::send(tx, app, &to, &mail::Kind::ResetPassword { name, token }).await
+            mail::send(tx, app, &to, &mails::ResetPassword { name, token }).await
         }
         What::MagicLink if mail::may_send(tx, app, email, budget).await? => {
-            once::make_room(tx, Purpose::MagicLink, account.id, now).await?;
-            let token = once::issue(tx, app, Purpose::MagicLink, Some(account.id), &[]).await?;
+            once::make_room(tx, MAGIC_LINK, account.id, now).await?;
+            let token = once::issue(tx, app, MAGIC_LINK, Some(account.id), &[]).await?;
             events::record(tx, app, &by, Some(account.id), &MagicLinkRequested).await?;
-            mail::send(tx, app, &to, &mail::Kind::MagicLink { name, token }).await
+            mail::send(tx, app, &to, &mails::MagicLink { name, token }).await
         }
         What::ResendVerification | What::Register { .. } | What::ForgotPassword | What::MagicLink => Ok(()),
     }
@@ -190,9 +196,9 @@ async fn register(
     };
     let (account, is_new) = Account::ensure(tx, &new).await?;
     if account.email_verified {
-        let kind = mail::Kind::AlreadyRegistered { name: account.name.clone() };
+        let warning = mails::AlreadyRegistered { name: account.name.clone() };
         if mail::may_send(tx, app, email, &Budget::Warning(Warning::AlreadyRegistered)).await? {
-            mail::send(tx, app, email.as_str(), &kind).await?;
+            mail::send(tx, app, email.as_str(), &warning).await?;
         }
         return Ok(());
     }
@@ -202,7 +208,7 @@ async fn register(
         // Two people may have signed up with this address, and a mail does not tell them apart: no password of either
         // counts. Whoever confirms the address chooses one by a mail of its own. Who only did it twice gave the same.
         Account::clear_password(tx, account.id, now).await?;
-        once::void(tx, Purpose::VerifyEmail, account.id, now).await?;
+        once::void(tx, VERIFY_EMAIL, account.id, now).await?;
         let nobodys = Registration { password_hash: None, likeness: None, ..registration };
         return send_verification(tx, app, &account, (email, budget), &nobodys).await;
     } else if let Some(hash) = &registration.password_hash {
@@ -213,7 +219,7 @@ async fn register(
 
 /// What the open links of an account would set, by its likeness.
 async fn pending(tx: &mut Tx, app: &App, account: &Account) -> db::Result<Vec<Option<String>>> {
-    let open = once::open(tx, Purpose::VerifyEmail, account.id, app.clock.now()).await?;
+    let open = once::open(tx, VERIFY_EMAIL, account.id, app.clock.now()).await?;
     let read = |open: &once::Spent| serde_json::from_slice::<Registration>(&open.aside(app)?).ok();
     Ok(open.iter().map(|open| read(open).and_then(|registration| registration.likeness)).collect())
 }
@@ -228,14 +234,13 @@ async fn send_verification(
     if !mail::may_send(tx, app, email, budget).await? {
         return Ok(());
     }
-    once::make_room(tx, Purpose::VerifyEmail, account.id, app.clock.now()).await?;
+    once::make_room(tx, VERIFY_EMAIL, account.id, app.clock.now()).await?;
     let aside = serde_json::to_vec(registration).unwrap_or_default();
-    let token = once::issue(tx, app, Purpose::VerifyEmail, Some(account.id), &aside).await?;
-    let code = once::add_code(tx, app, &token, account.id, once::CODE_LIFE).await?;
-    let name = called(account);
-    let kind = match registration.password_hash {
-        Some(_) => mail::Kind::Verify { name, token, code },
-        None => mail::Kind::VerifyAgain { name, token, code },
-    };
-    mail::send(tx, app, account.email.as_deref().unwrap_or_default(), &kind).await
+    let token = once::issue(tx, app, VERIFY_EMAIL, Some(account.id), &aside).await?;
+    let code = once::add_code(tx, app, &token, account.id, CODE_LIFE).await?;
+    let (to, name) = (account.email.as_deref().unwrap_or_default(), called(account));
+    match registration.password_hash {
+        Some(_) => mail::send(tx, app, to, &mails::Verify { name, token, code }).await,
+        None => mail::send(tx, app, to, &mails::VerifyAgain { name, token, code }).await,
+    }
 }

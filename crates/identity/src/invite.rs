@@ -19,7 +19,7 @@ use tenancy::{
     enter::{ACCOUNT_TOPIC, Delivery, MaybeSession, Session, ToAdmit, Visitor},
     events,
     invites::Invite,
-    once::{self, Purpose, TOKEN_SPENT},
+    once::{self, TOKEN_SPENT},
     orgs::{self, Membership},
     password::{self, Hasher, WEAK_PASSWORD},
     people,
@@ -27,7 +27,7 @@ use tenancy::{
 };
 
 use crate::events::{AccountCreated, EmailVerified};
-use crate::{BODY, password::LoginOptions};
+use crate::{BODY, password::LoginOptions, register::VERIFY_EMAIL};
 
 pub fn routes() -> Routes {
     Routes::new("auth")
@@ -146,7 +146,7 @@ pub async fn newcomer(tx: &mut Tx, app: &App, visitor: &Visitor, new: Account, t
     // What somebody else agreed to under this address is not agreed to.
     let known = Account { accepts_marketing: new.accepts_marketing, name: new.name, ..there.clone() };
     known.save_profile(tx, &known.name).await?;
-    once::void(tx, Purpose::VerifyEmail, there.id, now).await?;
+    once::void(tx, VERIFY_EMAIL, there.id, now).await?;
     if is_new {
         events::record(tx, app, &visitor.by, Some(there.id), &AccountCreated).await?;
     }

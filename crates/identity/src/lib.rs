@@ -9,6 +9,7 @@ pub mod factors;
 pub mod first_owner;
 pub mod invite;
 pub mod magic_link;
+mod mails;
 pub mod oauth;
 mod orgs;
 mod passkeys;
@@ -28,11 +29,16 @@ use kernel::{
     jobs::Jobs,
 };
 
+use tenancy::once::Purpose;
+
 pub use account::Export;
 pub use social::names as providers;
 
 /// Bodies of the routes that anybody can call are short.
 const BODY: usize = 256 * 1024;
+
+const PURPOSES: &[Purpose] =
+    &[register::VERIFY_EMAIL, password::RESET_PASSWORD, magic_link::MAGIC_LINK, passkeys::SIGN_IN];
 
 pub const PART: Part =
     Part { settings: &[Listed::of::<oauth::Settings>(), Listed::of::<social::Settings>()], feature };
@@ -58,6 +64,8 @@ pub fn feature(config: &Config) -> Feature {
         .jobs(Jobs::new().on::<asked::Asked>())
         .declares(tidy::CHORES)
         .declares(events::EVENTS)
+        .declares(mails::MAILS)
+        .declares(PURPOSES)
         .declares(&[account::AVATARS])
         .declares(&[account::GONE, oauth::GONE])
         .start(|app| {

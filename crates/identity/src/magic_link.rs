@@ -1,4 +1,6 @@
 //! Signing in with a link in a mail.
+use std::time::Duration;
+
 use axum::{extract::State, response::Response};
 use db::{Reach, Tx};
 use kernel::{
@@ -23,8 +25,11 @@ use crate::{
     BODY,
     asked::{self, Accepted, What},
     password::LoginOptions,
-    register::Address,
+    register::{Address, VERIFY_EMAIL},
 };
+
+/// The link in a mail that signs in.
+pub const MAGIC_LINK: Purpose = Purpose::new("magic_link", Duration::from_mins(15));
 
 pub fn routes() -> Routes {
     Routes::new("auth")
@@ -68,9 +73,9 @@ async fn verify_magic_link(
 pub async fn follow(app: &App, visitor: &Visitor, token: &Typed, delivery: Delivery) -> Result<Entered> {
     visitor.admit(app, None).await?;
     transact!(app, async |tx| {
-        let spent = once::spend(tx, Purpose::MagicLink, &token.0, app.clock.now()).await?;
+        let spent = once::spend(tx, MAGIC_LINK, &token.0, app.clock.now()).await?;
         let id = spent.and_then(|spent| spent.account_id).ok_or(TOKEN_SPENT)?;
-        once::void(tx, Purpose::MagicLink, id, app.clock.now()).await?;
+        once::void(tx, MAGIC_LINK, id, app.clock.now()).await?;
         let mut account = Account::find(tx, id).await?.ok_or(TOKEN_SPENT)?;
         if !account.email_verified {
             account = confirmed(tx, app, visitor, account).await?;
@@ -85,7 +90,7 @@ async fn confirmed(tx: &mut Tx, app: &App, visitor: &Visitor, account: Account) 
     let now = app.clock.now();
     Account::clear_password(tx, account.id, now).await?;
     Account::mark_verified(tx, account.id, now).await?;
-    once::void(tx, Purpose::VerifyEmail, account.id, now).await?;
+    once::void(tx, VERIFY_EMAIL, account.id, now).await?;
     events::record(tx, app, &visitor.by, Some(account.id), &EmailVerified).await?;
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
     Ok(Account::find(tx, account.id).await?.ok_or(TOKEN_SPENT)?)

@@ -1,4 +1,6 @@
 //! Signing in with a password, forgetting it, and choosing another.
+use std::time::Duration;
+
 use axum::{
     extract::State,
     http::StatusCode,
@@ -29,10 +31,15 @@ use crate::{
     BODY,
     asked::{self, Accepted, What},
     device,
+    magic_link::MAGIC_LINK,
+    mails,
     proof::{self, WRONG_PASSWORD},
-    register::Address,
+    register::{Address, VERIFY_EMAIL},
     session::turn_over,
 };
+
+/// The link in a mail to choose another password.
+pub const RESET_PASSWORD: Purpose = Purpose::new("reset_password", Duration::from_hours(1));
 
 pub fn routes() -> Routes {
     Routes::new("auth")
@@ -145,17 +152,17 @@ pub async fn reset(app: &App, visitor: &Visitor, token: &Typed, new: &Typed) -> 
     // The password is judged before the link is used up: a weak one costs nobody the link.
     password::check("password", &new.0, None, "")?;
     let now = app.clock.now();
-    if once::look(&app.db, Purpose::ResetPassword, &token.0, now).await?.is_none() {
+    if once::look(&app.db, RESET_PASSWORD, &token.0, now).await?.is_none() {
         return Err(TOKEN_SPENT.into());
     }
     let hash = app.own::<Hasher>().hash(&app.entropy, &new.0).await?;
     transact!(app, async |tx| {
-        let spent = once::spend(tx, Purpose::ResetPassword, &token.0, now).await?;
+        let spent = once::spend(tx, RESET_PASSWORD, &token.0, now).await?;
         let id = spent.and_then(|spent| spent.account_id).ok_or(TOKEN_SPENT)?;
         let account = Account::find(tx, id).await?.ok_or(TOKEN_SPENT)?;
         Account::set_password(tx, id, &hash, now).await?;
         if Account::mark_verified(tx, id, now).await? {
-            once::void(tx, Purpose::VerifyEmail, id, now).await?;
+            once::void(tx, VERIFY_EMAIL, id, now).await?;
             events::record(tx, app, &visitor.by, Some(id), &EmailVerified).await?;
         }
         events::record(tx, app, &visitor.by, Some(id), &PasswordReset).await?;
@@ -172,14 +179,14 @@ async fn end_sessions(
     except: Option<sessions::SessionId>,
 ) -> Result<()> {
     let now = app.clock.now();
-    for purpose in [Purpose::ResetPassword, Purpose::MagicLink] {
+    for purpose in [RESET_PASSWORD, MAGIC_LINK] {
         once::void(tx, purpose, account.id, now).await?;
     }
     factors::distrust_devices(tx, account.id).await?;
     device::withdraw(tx, account.id).await?;
     sessions::end_all(tx, app, by, account.id, except, "password_changed").await?;
     if let Some(email) = &account.email {
-        mail::send(tx, app, email, &mail::Kind::PasswordChanged { name: account.name.clone() }).await?;
+        mail::send(tx, app, email, &mails::PasswordChanged { name: account.name.clone() }).await?;
     }
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
     Ok(())

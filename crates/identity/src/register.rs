@@ -1,16 +1,13 @@
 //! Signing up and proving that an address is one's own.
-use askama::Template;
-use axum::{
-    extract::State,
-    http::{HeaderMap, HeaderValue, Method, StatusCode, header},
-    response::{IntoResponse as _, Response},
-};
+use std::time::Duration;
+
+use axum::extract::State;
 use db::{Reach, Tx};
 use kernel::{
     App,
     crypto::Secret,
     fault::{INVALID, Result},
-    http::{Form, Json, Query, Routes},
+    http::{Json, Routes},
     transact,
 };
 use schemars::JsonSchema;
@@ -18,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::{Account, AccountId},
     email::Email,
-    enter::{ACCOUNT_TOPIC, Admitted, CAPTCHA_REQUIRED, ToAdmit, Visitor},
+    enter::{ACCOUNT_TOPIC, CAPTCHA_REQUIRED, ToAdmit, Visitor},
     events,
     once::{self, Purpose, Spent, TOKEN_SPENT},
     password::{self, Hasher, WEAK_PASSWORD},
@@ -32,6 +29,10 @@ use crate::{
     invite,
 };
 
+/// The link in a mail that proves an email; the code beside it is good for [`CODE_LIFE`].
+pub const VERIFY_EMAIL: Purpose = Purpose::new("verify_email", Duration::from_hours(24));
+pub const CODE_LIFE: Duration = Duration::from_mins(15);
+
 pub fn routes() -> Routes {
     Routes::new("auth")
         .body_limit(BODY)
@@ -39,14 +40,6 @@ pub fn routes() -> Routes {
         .fails(&[WEAK_PASSWORD, CAPTCHA_REQUIRED, TOKEN_SPENT])
         .post("/auth/resend-verification", resend_verification, "resend the verification message")
         .post("/auth/verify-email", verify_email, "verify an email address with a code or token")
-        .fails(&[TOKEN_SPENT])
-        .get("/auth/verify", verify_link, "verify an email-link token; a browser is asked to confirm")
-        .answers::<Verified>(200, "application/json")
-        .answers::<String>(200, "text/html; charset=utf-8")
-        .fails(&[TOKEN_SPENT])
-        .post("/auth/verify", confirm_link, "the confirm button of the page behind the link")
-        .answers::<String>(200, "text/html; charset=utf-8")
-        .answers::<String>(410, "text/html; charset=utf-8")
         .fails(&[TOKEN_SPENT])
 }
 
@@ -138,7 +131,7 @@ struct Proof {
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Verified {
+pub struct Verified {
     email_verified: bool,
     email: Option<String>,
 }
@@ -159,9 +152,10 @@ async fn verify_email(
     verified.map(Json).ok_or_else(|| TOKEN_SPENT.into())
 }
 
-async fn by_token(app: &App, visitor: &Visitor, token: &Secret) -> Result<Option<Verified>> {
+/// The same for programs and for the page behind the link; `None` when the token is invalid or was used.
+pub async fn by_token(app: &App, visitor: &Visitor, token: &Secret) -> Result<Option<Verified>> {
     transact!(app, async |tx| {
-        match once::spend(tx, Purpose::VerifyEmail, token, app.clock.now()).await? {
+        match once::spend(tx, VERIFY_EMAIL, token, app.clock.now()).await? {
             Some(spent) => complete(tx, app, visitor, spent).await,
             None => Ok(None),
         }
@@ -174,7 +168,7 @@ async fn by_code(app: &App, visitor: &Visitor, email: &Email, code: &Secret) -> 
     let account = Account::by_email(&app.db, email).await?;
     let id = account.map_or_else(|| AccountId::new(&app.entropy, app.clock.now()), |account| account.id);
     transact!(app, async |tx| {
-        match once::spend_code(tx, app, Purpose::VerifyEmail, id, code, app.clock.now()).await? {
+        match once::spend_code(tx, app, VERIFY_EMAIL, id, code, app.clock.now()).await? {
             Some(spent) => {
                 attempt.forgive(tx).await?;
                 complete(tx, app, visitor, spent).await
@@ -193,69 +187,8 @@ async fn complete(tx: &mut Tx, app: &App, visitor: &Visitor, spent: Spent) -> Re
     };
     let Some(account) = Account::find(tx, id).await? else { return Ok(None) };
     Account::verified(tx, id, &registration.name, registration.password_hash.as_deref(), now).await?;
-    once::void(tx, Purpose::VerifyEmail, id, now).await?;
+    once::void(tx, VERIFY_EMAIL, id, now).await?;
     events::record(tx, app, &visitor.by, Some(id), &EmailVerified).await?;
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, id.to_string()).await?;
     Ok(Some(Verified { email_verified: true, email: account.email }))
-}
-
-#[derive(Deserialize, JsonSchema)]
-struct Link {
-    token: Typed,
-}
-
-#[derive(Template)]
-#[template(path = "verify.html")]
-struct Page<'a> {
-    state: PageState<'a>,
-}
-
-enum PageState<'a> {
-    Ask { token: &'a str },
-    Done,
-    Spent,
-}
-
-/// A mail scanner that looks at the link must not use it up: a HEAD, a prefetch or a browser gets a page with a button;
-/// a program that asks for JSON means it.
-async fn verify_link(
-    State(app): State<App>,
-    Admitted(visitor): Admitted,
-    method: Method,
-    headers: HeaderMap,
-    Query(link): Query<Link>,
-) -> Result<Response> {
-    let text =
-        |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_lowercase();
-    let only_looks = method == Method::HEAD
-        || ["purpose", "sec-purpose", "x-purpose", "x-moz"].iter().any(|name| text(name).contains("prefetch"));
-    if only_looks || text("accept").contains("text/html") {
-        return Ok(page(StatusCode::OK, PageState::Ask { token: link.token.0.expose() }));
-    }
-    let verified = by_token(&app, &visitor, &link.token.0).await?.ok_or(TOKEN_SPENT)?;
-    Ok(Json(verified).into_response())
-}
-
-async fn confirm_link(
-    State(app): State<App>,
-    Admitted(visitor): Admitted,
-    Form(link): Form<Link>,
-) -> Result<Response> {
-    Ok(match by_token(&app, &visitor, &link.token.0).await? {
-        Some(_) => page(StatusCode::OK, PageState::Done),
-        None => page(StatusCode::GONE, PageState::Spent),
-    })
-}
-
-/// Lets the page have the stylesheet and the icon of this server, and send its form here.
-const PAGE_POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; \
-                           frame-ancestors 'none'";
-
-fn page(status: StatusCode, state: PageState<'_>) -> Response {
-    let html = Page { state }.render().unwrap_or_default();
-    let mut response = (status, html).into_response();
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_POLICY));
-    response
 }

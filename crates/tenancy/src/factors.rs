@@ -18,6 +18,8 @@ use crate::{
     enter::Visitor,
     once::{self, Purpose},
     passkeys::Passkey,
+    sign_in::MFA_TICKET,
+    sms,
 };
 
 /// How many recovery codes a person gets.
@@ -167,7 +169,7 @@ pub async fn prove(
         let sql = "SELECT phone FROM sms_factor WHERE account_id = $1";
         let phone: Option<(String,)> = tx.opt(sql, params![account]).await?;
         let now = app.clock.now();
-        if phone.is_some() && once::spend_code(tx, app, Purpose::SmsSignIn, account, &code, now).await?.is_some() {
+        if phone.is_some() && once::spend_code(tx, app, sms::SIGN_IN, account, &code, now).await?.is_some() {
             return Ok(Some(Factor::Sms));
         }
     }
@@ -412,10 +414,15 @@ pub async fn is_trusted_by(app: &App, email: &Email, token: &Secret, visitor: &V
     Ok(app.db.opt::<(String,)>(sql, params).await?.is_some())
 }
 
+/// A code sent to a phone to prove that it is the person's.
+pub const SMS_ENROLL: Purpose = Purpose::new("sms_enroll", Duration::from_mins(5));
+/// A challenge that a new passkey signs.
+pub const PASSKEY_REGISTER: Purpose = Purpose::new("passkey_register", Duration::from_mins(5));
+
 /// Ends what was begun and not finished, with a factor or to add one: a sign-in that waits for its second factor, a code on
 /// its way to a phone, a secret for an app, a challenge for a passkey. It was begun with what no longer counts.
 pub async fn void_open(tx: &mut Tx, account: AccountId, now: Timestamp) -> db::Result<()> {
-    let purposes = [Purpose::MfaTicket, Purpose::SmsSignIn, Purpose::SmsEnroll, Purpose::PasskeyRegister];
+    let purposes = [MFA_TICKET, sms::SIGN_IN, SMS_ENROLL, PASSKEY_REGISTER];
     for purpose in purposes {
         once::void(tx, purpose, account, now).await?;
     }

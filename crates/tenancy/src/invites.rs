@@ -16,7 +16,7 @@ use crate::{
     accounts::{Account, AccountId},
     email::Email,
     events::{self, By},
-    mail::{self, Budget},
+    mail::{self, Budget, Letter, Mail, Sample},
     members::Member,
     orgs::{Org, OrgId, Role},
 };
@@ -57,8 +57,8 @@ impl Invite {
         let is_sent = mail::may_send(tx, app, email, &budget_of(org)).await?;
         let (invite, token) = Self::keep(tx, app, org, inviter.id, email, role, is_sent).await?;
         if is_sent {
-            let kind = mail::Kind::Invite { inviter: inviter.name.clone(), org: org.name.clone(), token };
-            mail::send(tx, app, email.as_str(), &kind).await?;
+            let letter = Invitation { inviter: inviter.name.clone(), org: org.name.clone(), token };
+            mail::send(tx, app, email.as_str(), &letter).await?;
         }
         Ok(invite)
     }
@@ -73,8 +73,8 @@ impl Invite {
                    ORDER BY joined_at, account_id LIMIT 1";
         let (owner,): (AccountId,) = tx.one(sql, params![org.id]).await?;
         let (_, token) = Self::keep(tx, app, org, owner, email, Role::Member, true).await?;
-        let kind = mail::Kind::Announced { org: org.name.clone(), token };
-        mail::send(tx, app, email.as_str(), &kind).await?;
+        let letter = Announced { org: org.name.clone(), token };
+        mail::send(tx, app, email.as_str(), &letter).await?;
         Ok(true)
     }
 
@@ -183,5 +183,58 @@ impl Invite {
         let event = InviteAccepted { role: invite.role };
         events::record(tx, app, &by, events::About::in_org(invite.org_id).person(account.id), &event).await?;
         Ok(Some(invite.org_id))
+    }
+}
+
+pub(crate) const MAILS: &[Sample] = &[
+    Sample(|| {
+        Box::new(Invitation { inviter: "Grace".into(), org: "Navy".into(), token: "sample-token".to_owned().into() })
+    }),
+    Sample(|| Box::new(Announced { org: "Navy".into(), token: "sample-token".to_owned().into() })),
+];
+
+struct Invitation {
+    inviter: String,
+    org: String,
+    token: Secret,
+}
+
+impl Mail for Invitation {
+    fn name(&self) -> &'static str {
+        "invite"
+    }
+
+    fn letter(&self) -> Letter {
+        Letter::new(
+            "You are invited",
+            "{} asks you to join {}. Follow the link within seven days; it is for this address and works once.",
+            "If you do not know what this is about, do nothing.",
+        )
+        .with(&[&self.inviter, &self.org])
+        .link("Accept the invitation", "/auth/accept-invite", &self.token, LIFE)
+    }
+}
+
+/// From an organization whose directory has the person in it.
+struct Announced {
+    org: String,
+    token: Secret,
+}
+
+impl Mail for Announced {
+    fn name(&self) -> &'static str {
+        "announced"
+    }
+
+    fn letter(&self) -> Letter {
+        Letter::new(
+            "There is a place for you",
+            "{} has put you into its directory. Follow the link within seven days to join; it is for this address and \
+             works once. If you have no account yet, one is made for you, which the organization can close when you \
+             leave it. An account you have stays your own.",
+            "If you do not know what this is about, do nothing.",
+        )
+        .with(&[&self.org])
+        .link("Join", "/auth/accept-invite", &self.token, LIFE)
     }
 }

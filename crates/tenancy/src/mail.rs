@@ -5,7 +5,6 @@
 //! beside its dead job for a while, which `janua jobs retry` sends after all.
 use std::time::Duration;
 
-use askama::Template;
 use db::{Db, Reach, Tx, params, row};
 use kernel::{
     App,
@@ -20,20 +19,8 @@ use lettre::{
 };
 use serde::{Deserialize, Serialize};
 
-pub use crate::letters::{DomainNews, Kind};
-use crate::{email::Email, letters::Letter, relay::Relay};
-
-#[derive(Template)]
-#[template(path = "mail/mail.html")]
-struct Html<'a> {
-    letter: &'a Letter,
-}
-
-#[derive(Template)]
-#[template(path = "mail/mail.txt", escape = "none")]
-struct Text<'a> {
-    letter: &'a Letter,
-}
+pub use crate::letters::{Letter, Mail, NOT_YOU, Sample, Written, write};
+use crate::{email::Email, relay::Relay};
 
 #[derive(Serialize, Deserialize)]
 struct Stored {
@@ -130,20 +117,21 @@ async fn count(tx: &mut Tx, app: &App, kind: &str, whose: &str, most: Most) -> d
 }
 
 /// Puts a mail into the transaction.
-pub async fn send(tx: &mut Tx, app: &App, to: &str, kind: &Kind) -> db::Result<()> {
-    let letter = kind.letter(&app.config.base_url());
-    let wrong = |e: askama::Error| db::Error::Driver(format!("a mail cannot be written: {e}"));
-    let stored = Stored {
-        to: to.to_owned(),
-        subject: letter.subject.to_owned(),
-        text: Text { letter: &letter }.render().map_err(wrong)?,
-        html: Html { letter: &letter }.render().map_err(wrong)?,
-    };
+pub async fn send(tx: &mut Tx, app: &App, to: &str, mail: &dyn Mail) -> db::Result<()> {
+    let name = mail.name();
+    debug_assert!(
+        app.declared::<Sample>().iter().any(|sample| (sample.0)().name() == name),
+        "{name} is in no list that a feature declares"
+    );
+    let written = write(app, mail);
+    let Written { subject, text, html, life } =
+        written.map_err(|error| db::Error::Driver(format!("the mail {name} cannot be written: {error}")))?;
+    let stored = Stored { to: to.to_owned(), subject: subject.to_owned(), text, html };
     let now = app.clock.now();
     let id = JobId::new(&app.entropy, now);
     let recipient_key = crypto::hash(to.to_lowercase().as_bytes());
     let plain = serde_json::to_vec(&stored).unwrap_or_default();
-    let expires_at = now.plus(kind.life().map_or(LONGEST, |life| life.min(LONGEST)));
+    let expires_at = now.plus(life.map_or(LONGEST, |life| life.min(LONGEST)));
     tx.exec(
         "INSERT INTO mail (id, recipient_key, sealed, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)",
         params![id, &recipient_key, app.vault.seal("mail", &place(&id.to_string()), &plain), now, expires_at],

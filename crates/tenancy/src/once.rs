@@ -10,7 +10,7 @@ use kernel::{
     fault::Code,
 };
 
-use crate::{accounts::AccountId, restored};
+use crate::{accounts::AccountId, enter, factors, restored, sign_in, sms};
 
 pub const TOKEN_SPENT: Code =
     Code::new(410, "token_spent", "This link or code was used, has run out or never was. Ask for a new one.");
@@ -18,62 +18,30 @@ pub const TOKEN_SPENT: Code =
 /// A code dies after this many wrong guesses.
 const TRIES: i64 = 5;
 
+/// What a secret is for. Each feature declares its own beside the code that uses them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    VerifyEmail,
-    ResetPassword,
-    MagicLink,
-    CaptchaPass,
-    /// A sign-in that waits for its second factor.
-    MfaTicket,
-    /// A code sent to a phone to sign in with it.
-    SmsSignIn,
-    /// A code sent to a phone to prove that it is the person's.
-    SmsEnroll,
-    /// A challenge that a new passkey signs.
-    PasskeyRegister,
-    /// A challenge that somebody signs to come in.
-    PasskeySignIn,
-    /// A person who was sent to a provider and comes back.
-    SocialState,
-    /// A token of a provider that was shown to us.
-    SocialToken,
-    /// A challenge that was solved for a pass.
-    CaptchaChallenge,
+pub struct Purpose {
+    /// As it stands in the database, and like no other.
+    pub name: &'static str,
+    /// Zero for a secret that says of itself how long it is good.
+    pub life: Duration,
 }
 
 impl Purpose {
-    fn name(self) -> &'static str {
-        match self {
-            Self::VerifyEmail => "verify_email",
-            Self::ResetPassword => "reset_password",
-            Self::MagicLink => "magic_link",
-            Self::CaptchaPass => "captcha_pass",
-            Self::MfaTicket => "mfa_ticket",
-            Self::SmsSignIn => "sms_sign_in",
-            Self::SmsEnroll => "sms_enroll",
-            Self::PasskeyRegister => "passkey_register",
-            Self::PasskeySignIn => "passkey_sign_in",
-            Self::SocialState => "social_state",
-            Self::SocialToken => "social_token",
-            Self::CaptchaChallenge => "captcha_challenge",
-        }
-    }
-
-    pub fn life(self) -> Duration {
-        match self {
-            Self::VerifyEmail => Duration::from_hours(24),
-            Self::ResetPassword => Duration::from_hours(1),
-            Self::MagicLink => Duration::from_mins(15),
-            Self::CaptchaPass | Self::MfaTicket | Self::SocialState => Duration::from_mins(10),
-            // As long as the token or challenge itself is good, which it says of itself.
-            Self::SocialToken | Self::CaptchaChallenge => Duration::ZERO,
-            Self::SmsSignIn | Self::SmsEnroll | Self::PasskeyRegister | Self::PasskeySignIn => Duration::from_mins(5),
-        }
+    pub const fn new(name: &'static str, life: Duration) -> Self {
+        Self { name, life }
     }
 }
 
-pub const CODE_LIFE: Duration = Duration::from_mins(15);
+/// The purposes of this crate.
+pub(crate) const PURPOSES: &[Purpose] = &[
+    enter::PASS_PURPOSE,
+    enter::CHALLENGE_PURPOSE,
+    sign_in::MFA_TICKET,
+    sms::SIGN_IN,
+    factors::SMS_ENROLL,
+    factors::PASSKEY_REGISTER,
+];
 
 /// What a secret was kept for.
 #[derive(Debug)]
@@ -122,6 +90,8 @@ pub async fn keep(
     account_id: Option<AccountId>,
     aside: &[u8],
 ) -> db::Result<()> {
+    let is_declared = app.declared::<Purpose>().contains(&purpose);
+    debug_assert!(is_declared, "{} is in no list that a feature declares", purpose.name);
     let now = app.clock.now();
     let hash = crypto::hash(token.expose().as_bytes());
     tx.exec(
@@ -129,11 +99,11 @@ pub async fn keep(
          VALUES ($1, $2, $3, 0, $4, $5, $6)",
         params![
             &hash,
-            purpose.name(),
+            purpose.name,
             account_id,
             app.vault.seal("once", &place(&hash), aside),
             now,
-            now.plus(purpose.life())
+            now.plus(purpose.life)
         ],
     )
     .await?;
@@ -157,7 +127,7 @@ pub async fn first_use(
         .exec(
             "INSERT INTO once (hash, purpose, tries, created_at, expires_at, used_at) VALUES ($1, $2, 0, $3, $4, $3)
              ON CONFLICT (hash) DO NOTHING",
-            params![crypto::hash(secret.expose().as_bytes()), purpose.name(), now, until],
+            params![crypto::hash(secret.expose().as_bytes()), purpose.name, now, until],
         )
         .await?;
     Ok(kept == 1)
@@ -186,7 +156,7 @@ pub async fn look(db: &Db, purpose: Purpose, token: &Secret, now: Timestamp) -> 
     db.opt(
         "SELECT hash, account_id, sealed FROM once
          WHERE hash = $1 AND purpose = $2 AND used_at IS NULL AND expires_at > $3 AND tries < $4",
-        params![crypto::hash(token.expose().as_bytes()), purpose.name(), now, TRIES],
+        params![crypto::hash(token.expose().as_bytes()), purpose.name, now, TRIES],
     )
     .await
 }
@@ -196,7 +166,7 @@ pub async fn open(tx: &mut Tx, purpose: Purpose, account_id: AccountId, now: Tim
     tx.all(
         "SELECT hash, account_id, sealed FROM once
          WHERE account_id = $1 AND purpose = $2 AND used_at IS NULL AND expires_at > $3 ORDER BY created_at, hash",
-        params![account_id, purpose.name(), now],
+        params![account_id, purpose.name, now],
     )
     .await
 }
@@ -207,7 +177,7 @@ pub async fn spend(tx: &mut Tx, purpose: Purpose, token: &Secret, now: Timestamp
         .put(
             "UPDATE once SET used_at = $3 WHERE hash = $1 AND purpose = $2 AND used_at IS NULL AND expires_at > $3
              RETURNING hash, account_id, sealed",
-            params![crypto::hash(token.expose().as_bytes()), purpose.name(), now],
+            params![crypto::hash(token.expose().as_bytes()), purpose.name, now],
         )
         .await?;
     Ok(spent.into_iter().next())
@@ -221,7 +191,7 @@ pub async fn attempt(db: &Db, purpose: Purpose, token: &Secret, now: Timestamp) 
             "UPDATE once SET tries = tries + 1
              WHERE hash = $1 AND purpose = $2 AND used_at IS NULL AND expires_at > $3 AND tries < $4
              RETURNING hash, account_id, sealed",
-            params![crypto::hash(token.expose().as_bytes()), purpose.name(), now, TRIES],
+            params![crypto::hash(token.expose().as_bytes()), purpose.name, now, TRIES],
         )
         .await?;
     Ok(tried.into_iter().next())
@@ -241,7 +211,7 @@ pub async fn spend_code(
             "UPDATE once SET tries = tries + 1
              WHERE account_id = $1 AND purpose = $2 AND used_at IS NULL AND code_expires_at > $3 AND tries < $4
              RETURNING hash",
-            params![account_id, purpose.name(), now, TRIES],
+            params![account_id, purpose.name, now, TRIES],
         )
         .await?;
     if open.is_empty() {
@@ -253,7 +223,7 @@ pub async fn spend_code(
              WHERE account_id = $1 AND purpose = $2 AND used_at IS NULL AND code_expires_at > $3 AND tries <= $4
                AND code_hash = $5
              RETURNING hash, account_id, sealed",
-            params![account_id, purpose.name(), now, TRIES, code_hash(app, account_id, code)],
+            params![account_id, purpose.name, now, TRIES, code_hash(app, account_id, code)],
         )
         .await?;
     Ok(spent.into_iter().next())
@@ -269,7 +239,7 @@ pub async fn make_room(tx: &mut Tx, purpose: Purpose, account_id: AccountId, now
         "UPDATE once SET used_at = $3 WHERE account_id = $1 AND purpose = $2 AND used_at IS NULL
            AND hash NOT IN (SELECT hash FROM once WHERE account_id = $1 AND purpose = $2 AND used_at IS NULL
                             ORDER BY created_at DESC, hash LIMIT $4)",
-        params![account_id, purpose.name(), now, GOOD_AT_ONCE - 1],
+        params![account_id, purpose.name, now, GOOD_AT_ONCE - 1],
     )
     .await?;
     Ok(())
@@ -278,6 +248,6 @@ pub async fn make_room(tx: &mut Tx, purpose: Purpose, account_id: AccountId, now
 /// Makes all unused secrets of a purpose useless.
 pub async fn void(tx: &mut Tx, purpose: Purpose, account_id: AccountId, now: Timestamp) -> db::Result<()> {
     let sql = "UPDATE once SET used_at = $3 WHERE account_id = $1 AND purpose = $2 AND used_at IS NULL";
-    tx.exec(sql, params![account_id, purpose.name(), now]).await?;
+    tx.exec(sql, params![account_id, purpose.name, now]).await?;
     Ok(())
 }

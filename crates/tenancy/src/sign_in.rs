@@ -2,6 +2,8 @@
 //!
 //! Every way in ends in [`enter`], which is the gate of the second factor: no session exists before it. Only
 //! [`pass`], with a ticket of the gate and a factor that was proven, leads around it.
+use std::time::Duration;
+
 use axum::{
     http::HeaderMap,
     response::{IntoResponse as _, Response},
@@ -24,7 +26,8 @@ use crate::{
     enter::{self, Delivery, Visitor, cookies},
     events,
     factors::{self, Factor, Factors},
-    happenings, mail,
+    happenings,
+    mail::{self, Letter, Mail, NOT_YOU, Sample},
     once::{self, Purpose, Spent},
     orgs::{Membership, OrgView},
     passkeys::Passkey,
@@ -193,7 +196,7 @@ pub struct Person {
     pub org: Option<Membership>,
     pub delivery: Delivery,
     /// The cookie of a device that was just trusted, and for how long.
-    pub trusted: Option<(Secret, std::time::Duration)>,
+    pub trusted: Option<(Secret, Duration)>,
 }
 
 /// What is put aside with a ticket.
@@ -257,12 +260,12 @@ pub async fn enter_held(
     }
     // Nothing else can be proven, so the code is on its way before it is asked for.
     if let Some(phone) = factors.sms_phone.as_deref().filter(|_| !factors.totp).and_then(Phone::parse) {
-        sms::send_code(tx, app, visitor, account.id, &phone, Purpose::SmsSignIn).await?;
+        sms::send_code(tx, app, visitor, account.id, &phone, sms::SIGN_IN).await?;
     }
     let through = visitor.app.as_ref().map(|keyed| keyed.app_id);
     let pending = Pending { method: way.method.to_owned(), delivery: way.delivery, app: through };
     let aside = serde_json::to_vec(&pending).unwrap_or_default();
-    let ticket = once::issue(tx, app, Purpose::MfaTicket, Some(account.id), &aside).await?;
+    let ticket = once::issue(tx, app, MFA_TICKET, Some(account.id), &aside).await?;
     db::answer_opens_account();
     Ok(Entered::Waiting(MfaChallenge {
         requires_mfa: true,
@@ -271,6 +274,9 @@ pub async fn enter_held(
         sms_phone_suffix: factors.phone_suffix(),
     }))
 }
+
+/// A sign-in that waits for its second factor.
+pub const MFA_TICKET: Purpose = Purpose::new("mfa_ticket", Duration::from_mins(10));
 
 /// Whose ticket this is. With the key of an app that it was not given to, it is like one that never was. The session is that
 /// of the app it was given to, also where no key comes along.
@@ -427,11 +433,35 @@ async fn begin(
         happenings::SignedIn { session_id: session.id, methods: session.methods.clone(), device: device.clone() };
     events::record(tx, app, &by, Some(account.id), &event).await?;
     if let Some(email) = account.email.as_deref().filter(|_| was_here && !on_this_device) {
-        let kind =
-            mail::Kind::NewDevice { name: account.name.clone(), device, ip: session.ip.clone(), at: now.to_string() };
-        mail::send(tx, app, email, &kind).await?;
+        let (name, ip, at) = (account.name.clone(), session.ip.clone(), now.to_string());
+        mail::send(tx, app, email, &NewDevice { name, device, ip, at }).await?;
     }
     Ok(Some((session, org)))
+}
+
+pub(crate) const MAILS: &[Sample] = &[Sample(|| {
+    let (name, device) = ("Ada".into(), "Firefox on Linux".into());
+    Box::new(NewDevice { name, device, ip: "192.0.2.1".into(), at: "2026-01-01T00:00:00Z".into() })
+})];
+
+struct NewDevice {
+    name: String,
+    device: String,
+    ip: String,
+    at: String,
+}
+
+impl Mail for NewDevice {
+    fn name(&self) -> &'static str {
+        "new_device"
+    }
+
+    fn letter(&self) -> Letter {
+        let before = "somebody signed in from a device we have not seen before: {} ({}), {}.";
+        Letter::new("A new sign-in to your account", before, NOT_YOU)
+            .with(&[&self.device, &self.ip, &self.at])
+            .to(&self.name)
+    }
 }
 
 impl Entered {

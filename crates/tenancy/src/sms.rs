@@ -1,5 +1,7 @@
 //! Codes by text message: stored in the transaction that causes them, sent at once, and budgeted, because every message
 //! costs the operator money and somebody may be paid for it (SMS pumping).
+use std::time::Duration;
+
 use data_encoding::BASE64;
 use db::Tx;
 use kernel::{
@@ -58,7 +60,7 @@ pub async fn send_code(
     }
     once::void(tx, purpose, account, now).await?;
     let token = once::issue(tx, app, purpose, Some(account), phone.number.as_bytes()).await?;
-    let code = once::add_code(tx, app, &token, account, purpose.life()).await?;
+    let code = once::add_code(tx, app, &token, account, purpose.life).await?;
     let host = app.config.base_url().split("://").nth(1).unwrap_or_default().to_owned();
     // The last line lets a phone fill the code in, on our pages only (origin-bound one-time codes).
     let text = format!("{0} is your code for {host}. Tell it nobody.\n\n@{host} #{0}", code.expose());
@@ -74,6 +76,9 @@ struct Message {
     to: String,
     text: String,
 }
+
+/// A code sent to a phone to sign in with it.
+pub const SIGN_IN: Purpose = Purpose::new("sms_sign_in", Duration::from_mins(5));
 
 const PURPOSE: &str = "sms";
 const PLACE: &str = "job:payload";

@@ -21,6 +21,7 @@ mod sign_in;
 mod sign_out;
 mod sign_up;
 mod status;
+mod verify;
 mod words;
 
 use kernel::{
@@ -37,6 +38,7 @@ pub fn feature(_: &Config) -> Feature {
         Routes::new("pages")
             .and(sign_in::routes())
             .and(sign_up::routes())
+            .and(verify::routes())
             .and(recover::routes())
             .and(elsewhere::routes())
             .and(authorize::routes())

@@ -29,6 +29,7 @@ pub fn feature(config: &Config) -> Feature {
     Feature::new(routes)
         .jobs(domain::jobs())
         .declares(events::EVENTS)
+        .declares(domain::MAILS)
         .declares(&[logo::LOGOS])
         .declares(&[logo::GONE])
         .own(Resolver::new(&config.dns_servers))

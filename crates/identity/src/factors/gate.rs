@@ -15,12 +15,12 @@ use tenancy::{
     events,
     factors::{self, Factor},
     mail,
-    once::{self, Purpose, TOKEN_SPENT},
-    sign_in::{self, Person, SignedIn, Typed},
+    once::{self, TOKEN_SPENT},
+    sign_in::{self, MFA_TICKET, Person, SignedIn, Typed},
 };
 
-use crate::BODY;
 use crate::events::{RecoveryCodeUsed, SignInFailed};
+use crate::{BODY, mails::FactorChanged};
 
 pub fn routes() -> Routes {
     Routes::new("auth")
@@ -64,9 +64,9 @@ pub async fn pass(
 ) -> Result<Person> {
     let (now, ticket) = (app.clock.now(), &ticket.0);
     // Looked at first: where it does not belong it is not used up either.
-    let known = once::look(&app.db, Purpose::MfaTicket, ticket, now).await?;
+    let known = once::look(&app.db, MFA_TICKET, ticket, now).await?;
     let id = known.and_then(|known| sign_in::holder_of(app, visitor, &known)).ok_or(TOKEN_SPENT)?;
-    once::attempt(&app.db, Purpose::MfaTicket, ticket, now).await?.ok_or(TOKEN_SPENT)?;
+    once::attempt(&app.db, MFA_TICKET, ticket, now).await?.ok_or(TOKEN_SPENT)?;
     let attempt = visitor.attempt_factor(app, id).await?;
     let person = transact!(app, async |tx| {
         let account = Account::find(tx, id).await?.ok_or(TOKEN_SPENT)?;
@@ -76,7 +76,7 @@ pub async fn pass(
             events::record(tx, app, &visitor.by, Some(id), &failed).await?;
             return Ok(None);
         };
-        let spent = once::spend(tx, Purpose::MfaTicket, ticket, now).await?.ok_or(TOKEN_SPENT)?;
+        let spent = once::spend(tx, MFA_TICKET, ticket, now).await?.ok_or(TOKEN_SPENT)?;
         attempt.forgive(tx).await?;
         if factor == Factor::Recovery {
             recovered(tx, app, visitor, &account).await?;
@@ -94,7 +94,7 @@ async fn recovered(tx: &mut db::Tx, app: &App, visitor: &Visitor, account: &Acco
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
     if let Some(email) = &account.email {
         let what = "one of your recovery codes was used to sign in.";
-        mail::send(tx, app, email, &mail::Kind::FactorChanged { name: account.name.clone(), what }).await?;
+        mail::send(tx, app, email, &FactorChanged { name: account.name.clone(), what }).await?;
     }
     Ok(())
 }

@@ -3,7 +3,10 @@ pub mod gate;
 mod sms;
 mod totp;
 
-use crate::events::{MfaDisabled, MfaEnabled};
+use crate::{
+    events::{MfaDisabled, MfaEnabled},
+    mails::FactorChanged,
+};
 use axum::response::NoContent;
 use db::{Reach, Tx};
 use kernel::{
@@ -73,7 +76,7 @@ async fn remove(app: &App, session: &Session, factor: Factor) -> Result<NoConten
 async fn tell(tx: &mut Tx, app: &App, session: &Session, what: &'static str) -> Result<()> {
     let account = session.account();
     if let Some(email) = &account.email {
-        mail::send(tx, app, email, &mail::Kind::FactorChanged { name: account.name.clone(), what }).await?;
+        mail::send(tx, app, email, &FactorChanged { name: account.name.clone(), what }).await?;
     }
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
     Ok(())

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::Account,
     enter::{Admitted, Session, ToAdmit, Visitor},
-    factors::{self, Factor, Factors},
+    factors::{self, Factor, Factors, SMS_ENROLL},
     once::{self, Purpose, TOKEN_SPENT},
-    sign_in::{self, Typed},
+    sign_in::{self, MFA_TICKET, Typed},
     sms::{self, Phone},
 };
 
@@ -78,7 +78,7 @@ async fn enroll_sms(
     let phone = Phone::parse(&body.phone).ok_or_else(wrong)?;
     visitor.admit(&app, None).await?;
     body.fresh.check(&app, &visitor, &session).await?;
-    send(&app, &visitor, session.account().id, &phone, Purpose::SmsEnroll).await?;
+    send(&app, &visitor, session.account().id, &phone, SMS_ENROLL).await?;
     Ok(Sent::to(&phone))
 }
 
@@ -126,7 +126,7 @@ async fn verify_sms(
     let (code, now) = (factors::normal(&body.code.0), app.clock.now());
     let enrolled = transact!(app, async |tx| {
         Account::hold(tx, account).await?;
-        let Some(spent) = once::spend_code(tx, &app, Purpose::SmsEnroll, account, &code, now).await? else {
+        let Some(spent) = once::spend_code(tx, &app, SMS_ENROLL, account, &code, now).await? else {
             // Committed: a wrong code counts against the right one.
             return Ok(None);
         };
@@ -153,7 +153,7 @@ async fn challenge_sms(
     Admitted(visitor): Admitted,
     Json(body): Json<Challenge>,
 ) -> Result<Json<Sent>> {
-    let ticket = once::look(&app.db, Purpose::MfaTicket, &body.mfa_ticket.0, app.clock.now()).await?;
+    let ticket = once::look(&app.db, MFA_TICKET, &body.mfa_ticket.0, app.clock.now()).await?;
     let account = ticket.and_then(|ticket| sign_in::holder_of(&app, &visitor, &ticket)).ok_or(TOKEN_SPENT)?;
     let factors = Factors::of(&app.db, account).await?;
     send_sign_in_code(&app, &visitor, account, &factors).await
@@ -171,7 +171,7 @@ async fn send_sign_in_code(
     factors: &Factors,
 ) -> Result<Json<Sent>> {
     let phone = factors.sms_phone.as_deref().and_then(Phone::parse).ok_or(FACTOR_NOT_ON)?;
-    send(app, visitor, account, &phone, Purpose::SmsSignIn).await?;
+    send(app, visitor, account, &phone, sms::SIGN_IN).await?;
     Ok(Sent::to(&phone))
 }
 

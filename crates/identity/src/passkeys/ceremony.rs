@@ -3,6 +3,8 @@
 //!
 //! A challenge is the secret of a [`once`] entry with the library's state put aside under it, so whatever node the
 //! answer reaches finds it, once, for five minutes.
+use std::time::Duration;
+
 use data_encoding::BASE64URL_NOPAD;
 use db::Tx;
 use kernel::{
@@ -16,6 +18,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use tenancy::{
     accounts::{Account, AccountId},
+    factors::PASSKEY_REGISTER,
     once::{self, Purpose, Spent, TOKEN_SPENT},
     passkeys::{Owned, Passkey},
     sessions::SessionId,
@@ -33,6 +36,9 @@ pub const PASSKEYS_OFF: Code = Code::new(
 pub const INVALID_PASSKEY: Code = Code::new(401, "invalid_passkey", "This passkey does not open any account here.");
 pub const PASSKEY_REFUSED: Code =
     Code::new(400, "passkey_refused", "This is no passkey we can keep. Ask for new options and try again.");
+
+/// A challenge that somebody signs to come in.
+pub const SIGN_IN: Purpose = Purpose::new("passkey_sign_in", Duration::from_mins(5));
 
 const SHORTEST_ID: usize = 16;
 
@@ -103,7 +109,7 @@ pub async fn begin_registration(
     selection["residentKey"] = json!("required");
     selection["requireResidentKey"] = json!(true);
     let aside = Registering { session, state };
-    keep(app, Purpose::PasskeyRegister, &options, Some(account.id), &aside).await?;
+    keep(app, PASSKEY_REGISTER, &options, Some(account.id), &aside).await?;
     Ok(options)
 }
 
@@ -115,7 +121,7 @@ pub async fn finish_registration(
     made: &RegisterPublicKeyCredential,
 ) -> Result<Key> {
     let passkeys = Passkeys::get(app)?;
-    let spent = spend(app, Purpose::PasskeyRegister, &made.response.client_data_json).await?;
+    let spent = spend(app, PASSKEY_REGISTER, &made.response.client_data_json).await?;
     let begun: Registering = aside(app, &spent)?;
     if spent.account_id != Some(account) || begun.session != session {
         return Err(TOKEN_SPENT.into());
@@ -132,7 +138,7 @@ pub async fn begin_sign_in(app: &App) -> Result<Options> {
     let mut options = as_map(&options)?;
     // Whether the browser offers it in a list or at a button is for the page to say.
     options.remove("mediation");
-    keep(app, Purpose::PasskeySignIn, &options, None, &state).await?;
+    keep(app, SIGN_IN, &options, None, &state).await?;
     Ok(options)
 }
 
@@ -156,7 +162,7 @@ pub enum Refused {
 /// count. The challenge is used up whatever comes out.
 pub async fn finish_sign_in(app: &App, given: &PublicKeyCredential) -> Result<Result<Signed, Refused>> {
     let passkeys = Passkeys::get(app)?;
-    let spent = spend(app, Purpose::PasskeySignIn, &given.response.client_data_json).await?;
+    let spent = spend(app, SIGN_IN, &given.response.client_data_json).await?;
     let state: DiscoverableAuthentication = aside(app, &spent)?;
     let credential_id = BASE64URL_NOPAD.encode(given.get_credential_id());
     let Some(Owned { account_id, key: old }) = Passkey::find(&app.db, &credential_id).await? else {

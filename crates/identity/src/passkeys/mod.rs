@@ -38,8 +38,8 @@ use crate::{
     password::LoginOptions,
     proof::{self, Fresh},
 };
-pub use ceremony::Passkeys;
 use ceremony::{INVALID_PASSKEY, Options, PASSKEY_REFUSED, PASSKEYS_OFF, Refused};
+pub use ceremony::{Passkeys, SIGN_IN};
 
 pub fn routes() -> Routes {
     Routes::new("auth")

@@ -1,4 +1,6 @@
 //! One way to a provider and back: what was put aside when a person was sent there, and what they must bring along.
+use std::time::Duration;
+
 use axum::http::HeaderMap;
 use kernel::{
     App,
@@ -18,6 +20,9 @@ use super::providers::{Provider, is_loopback_http};
 
 pub const INVALID_STATE: Code =
     Code::new(400, "invalid_state", "This does not continue a sign-in that was begun in this browser. Begin again.");
+
+/// A person who was sent to a provider and comes back.
+pub const STATE: Purpose = Purpose::new("social_state", Duration::from_mins(10));
 
 /// Put aside under a secret that only the person's browser has, in a cookie.
 #[derive(Serialize, Deserialize)]
@@ -63,7 +68,7 @@ impl Attempt {
     /// Puts it aside; what is answered goes into the cookie.
     pub async fn keep(&self, app: &App) -> Result<Secret> {
         let aside = serde_json::to_vec(self).unwrap_or_default();
-        transact!(app, async |tx| Ok(once::issue(tx, app, Purpose::SocialState, None, &aside).await?))
+        transact!(app, async |tx| Ok(once::issue(tx, app, STATE, None, &aside).await?))
     }
 
     /// The attempt this browser began at this provider. It is used up by being asked for, whatever comes of it.
@@ -79,7 +84,7 @@ impl Attempt {
             return Err(INVALID_STATE.into());
         };
         let now = app.clock.now();
-        let spent = transact!(app, async |tx| Ok(once::spend(tx, Purpose::SocialState, &cookie, now).await?))?;
+        let spent = transact!(app, async |tx| Ok(once::spend(tx, STATE, &cookie, now).await?))?;
         let aside = spent.and_then(|spent| spent.aside(app)).ok_or(INVALID_STATE)?;
         let attempt: Self = serde_json::from_slice(&aside).map_err(|_| INVALID_STATE)?;
         let is_this = attempt.provider == provider.row.name

@@ -31,7 +31,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     enter::{Admitted, Delivery, Visitor, cookies},
-    once::Purpose,
     sign_in::{self, Entered, MfaChallenge, SignedIn, Typed, Way},
 };
 
@@ -50,6 +49,7 @@ pub use providers::names;
 
 pub fn feature() -> Feature {
     Feature::new(routes().and(one_tap::routes()).and(avatar::routes()))
+        .declares(&[attempt::STATE, one_tap::TOKEN])
         .own(Providers::default())
         .start(|app| Box::pin(async move { providers::start(&app) }))
 }
@@ -123,7 +123,7 @@ pub async fn begin(
     let attempt = Attempt::new(app, visitor, provider, redirect_uri, state)?;
     let (url, mut headers) = (exchange::address(provider, &attempt)?, HeaderMap::new());
     let cookie = attempt.keep(app).await?;
-    cookies::set_social(app, &cookie, Purpose::SocialState.life(), &mut headers);
+    cookies::set_social(app, &cookie, attempt::STATE.life, &mut headers);
     Ok((url, headers))
 }
 

@@ -1,4 +1,6 @@
 //! One tap: the provider's script in a page hands over an id token, without anybody being sent anywhere.
+use std::time::Duration;
+
 use axum::{extract::State, response::Response};
 use kernel::{
     App,
@@ -22,6 +24,9 @@ use super::{
     who,
 };
 use crate::{BODY, password::LoginOptions};
+
+/// A token of the provider that was shown to us. It says itself how long it is good.
+pub const TOKEN: Purpose = Purpose::new("social_token", Duration::ZERO);
 
 pub fn routes() -> Routes {
     Routes::new("auth")
@@ -56,7 +61,7 @@ async fn one_tap(
     let (signed, delivery) = (id_token::signed_part(token), wish.delivery(body.options));
     let (born, until) = (verified.born(), verified.until());
     let (entered, is_new) = transact!(app, async |tx| {
-        if !once::first_use(tx, Purpose::SocialToken, &signed, born, app.clock.now(), until).await? {
+        if !once::first_use(tx, TOKEN, &signed, born, app.clock.now(), until).await? {
             return Err(INVALID_ID_TOKEN.into());
         }
         let (account, is_new) = who::recognise(tx, &app, &visitor, provider.row, &profile, None).await?;

@@ -13,7 +13,10 @@ use tenancy::{
 };
 
 use super::{profile::Profile, table::Row};
-use crate::events::{AccountCreated, AccountDeleted, EmailVerified, SocialLinked};
+use crate::{
+    events::{AccountCreated, AccountDeleted, EmailVerified, SocialLinked},
+    mails::ProviderLinked,
+};
 
 pub const ACCOUNT_EXISTS: Code = Code::new(
     409,
@@ -92,8 +95,8 @@ async fn link_to(
     }
     link(tx, app, visitor, row, profile, account.id, tokens).await?;
     if let Some(email) = &account.email {
-        let kind = mail::Kind::ProviderLinked { name: account.name.clone(), provider: row.label };
-        mail::send(tx, app, email, &kind).await?;
+        let linked = ProviderLinked { name: account.name.clone(), provider: row.label };
+        mail::send(tx, app, email, &linked).await?;
     }
     Ok(())
 }

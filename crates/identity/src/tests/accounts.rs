@@ -57,26 +57,6 @@ async fn the_code_confirms_too_and_dies_after_five_wrong_guesses() {
 }
 
 #[tokio::test]
-async fn a_scanner_that_looks_at_the_link_does_not_use_it_up() {
-    let t = start().await;
-    register(&t, "ada@example.com").await;
-    let token = token_in(&mail_to(&t, "ada@example.com").unwrap());
-    let link = format!("/auth/verify?token={token}");
-    assert_eq!(t.ask(Method::HEAD, &link).await.status, 200);
-    assert_eq!(t.get(&link).header("sec-purpose", "prefetch").await.status, 200);
-    let page = t.get(&link).header("accept", "text/html,*/*").await;
-    assert!(page.text.contains("Confirm email") && page.text.contains(&token));
-    assert!(page.header("content-security-policy").contains("form-action 'self'"));
-    // Nothing was confirmed by looking.
-    t.expects(&["ACCOUNT_CREATED"]).await;
-    let form = t.post("/auth/verify").header("content-type", "application/x-www-form-urlencoded");
-    let confirmed = form.body(format!("token={token}")).await;
-    assert!(confirmed.status == 200 && confirmed.text.contains("Email confirmed"), "{}", confirmed.text);
-    assert_eq!(t.get(&link).await.refusal(), (410, "token_spent"), "a program's GET means it, and it works once");
-    t.finish().await;
-}
-
-#[tokio::test]
 async fn nothing_tells_whether_an_address_has_an_account() {
     let t = start().await;
     member(&t, "ada@example.com").await;

@@ -477,8 +477,8 @@ async fn many_mails_to_one_person_go_out_once_each_and_in_order() {
         let names: Vec<String> = (0..8).map(|i| format!("Nr{round}x{i}")).collect();
         for name in &names {
             db::transact!(t.app.db, async |tx| {
-                let kind = tenancy::mail::Kind::Locked { name: name.clone() };
-                tenancy::mail::send(tx, &t.app, "ada@example.com", &kind).await
+                let warning = crate::mails::Locked { name: name.clone() };
+                tenancy::mail::send(tx, &t.app, "ada@example.com", &warning).await
             })
             .unwrap();
         }

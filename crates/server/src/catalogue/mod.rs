@@ -3,6 +3,7 @@
 mod admission;
 mod app_sessions;
 mod cases;
+mod declared;
 mod errors;
 mod forms;
 mod matrix;

@@ -1,13 +1,13 @@
 //! Filling the templates, and choosing the version for a reader.
 use std::collections::HashMap;
 
-use askama::Template;
 use kernel::{
     config::Config,
     crypto,
     fault::{INTERNAL, Result},
     http::Document,
 };
+use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior, Value, context};
 
 use super::{DocumentView, IndexEntry, IndexVersion};
 use crate::accept::by_weight;
@@ -72,14 +72,21 @@ impl Kind {
         }
     }
 
-    fn fill(self, operator: Operator<'_>, base_url: &str, jurisdiction: &str) -> askama::Result<String> {
-        let version = self.version();
-        match self {
-            Self::Terms => Terms { operator, base_url, version, jurisdiction }.render(),
-            Self::Privacy => Privacy { operator, base_url, version, jurisdiction }.render(),
-            Self::CookiePolicy => CookiePolicy { operator, base_url, version, jurisdiction }.render(),
-            Self::Dpa => Dpa { operator, base_url, version }.render(),
-        }
+    fn fill(
+        self,
+        templates: &Environment<'_>,
+        operator: &crate::Operator,
+        base_url: &str,
+        jurisdiction: &str,
+    ) -> Result<String, Error> {
+        let operator = context! {
+            name => &operator.operator_name,
+            address => &operator.operator_address,
+            email => &operator.operator_email,
+            country => &operator.operator_country,
+        };
+        let content = context! { operator, base_url, version => self.version(), jurisdiction };
+        templates.get_template(self.name())?.render(content)
     }
 }
 
@@ -146,37 +153,26 @@ impl Form {
     }
 }
 
-/// Who runs this installation.
-#[derive(Clone, Copy)]
-struct Operator<'a> {
-    name: &'a str,
-    address: &'a str,
-    email: &'a str,
-    country: &'a str,
+/// The documents by their names, in Markdown, and the page around one. Each is parsed once, and gone when all are filled.
+fn templates() -> Environment<'static> {
+    let mut templates = Environment::empty();
+    templates.set_undefined_behavior(UndefinedBehavior::Strict);
+    templates.set_auto_escape_callback(|name| if name == PAGE { AutoEscape::Html } else { AutoEscape::None });
+    templates.set_loader(|name| {
+        let text = match name {
+            "terms" => include_str!("../../templates/legal/terms.md"),
+            "privacy" => include_str!("../../templates/legal/privacy.md"),
+            "cookie-policy" => include_str!("../../templates/legal/cookie-policy.md"),
+            "dpa" => include_str!("../../templates/legal/dpa.md"),
+            PAGE => include_str!("../../templates/legal/page.html"),
+            _ => return Ok(None),
+        };
+        Ok(Some(text.to_owned()))
+    });
+    templates
 }
 
-macro_rules! templates { ($($name:ident, $path:literal;)*) => { $(
-    #[derive(Template)]
-    #[template(path = $path, escape = "none")]
-    struct $name<'a> { operator: Operator<'a>, base_url: &'a str, version: &'a str, jurisdiction: &'a str }
-)* } }
-templates! { Terms, "legal/terms.md"; Privacy, "legal/privacy.md"; CookiePolicy, "legal/cookie-policy.md"; }
-
-#[derive(Template)]
-#[template(path = "legal/dpa.md", escape = "none")]
-struct Dpa<'a> {
-    operator: Operator<'a>,
-    base_url: &'a str,
-    version: &'a str,
-}
-
-#[derive(Template)]
-#[template(path = "legal/page.html")]
-struct Page<'a> {
-    title: &'a str,
-    /// Made by the Markdown renderer, which lets no HTML of the text through.
-    content: &'a str,
-}
+const PAGE: &str = "page.html";
 
 /// Lets the page have the stylesheets and the icon of this server and nothing else.
 pub(super) const PAGE_POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; \
@@ -191,24 +187,19 @@ pub struct Library {
 impl Library {
     /// Fills every template. A version that cannot be filled is left out and said in the log.
     pub fn render(config: &Config) -> Self {
-        let known = config.of::<crate::Operator>();
-        let operator = Operator {
-            name: &known.operator_name,
-            address: &known.operator_address,
-            email: &known.operator_email,
-            country: &known.operator_country,
-        };
+        let (operator, templates) = (config.of::<crate::Operator>(), templates());
         let base_url = config.base_url();
         let mut documents = HashMap::new();
         let index = Kind::ALL.map(|kind| {
             let versions = Jurisdiction::ALL.into_iter().filter(|j| kind.exists_for(*j));
             let jurisdictions = versions.filter_map(|jurisdiction| {
-                let text = kind.fill(operator, &base_url, jurisdiction.name());
+                let text = kind.fill(&templates, &operator, &base_url, jurisdiction.name());
                 let text =
                     text.inspect_err(|error| tracing::error!(%error, "a legal document cannot be filled")).ok()?;
                 let sha256 = crypto::hash(text.as_bytes());
                 for form in Form::ALL {
-                    documents.insert((kind, jurisdiction, form), document(kind, jurisdiction, form, &text, &sha256));
+                    let made = document(&templates, kind, jurisdiction, form, &text, &sha256);
+                    documents.insert((kind, jurisdiction, form), made);
                 }
                 let url = format!("{base_url}/legal/{}?jurisdiction={}", kind.name(), jurisdiction.name());
                 Some(IndexVersion { jurisdiction: jurisdiction.name(), sha256, url })
@@ -230,15 +221,20 @@ impl Library {
     }
 }
 
-fn document(kind: Kind, jurisdiction: Jurisdiction, form: Form, text: &str, sha256: &str) -> Document {
+fn document(
+    templates: &Environment<'_>,
+    kind: Kind,
+    jurisdiction: Jurisdiction,
+    form: Form,
+    text: &str,
+    sha256: &str,
+) -> Document {
     let made = match form {
         Form::Markdown => Document::new("text/markdown; charset=utf-8", text.into()),
         Form::Html => {
-            let mut options = comrak::Options::default();
-            options.extension.table = true;
-            let content = comrak::markdown_to_html(text, &options);
-            let page = Page { title: kind.title(), content: &content }.render().unwrap_or_default();
-            Document::new("text/html; charset=utf-8", page.into_bytes())
+            let page = page(templates, kind, text);
+            let page = page.inspect_err(|error| tracing::error!(%error, "a legal document cannot be drawn"));
+            Document::new("text/html; charset=utf-8", page.unwrap_or_default().into_bytes())
         }
         Form::Json => {
             let view = DocumentView {
@@ -253,6 +249,14 @@ fn document(kind: Kind, jurisdiction: Jurisdiction, form: Form, text: &str, sha2
         }
     };
     made.varying("accept, accept-language")
+}
+
+fn page(templates: &Environment<'_>, kind: Kind, text: &str) -> Result<String, Error> {
+    let mut options = comrak::Options::default();
+    options.extension.table = true;
+    // The Markdown renderer lets no HTML of the text through.
+    let content = Value::from_safe_string(comrak::markdown_to_html(text, &options));
+    templates.get_template(PAGE)?.render(context! { title => kind.title(), content })
 }
 
 #[cfg(test)]

@@ -21,6 +21,11 @@ pub const NOT_SOLVED: Code = Code::new(400, "captcha_not_solved", "This is not t
 /// The header a retried request brings its pass in.
 pub const PASS: HeaderName = HeaderName::from_static("x-service-captcha-pass");
 
+/// What somebody gets for the solution of a challenge.
+pub const PASS_PURPOSE: Purpose = Purpose::new("captcha_pass", Duration::from_mins(10));
+/// A challenge that was solved for a pass. It says itself how long it is good.
+pub const CHALLENGE_PURPOSE: Purpose = Purpose::new("captcha_challenge", Duration::ZERO);
+
 const CHALLENGE_LIFE: Duration = Duration::from_mins(10);
 /// Half a second for a person's browser; a core for whoever tries thousands.
 const COST: u32 = 2_000;
@@ -66,17 +71,16 @@ impl Captcha {
         let spent = payload.challenge.signature.unwrap_or_default().into();
         let (now, born) = (app.clock.now(), expires.minus(CHALLENGE_LIFE));
         let until = now.plus(CHALLENGE_LIFE);
-        if !once::first_use(tx, Purpose::CaptchaChallenge, &spent, born, now, until).await? {
+        if !once::first_use(tx, CHALLENGE_PURPOSE, &spent, born, now, until).await? {
             return Err(once::TOKEN_SPENT.into());
         }
-        Ok(once::issue(tx, app, Purpose::CaptchaPass, None, format!("{level} {route}").as_bytes()).await?)
+        Ok(once::issue(tx, app, PASS_PURPOSE, None, format!("{level} {route}").as_bytes()).await?)
     }
 
     /// Whether this pass was given for this route and for at least as much work; it is used up either way.
     pub async fn accept(app: &App, pass: &Secret, route: &str, level: u32) -> db::Result<bool> {
-        let spend = async {
-            db::transact!(app.db, async |tx| once::spend(tx, Purpose::CaptchaPass, pass, app.clock.now()).await)
-        };
+        let spend =
+            async { db::transact!(app.db, async |tx| once::spend(tx, PASS_PURPOSE, pass, app.clock.now()).await) };
         let spent = db::aside(spend).await?;
         let aside = spent.and_then(|spent| spent.aside(app)).and_then(|aside| String::from_utf8(aside).ok());
         let given = aside.as_deref().and_then(|aside| aside.split_once(' '));

@@ -13,6 +13,7 @@ mod within;
 pub use abuse::{AbuseReport, Admitted, Attempt, NotAdmitted, Standing, ToAdmit, Visitor, abuse_reports};
 pub use app::{AppCaller, AppKey, INVALID_APP_KEY, InApp};
 pub use captcha::{CAPTCHA_REQUIRED, Captcha, NOT_SOLVED, PASS as CAPTCHA_PASS};
+pub(crate) use captcha::{CHALLENGE_PURPOSE, PASS_PURPOSE};
 pub use cookies::Delivery;
 pub use live::{ACCOUNT_TOPIC, Live, Living, read_origins, recognise, watch};
 pub use org::{Admin, AdminOrSelf, InOrg, Least, Member, Owner};

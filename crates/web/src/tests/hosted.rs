@@ -1,4 +1,5 @@
 //! Making an account, forgetting a password, coming in by a link or an invitation: on pages, without a script.
+use axum::http::Method;
 use identity::testing::{FIREFOX, PASSWORD, mail_to, member, token_in};
 
 use super::*;
@@ -41,6 +42,42 @@ async fn somebody_makes_an_account_and_signs_in() {
     let again = submit(&t, "/sign-up", &fields(PASSWORD, "Ada", "ada@example.com"), "").await;
     assert_eq!(again.text, made.text);
     t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_scanner_that_looks_at_the_link_does_not_use_it_up() {
+    let t = start().await;
+    let fields = [("name", "Ada"), ("email", "ada@example.com"), ("password", PASSWORD)];
+    assert_eq!(submit(&t, "/sign-up", &fields, "").await.status, 200);
+    t.run_jobs().await;
+    let token = token_in(&mail_to(&t, "ada@example.com").expect("a mail"));
+    let link = format!("/auth/verify?token={token}");
+    assert_eq!(t.ask(Method::HEAD, &link).await.status, 200);
+    assert_eq!(t.get(&link).header("sec-purpose", "prefetch").await.status, 200);
+    let page = t.get(&link).header("accept", "text/html,*/*").await;
+    assert!(page.text.contains("Confirm email") && hidden(&page, "token") == token, "{}", page.text);
+    assert!(page.header("content-security-policy").contains("form-action 'self'"));
+    // Nothing was confirmed by looking.
+    t.expects(&["ACCOUNT_CREATED"]).await;
+    let form = || t.post("/auth/verify").header("content-type", "application/x-www-form-urlencoded");
+    let confirmed = form().body(format!("token={token}")).await;
+    assert!(confirmed.status == 200 && confirmed.text.contains("Email confirmed"), "{}", confirmed.text);
+    let late = form().body(format!("token={token}")).await;
+    assert!(late.status == 410 && late.text.contains("Link expired"), "{}", late.text);
+    assert_eq!(t.get(&link).await.refusal(), (410, "token_spent"), "a program's GET means it, and it works once");
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_program_confirms_an_email_by_the_link_itself() {
+    let t = start().await;
+    let fields = [("name", "Ada"), ("email", "ada@example.com"), ("password", PASSWORD)];
+    submit(&t, "/sign-up", &fields, "").await;
+    t.run_jobs().await;
+    let link = format!("/auth/verify?token={}", token_in(&mail_to(&t, "ada@example.com").expect("a mail")));
+    let confirmed = t.get(&link).header("accept", "application/json").await;
+    assert_eq!(confirmed.body, json!({ "emailVerified": true, "email": "ada@example.com" }), "{}", confirmed.text);
     t.finish().await;
 }
 

@@ -15,11 +15,13 @@ use kernel::{
 use serde::{Deserialize, Serialize};
 use tenancy::{
     events::{self, About, By},
-    mail::{self, DomainNews},
-    orgs,
+    mail, orgs,
 };
 
-use super::claim::{Claim, Reason};
+use super::{
+    claim::{Claim, Reason},
+    mails::{DomainMail, DomainNews},
+};
 use crate::events::{DomainMoved, DomainVerified};
 
 const DAY: Duration = Duration::from_hours(24);
@@ -184,13 +186,9 @@ pub async fn note(tx: &mut Tx, app: &App, by: &By, claim: &Claim, texts: &[Strin
 async fn tell(tx: &mut Tx, app: &App, claim: &Claim, news: DomainNews) -> Result<()> {
     let application = claim.application(tx).await?;
     for reader in orgs::caretakers(tx, application.org_id).await? {
-        let kind = mail::Kind::Domain {
-            name: reader.name,
-            app: application.name.clone(),
-            domain: claim.domain.clone(),
-            news,
-        };
-        mail::send(tx, app, &reader.email, &kind).await?;
+        let (app_name, domain) = (application.name.clone(), claim.domain.clone());
+        let letter = DomainMail { name: reader.name, app: app_name, domain, news };
+        mail::send(tx, app, &reader.email, &letter).await?;
     }
     Ok(())
 }

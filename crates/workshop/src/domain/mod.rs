@@ -1,6 +1,7 @@
 //! An app's own domain: claimed by a name, proven by a record in its DNS, for as long as that stands.
 mod claim;
 mod look;
+mod mails;
 
 use axum::{extract::State, response::NoContent};
 use kernel::{
@@ -21,6 +22,7 @@ use tenancy::{
 use url::{Host, Url};
 
 use self::claim::{Claim, Reason};
+pub use self::mails::MAILS;
 use crate::events::{DomainAdded, DomainRemoved};
 
 pub fn routes() -> Routes {

@@ -16,6 +16,7 @@ mod events;
 mod fan_out;
 mod jobs;
 mod lane;
+mod mails;
 mod model;
 mod names;
 mod payload;
@@ -47,6 +48,7 @@ pub fn feature(config: &Config) -> Feature {
             })
         })
         .declares(events::EVENTS)
+        .declares(mails::MAILS)
         .declares(&[config.of::<Settings>().permit()])
         .release(|app| Box::pin(async move { model::release_all(&app.db).await.map_err(|error| error.to_string()) }))
         .task(|app| Box::pin(dispatch::run(app)))

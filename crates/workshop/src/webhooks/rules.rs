@@ -18,6 +18,7 @@ use url::Url;
 
 use super::{
     jobs::Cancel,
+    mails::WebhookDisabled,
     model::{Webhook, WebhookId, seal},
     names,
 };
@@ -110,8 +111,8 @@ pub async fn count_failure(tx: &mut Tx, app: &App, id: WebhookId) -> Result<bool
     events::record(tx, app, &By::default(), About::app(&application), &event).await?;
     for reader in orgs::caretakers(tx, application.org_id).await? {
         let (name, app_name) = (reader.name, application.name.clone());
-        let kind = mail::Kind::WebhookDisabled { name, app: app_name, url: webhook.url.clone() };
-        mail::send(tx, app, &reader.email, &kind).await?;
+        let letter = WebhookDisabled { name, app: app_name, url: webhook.url.clone() };
+        mail::send(tx, app, &reader.email, &letter).await?;
     }
     stop(tx, app, id).await?;
     Ok(false)
