@@ -14,7 +14,6 @@ use tenancy::{
     apps::{AppKey, Application, ApplicationId},
     audit::AuditEntry,
     enter::{Admin, InOrg},
-    events::{self, About},
     invites::Invite,
     members::Member,
     orgs::OrgView,
@@ -55,7 +54,7 @@ struct ExportedApp {
 async fn export_org(State(app): State<App>, caller: InOrg<Admin>) -> Result<Json<OrgExport>> {
     let org = caller.org();
     let applications = transact!(app, async |tx| {
-        events::record(tx, &app, &caller.session.by(), About::in_org(org.id), &OrgExported).await?;
+        caller.record(tx, &app, &OrgExported).await?;
         Ok(Application::all_of(tx, org.id).await?)
     })?;
     let newest = Key::newest();

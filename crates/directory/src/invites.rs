@@ -17,7 +17,6 @@ use tenancy::{
     budget,
     email::Email,
     enter::{Admin, InOrg},
-    events::{self, About},
     invites::Invite,
     members::Member,
     orgs::{Org, Role},
@@ -88,7 +87,7 @@ async fn invite_member(State(app): State<App>, caller: InOrg<Admin>, Json(ask): 
         spend_budget(tx, &app, &own.org, inviter.id, &ask.email).await?;
         let invite = Invite::send(tx, &app, &own.org, inviter, &ask.email, ask.role).await?;
         let event = MemberInvited { email: invite.email.clone(), role: invite.role };
-        events::record(tx, &app, &caller.session.by(), About::in_org(invite.org_id), &event).await?;
+        caller.record(tx, &app, &event).await?;
         Ok(invite)
     })?;
     Ok(Json(invite))
@@ -132,7 +131,7 @@ async fn resend_invite(
         spend_budget(tx, &app, &own.org, inviter.id, &email).await?;
         let invite = Invite::send(tx, &app, &own.org, inviter, &email, pending.role).await?;
         let event = InviteResent { email: invite.email.clone() };
-        events::record(tx, &app, &caller.session.by(), About::in_org(invite.org_id), &event).await?;
+        caller.record(tx, &app, &event).await?;
         Ok(invite)
     })?;
     Ok(Json(invite))
@@ -152,7 +151,7 @@ async fn cancel_invite(
         }
         Invite::cancel(tx, org, &email).await?;
         let event = InviteCancelled { email: email.as_str().to_owned() };
-        Ok(events::record(tx, &app, &caller.session.by(), About::in_org(org), &event).await?)
+        Ok(caller.record(tx, &app, &event).await?)
     })?;
     Ok(NoContent)
 }

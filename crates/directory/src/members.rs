@@ -14,7 +14,6 @@ use tenancy::happenings::MemberRemoved;
 use tenancy::{
     accounts::AccountId,
     enter::{Admin, AdminOrSelf, InOrg, Least, Member as AnyMember},
-    events::{self, About},
     invites::Invite,
     members::Member,
     orgs::{LAST_OWNER, OrgId, Role},
@@ -89,7 +88,7 @@ async fn change_role(
         Member::set_role(tx, org, user_id, role).await?;
         Invite::withdraw(tx, org, user_id, Some(role)).await?;
         let event = MemberRoleChanged { from: member.role, to: role };
-        events::record(tx, &app, &caller.session.by(), About::in_org(org).person(user_id), &event).await?;
+        caller.record_about(tx, &app, user_id, &event).await?;
         member.role = role;
         Ok(member)
     })?;
@@ -113,8 +112,7 @@ async fn remove_member(
         }
         Member::remove(tx, org, user_id).await?;
         Invite::withdraw(tx, org, user_id, None).await?;
-        let about = About::in_org(org).person(user_id);
-        Ok(events::record(tx, &app, &caller.session.by(), about, &MemberRemoved).await?)
+        Ok(caller.record_about(tx, &app, user_id, &MemberRemoved).await?)
     })?;
     Ok(NoContent)
 }

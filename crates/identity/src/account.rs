@@ -201,9 +201,7 @@ const EXPORTED_EVENTS: u32 = 10_000;
 
 async fn export(State(app): State<App>, NotAdmitted(visitor): NotAdmitted, session: Session) -> Result<Json<Export>> {
     let (now, account) = (app.clock.now(), session.account());
-    transact!(app, async |tx| {
-        Ok(events::record(tx, &app, &session.by(), Some(account.id), &DataExported).await?)
-    })?;
+    transact!(app, async |tx| Ok(session.record(tx, &app, &DataExported).await?))?;
     let audit_events = AuditEntry::of_person(&app.db, account.id, &Key::newest(), EXPORTED_EVENTS).await?;
     let found = sessions::Session::of(&app.db, account.id, now).await?;
     let linked = Identity::of(&app.db, account.id).await?;
@@ -252,11 +250,11 @@ async fn delete_account(
         }
         for org in orgs::of(tx, account.id).await? {
             let about = About::in_org(org).person(account.id);
-            events::record(tx, &app, &session.by(), about, &MemberRemoved).await?;
+            session.record_about(tx, &app, about, &MemberRemoved).await?;
             members::Member::remove(tx, org, account.id).await?;
         }
         sessions::end_all(tx, &app, &session.by(), account.id, None, "account_deleted").await?;
-        events::record(tx, &app, &session.by(), Some(account.id), &AccountDeleted).await?;
+        session.record(tx, &app, &AccountDeleted).await?;
         events::forget_person(tx, account.id).await?;
         if let Some(email) = &account.email {
             mail::send(tx, &app, email, &mail::Kind::AccountDeleted { name: account.name.clone() }).await?;

@@ -17,7 +17,7 @@ use tenancy::{
     accounts::AccountId,
     apps::{Application, ApplicationId, Reached},
     enter::{Admin, InApp, Member as AnyMember, Session},
-    events::{self, About},
+    events::About,
     members::Member,
     orgs::{self, Membership, Org, OrgId, Role},
     records, redirects,
@@ -166,7 +166,7 @@ async fn create_app(State(app): State<App>, session: Session, Json(new): Json<Ne
                 return Err(SLUG_TAKEN.into());
             }
         }
-        events::record(tx, &app, &session.by(), About::app(&application), &AppCreated).await?;
+        session.record_about(tx, &app, About::app(&application), &AppCreated).await?;
         Ok((application, role))
     })?;
     Ok(Json(AppView::of(application, role)))
@@ -198,7 +198,7 @@ async fn home(tx: &mut Tx, app: &App, session: &Session, wanted: Option<OrgId>) 
         }
     }
     Member::add(tx, org.id, account.id, Role::Owner, now).await?;
-    events::record(tx, app, &session.by(), About::in_org(org.id), &OrgCreated).await?;
+    session.record_about(tx, app, About::in_org(org.id), &OrgCreated).await?;
     if session.org().is_none() {
         orgs::switch(tx, session.id(), account.id, org.id).await?;
     }
@@ -294,7 +294,7 @@ async fn update_app(
             return Err(SLUG_TAKEN.into());
         }
         let event = AppUpdated { fields };
-        events::record(tx, &app, &caller.session.by(), About::app(&application), &event).await?;
+        caller.record(tx, &app, &event).await?;
         Ok(application)
     })?;
     Ok(Json(AppView::of(application, caller.role)))
@@ -306,8 +306,7 @@ async fn delete_app(State(app): State<App>, caller: InApp<Admin>) -> Result<NoCo
     transact!(app, async |tx| {
         let application = caller.hold(tx).await?;
         application.delete(tx, &app).await?;
-        let about = About::app(&application);
-        Ok(events::record(tx, &app, &caller.session.by(), about, &AppDeleted).await?)
+        Ok(caller.record(tx, &app, &AppDeleted).await?)
     })?;
     Ok(NoContent)
 }

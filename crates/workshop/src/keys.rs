@@ -13,7 +13,6 @@ use tenancy::happenings::AppKeyDeleted;
 use tenancy::{
     apps::{AppKey, AppKeyId, Environment, KeyKind},
     enter::{Admin, InApp, Member},
-    events::{self, About},
 };
 
 pub fn routes() -> Routes {
@@ -57,7 +56,7 @@ async fn create_key(State(app): State<App>, caller: InApp<Admin>, Json(new): Jso
         }
         let (key, value) = AppKey::make(tx, &app, id, by, new.kind, new.environment, new.name.clone()).await?;
         let event = AppKeyCreated { key_id: key.id, r#type: key.kind, environment: key.environment };
-        events::record(tx, &app, &caller.session.by(), About::app(&caller.application), &event).await?;
+        caller.record(tx, &app, &event).await?;
         Ok((key, value))
     })?;
     Ok(Json(MadeKey { key, value: value.expose().to_owned() }))
@@ -94,8 +93,7 @@ async fn delete_key(
         if !AppKey::delete(tx, caller.application.id, key_id).await? {
             return Err(NOT_FOUND.into());
         }
-        let (about, event) = (About::app(&caller.application), AppKeyDeleted { key_id });
-        Ok(events::record(tx, &app, &caller.session.by(), about, &event).await?)
+        Ok(caller.record(tx, &app, &AppKeyDeleted { key_id }).await?)
     })?;
     Ok(NoContent)
 }

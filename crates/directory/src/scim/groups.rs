@@ -172,7 +172,7 @@ async fn create_group(
             return Err(UNIQUENESS.because("displayName is taken."));
         }
         let event = GroupPushed { group_id: group.id.clone() };
-        events::record(tx, &app, &caller.by, About::in_org(org), &event).await?;
+        caller.record(tx, &app, &event).await?;
         change_seats(tx, &app, &caller.by, &group, first).await
     })?;
     change_rest(&app, &caller.by, &group, rest).await?;
@@ -259,7 +259,7 @@ async fn change(
                 return Err(UNIQUENESS.because("displayName is taken."));
             }
             let event = GroupUpdated { group_id: new.id.clone() };
-            events::record(tx, app, &caller.by, About::in_org(org), &event).await?;
+            caller.record(tx, app, &event).await?;
             change_seats(tx, app, &caller.by, &new, first).await?;
             Ok(Some(new))
         })?;
@@ -375,7 +375,7 @@ async fn delete_group(
             change_seats(tx, &app, &caller.by, &group, &seats).await?;
             if is_last {
                 let event = GroupDeleted { group_id: id.clone() };
-                events::record(tx, &app, &caller.by, About::in_org(caller.org), &event).await?;
+                caller.record(tx, &app, &event).await?;
             }
             Ok(is_last)
         })?;
@@ -496,7 +496,7 @@ async fn map_scim_group(
         let new = Group { role, updated_at: app.clock.now(), ..group };
         new.save(tx).await?;
         let event = GroupMapped { group_id: new.id.clone(), role };
-        events::record(tx, &app, &by, About::in_org(org), &event).await?;
+        caller.record(tx, &app, &event).await?;
         // The first of them at once, so that in most organizations nobody has to wait; the others by a job.
         if let Some(after) = give_roles(tx, &app, &by, org, &new.id, "").await? {
             let rest = GiveRoles { org, group: new.id.clone(), by: by.clone(), after };

@@ -12,7 +12,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     enter::{Admin, InOrg},
-    events::{self, About},
     scim_tokens::{ScimToken, ScimTokenId},
 };
 
@@ -66,7 +65,7 @@ async fn create_scim_token(
         }
         let (token, value) = ScimToken::make(tx, &app, org, by, new.name.trim(), new.expires_at).await?;
         let event = ScimTokenCreated { token_id: token.id, name: token.name.clone() };
-        events::record(tx, &app, &caller.session.by(), About::in_org(org), &event).await?;
+        caller.record(tx, &app, &event).await?;
         Ok((token, value))
     })?;
     Ok(Json(MadeToken { token, value: value.expose().to_owned() }))
@@ -106,7 +105,7 @@ async fn delete_scim_token(
             return Err(NOT_FOUND.into());
         }
         let event = ScimTokenDeleted { token_id };
-        Ok(events::record(tx, &app, &caller.session.by(), About::in_org(org), &event).await?)
+        Ok(caller.record(tx, &app, &event).await?)
     })?;
     Ok(NoContent)
 }

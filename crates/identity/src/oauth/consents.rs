@@ -171,7 +171,7 @@ async fn revoke_consent(State(app): State<App>, session: Session, Path(path): Pa
                    RETURNING id, client, name, resource, scopes, place, created_at, updated_at";
         let gone: Vec<Consent> = tx.put(sql, params![path.id, account]).await?;
         let Some(Consent { client, resource, .. }) = gone.into_iter().next() else { return Err(NOT_FOUND.into()) };
-        events::record(tx, &app, &session.by(), Some(account), &ConsentRevoked { client_id: client.clone() }).await?;
+        session.record(tx, &app, &ConsentRevoked { client_id: client.clone() }).await?;
         // What is under way is off, too.
         let sql = "DELETE FROM oauth_code WHERE client = $1 AND used_at IS NULL
                      AND session_id IN (SELECT id FROM session WHERE account_id = $2)";
@@ -181,7 +181,7 @@ async fn revoke_consent(State(app): State<App>, session: Session, Path(path): Pa
         tx.exec(sql, params![account, &client]).await?;
         for id in sessions::Session::revoke_granted(tx, account, &client, &resource, now).await? {
             let event = SessionRevoked { session_id: id, reason: "consent_revoked" };
-            events::record(tx, &app, &session.by(), Some(account), &event).await?;
+            session.record(tx, &app, &event).await?;
         }
         Ok(())
     })?;

@@ -15,7 +15,7 @@ use kernel::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tenancy::{enter::PlatformOwner, events};
+use tenancy::enter::PlatformOwner;
 
 use super::{
     incidents::{self, ALREADY_RESOLVED, Report},
@@ -158,7 +158,7 @@ async fn report(Ctx(app): Ctx<App>, owner: PlatformOwner, Json(new): Json<NewRep
             None => incidents::open(tx, &app, report.clone()).await?,
         };
         let event = IncidentReported { incident_id: incident.id.to_string(), state: incident.stage.name() };
-        events::record(tx, &app, &owner.0.by(), None, &event).await?;
+        owner.record(tx, &app, &event).await?;
         let updates = Update::of_incident(tx, incident.id).await?;
         Ok((incident, updates))
     })?;

@@ -14,10 +14,7 @@ use kernel::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tenancy::{
-    enter::{Admin, InApp, Member},
-    events::{self, About},
-};
+use tenancy::enter::{Admin, InApp, Member};
 use url::{Host, Url};
 
 use self::claim::{Claim, Reason};
@@ -160,8 +157,7 @@ async fn add_domain(
         if !claim.insert(tx).await? {
             return Err(DOMAIN_EXISTS.into());
         }
-        let (about, event) = (About::app(&caller.application), DomainAdded { domain: claim.domain.clone() });
-        Ok(events::record(tx, &app, &caller.session.by(), about, &event).await?)
+        Ok(caller.record(tx, &app, &DomainAdded { domain: claim.domain.clone() }).await?)
     })?;
     Ok(Json(claim.into()))
 }
@@ -187,8 +183,7 @@ async fn remove_domain(State(app): State<App>, caller: InApp<Admin>) -> Result<N
     transact!(app, async |tx| {
         caller.hold(tx).await?;
         let domain = Claim::remove(tx, caller.application.id).await?.ok_or(NO_DOMAIN)?;
-        let (about, event) = (About::app(&caller.application), DomainRemoved { domain });
-        Ok(events::record(tx, &app, &caller.session.by(), about, &event).await?)
+        Ok(caller.record(tx, &app, &DomainRemoved { domain }).await?)
     })?;
     Ok(NoContent)
 }

@@ -18,7 +18,6 @@ use serde_json::Value;
 use tenancy::{
     apps::Application,
     enter::{Admin, AppCaller, InApp, Member},
-    events::{self, About},
 };
 
 use super::{
@@ -137,8 +136,7 @@ pub async fn register(app: &App, caller: &InApp<Admin>, new: NewWebhook) -> Resu
             return Err(TOO_MANY.into());
         }
         rules::check_host(tx, app, webhook.app_id, &url).await?;
-        let (about, event) = (About::app(&caller.application), WebhookCreated { webhook_id: id.to_string() });
-        events::record(tx, app, &caller.session.by(), about, &event).await?;
+        caller.record(tx, app, &WebhookCreated { webhook_id: id.to_string() }).await?;
         webhook.insert(tx).await?;
         Ok(Application::set_listening(tx, webhook.app_id, true).await?)
     })?;
@@ -264,7 +262,7 @@ pub async fn alter(app: &App, caller: &InApp<Admin>, id: WebhookId, mut change: 
         None => None,
     };
     let grace = change.rotation_grace_ms.map_or(rules::GRACE, Duration::from_millis);
-    let (now, fields, by) = (app.clock.now(), change.fields(), caller.session.by());
+    let (now, fields, _by) = (app.clock.now(), change.fields(), caller.session.by());
     let (webhook, secret) = transact!(app, async |tx| {
         caller.hold(tx).await?;
         let mut webhook = Webhook::hold(tx, app_id, id).await?.ok_or(NOT_FOUND)?;
@@ -281,19 +279,18 @@ pub async fn alter(app: &App, caller: &InApp<Admin>, id: WebhookId, mut change: 
         if let Some(standard) = change.standard_headers.filter(|standard| *standard != webhook.standard_headers) {
             (webhook.standard_headers, webhook.is_standard) = (standard, standard);
         }
-        let about = About::app(&caller.application);
         let name = id.to_string();
         if !fields.is_empty() {
             let event = WebhookUpdated { webhook_id: name.clone(), fields: fields.clone() };
-            events::record(tx, app, &by, about, &event).await?;
+            caller.record(tx, app, &event).await?;
         }
         let secret = match change.rotate_secret {
             Some(Rotation::Start) => {
-                events::record(tx, app, &by, about, &WebhookSecretRotated { webhook_id: name }).await?;
+                caller.record(tx, app, &WebhookSecretRotated { webhook_id: name }).await?;
                 Some(rules::rotate(app, &mut webhook, grace, now))
             }
             Some(Rotation::Finish) => {
-                events::record(tx, app, &by, about, &WebhookSecretFinalized { webhook_id: name }).await?;
+                caller.record(tx, app, &WebhookSecretFinalized { webhook_id: name }).await?;
                 rules::finalize(&mut webhook);
                 None
             }
@@ -331,8 +328,7 @@ pub async fn remove(app: &App, caller: &InApp<Admin>, id: WebhookId) -> Result<N
             Application::set_listening(tx, app_id, false).await?;
         }
         jobs::enqueue(tx, app, app.clock.now(), &Clear { webhook: id }).await?;
-        let (about, event) = (About::app(&caller.application), WebhookDeleted { webhook_id: id.to_string() });
-        Ok(events::record(tx, app, &caller.session.by(), about, &event).await?)
+        Ok(caller.record(tx, app, &WebhookDeleted { webhook_id: id.to_string() }).await?)
     })?;
     Ok(NoContent)
 }
