@@ -7,7 +7,7 @@ use db::Tx;
 use kernel::{
     App,
     fault::{Code, FORBIDDEN, Fault, NOT_FOUND, RATE_LIMITED, Result},
-    http::{Json, Key, Page, Path, Routes},
+    http::{Json, Key, Listed, Page, Path, Routes},
     transact,
 };
 use schemars::JsonSchema;
@@ -101,12 +101,11 @@ struct Invites {
 }
 
 async fn list_invites(State(app): State<App>, caller: InOrg<Admin>, page: Page) -> Result<Json<Invites>> {
-    let list = format!("invites:{}", caller.org().id);
-    let below = page.below(&app, &list)?;
-    let mut invites = Invite::page(&app.db, caller.org().id, &below, page.fetch()).await?;
+    let org = caller.org().id;
+    let fetch = async |below, most| Invite::page(&app.db, org, &below, most).await;
     let key = |invite: &Invite| Key { at: invite.created_at, id: invite.email_key.clone() };
-    let next_cursor = page.cut(&app, &list, &mut invites, key);
-    Ok(Json(Invites { invites, next_cursor }))
+    let Listed { rows, next_cursor } = page.list(&app, "invites", org, fetch, key).await?;
+    Ok(Json(Invites { invites: rows, next_cursor }))
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -5,7 +5,7 @@ use db::Tx;
 use kernel::{
     App,
     fault::{FORBIDDEN, NOT_FOUND, Result},
-    http::{Json, Key, Page, Path, Routes},
+    http::{Json, Key, Listed, Page, Path, Routes},
     transact,
 };
 use schemars::JsonSchema;
@@ -36,12 +36,10 @@ pub struct Members {
 }
 
 pub async fn page(app: &App, org: OrgId, page: &Page) -> Result<Members> {
-    let list = format!("members:{org}");
-    let below = page.below(app, &list)?;
-    let mut members = Member::page(&app.db, org, &below, page.fetch()).await?;
+    let fetch = async |below, most| Member::page(&app.db, org, &below, most).await;
     let key = |member: &Member| Key { at: member.joined_at, id: member.user_id.to_string() };
-    let next_cursor = page.cut(app, &list, &mut members, key);
-    Ok(Members { members, next_cursor })
+    let Listed { rows, next_cursor } = page.list(app, "members", org, fetch, key).await?;
+    Ok(Members { members: rows, next_cursor })
 }
 
 async fn list_members(State(app): State<App>, caller: InOrg<AnyMember>, page: Page) -> Result<Json<Members>> {

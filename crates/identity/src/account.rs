@@ -9,7 +9,7 @@ use kernel::{
     App,
     clock::Timestamp,
     fault::Result,
-    http::{Json, Key, MaybeJson, Page, Routes},
+    http::{Json, Key, Listed, MaybeJson, Page, Routes},
     transact,
 };
 use schemars::JsonSchema;
@@ -135,12 +135,10 @@ struct AuditLog {
 }
 
 async fn audit_log(State(app): State<App>, session: Session, page: Page) -> Result<Json<AuditLog>> {
-    // A cursor is bound to the person: somebody else's is refused.
-    let list = format!("audit-log:{}", session.account().id);
-    let below = page.below(&app, &list)?;
-    let mut events = AuditEntry::of_person(&app.db, session.account().id, &below, page.fetch()).await?;
-    let next_cursor = page.cut(&app, &list, &mut events, |event| Key { at: event.at, id: event.id.clone() });
-    Ok(Json(AuditLog { events, next_cursor }))
+    let account = session.account().id;
+    let fetch = async |below, most| AuditEntry::of_person(&app.db, account, &below, most).await;
+    let Listed { rows, next_cursor } = page.list(&app, "audit-log", account, fetch, AuditEntry::key).await?;
+    Ok(Json(AuditLog { events: rows, next_cursor }))
 }
 
 #[derive(Serialize, JsonSchema)]

@@ -6,7 +6,7 @@ use kernel::{
     App,
     clock::Timestamp,
     fault::{Code, FORBIDDEN, NOT_FOUND, Result},
-    http::{Json, Key, Page, Routes},
+    http::{Json, Key, Listed, Page, Routes},
     transact,
 };
 use schemars::JsonSchema;
@@ -97,12 +97,10 @@ struct Apps {
 
 async fn list_apps(State(app): State<App>, session: Session, page: Page) -> Result<Json<Apps>> {
     let account = session.account().id;
-    let list = format!("apps:{account}");
-    let below = page.below(&app, &list)?;
-    let mut found = Application::page(&app.db, account, &below, page.fetch()).await?;
+    let fetch = async |below, most| Application::page(&app.db, account, &below, most).await;
     let key = |found: &Reached| Key { at: found.application.created_at, id: found.application.id.to_string() };
-    let next_cursor = page.cut(&app, &list, &mut found, key);
-    let apps = found.into_iter().map(|found| AppView::of(found.application, found.role)).collect();
+    let Listed { rows, next_cursor } = page.list(&app, "apps", account, fetch, key).await?;
+    let apps = rows.into_iter().map(|found| AppView::of(found.application, found.role)).collect();
     Ok(Json(Apps { apps, next_cursor }))
 }
 

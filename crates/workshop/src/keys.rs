@@ -4,7 +4,7 @@ use axum::{extract::State, response::NoContent};
 use kernel::{
     App,
     fault::{Code, INVALID, NOT_FOUND, Result},
-    http::{Json, Key, Page, Path, Routes},
+    http::{Json, Key, Listed, Page, Path, Routes},
     transact,
 };
 use schemars::JsonSchema;
@@ -70,11 +70,11 @@ struct Keys {
 }
 
 async fn list_keys(State(app): State<App>, caller: InApp<Member>, page: Page) -> Result<Json<Keys>> {
-    let list = format!("keys:{}", caller.application.id);
-    let below = page.below(&app, &list)?;
-    let mut keys = AppKey::page(&app.db, caller.application.id, &below, page.fetch()).await?;
-    let next_cursor = page.cut(&app, &list, &mut keys, |key| Key { at: key.created_at, id: key.id.to_string() });
-    Ok(Json(Keys { keys, next_cursor }))
+    let id = caller.application.id;
+    let fetch = async |below, most| AppKey::page(&app.db, id, &below, most).await;
+    let key = |key: &AppKey| Key { at: key.created_at, id: key.id.to_string() };
+    let Listed { rows, next_cursor } = page.list(&app, "keys", id, fetch, key).await?;
+    Ok(Json(Keys { keys: rows, next_cursor }))
 }
 
 #[derive(Deserialize, JsonSchema)]

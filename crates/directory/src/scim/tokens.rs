@@ -5,7 +5,7 @@ use kernel::{
     App,
     clock::Timestamp,
     fault::{Code, INVALID, NOT_FOUND, Result},
-    http::{Json, Key, Page, Path, Routes},
+    http::{Json, Key, Listed, Page, Path, Routes},
     transact,
 };
 use schemars::JsonSchema;
@@ -79,12 +79,11 @@ struct Tokens {
 }
 
 async fn list_scim_tokens(State(app): State<App>, caller: InOrg<Admin>, page: Page) -> Result<Json<Tokens>> {
-    let list = format!("scim-tokens:{}", caller.org().id);
-    let below = page.below(&app, &list)?;
-    let mut tokens = ScimToken::page(&app.db, caller.org().id, &below, page.fetch()).await?;
+    let org = caller.org().id;
+    let fetch = async |below, most| ScimToken::page(&app.db, org, &below, most).await;
     let key = |token: &ScimToken| Key { at: token.created_at, id: token.id.to_string() };
-    let next_cursor = page.cut(&app, &list, &mut tokens, key);
-    Ok(Json(Tokens { tokens, next_cursor }))
+    let Listed { rows, next_cursor } = page.list(&app, "scim-tokens", org, fetch, key).await?;
+    Ok(Json(Tokens { tokens: rows, next_cursor }))
 }
 
 #[derive(Deserialize, JsonSchema)]

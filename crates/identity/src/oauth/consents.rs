@@ -5,7 +5,7 @@ use kernel::{
     App,
     clock::Timestamp,
     fault::{NOT_FOUND, Result},
-    http::{Json, Key, Page, Path, Routes},
+    http::{Json, Key, Listed, Page, Path, Routes},
     id::Id,
     transact,
 };
@@ -150,12 +150,10 @@ struct Consents {
 
 async fn list_consents(State(app): State<App>, session: Session, page: Page) -> Result<Json<Consents>> {
     let account = session.account().id;
-    let list = format!("consents:{account}");
-    let below = page.below(&app, &list)?;
-    let mut found = Consent::page(&app.db, account, &below, page.fetch()).await?;
+    let fetch = async |below, most| Consent::page(&app.db, account, &below, most).await;
     let key = |consent: &Consent| Key { at: consent.created_at, id: consent.id.to_string() };
-    let next_cursor = page.cut(&app, &list, &mut found, key);
-    Ok(Json(Consents { consents: found.into_iter().map(Into::into).collect(), next_cursor }))
+    let Listed { rows, next_cursor } = page.list(&app, "consents", account, fetch, key).await?;
+    Ok(Json(Consents { consents: rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -6,6 +6,7 @@ mod cases;
 mod errors;
 mod forms;
 mod matrix;
+mod paging;
 
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@ use kernel::{
     clock::Timestamp,
     crypto::Secret,
     fault::{Code, INVALID, NOT_FOUND, Result},
-    http::{Json, Key, Page, Path, Routes},
+    http::{Json, Key, Listed, Page, Path, Routes},
     jobs,
     ports::outgoing::host_of,
     transact,
@@ -159,11 +159,11 @@ async fn list_webhooks(
 }
 
 pub async fn list(app: &App, application: &Application, page: &Page) -> Result<Json<Webhooks>> {
-    let list = format!("webhooks:{}", application.id);
-    let mut found = Webhook::page(&app.db, application.id, &page.below(app, &list)?, page.fetch()).await?;
-    let next_cursor = page.cut(app, &list, &mut found, |one| Key { at: one.created_at, id: one.id.to_string() });
+    let fetch = async |below, most| Webhook::page(&app.db, application.id, &below, most).await;
+    let key = |webhook: &Webhook| Key { at: webhook.created_at, id: webhook.id.to_string() };
+    let Listed { rows, next_cursor } = page.list(app, "webhooks", application.id, fetch, key).await?;
     let now = app.clock.now();
-    Ok(Json(Webhooks { webhooks: found.into_iter().map(|one| WebhookView::public(one, now)).collect(), next_cursor }))
+    Ok(Json(Webhooks { webhooks: rows.into_iter().map(|one| WebhookView::public(one, now)).collect(), next_cursor }))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -262,7 +262,7 @@ pub async fn alter(app: &App, caller: &InApp<Admin>, id: WebhookId, mut change: 
         None => None,
     };
     let grace = change.rotation_grace_ms.map_or(rules::GRACE, Duration::from_millis);
-    let (now, fields, _by) = (app.clock.now(), change.fields(), caller.session.by());
+    let (now, fields) = (app.clock.now(), change.fields());
     let (webhook, secret) = transact!(app, async |tx| {
         caller.hold(tx).await?;
         let mut webhook = Webhook::hold(tx, app_id, id).await?.ok_or(NOT_FOUND)?;
