@@ -37,7 +37,7 @@ async fn tenant(t: &TestApp, owner: &Person, people: &[Person]) -> Tenant {
         (format!("/apps/{app}/keys"), json!({ "type": "publishable", "environment": "live" })),
         (format!("/apps/{app}/webhooks"), json!({ "url": "https://127.0.0.1:9/", "events": ["user.passkey_added"] })),
         (format!("/org/{org}/scim-tokens"), json!({ "name": "Second" })),
-        (format!("/org/{org}/invites"), json!({ "email": format!("second-{org}@example.com"), "role": "member" })),
+        (format!("/org/{org}/members"), json!({ "email": format!("second-{org}@example.com"), "role": "member" })),
     ];
     for (path, body) in more {
         let made = owner.asks(t.post(&path).json(&body)).await;
@@ -80,7 +80,7 @@ async fn a_cursor_counts_in_the_list_of_its_own_tenant_alone() {
         }
         let other = list.asked_by(&t, &bob, &format!("{in_his}?cursor={cursor}"), &his).await;
         if other.refusal() != (400, "bad_cursor") {
-            wrong.push(format!("{}, the cursor of another tenant: {} {}", list.path, other.status, other.text));
+            wrong.push(format!("{}, the cursor of another tenant: {:?}", list.path, other.refusal()));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
