@@ -16,12 +16,11 @@ use crate::{
     captcha,
     form::{Fields, OwnPage},
     me::{Me, Said, Sender, Told},
-    page::{by_field, drawn, error, go, local, noted, said, status_of},
+    page::{by_field, error, go, local, noted, pages, said, status_of},
 };
 
 pub fn routes() -> Routes {
-    let routes = Routes::new("pages").body_limit(256 * 1024);
-    drawn(routes.post("/act", act, "what the forms of the account and the console send"))
+    pages("pages").body_limit(256 * 1024).post("/act", act, "what the forms of the account and the console send")
 }
 
 /// Fields that say what to do; the others are the body.

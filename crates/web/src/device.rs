@@ -13,15 +13,15 @@ use url::form_urlencoded::Serializer;
 use crate::{
     brand::Brand,
     form::{Fields, OwnPage},
-    page::{address, drawn, go, note, page, parameter, said, status_of, wishes},
+    page::{address, go, note, page, pages, parameter, said, status_of, wishes},
 };
 
 pub fn routes() -> Routes {
-    let routes =
-        Routes::new("pages").body_limit(64 * 1024).get("/device", device_page, "the page to type a device's code at");
-    let routes = drawn(routes).post("/device", look_at_device, "what that page sends: shows what asks");
-    let routes = drawn(routes).post("/device/decide", decide_on_device, "let the device in or send it away");
-    drawn(routes)
+    pages("pages")
+        .body_limit(64 * 1024)
+        .get("/device", device_page, "the page to type a device's code at")
+        .post("/device", look_at_device, "what that page sends: shows what asks")
+        .post("/device/decide", decide_on_device, "let the device in or send it away")
 }
 
 fn to_sign_in(app: &App, user_code: &str) -> Response {

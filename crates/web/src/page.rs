@@ -176,8 +176,12 @@ fn at_control(field: &str, message: &str) -> (String, String) {
     }
 }
 
-/// The route above is drawn, also when it is refused.
-pub fn drawn(routes: Routes) -> Routes {
+/// A table of pages: each of its routes answers a page, also when it is refused, or sends the browser elsewhere.
+pub fn pages(tag: &'static str) -> Routes {
+    Routes::new(tag).each(drawn)
+}
+
+fn drawn(routes: Routes) -> Routes {
     refused_on_a_page(routes.answers::<String>(200, HTML))
 }
 

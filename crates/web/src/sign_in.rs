@@ -29,14 +29,15 @@ use crate::{
     brand::Brand,
     captcha,
     form::{Fields, OwnPage},
-    page::{by_field, drawn, error, go, local, page_onward, parameter, said, status_of},
+    page::{by_field, error, go, local, page_onward, pages, parameter, said, status_of},
 };
 
 pub fn routes() -> Routes {
-    let routes = Routes::new("pages").body_limit(64 * 1024).get("/sign-in", sign_in_page, "the page to sign in at");
-    let routes = drawn(routes).post("/sign-in", sign_in, "what the sign-in page sends");
-    let routes = drawn(routes).post("/sign-in/factor", prove_factor, "what the page of the second factor sends");
-    drawn(routes)
+    pages("pages")
+        .body_limit(64 * 1024)
+        .get("/sign-in", sign_in_page, "the page to sign in at")
+        .post("/sign-in", sign_in, "what the sign-in page sends")
+        .post("/sign-in/factor", prove_factor, "what the page of the second factor sends")
 }
 
 /// What somebody was about to do when they were asked to sign in.
