@@ -84,6 +84,7 @@ async fn a_cursor_counts_in_the_list_of_its_own_tenant_alone() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+    t.run_jobs().await;
     assert!(asked > 0, "the description names no list");
     t.finish().await;
 }
