@@ -58,9 +58,10 @@ async fn export_org(State(app): State<App>, caller: InOrg<Admin>) -> Result<Json
         Ok(Application::all_of(tx, org.id).await?)
     })?;
     let newest = Key::newest();
+    let mut keys = AppKey::of_org(&app.db, org.id).await?;
     let mut apps = vec![];
     for Application { id, name, slug, redirect_uris, allowed_origins, created_at, .. } in applications {
-        let keys = AppKey::page(&app.db, id, &newest, MOST).await?;
+        let keys = keys.remove(&id).unwrap_or_default();
         apps.push(ExportedApp { id, name, slug, redirect_uris, allowed_origins, keys, created_at });
     }
     Ok(Json(OrgExport {

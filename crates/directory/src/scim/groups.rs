@@ -89,16 +89,14 @@ async fn search_groups(
 
 async fn listed(app: &App, org: OrgId, asked: &Asked) -> Result<Response> {
     let (total, found) = group::page(&app.db, org, asked).await?;
-    let mut shown = vec![];
-    for group in found {
-        shown.push(asked.shape.cut(&GROUPS, group.show(app, &asked.shape).await?));
-    }
+    let shown = group::show(app, org, &found, &asked.shape).await?;
+    let shown = shown.into_iter().map(|group| asked.shape.cut(&GROUPS, group)).collect();
     Ok(answer::scim(StatusCode::OK, &List::new(total, asked.start, shown)))
 }
 
 async fn show(app: &App, org: OrgId, id: &str, status: StatusCode, shape: &Shape) -> Result<Response> {
     let group = group::one(&app.db, org, id).await?.ok_or(NOT_FOUND)?;
-    let whole = group.show(app, shape).await?;
+    let whole = group::show(app, org, &[group], shape).await?.pop().ok_or(NOT_FOUND)?;
     let (parts, _) = answer::resource(status, &whole).into_parts();
     let mut response = Response::from_parts(parts, answer::scim(status, &shape.cut(&GROUPS, whole)).into_body());
     response.headers_mut().remove(axum::http::header::CONTENT_LENGTH);
