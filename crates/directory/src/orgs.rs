@@ -2,7 +2,7 @@
 use axum::{extract::State, response::NoContent};
 use kernel::{
     App,
-    fault::{Code, Result},
+    fault::Result,
     http::{Json, Page, Routes},
     transact,
 };
@@ -13,7 +13,7 @@ use tenancy::{
     events::About,
     members::Member,
     orgs::{self, Membership, Org, OrgId, OrgView, Role},
-    slugs,
+    slugs::{self, SLUG_TAKEN},
 };
 
 use crate::events::OrgUpdated;
@@ -29,8 +29,6 @@ pub fn routes() -> Routes {
         .fails(&[SLUG_TAKEN])
         .delete("/org/{id}", delete_org, "delete the organization")
 }
-
-const SLUG_TAKEN: Code = Code::new(409, "slug_taken", "This slug belongs to somebody else. Choose another.");
 
 #[derive(Deserialize, JsonSchema)]
 struct NewOrg {

@@ -13,7 +13,7 @@ use url::form_urlencoded::Serializer;
 use crate::{
     brand::Brand,
     form::{Fields, OwnPage},
-    page::{address, go, note, page, pages, parameter, said, status_of, wishes},
+    page::{address, go, note, page, pages, parameter, status_of, wishes},
 };
 
 pub fn routes() -> Routes {
@@ -56,7 +56,7 @@ async fn look_at_device(
             let brand = Brand::of_app(&app, asking.app_id).await;
             shown(&app, &session, &asking, brand.as_ref(), code)
         }
-        Err(fault) => form(&app, status_of(&fault), code, Some(said(&fault))),
+        Err(fault) => form(&app, status_of(&fault), code, Some(fault.above_form())),
     }
 }
 
@@ -94,6 +94,6 @@ async fn decide_on_device(
                 note(&app, "Device denied", "It gets no access. You can close this page.")
             }
         }
-        Err(fault) => form(&app, status_of(&fault), user_code, Some(said(&fault))),
+        Err(fault) => form(&app, status_of(&fault), user_code, Some(fault.above_form())),
     }
 }

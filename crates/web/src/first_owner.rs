@@ -12,7 +12,7 @@ use tenancy::{enter::ToAdmit, sign_in::Typed};
 use crate::{
     captcha,
     form::{Fields, OwnPage},
-    page::{by_field, error, page, pages, parameter, said, status_of},
+    page::{by_field, error, page, pages, parameter, status_of},
     sign_in::Onward,
 };
 
@@ -25,7 +25,7 @@ pub fn routes() -> Routes {
 
 fn form(app: &App, status: StatusCode, token: &str, typed: (&str, &str), fault: Option<&Fault>) -> Response {
     let (name, email) = typed;
-    let (wrong, challenge) = (fault.map(said), fault.and_then(captcha::challenge));
+    let (wrong, challenge) = (fault.map(Fault::above_form), fault.and_then(captcha::challenge));
     let errors = fault.map(by_field).unwrap_or_default();
     page(app, status, "first_owner.html", context! { token, name, email, wrong, errors, challenge })
 }

@@ -19,7 +19,7 @@ use tenancy::{
 use crate::{
     captcha,
     form::{Fields, OwnPage},
-    page::{by_field, error, note_of, note_to, page, pages, parameter, said, status_of},
+    page::{by_field, error, note_of, note_to, page, pages, parameter, status_of},
     sign_in::Onward,
 };
 
@@ -38,7 +38,7 @@ pub fn routes() -> Routes {
 /// What every form of these shows when something is wrong.
 fn refused(fault: Option<&Fault>) -> Value {
     let errors = fault.map(by_field).unwrap_or_default();
-    context! { wrong => fault.map(said), errors, challenge => fault.and_then(captcha::challenge) }
+    context! { wrong => fault.map(Fault::above_form), errors, challenge => fault.and_then(captcha::challenge) }
 }
 
 fn forgot_form(app: &App, status: StatusCode, onward: &Onward, email: &str, fault: Option<&Fault>) -> Response {

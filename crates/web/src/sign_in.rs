@@ -29,7 +29,7 @@ use crate::{
     brand::Brand,
     captcha,
     form::{Fields, OwnPage},
-    page::{by_field, error, go, local, page_onward, pages, parameter, said, status_of},
+    page::{by_field, error, go, local, page_onward, pages, parameter, status_of},
 };
 
 pub fn routes() -> Routes {
@@ -89,7 +89,7 @@ impl Onward {
             email => if email.is_empty() { hint } else { email },
             onward => &self.to,
             providers => offered.iter().map(|one| context! { name => one.name, label => one.label }).collect::<Vec<_>>(),
-            wrong => fault.map(said),
+            wrong => fault.map(Fault::above_form),
             errors => fault.map(by_field).unwrap_or_default(),
             challenge => fault.and_then(captcha::challenge),
         };
@@ -103,7 +103,7 @@ impl Onward {
             brand => self.brand(app).as_ref(),
             ticket => asked.ticket,
             onward => &self.to,
-            wrong => fault.map(said),
+            wrong => fault.map(Fault::above_form),
             challenge => fault.and_then(captcha::challenge),
         };
         page_onward(app, status, "factor.html", content, self.leads_to())

@@ -26,7 +26,7 @@ use tenancy::{
 use crate::{
     captcha,
     form::{Fields, OwnPage},
-    page::{address, by_field, go, note_of, note_to, page, pages, parameter, said, shown, status_of},
+    page::{address, by_field, go, note_of, note_to, page, pages, parameter, shown, status_of},
     sign_in::Onward,
 };
 
@@ -51,7 +51,7 @@ fn form(app: &App, status: StatusCode, onward: &Onward, typed: (&str, &str), fau
         email,
         onward => &onward.to,
         brand => onward.brand(app).as_ref(),
-        wrong => fault.map(said),
+        wrong => fault.map(Fault::above_form),
         errors => fault.map(by_field).unwrap_or_default(),
         challenge => fault.and_then(captcha::challenge),
     };
@@ -110,7 +110,7 @@ async fn invitation(
         role => invite.role.name(),
         token,
         is_new => who.is_none(),
-        wrong => fault.map(said),
+        wrong => fault.map(Fault::above_form),
         errors => fault.map(by_field).unwrap_or_default(),
         challenge => fault.and_then(captcha::challenge),
     };

@@ -5,7 +5,7 @@ use db::Tx;
 use kernel::{
     App,
     clock::Timestamp,
-    fault::{Code, FORBIDDEN, NOT_FOUND, Result},
+    fault::{FORBIDDEN, NOT_FOUND, Result},
     http::{Json, Key, Listed, Page, Routes},
     transact,
 };
@@ -22,7 +22,7 @@ use tenancy::{
     orgs::{self, Membership, Org, OrgId, Role},
     records, redirects,
     scopes::{self, DeclaredScope, DeclaredScopes},
-    slugs,
+    slugs::{self, SLUG_TAKEN},
 };
 
 pub fn routes() -> Routes {
@@ -35,8 +35,6 @@ pub fn routes() -> Routes {
         .fails(&[SLUG_TAKEN])
         .delete("/apps/{appId}", delete_app, "delete the app")
 }
-
-const SLUG_TAKEN: Code = Code::new(409, "slug_taken", "This slug belongs to somebody else. Choose another.");
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

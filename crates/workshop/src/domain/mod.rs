@@ -18,7 +18,10 @@ use tenancy::enter::{Admin, InApp, Member};
 use url::{Host, Url};
 
 use self::claim::{Claim, Reason};
-use crate::events::{DomainAdded, DomainRemoved};
+use crate::{
+    DNS_UNAVAILABLE,
+    events::{DomainAdded, DomainRemoved},
+};
 
 pub fn routes() -> Routes {
     Routes::new("apps")
@@ -38,8 +41,6 @@ pub fn jobs() -> Jobs {
 
 const DOMAIN_EXISTS: Code = Code::new(409, "domain_exists", "The app has another domain. Remove it first.");
 const NO_DOMAIN: Code = Code::new(404, "no_domain", "The app has no domain. Add one first.");
-const DNS_UNAVAILABLE: Code =
-    Code::new(502, "dns_unavailable", "No name server answered for this domain. Try again shortly.");
 
 /// Under which name of the domain the proof stands.
 const PLACE: &str = "_janua-challenge";

@@ -23,9 +23,10 @@ use tenancy::{
 use super::{
     jobs::Clear,
     model::{Webhook, WebhookId, seal},
-    rules::{self, DNS_UNAVAILABLE, TOO_MANY_AT_HOST, UNKNOWN_EVENT_TYPES},
+    rules::{self, TOO_MANY_AT_HOST, UNKNOWN_EVENT_TYPES},
     sign,
 };
+use crate::DNS_UNAVAILABLE;
 use crate::webhooks::events::{
     WebhookCreated, WebhookDeleted, WebhookSecretFinalized, WebhookSecretRotated, WebhookUpdated,
 };
