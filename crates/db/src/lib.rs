@@ -23,7 +23,11 @@ pub mod testing;
 mod transaction;
 mod value;
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
@@ -40,6 +44,11 @@ pub use value::{FromRow, FromValue, InJson, Row, Value};
 use claim::Claim;
 use notices::Notices;
 use sql::Text;
+
+/// Locks a mutex whose holders leave nothing half done, so that one who panicked harms nobody.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A transaction without a statement for this long is rolled back, because other writers wait for it.
 pub const SILENCE: Duration = Duration::from_secs(2);

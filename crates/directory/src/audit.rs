@@ -3,7 +3,7 @@ use axum::extract::State;
 use kernel::{
     App,
     fault::Result,
-    http::{Json, Key, Page, Routes},
+    http::{Json, Listed, Page, Routes},
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -24,9 +24,8 @@ struct OrgAuditLog {
 }
 
 async fn org_audit_log(State(app): State<App>, caller: InOrg<Admin>, page: Page) -> Result<Json<OrgAuditLog>> {
-    let list = format!("org-audit-log:{}", caller.org().id);
-    let below = page.below(&app, &list)?;
-    let mut events = AuditEntry::of_org(&app.db, caller.org().id, &below, page.fetch()).await?;
-    let next_cursor = page.cut(&app, &list, &mut events, |event| Key { at: event.at, id: event.id.clone() });
-    Ok(Json(OrgAuditLog { events, next_cursor }))
+    let org = caller.org().id;
+    let fetch = async |below, most| AuditEntry::of_org(&app.db, org, &below, most).await;
+    let Listed { rows, next_cursor } = page.list(&app, "org-audit-log", org, fetch, AuditEntry::key).await?;
+    Ok(Json(OrgAuditLog { events: rows, next_cursor }))
 }

@@ -14,7 +14,6 @@ use tenancy::{
     apps::{AppKey, Application, ApplicationId},
     audit::AuditEntry,
     enter::{Admin, InOrg},
-    events::{self, About},
     invites::Invite,
     members::Member,
     orgs::OrgView,
@@ -55,13 +54,14 @@ struct ExportedApp {
 async fn export_org(State(app): State<App>, caller: InOrg<Admin>) -> Result<Json<OrgExport>> {
     let org = caller.org();
     let applications = transact!(app, async |tx| {
-        events::record(tx, &app, &caller.session.by(), About::in_org(org.id), &OrgExported).await?;
+        caller.record(tx, &app, &OrgExported).await?;
         Ok(Application::all_of(tx, org.id).await?)
     })?;
     let newest = Key::newest();
+    let mut keys = AppKey::of_org(&app.db, org.id).await?;
     let mut apps = vec![];
     for Application { id, name, slug, redirect_uris, allowed_origins, created_at, .. } in applications {
-        let keys = AppKey::page(&app.db, id, &newest, MOST).await?;
+        let keys = keys.remove(&id).unwrap_or_default();
         apps.push(ExportedApp { id, name, slug, redirect_uris, allowed_origins, keys, created_at });
     }
     Ok(Json(OrgExport {

@@ -7,7 +7,7 @@ use db::Tx;
 use kernel::{
     App,
     fault::{Code, FORBIDDEN, Fault, NOT_FOUND, RATE_LIMITED, Result},
-    http::{Json, Key, Page, Path, Routes},
+    http::{Json, Key, Listed, Page, Path, Routes},
     transact,
 };
 use schemars::JsonSchema;
@@ -17,7 +17,6 @@ use tenancy::{
     budget,
     email::Email,
     enter::{Admin, InOrg},
-    events::{self, About},
     invites::Invite,
     members::Member,
     orgs::{Org, Role},
@@ -88,7 +87,7 @@ async fn invite_member(State(app): State<App>, caller: InOrg<Admin>, Json(ask): 
         spend_budget(tx, &app, &own.org, inviter.id, &ask.email).await?;
         let invite = Invite::send(tx, &app, &own.org, inviter, &ask.email, ask.role).await?;
         let event = MemberInvited { email: invite.email.clone(), role: invite.role };
-        events::record(tx, &app, &caller.session.by(), About::in_org(invite.org_id), &event).await?;
+        caller.record(tx, &app, &event).await?;
         Ok(invite)
     })?;
     Ok(Json(invite))
@@ -102,12 +101,11 @@ struct Invites {
 }
 
 async fn list_invites(State(app): State<App>, caller: InOrg<Admin>, page: Page) -> Result<Json<Invites>> {
-    let list = format!("invites:{}", caller.org().id);
-    let below = page.below(&app, &list)?;
-    let mut invites = Invite::page(&app.db, caller.org().id, &below, page.fetch()).await?;
+    let org = caller.org().id;
+    let fetch = async |below, most| Invite::page(&app.db, org, &below, most).await;
     let key = |invite: &Invite| Key { at: invite.created_at, id: invite.email_key.clone() };
-    let next_cursor = page.cut(&app, &list, &mut invites, key);
-    Ok(Json(Invites { invites, next_cursor }))
+    let Listed { rows, next_cursor } = page.list(&app, "invites", org, fetch, key).await?;
+    Ok(Json(Invites { invites: rows, next_cursor }))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -132,7 +130,7 @@ async fn resend_invite(
         spend_budget(tx, &app, &own.org, inviter.id, &email).await?;
         let invite = Invite::send(tx, &app, &own.org, inviter, &email, pending.role).await?;
         let event = InviteResent { email: invite.email.clone() };
-        events::record(tx, &app, &caller.session.by(), About::in_org(invite.org_id), &event).await?;
+        caller.record(tx, &app, &event).await?;
         Ok(invite)
     })?;
     Ok(Json(invite))
@@ -152,7 +150,7 @@ async fn cancel_invite(
         }
         Invite::cancel(tx, org, &email).await?;
         let event = InviteCancelled { email: email.as_str().to_owned() };
-        Ok(events::record(tx, &app, &caller.session.by(), About::in_org(org), &event).await?)
+        Ok(caller.record(tx, &app, &event).await?)
     })?;
     Ok(NoContent)
 }

@@ -5,7 +5,7 @@ use db::Tx;
 use kernel::{
     App,
     fault::{FORBIDDEN, NOT_FOUND, Result},
-    http::{Json, Key, Page, Path, Routes},
+    http::{Json, Key, Listed, Page, Path, Routes},
     transact,
 };
 use schemars::JsonSchema;
@@ -14,7 +14,6 @@ use tenancy::happenings::MemberRemoved;
 use tenancy::{
     accounts::AccountId,
     enter::{Admin, AdminOrSelf, InOrg, Least, Member as AnyMember},
-    events::{self, About},
     invites::Invite,
     members::Member,
     orgs::{LAST_OWNER, OrgId, Role},
@@ -37,12 +36,10 @@ pub struct Members {
 }
 
 pub async fn page(app: &App, org: OrgId, page: &Page) -> Result<Members> {
-    let list = format!("members:{org}");
-    let below = page.below(app, &list)?;
-    let mut members = Member::page(&app.db, org, &below, page.fetch()).await?;
+    let fetch = async |below, most| Member::page(&app.db, org, &below, most).await;
     let key = |member: &Member| Key { at: member.joined_at, id: member.user_id.to_string() };
-    let next_cursor = page.cut(app, &list, &mut members, key);
-    Ok(Members { members, next_cursor })
+    let Listed { rows, next_cursor } = page.list(app, "members", org, fetch, key).await?;
+    Ok(Members { members: rows, next_cursor })
 }
 
 async fn list_members(State(app): State<App>, caller: InOrg<AnyMember>, page: Page) -> Result<Json<Members>> {
@@ -89,7 +86,7 @@ async fn change_role(
         Member::set_role(tx, org, user_id, role).await?;
         Invite::withdraw(tx, org, user_id, Some(role)).await?;
         let event = MemberRoleChanged { from: member.role, to: role };
-        events::record(tx, &app, &caller.session.by(), About::in_org(org).person(user_id), &event).await?;
+        caller.record_about(tx, &app, user_id, &event).await?;
         member.role = role;
         Ok(member)
     })?;
@@ -113,8 +110,7 @@ async fn remove_member(
         }
         Member::remove(tx, org, user_id).await?;
         Invite::withdraw(tx, org, user_id, None).await?;
-        let about = About::in_org(org).person(user_id);
-        Ok(events::record(tx, &app, &caller.session.by(), about, &MemberRemoved).await?)
+        Ok(caller.record_about(tx, &app, user_id, &MemberRemoved).await?)
     })?;
     Ok(NoContent)
 }

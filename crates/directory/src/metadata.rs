@@ -10,7 +10,6 @@ use kernel::{
 use serde_json::Value;
 use tenancy::{
     enter::{Admin, InOrg, Member},
-    events::{self, About},
     records::{self, Record},
 };
 
@@ -38,7 +37,7 @@ async fn update_metadata(
         org.updated_at = app.clock.now();
         org.save_metadata(tx).await?;
         let event = MetadataUpdated { keys: change.keys().cloned().collect() };
-        events::record(tx, &app, &caller.session.by(), About::in_org(org.id), &event).await?;
+        caller.record(tx, &app, &event).await?;
         Ok(merged)
     })?;
     Ok(Json(merged))

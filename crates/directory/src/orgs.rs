@@ -2,7 +2,7 @@
 use axum::{extract::State, response::NoContent};
 use kernel::{
     App,
-    fault::{Code, Result},
+    fault::Result,
     http::{Json, Page, Routes},
     transact,
 };
@@ -10,10 +10,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     enter::{Admin, InOrg, Member as AnyMember, Owner, Session},
-    events::{self, About},
+    events::About,
     members::Member,
     orgs::{self, Membership, Org, OrgId, OrgView, Role},
-    slugs,
+    slugs::{self, SLUG_TAKEN},
 };
 
 use crate::events::OrgUpdated;
@@ -29,8 +29,6 @@ pub fn routes() -> Routes {
         .fails(&[SLUG_TAKEN])
         .delete("/org/{id}", delete_org, "delete the organization")
 }
-
-const SLUG_TAKEN: Code = Code::new(409, "slug_taken", "This slug belongs to somebody else. Choose another.");
 
 #[derive(Deserialize, JsonSchema)]
 struct NewOrg {
@@ -58,7 +56,7 @@ async fn create_org(State(app): State<App>, session: Session, Json(new): Json<Ne
             }
         }
         Member::add(tx, org.id, account, Role::Owner, now).await?;
-        events::record(tx, &app, &session.by(), About::in_org(org.id), &OrgCreated).await?;
+        session.record_about(tx, &app, About::in_org(org.id), &OrgCreated).await?;
         // Whoever acts for nobody acts for the first organization they have.
         if session.org().is_none() {
             orgs::switch(tx, session.id(), account, org.id).await?;
@@ -130,7 +128,7 @@ async fn update_org(
             return Err(SLUG_TAKEN.into());
         }
         let event = OrgUpdated { fields };
-        events::record(tx, &app, &caller.session.by(), About::in_org(org.id), &event).await?;
+        caller.record(tx, &app, &event).await?;
         Ok(org)
     })?;
     Ok(Json(OrgView::of(&Membership { org, role: caller.role() })))

@@ -9,7 +9,7 @@ use kernel::{
     App,
     clock::Timestamp,
     fault::Result,
-    http::{Json, Key, MaybeJson, Page, Routes},
+    http::{Json, Key, Listed, MaybeJson, Page, Routes},
     transact,
 };
 use schemars::JsonSchema;
@@ -135,12 +135,10 @@ struct AuditLog {
 }
 
 async fn audit_log(State(app): State<App>, session: Session, page: Page) -> Result<Json<AuditLog>> {
-    // A cursor is bound to the person: somebody else's is refused.
-    let list = format!("audit-log:{}", session.account().id);
-    let below = page.below(&app, &list)?;
-    let mut events = AuditEntry::of_person(&app.db, session.account().id, &below, page.fetch()).await?;
-    let next_cursor = page.cut(&app, &list, &mut events, |event| Key { at: event.at, id: event.id.clone() });
-    Ok(Json(AuditLog { events, next_cursor }))
+    let account = session.account().id;
+    let fetch = async |below, most| AuditEntry::of_person(&app.db, account, &below, most).await;
+    let Listed { rows, next_cursor } = page.list(&app, "audit-log", account, fetch, AuditEntry::key).await?;
+    Ok(Json(AuditLog { events: rows, next_cursor }))
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -201,9 +199,7 @@ const EXPORTED_EVENTS: u32 = 10_000;
 
 async fn export(State(app): State<App>, NotAdmitted(visitor): NotAdmitted, session: Session) -> Result<Json<Export>> {
     let (now, account) = (app.clock.now(), session.account());
-    transact!(app, async |tx| {
-        Ok(events::record(tx, &app, &session.by(), Some(account.id), &DataExported).await?)
-    })?;
+    transact!(app, async |tx| Ok(session.record(tx, &app, &DataExported).await?))?;
     let audit_events = AuditEntry::of_person(&app.db, account.id, &Key::newest(), EXPORTED_EVENTS).await?;
     let found = sessions::Session::of(&app.db, account.id, now).await?;
     let linked = Identity::of(&app.db, account.id).await?;
@@ -252,11 +248,11 @@ async fn delete_account(
         }
         for org in orgs::of(tx, account.id).await? {
             let about = About::in_org(org).person(account.id);
-            events::record(tx, &app, &session.by(), about, &MemberRemoved).await?;
+            session.record_about(tx, &app, about, &MemberRemoved).await?;
             members::Member::remove(tx, org, account.id).await?;
         }
         sessions::end_all(tx, &app, &session.by(), account.id, None, "account_deleted").await?;
-        events::record(tx, &app, &session.by(), Some(account.id), &AccountDeleted).await?;
+        session.record(tx, &app, &AccountDeleted).await?;
         events::forget_person(tx, account.id).await?;
         if let Some(email) = &account.email {
             mail::send(tx, &app, email, &mails::AccountDeleted { name: account.name.clone() }).await?;

@@ -10,7 +10,6 @@ use kernel::{
 use tenancy::{
     accounts::{Account, AccountId},
     enter::{Delivery, Visitor},
-    events,
     once::TOKEN_SPENT,
     password::{self, Hasher},
     sign_in::{self, Entered, Typed, Way},
@@ -94,8 +93,8 @@ pub async fn make(app: &App, visitor: &Visitor, given: &Typed, new: &SignUp) -> 
             return Err(ADDRESS_TAKEN.into());
         }
         Account::entrust_platform(tx, account.id).await?;
-        events::record(tx, app, &visitor.by, Some(account.id), &AccountCreated).await?;
-        events::record(tx, app, &visitor.by, Some(account.id), &PlatformOwnerMade).await?;
+        visitor.record_about(tx, app, account.id, &AccountCreated).await?;
+        visitor.record_about(tx, app, account.id, &PlatformOwnerMade).await?;
         sign_in::enter(tx, app, visitor, account, Way::by("pwd", Delivery::Cookie)).await
     })
 }

@@ -17,7 +17,6 @@ use tenancy::{
     accounts::{Account, AccountId},
     email::Email,
     enter::{ACCOUNT_TOPIC, Delivery, MaybeSession, Session, ToAdmit, Visitor},
-    events,
     invites::Invite,
     once::{self, TOKEN_SPENT},
     orgs::{self, Membership},
@@ -148,9 +147,9 @@ pub async fn newcomer(tx: &mut Tx, app: &App, visitor: &Visitor, new: Account, t
     known.save_profile(tx, &known.name).await?;
     once::void(tx, VERIFY_EMAIL, there.id, now).await?;
     if is_new {
-        events::record(tx, app, &visitor.by, Some(there.id), &AccountCreated).await?;
+        visitor.record_about(tx, app, there.id, &AccountCreated).await?;
     }
-    events::record(tx, app, &visitor.by, Some(there.id), &EmailVerified).await?;
+    visitor.record_about(tx, app, there.id, &EmailVerified).await?;
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, there.id.to_string()).await?;
     let account = Account::find(tx, there.id).await?.ok_or(TOKEN_SPENT)?;
     let org = Invite::accept(tx, app, &visitor.by, token, &account).await?.ok_or(TOKEN_SPENT)?;

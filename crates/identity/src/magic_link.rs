@@ -15,7 +15,6 @@ use tenancy::{
     accounts::Account,
     email::Email,
     enter::{ACCOUNT_TOPIC, Delivery, ToAdmit, Visitor},
-    events,
     once::{self, Purpose, TOKEN_SPENT},
     sign_in::{self, Entered, MayEnter, Typed, Way},
 };
@@ -91,7 +90,7 @@ async fn confirmed(tx: &mut Tx, app: &App, visitor: &Visitor, account: Account) 
     Account::clear_password(tx, account.id, now).await?;
     Account::mark_verified(tx, account.id, now).await?;
     once::void(tx, VERIFY_EMAIL, account.id, now).await?;
-    events::record(tx, app, &visitor.by, Some(account.id), &EmailVerified).await?;
+    visitor.record_about(tx, app, account.id, &EmailVerified).await?;
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
     Ok(Account::find(tx, account.id).await?.ok_or(TOKEN_SPENT)?)
 }

@@ -163,9 +163,9 @@ pub async fn reset(app: &App, visitor: &Visitor, token: &Typed, new: &Typed) -> 
         Account::set_password(tx, id, &hash, now).await?;
         if Account::mark_verified(tx, id, now).await? {
             once::void(tx, VERIFY_EMAIL, id, now).await?;
-            events::record(tx, app, &visitor.by, Some(id), &EmailVerified).await?;
+            visitor.record_about(tx, app, id, &EmailVerified).await?;
         }
-        events::record(tx, app, &visitor.by, Some(id), &PasswordReset).await?;
+        visitor.record_about(tx, app, id, &PasswordReset).await?;
         end_sessions(tx, app, &visitor.by, &account, None).await
     })
 }
@@ -213,7 +213,7 @@ async fn change_password(
     let turned = transact!(app, async |tx| {
         attempt.forgive(tx).await?;
         Account::set_password(tx, account.id, &hash, app.clock.now()).await?;
-        events::record(tx, &app, &session.by(), Some(account.id), &PasswordChanged).await?;
+        session.record(tx, &app, &PasswordChanged).await?;
         end_sessions(tx, &app, &session.by(), account, Some(session.id())).await?;
         // Whoever has a copy of this browser's cookies is out, too. A program keeps its refresh token: it hears of no other.
         match session.delivery {

@@ -4,7 +4,7 @@ use kernel::{
     App,
     clock::Timestamp,
     fault::{INTERNAL, NOT_FOUND, Result},
-    http::{Json, Key, Page, Path, Routes},
+    http::{Json, Key, Listed, Page, Path, Routes, Scope},
     id::Id,
 };
 use mail_parser::{Address, Message, MessageParser};
@@ -26,9 +26,6 @@ pub fn routes() -> Routes {
         .fails(&[NOT_FOUND])
 }
 
-const REPORTS: &str = "abuse-reports";
-const OUTBOX: &str = "outbox";
-
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Reports {
@@ -37,11 +34,10 @@ struct Reports {
 }
 
 async fn list_abuse_reports(State(app): State<App>, _owner: PlatformOwner, page: Page) -> Result<Json<Reports>> {
-    let below = page.below(&app, REPORTS)?;
-    let mut reports = abuse_reports(&app.db, &below, page.fetch()).await?;
-    let next_cursor =
-        page.cut(&app, REPORTS, &mut reports, |report| Key { at: report.last_at, id: report.id.to_string() });
-    Ok(Json(Reports { reports, next_cursor }))
+    let fetch = async |below, most| abuse_reports(&app.db, &below, most).await;
+    let key = |report: &AbuseReport| Key { at: report.last_at, id: report.id.to_string() };
+    let Listed { rows, next_cursor } = page.list(&app, "abuse-reports", Scope::platform(), fetch, key).await?;
+    Ok(Json(Reports { reports: rows, next_cursor }))
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -82,7 +78,20 @@ struct Mails {
 
 async fn list_outbox(State(app): State<App>, _owner: PlatformOwner, page: Page) -> Result<Json<Mails>> {
     let folder = app.mail.folder().ok_or(NOT_FOUND)?;
-    let below = page.below(&app, OUTBOX)?;
+    let fetch = async |below, most| mails_below(folder, &below, most).await;
+    let key = |id: &MailId| Key { at: id.moment(), id: id.to_string() };
+    let Listed { rows, next_cursor } = page.list(&app, "outbox", Scope::platform(), fetch, key).await?;
+    let mut mails = vec![];
+    for id in rows {
+        // One that was cleared away meanwhile is not shown.
+        let Ok(bytes) = fs::read(folder.join(format!("{id}.eml"))).await else { continue };
+        mails.extend(MessageParser::new().parse(&bytes).map(|mail| MailView::of(id, &mail)));
+    }
+    Ok(Json(Mails { mails, next_cursor }))
+}
+
+/// The mails of the folder, newest first.
+async fn mails_below(folder: &std::path::Path, below: &Key, most: u32) -> Result<Vec<MailId>> {
     let mut ids = vec![];
     // A folder that is not there yet is an empty one.
     if let Ok(mut entries) = fs::read_dir(folder).await {
@@ -93,15 +102,8 @@ async fn list_outbox(State(app): State<App>, _owner: PlatformOwner, page: Page) 
     }
     ids.retain(|id| id.to_string() < below.id);
     ids.sort_unstable_by(|a, b| b.cmp(a));
-    ids.truncate(usize::try_from(page.fetch()).unwrap_or_default());
-    let next_cursor = page.cut(&app, OUTBOX, &mut ids, |id| Key { at: id.moment(), id: id.to_string() });
-    let mut mails = vec![];
-    for id in ids {
-        // One that was cleared away meanwhile is not shown.
-        let Ok(bytes) = fs::read(folder.join(format!("{id}.eml"))).await else { continue };
-        mails.extend(MessageParser::new().parse(&bytes).map(|mail| MailView::of(id, &mail)));
-    }
-    Ok(Json(Mails { mails, next_cursor }))
+    ids.truncate(usize::try_from(most).unwrap_or_default());
+    Ok(ids)
 }
 
 #[derive(Deserialize, JsonSchema)]

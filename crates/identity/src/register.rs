@@ -16,7 +16,6 @@ use tenancy::{
     accounts::{Account, AccountId},
     email::Email,
     enter::{ACCOUNT_TOPIC, CAPTCHA_REQUIRED, ToAdmit, Visitor},
-    events,
     once::{self, Purpose, Spent, TOKEN_SPENT},
     password::{self, Hasher, WEAK_PASSWORD},
     sign_in::Typed,
@@ -188,7 +187,7 @@ async fn complete(tx: &mut Tx, app: &App, visitor: &Visitor, spent: Spent) -> Re
     let Some(account) = Account::find(tx, id).await? else { return Ok(None) };
     Account::verified(tx, id, &registration.name, registration.password_hash.as_deref(), now).await?;
     once::void(tx, VERIFY_EMAIL, id, now).await?;
-    events::record(tx, app, &visitor.by, Some(id), &EmailVerified).await?;
+    visitor.record_about(tx, app, id, &EmailVerified).await?;
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, id.to_string()).await?;
     Ok(Some(Verified { email_verified: true, email: account.email }))
 }

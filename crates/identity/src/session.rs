@@ -200,7 +200,9 @@ async fn list_sessions(State(app): State<App>, AnySession(session): AnySession) 
     let mut sessions: Vec<_> = found.into_iter().map(|found| SessionView::of(found, session.id())).collect();
     // How somebody signs in to the service is not the app's concern.
     if session.of_app().is_some() {
-        sessions.iter_mut().for_each(|session| session.methods.clear());
+        for session in &mut sessions {
+            session.methods.clear();
+        }
     }
     Ok(Json(Sessions { sessions, next_cursor: None }))
 }

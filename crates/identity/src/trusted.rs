@@ -108,7 +108,7 @@ async fn remove_trusted_device(
         let removed = TrustedDevice::remove(tx, account, &path.id).await?;
         let device = Some(device_name(&removed.ok_or(NOT_FOUND)?));
         let event = TrustedDeviceRemoved { device };
-        Ok(events::record(tx, &app, &session.by(), Some(account), &event).await?)
+        Ok(session.record(tx, &app, &event).await?)
     })?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -206,9 +206,18 @@ impl Fault {
 impl Fault {
     /// What the code says, with what is special about this case.
     pub fn whole_sentence(&self) -> String {
+        self.sentence(|wrong| format!("{} {}", wrong.field, wrong.message), ".")
+    }
+
+    /// The same in one line above a form, which names the fields itself.
+    pub fn above_form(&self) -> String {
+        self.sentence(|wrong| wrong.message.clone(), "")
+    }
+
+    fn sentence(&self, of_field: impl Fn(&FieldError) -> String, end: &str) -> String {
         let inner = &*self.0;
-        let fields: Vec<_> = inner.fields.iter().map(|wrong| format!("{} {}", wrong.field, wrong.message)).collect();
-        let more = inner.detail.clone().or_else(|| (!fields.is_empty()).then(|| format!("{}.", fields.join("; "))));
+        let fields = inner.fields.iter().map(of_field).collect::<Vec<_>>().join("; ");
+        let more = inner.detail.clone().or_else(|| (!fields.is_empty()).then(|| fields + end));
         format!("{} {}", inner.code.says, more.unwrap_or_default()).trim().to_owned()
     }
 }

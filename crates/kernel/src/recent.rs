@@ -49,10 +49,6 @@ impl<K: Hash + Eq, V: Clone> Recent<K, V> {
         self.cache.remove(key);
     }
 
-    pub fn forget_if(&self, is_so: impl Fn(&K, &V) -> bool) {
-        self.cache.retain(|key, kept| !is_so(key, &kept.value));
-    }
-
     pub fn forget_all(&self) {
         self.cache.clear();
     }
@@ -93,8 +89,7 @@ mod tests {
             recent.insert(number, number * 10);
         }
         recent.forget(&1);
-        recent.forget_if(|key, value| *key == 2 || *value == 30);
-        assert_eq!([1, 2, 3, 4].map(|key| recent.get(&key)), [None, None, None, Some(40)]);
+        assert_eq!([1, 2, 3, 4].map(|key| recent.get(&key)), [None, Some(20), Some(30), Some(40)]);
         recent.forget_all();
         assert_eq!(recent.get(&4), None);
     }

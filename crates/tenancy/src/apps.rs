@@ -1,7 +1,7 @@
 //! Apps, their keys and the people who came in through them: what is kept, and every statement on it.
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use db::{Db, FromValue, Reach, Sql, Tx, Value, holding, params, row};
+use db::{Db, FromRow, FromValue, Reach, Row, Sql, Tx, Value, holding, params, row};
 use kernel::{
     App,
     clock::Timestamp,
@@ -72,8 +72,8 @@ pub struct Reached {
     pub role: Role,
 }
 
-impl db::FromRow for Reached {
-    fn from_row(mut row: db::Row) -> db::Result<Self> {
+impl FromRow for Reached {
+    fn from_row(mut row: Row) -> db::Result<Self> {
         Ok(Self { role: row.get("role")?, application: Application::from_row(row)? })
     }
 }
@@ -364,6 +364,18 @@ row!(AppKey { id, kind, environment, name, prefix, created_at, last_used_at });
 /// How much of a key's chance is shown in its prefix.
 const SHOWN: usize = 4;
 
+/// A key, and the app it is of.
+struct KeyOfApp {
+    app_id: ApplicationId,
+    key: AppKey,
+}
+
+impl FromRow for KeyOfApp {
+    fn from_row(mut row: Row) -> db::Result<Self> {
+        Ok(Self { app_id: row.get("app_id")?, key: AppKey::from_row(row)? })
+    }
+}
+
 impl AppKey {
     /// A new key, and the only sight of it.
     pub async fn make(
@@ -411,6 +423,23 @@ impl AppKey {
             params![application, below.at, &below.id, most],
         )
         .await
+    }
+
+    /// Those of every app of an organization, newest first.
+    pub async fn of_org(db: &Db, org: OrgId) -> db::Result<HashMap<ApplicationId, Vec<Self>>> {
+        let found: Vec<KeyOfApp> = db
+            .all(
+                "SELECT app_key.id, kind, environment, app_key.name, prefix, app_key.created_at, last_used_at, app_id
+                 FROM app JOIN app_key ON app_key.app_id = app.id WHERE app.org_id = $1
+                 ORDER BY app_key.created_at DESC, app_key.id DESC",
+                params![org],
+            )
+            .await?;
+        let mut keys: HashMap<_, Vec<_>> = HashMap::new();
+        for KeyOfApp { app_id, key } in found {
+            keys.entry(app_id).or_default().push(key);
+        }
+        Ok(keys)
     }
 
     pub async fn count(tx: &mut Tx, application: ApplicationId) -> db::Result<i64> {

@@ -42,6 +42,10 @@ impl FromRow for AuditEntry {
 }
 
 impl AuditEntry {
+    pub fn key(&self) -> Key {
+        Key { at: self.at, id: self.id.clone() }
+    }
+
     /// Where somebody else did it, from where is theirs.
     pub async fn of_person(db: &Db, account: AccountId, below: &Key, most: u32) -> db::Result<Vec<Self>> {
         db.all(

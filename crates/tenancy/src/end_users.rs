@@ -52,21 +52,38 @@ impl FromRow for Hit {
     }
 }
 
-impl EndUser {
-    /// Who signed in last comes first.
-    pub async fn page(db: &Db, application: ApplicationId, below: &Key, most: u32) -> db::Result<Vec<Self>> {
-        db.all(
-            "SELECT id, first_sign_in_at, last_sign_in_at,
-                    CASE WHEN tells_email THEN email END AS email, tells_email AND email_verified AS email_verified,
+/// What an app may know of its people. `$column` is one more that is shown, `$inner` what it is called inside, and `$from`
+/// the rest of the statement.
+macro_rules! known {
+    ($column:literal, $inner:literal, $from:literal) => {
+        concat!(
+            "SELECT id, first_sign_in_at, last_sign_in_at",
+            $column,
+            ",      CASE WHEN tells_email THEN email END AS email, tells_email AND email_verified AS email_verified,
                     CASE WHEN tells_name THEN name ELSE '' END AS name,
                     CASE WHEN tells_name THEN avatar_url END AS avatar_url
              FROM (SELECT account.id, account.email, account.name, account.avatar_url, account.email_verified,
                           app_user.first_sign_in_at, app_user.last_sign_in_at, app_user.app_id, app_user.account_id,
                           app_user.scopes IS NULL OR app_user.scopes LIKE '%email%' AS tells_email,
-                          app_user.scopes IS NULL OR app_user.scopes LIKE '%profile%' AS tells_name
-                   FROM app_user JOIN account ON account.id = app_user.account_id) AS known
-             WHERE app_id = $1 AND (last_sign_in_at, account_id) < ($2, $3)
-             ORDER BY last_sign_in_at DESC, account_id DESC LIMIT $4",
+                          app_user.scopes IS NULL OR app_user.scopes LIKE '%profile%' AS tells_name",
+            $inner,
+            " ",
+            $from
+        )
+    };
+}
+
+impl EndUser {
+    /// Who signed in last comes first.
+    pub async fn page(db: &Db, application: ApplicationId, below: &Key, most: u32) -> db::Result<Vec<Self>> {
+        db.all(
+            known!(
+                "",
+                "",
+                "FROM app_user JOIN account ON account.id = app_user.account_id) AS known
+                 WHERE app_id = $1 AND (last_sign_in_at, account_id) < ($2, $3)
+                 ORDER BY last_sign_in_at DESC, account_id DESC LIMIT $4"
+            ),
             params![application, below.at, &below.id, most],
         )
         .await
@@ -88,16 +105,10 @@ impl EndUser {
         // Each once only, by the first of their words that begin so.
         let mut hits: Vec<Hit> = db
             .all(
-                "SELECT id, first_sign_in_at, last_sign_in_at, word,
-                        CASE WHEN tells_email THEN email END AS email,
-                        tells_email AND email_verified AS email_verified,
-                        CASE WHEN tells_name THEN name ELSE '' END AS name,
-                        CASE WHEN tells_name THEN avatar_url END AS avatar_url
-                 FROM (SELECT account.id, account.email, account.name, account.avatar_url, account.email_verified,
-                              app_user.first_sign_in_at, app_user.last_sign_in_at, hit.word, hit.account_id,
-                              app_user.scopes IS NULL OR app_user.scopes LIKE '%email%' AS tells_email,
-                              app_user.scopes IS NULL OR app_user.scopes LIKE '%profile%' AS tells_name
-                       FROM app_user_word AS hit
+                known!(
+                    ", word",
+                    ", hit.word",
+                    "FROM app_user_word AS hit
                        JOIN app_user ON app_user.app_id = hit.app_id AND app_user.account_id = hit.account_id
                        JOIN account ON account.id = hit.account_id
                        WHERE hit.app_id = $1 AND (hit.word, hit.account_id) > ($2, $3) AND hit.word < $5
@@ -109,8 +120,9 @@ impl EndUser {
                                                AND other.word >= $8 AND other.word < $9))
                          AND NOT EXISTS (SELECT 1 FROM app_user_word AS earlier
                                          WHERE earlier.app_id = $1 AND earlier.account_id = hit.account_id
-                                           AND earlier.word >= $4 AND earlier.word < hit.word)) AS found
-                 ORDER BY word, account_id LIMIT $10",
+                                           AND earlier.word >= $4 AND earlier.word < hit.word)) AS known
+                 ORDER BY word, account_id LIMIT $10"
+                ),
                 params![
                     application,
                     after.word,

@@ -139,13 +139,20 @@ impl About {
     }
 }
 
+impl From<AccountId> for About {
+    fn from(person: AccountId) -> Self {
+        Self::from(Some(person))
+    }
+}
+
 impl From<Option<AccountId>> for About {
     fn from(person: Option<AccountId>) -> Self {
         Self { person, ..Self::default() }
     }
 }
 
-/// Writes down that something happened. What nobody in particular it happened to is in the log of whoever did it.
+/// Writes down that something happened, for jobs and other code without a caller: handlers ask the extractor that let
+/// the caller in ([`Session::record`](crate::enter::Session::record) and its like). What nobody in particular it happened to is in the log of whoever did it.
 pub async fn record(
     tx: &mut Tx,
     app: &App,

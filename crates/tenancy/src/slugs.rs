@@ -6,13 +6,15 @@ use db::{Tx, params};
 use kernel::{
     App,
     clock::Timestamp,
-    fault::{INVALID, Result},
+    fault::{Code, INVALID, Result},
 };
 
 use crate::{
     apps::Application,
     orgs::{self, OrgId},
 };
+
+pub const SLUG_TAKEN: Code = Code::new(409, "slug_taken", "This slug belongs to somebody else. Choose another.");
 
 /// What a slug looks like: letters, digits, single hyphens inside. So there is no `--`, which parts the label of a
 /// deployment from its app and begins names in another script (`xn--`). With such a label it fits into one of DNS.

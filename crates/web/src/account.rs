@@ -8,18 +8,19 @@ use serde_json::Value;
 
 use crate::{
     me::Me,
-    page::{drawn, error, refused_on_a_page},
+    page::{error, pages, refused_on_a_page},
 };
 
 pub fn routes() -> Routes {
-    let routes = Routes::new("pages").get("/account", profile_page, "one's own profile");
-    let routes = drawn(routes).get("/account/security", security_page, "password, second factors, passkeys");
-    let routes = drawn(routes).get("/account/sessions", sessions_page, "where one is signed in");
-    let routes = drawn(routes).get("/account/apps", consents_page, "what one lets other programs know and do");
-    let routes = drawn(routes).get("/account/activity", activity_page, "what happened to one's account");
-    let routes = drawn(routes).get("/account/data", data_page, "taking everything along, and leaving for good");
-    let routes = drawn(routes).get("/account/data/export", export_file, "everything that is kept, as a file");
-    refused_on_a_page(routes).answers::<identity::Export>(200, "application/json")
+    let export = Routes::new("pages").get("/account/data/export", export_file, "everything that is kept, as a file");
+    pages("pages")
+        .get("/account", profile_page, "one's own profile")
+        .get("/account/security", security_page, "password, second factors, passkeys")
+        .get("/account/sessions", sessions_page, "where one is signed in")
+        .get("/account/apps", consents_page, "what one lets other programs know and do")
+        .get("/account/activity", activity_page, "what happened to one's account")
+        .get("/account/data", data_page, "taking everything along, and leaving for good")
+        .and(refused_on_a_page(export).answers::<identity::Export>(200, "application/json"))
 }
 
 async fn profile_page(me: Me) -> Response {

@@ -16,12 +16,11 @@ use crate::{
     captcha,
     form::{Fields, OwnPage},
     me::{Me, Said, Sender, Told},
-    page::{by_field, drawn, error, go, local, noted, said, status_of},
+    page::{by_field, error, go, local, noted, pages, status_of},
 };
 
 pub fn routes() -> Routes {
-    let routes = Routes::new("pages").body_limit(256 * 1024);
-    drawn(routes.post("/act", act, "what the forms of the account and the console send"))
+    pages("pages").body_limit(256 * 1024).post("/act", act, "what the forms of the account and the console send")
 }
 
 /// Fields that say what to do; the others are the body.
@@ -151,7 +150,7 @@ fn told(form: &Fields, fault: Option<&Fault>, answer: Value) -> Told {
     let typed = form.pairs().filter(|(name, _)| !is_secret(name) && !OURS.contains(name));
     Told {
         form: form.get("form").to_owned(),
-        wrong: fault.map(said),
+        wrong: fault.map(Fault::above_form),
         errors: fault.map(by_field).unwrap_or_default(),
         challenge: fault.and_then(captcha::challenge),
         proofs: fault.filter(|fault| fault.code() == REAUTHENTICATION_REQUIRED).map(proofs).unwrap_or_default(),

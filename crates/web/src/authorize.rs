@@ -26,21 +26,24 @@ use crate::{
     brand::Brand,
     captcha,
     form::{Fields, OwnPage},
-    page::{address, drawn, form_post, go, page_onward, parameter, shown, wishes},
+    page::{address, form_post, go, page_onward, pages, parameter, shown, wishes},
 };
 
 pub fn routes() -> Routes {
-    let routes = Routes::new("oauth").body_limit(64 * 1024).get(
-        "/oauth/authorize",
-        authorize,
-        "begin the authorization flow (RFC 6749, PKCE, OpenID Connect)",
-    );
-    let routes = drawn(routes)
+    pages("oauth")
+        .body_limit(64 * 1024)
+        .get("/oauth/authorize", authorize, "begin the authorization flow (RFC 6749, PKCE, OpenID Connect)")
+        .get("/consent", consent_page, "the page that asks whether a client may")
+        .post("/consent", decide_consent, "what the consent page sends")
+        .and(by_post())
+}
+
+/// Sends the browser to the page, and answers none itself.
+fn by_post() -> Routes {
+    Routes::new("oauth")
+        .body_limit(64 * 1024)
         .post("/oauth/authorize", authorize_by_post, "the same, with the parameters in a form")
         .answers_nothing(303)
-        .get("/consent", consent_page, "the page that asks whether a client may");
-    let routes = drawn(routes).post("/consent", decide_consent, "what the consent page sends");
-    drawn(routes)
 }
 
 async fn authorize(

@@ -13,15 +13,15 @@ use url::form_urlencoded::Serializer;
 use crate::{
     brand::Brand,
     form::{Fields, OwnPage},
-    page::{address, drawn, go, note, page, parameter, said, status_of, wishes},
+    page::{address, go, note, page, pages, parameter, status_of, wishes},
 };
 
 pub fn routes() -> Routes {
-    let routes =
-        Routes::new("pages").body_limit(64 * 1024).get("/device", device_page, "the page to type a device's code at");
-    let routes = drawn(routes).post("/device", look_at_device, "what that page sends: shows what asks");
-    let routes = drawn(routes).post("/device/decide", decide_on_device, "let the device in or send it away");
-    drawn(routes)
+    pages("pages")
+        .body_limit(64 * 1024)
+        .get("/device", device_page, "the page to type a device's code at")
+        .post("/device", look_at_device, "what that page sends: shows what asks")
+        .post("/device/decide", decide_on_device, "let the device in or send it away")
 }
 
 fn to_sign_in(app: &App, user_code: &str) -> Response {
@@ -56,7 +56,7 @@ async fn look_at_device(
             let brand = Brand::of_app(&app, asking.app_id).await;
             shown(&app, &session, &asking, brand.as_ref(), code)
         }
-        Err(fault) => form(&app, status_of(&fault), code, Some(said(&fault))),
+        Err(fault) => form(&app, status_of(&fault), code, Some(fault.above_form())),
     }
 }
 
@@ -94,6 +94,6 @@ async fn decide_on_device(
                 note(&app, "Device denied", "It gets no access. You can close this page.")
             }
         }
-        Err(fault) => form(&app, status_of(&fault), user_code, Some(said(&fault))),
+        Err(fault) => form(&app, status_of(&fault), user_code, Some(fault.above_form())),
     }
 }

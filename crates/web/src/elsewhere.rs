@@ -21,18 +21,23 @@ use tenancy::{
 use crate::{
     captcha,
     form::{Fields, OwnPage},
-    page::{drawn, go, parameter, shown, status_of},
+    page::{go, pages, parameter, shown, status_of},
     sign_in::Onward,
 };
 
 pub fn routes() -> Routes {
-    let routes = Routes::new("pages").body_limit(64 * 1024).post(
-        "/sign-in/with",
-        leave,
-        "go to a provider, from the sign-in page",
-    );
-    let routes = drawn(routes).get("/sign-in/{provider}", come_back, "back from a provider").fails(&[NOT_FOUND]);
-    drawn(routes)
+    pages("pages")
+        .body_limit(64 * 1024)
+        .post("/sign-in/with", leave, "go to a provider, from the sign-in page")
+        .get("/sign-in/{provider}", come_back, "back from a provider")
+        .fails(&[NOT_FOUND])
+        .and(by_post())
+}
+
+/// Sends the browser to the page, and answers none itself.
+fn by_post() -> Routes {
+    Routes::new("pages")
+        .body_limit(64 * 1024)
         .post("/sign-in/{provider}", come_back_by_post, "back from a provider that sends a form")
         .fails(&[NOT_FOUND])
         .answers_nothing(303)

@@ -12,22 +12,20 @@ use tenancy::{enter::ToAdmit, sign_in::Typed};
 use crate::{
     captcha,
     form::{Fields, OwnPage},
-    page::{by_field, drawn, error, page, parameter, said, status_of},
+    page::{by_field, error, page, pages, parameter, status_of},
     sign_in::Onward,
 };
 
 pub fn routes() -> Routes {
-    let routes = Routes::new("pages").body_limit(64 * 1024).get(
-        first_owner::PATH,
-        first_owner_page,
-        "the page behind the link that a new installation prints",
-    );
-    drawn(drawn(routes).post(first_owner::PATH, make_first_owner, "what that page sends"))
+    pages("pages")
+        .body_limit(64 * 1024)
+        .get(first_owner::PATH, first_owner_page, "the page behind the link that a new installation prints")
+        .post(first_owner::PATH, make_first_owner, "what that page sends")
 }
 
 fn form(app: &App, status: StatusCode, token: &str, typed: (&str, &str), fault: Option<&Fault>) -> Response {
     let (name, email) = typed;
-    let (wrong, challenge) = (fault.map(said), fault.and_then(captcha::challenge));
+    let (wrong, challenge) = (fault.map(Fault::above_form), fault.and_then(captcha::challenge));
     let errors = fault.map(by_field).unwrap_or_default();
     page(app, status, "first_owner.html", context! { token, name, email, wrong, errors, challenge })
 }

@@ -148,14 +148,6 @@ pub fn status_of(fault: &Fault) -> StatusCode {
     StatusCode::from_u16(fault.code().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-/// What is wrong, in one line above a form.
-pub fn said(fault: &Fault) -> String {
-    let problem = fault.problem("");
-    let fields = problem.errors.iter().map(|wrong| wrong.message.clone()).collect::<Vec<_>>().join("; ");
-    let more = problem.detail.or((!fields.is_empty()).then_some(&*fields));
-    more.map_or_else(|| problem.title.to_owned(), |more| format!("{} {more}", problem.title))
-}
-
 /// What is wrong with each field, for the form to say beside it. An entry of a list counts for the whole list.
 pub fn by_field(fault: &Fault) -> BTreeMap<String, String> {
     let problem = fault.problem("");
@@ -169,15 +161,19 @@ fn at_control(field: &str, message: &str) -> (String, String) {
     let found = parts.iter().enumerate().find_map(|(at, part)| part.parse::<usize>().ok().map(|line| (at, line)));
     match found {
         Some((at, line)) => {
-            let within = parts[at + 1..].iter().map(|part| format!("{part} ")).collect::<String>();
-            (parts[..at].join("."), format!("Line {}: {within}{message}", line + 1))
+            let said = [&parts[at + 1..], &[message]].concat().join(" ");
+            (parts[..at].join("."), format!("Line {}: {said}", line + 1))
         }
         None => (field.to_owned(), message.to_owned()),
     }
 }
 
-/// The route above is drawn, also when it is refused.
-pub fn drawn(routes: Routes) -> Routes {
+/// A table of pages: each of its routes answers a page, also when it is refused, or sends the browser elsewhere.
+pub fn pages(tag: &'static str) -> Routes {
+    Routes::new(tag).each(drawn)
+}
+
+fn drawn(routes: Routes) -> Routes {
     refused_on_a_page(routes.answers::<String>(200, HTML))
 }
 

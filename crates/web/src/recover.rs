@@ -19,31 +19,26 @@ use tenancy::{
 use crate::{
     captcha,
     form::{Fields, OwnPage},
-    page::{by_field, drawn, error, note_of, note_to, page, parameter, said, status_of},
+    page::{by_field, error, note_of, note_to, page, pages, parameter, status_of},
     sign_in::Onward,
 };
 
 pub fn routes() -> Routes {
-    let routes = Routes::new("pages").body_limit(64 * 1024).get(
-        "/forgot-password",
-        forgot_page,
-        "the page for who forgot their password",
-    );
-    let routes = drawn(routes).post("/forgot-password", forgot, "what that page sends");
-    let routes =
-        drawn(routes).get("/auth/reset-password", reset_page, "the page behind the link to choose another password");
-    let routes = drawn(routes).post("/reset-password", reset, "what that page sends");
-    let routes = drawn(routes).post("/sign-in/link", send_link, "mail a sign-in link, from the sign-in page");
-    let routes =
-        drawn(routes).get("/auth/magic-link/verify", follow_page, "the page behind a sign-in link, with a button");
-    let routes = drawn(routes).post("/sign-in/follow", follow, "what that page sends");
-    drawn(routes)
+    pages("pages")
+        .body_limit(64 * 1024)
+        .get("/forgot-password", forgot_page, "the page for who forgot their password")
+        .post("/forgot-password", forgot, "what that page sends")
+        .get("/auth/reset-password", reset_page, "the page behind the link to choose another password")
+        .post("/reset-password", reset, "what that page sends")
+        .post("/sign-in/link", send_link, "mail a sign-in link, from the sign-in page")
+        .get("/auth/magic-link/verify", follow_page, "the page behind a sign-in link, with a button")
+        .post("/sign-in/follow", follow, "what that page sends")
 }
 
 /// What every form of these shows when something is wrong.
 fn refused(fault: Option<&Fault>) -> Value {
     let errors = fault.map(by_field).unwrap_or_default();
-    context! { wrong => fault.map(said), errors, challenge => fault.and_then(captcha::challenge) }
+    context! { wrong => fault.map(Fault::above_form), errors, challenge => fault.and_then(captcha::challenge) }
 }
 
 fn forgot_form(app: &App, status: StatusCode, onward: &Onward, email: &str, fault: Option<&Fault>) -> Response {

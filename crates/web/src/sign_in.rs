@@ -29,14 +29,15 @@ use crate::{
     brand::Brand,
     captcha,
     form::{Fields, OwnPage},
-    page::{by_field, drawn, error, go, local, page_onward, parameter, said, status_of},
+    page::{by_field, error, go, local, page_onward, pages, parameter, status_of},
 };
 
 pub fn routes() -> Routes {
-    let routes = Routes::new("pages").body_limit(64 * 1024).get("/sign-in", sign_in_page, "the page to sign in at");
-    let routes = drawn(routes).post("/sign-in", sign_in, "what the sign-in page sends");
-    let routes = drawn(routes).post("/sign-in/factor", prove_factor, "what the page of the second factor sends");
-    drawn(routes)
+    pages("pages")
+        .body_limit(64 * 1024)
+        .get("/sign-in", sign_in_page, "the page to sign in at")
+        .post("/sign-in", sign_in, "what the sign-in page sends")
+        .post("/sign-in/factor", prove_factor, "what the page of the second factor sends")
 }
 
 /// What somebody was about to do when they were asked to sign in.
@@ -88,7 +89,7 @@ impl Onward {
             email => if email.is_empty() { hint } else { email },
             onward => &self.to,
             providers => offered.iter().map(|one| context! { name => one.name, label => one.label }).collect::<Vec<_>>(),
-            wrong => fault.map(said),
+            wrong => fault.map(Fault::above_form),
             errors => fault.map(by_field).unwrap_or_default(),
             challenge => fault.and_then(captcha::challenge),
         };
@@ -102,7 +103,7 @@ impl Onward {
             brand => self.brand(app).as_ref(),
             ticket => asked.ticket,
             onward => &self.to,
-            wrong => fault.map(said),
+            wrong => fault.map(Fault::above_form),
             challenge => fault.and_then(captcha::challenge),
         };
         page_onward(app, status, "factor.html", content, self.leads_to())

@@ -16,17 +16,15 @@ use tenancy::enter::{Browser, Session, cookies};
 use crate::{
     brand::Brand,
     form::{Fields, OwnPage},
-    page::{drawn, go, note_to, page_onward, shown},
+    page::{go, note_to, page_onward, pages, shown},
 };
 
 pub fn routes() -> Routes {
-    let routes = Routes::new("oauth").body_limit(64 * 1024).get(
-        "/oauth/logout",
-        logout_page,
-        "sign out because a client asks for it (RP-initiated logout)",
-    );
-    let routes = drawn(routes).post("/oauth/logout", logout_by_post, "the same, with the parameters in a form");
-    drawn(routes).fails(&[CROSS_SITE])
+    pages("oauth")
+        .body_limit(64 * 1024)
+        .get("/oauth/logout", logout_page, "sign out because a client asks for it (RP-initiated logout)")
+        .post("/oauth/logout", logout_by_post, "the same, with the parameters in a form")
+        .fails(&[CROSS_SITE])
 }
 
 async fn logout_page(State(app): State<App>, Browser(who): Browser, RawQuery(query): RawQuery) -> Response {

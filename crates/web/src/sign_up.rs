@@ -26,17 +26,17 @@ use tenancy::{
 use crate::{
     captcha,
     form::{Fields, OwnPage},
-    page::{address, by_field, drawn, go, note_of, note_to, page, parameter, said, shown, status_of},
+    page::{address, by_field, go, note_of, note_to, page, pages, parameter, shown, status_of},
     sign_in::Onward,
 };
 
 pub fn routes() -> Routes {
-    let routes =
-        Routes::new("pages").body_limit(64 * 1024).get("/sign-up", sign_up_page, "the page to make an account");
-    let routes = drawn(routes).post("/sign-up", sign_up, "what that page sends");
-    let routes = drawn(routes).get("/auth/accept-invite", invite_page, "the page behind the link of an invitation");
-    let routes = drawn(routes).post("/accept-invite", accept, "what that page sends");
-    drawn(routes)
+    pages("pages")
+        .body_limit(64 * 1024)
+        .get("/sign-up", sign_up_page, "the page to make an account")
+        .post("/sign-up", sign_up, "what that page sends")
+        .get("/auth/accept-invite", invite_page, "the page behind the link of an invitation")
+        .post("/accept-invite", accept, "what that page sends")
 }
 
 async fn sign_up_page(State(app): State<App>, RawQuery(query): RawQuery) -> Response {
@@ -51,7 +51,7 @@ fn form(app: &App, status: StatusCode, onward: &Onward, typed: (&str, &str), fau
         email,
         onward => &onward.to,
         brand => onward.brand(app).as_ref(),
-        wrong => fault.map(said),
+        wrong => fault.map(Fault::above_form),
         errors => fault.map(by_field).unwrap_or_default(),
         challenge => fault.and_then(captcha::challenge),
     };
@@ -110,7 +110,7 @@ async fn invitation(
         role => invite.role.name(),
         token,
         is_new => who.is_none(),
-        wrong => fault.map(said),
+        wrong => fault.map(Fault::above_form),
         errors => fault.map(by_field).unwrap_or_default(),
         challenge => fault.and_then(captcha::challenge),
     };

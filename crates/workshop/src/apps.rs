@@ -5,8 +5,8 @@ use db::Tx;
 use kernel::{
     App,
     clock::Timestamp,
-    fault::{Code, FORBIDDEN, NOT_FOUND, Result},
-    http::{Json, Key, Page, Routes},
+    fault::{FORBIDDEN, NOT_FOUND, Result},
+    http::{Json, Key, Listed, Page, Routes},
     transact,
 };
 use schemars::JsonSchema;
@@ -17,12 +17,12 @@ use tenancy::{
     accounts::AccountId,
     apps::{Application, ApplicationId, Reached},
     enter::{Admin, InApp, Member as AnyMember, Session},
-    events::{self, About},
+    events::About,
     members::Member,
     orgs::{self, Membership, Org, OrgId, Role},
     records, redirects,
     scopes::{self, DeclaredScope, DeclaredScopes},
-    slugs,
+    slugs::{self, SLUG_TAKEN},
 };
 
 pub fn routes() -> Routes {
@@ -35,8 +35,6 @@ pub fn routes() -> Routes {
         .fails(&[SLUG_TAKEN])
         .delete("/apps/{appId}", delete_app, "delete the app")
 }
-
-const SLUG_TAKEN: Code = Code::new(409, "slug_taken", "This slug belongs to somebody else. Choose another.");
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -97,12 +95,10 @@ struct Apps {
 
 async fn list_apps(State(app): State<App>, session: Session, page: Page) -> Result<Json<Apps>> {
     let account = session.account().id;
-    let list = format!("apps:{account}");
-    let below = page.below(&app, &list)?;
-    let mut found = Application::page(&app.db, account, &below, page.fetch()).await?;
+    let fetch = async |below, most| Application::page(&app.db, account, &below, most).await;
     let key = |found: &Reached| Key { at: found.application.created_at, id: found.application.id.to_string() };
-    let next_cursor = page.cut(&app, &list, &mut found, key);
-    let apps = found.into_iter().map(|found| AppView::of(found.application, found.role)).collect();
+    let Listed { rows, next_cursor } = page.list(&app, "apps", account, fetch, key).await?;
+    let apps = rows.into_iter().map(|found| AppView::of(found.application, found.role)).collect();
     Ok(Json(Apps { apps, next_cursor }))
 }
 
@@ -166,7 +162,7 @@ async fn create_app(State(app): State<App>, session: Session, Json(new): Json<Ne
                 return Err(SLUG_TAKEN.into());
             }
         }
-        events::record(tx, &app, &session.by(), About::app(&application), &AppCreated).await?;
+        session.record_about(tx, &app, About::app(&application), &AppCreated).await?;
         Ok((application, role))
     })?;
     Ok(Json(AppView::of(application, role)))
@@ -198,7 +194,7 @@ async fn home(tx: &mut Tx, app: &App, session: &Session, wanted: Option<OrgId>) 
         }
     }
     Member::add(tx, org.id, account.id, Role::Owner, now).await?;
-    events::record(tx, app, &session.by(), About::in_org(org.id), &OrgCreated).await?;
+    session.record_about(tx, app, About::in_org(org.id), &OrgCreated).await?;
     if session.org().is_none() {
         orgs::switch(tx, session.id(), account.id, org.id).await?;
     }
@@ -294,7 +290,7 @@ async fn update_app(
             return Err(SLUG_TAKEN.into());
         }
         let event = AppUpdated { fields };
-        events::record(tx, &app, &caller.session.by(), About::app(&application), &event).await?;
+        caller.record(tx, &app, &event).await?;
         Ok(application)
     })?;
     Ok(Json(AppView::of(application, caller.role)))
@@ -306,8 +302,7 @@ async fn delete_app(State(app): State<App>, caller: InApp<Admin>) -> Result<NoCo
     transact!(app, async |tx| {
         let application = caller.hold(tx).await?;
         application.delete(tx, &app).await?;
-        let about = About::app(&application);
-        Ok(events::record(tx, &app, &caller.session.by(), about, &AppDeleted).await?)
+        Ok(caller.record(tx, &app, &AppDeleted).await?)
     })?;
     Ok(NoContent)
 }

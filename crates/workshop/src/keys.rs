@@ -4,7 +4,7 @@ use axum::{extract::State, response::NoContent};
 use kernel::{
     App,
     fault::{Code, INVALID, NOT_FOUND, Result},
-    http::{Json, Key, Page, Path, Routes},
+    http::{Json, Key, Listed, Page, Path, Routes},
     transact,
 };
 use schemars::JsonSchema;
@@ -13,7 +13,6 @@ use tenancy::happenings::AppKeyDeleted;
 use tenancy::{
     apps::{AppKey, AppKeyId, Environment, KeyKind},
     enter::{Admin, InApp, Member},
-    events::{self, About},
 };
 
 pub fn routes() -> Routes {
@@ -57,7 +56,7 @@ async fn create_key(State(app): State<App>, caller: InApp<Admin>, Json(new): Jso
         }
         let (key, value) = AppKey::make(tx, &app, id, by, new.kind, new.environment, new.name.clone()).await?;
         let event = AppKeyCreated { key_id: key.id, r#type: key.kind, environment: key.environment };
-        events::record(tx, &app, &caller.session.by(), About::app(&caller.application), &event).await?;
+        caller.record(tx, &app, &event).await?;
         Ok((key, value))
     })?;
     Ok(Json(MadeKey { key, value: value.expose().to_owned() }))
@@ -71,11 +70,11 @@ struct Keys {
 }
 
 async fn list_keys(State(app): State<App>, caller: InApp<Member>, page: Page) -> Result<Json<Keys>> {
-    let list = format!("keys:{}", caller.application.id);
-    let below = page.below(&app, &list)?;
-    let mut keys = AppKey::page(&app.db, caller.application.id, &below, page.fetch()).await?;
-    let next_cursor = page.cut(&app, &list, &mut keys, |key| Key { at: key.created_at, id: key.id.to_string() });
-    Ok(Json(Keys { keys, next_cursor }))
+    let id = caller.application.id;
+    let fetch = async |below, most| AppKey::page(&app.db, id, &below, most).await;
+    let key = |key: &AppKey| Key { at: key.created_at, id: key.id.to_string() };
+    let Listed { rows, next_cursor } = page.list(&app, "keys", id, fetch, key).await?;
+    Ok(Json(Keys { keys: rows, next_cursor }))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -94,8 +93,7 @@ async fn delete_key(
         if !AppKey::delete(tx, caller.application.id, key_id).await? {
             return Err(NOT_FOUND.into());
         }
-        let (about, event) = (About::app(&caller.application), AppKeyDeleted { key_id });
-        Ok(events::record(tx, &app, &caller.session.by(), about, &event).await?)
+        Ok(caller.record(tx, &app, &AppKeyDeleted { key_id }).await?)
     })?;
     Ok(NoContent)
 }

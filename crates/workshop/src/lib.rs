@@ -11,9 +11,13 @@ pub mod webhooks;
 use kernel::{
     app::{Feature, Part},
     config::{Config, Listed},
+    fault::Code,
     http::Routes,
     ports::dns::Resolver,
 };
+
+const DNS_UNAVAILABLE: Code =
+    Code::new(502, "dns_unavailable", "No name server answered for this domain. Try again shortly.");
 
 pub const PART: Part =
     Part { settings: &[Listed::of::<webhooks::Settings>().bare(&["WEBHOOK_ALLOW_HTTP"])], feature };

@@ -59,7 +59,7 @@ async fn delete_app_logo(State(app): State<App>, caller: InApp<Admin>) -> Result
         if application.logo_url.is_some() {
             application.set_logo(tx, None, app.clock.now()).await?;
             let event = AppUpdated { fields: vec!["logoUrl"] };
-            events::record(tx, &app, &caller.session.by(), About::app(&application), &event).await?;
+            caller.record(tx, &app, &event).await?;
         }
         Ok(())
     })?;

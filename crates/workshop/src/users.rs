@@ -3,7 +3,7 @@ use axum::extract::State;
 use kernel::{
     App,
     fault::Result,
-    http::{Json, Page, Query, Routes},
+    http::{Json, Listed, Page, Query, Routes, Scope},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -41,18 +41,15 @@ async fn list_users(
     let text = search.unwrap_or_default();
     let (users, next_cursor) = match Search::read(&text) {
         None => {
-            let list = format!("users:{id}");
-            let below = page.below(&app, &list)?;
-            let mut users = EndUser::page(&app.db, id, &below, page.fetch()).await?;
-            let next = page.cut(&app, &list, &mut users, EndUser::key);
-            (users, next)
+            let fetch = async |below, most| EndUser::page(&app.db, id, &below, most).await;
+            let Listed { rows, next_cursor } = page.list(&app, "users", id, fetch, EndUser::key).await?;
+            (rows, next_cursor)
         }
         Some(wanted) => {
-            let list = format!("found:{id}:{text}");
-            let below = page.below(&app, &list)?;
-            let mut hits = EndUser::search(&app.db, id, &wanted, &below, page.fetch()).await?;
-            let next = page.cut(&app, &list, &mut hits, Hit::key);
-            (hits.into_iter().map(|hit| hit.user).collect(), next)
+            let fetch = async |below, most| EndUser::search(&app.db, id, &wanted, &below, most).await;
+            let scope = Scope::from(id).found_by(&text);
+            let Listed { rows, next_cursor } = page.list(&app, "found", scope, fetch, Hit::key).await?;
+            (rows.into_iter().map(|hit| hit.user).collect(), next_cursor)
         }
     };
     Ok(Json(Users { users, next_cursor }))

@@ -3,10 +3,12 @@
 //! than one that takes turns.
 use std::{
     collections::{BTreeSet, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, Weak},
 };
 
 use crossbeam_channel as queue;
+
+use crate::lock;
 
 pub(super) struct Readers<T>(Arc<Mutex<Shared<T>>>);
 
@@ -86,11 +88,6 @@ impl<T> Drop for Desk<T> {
             shared.waiting.clear();
         }
     }
-}
-
-/// Nothing can fail while it is held.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -43,8 +43,7 @@ async fn search_everything(
         Err(fault) if is_unknown(&fault) && is_of_users => (0, vec![]),
         found => found?,
     };
-    for group in found {
-        shown.push(rest.shape.cut(&GROUPS, group.show(&app, &rest.shape).await?));
-    }
+    let found = group::show(&app, caller.org, &found, &rest.shape).await?;
+    shown.extend(found.into_iter().map(|group| rest.shape.cut(&GROUPS, group)));
     Ok(answer::scim(StatusCode::OK, &List::new(users + groups, start, shown)))
 }

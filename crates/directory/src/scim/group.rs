@@ -1,6 +1,6 @@
 //! Groups as they are kept: those the provider pushes, and one for each role, which is there by itself. Every statement on
 //! them.
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use db::{Composed, Db, Read, Tx, params, row};
 use kernel::{App, clock::Timestamp, fault::Result};
@@ -75,6 +75,50 @@ pub async fn page(db: &Db, org: OrgId, asked: &Asked) -> Result<(i64, Vec<Group>
     let total: Vec<(i64,)> = db.find(count).await?;
     Ok((total.first().map_or(0, |(total,)| *total), found))
 }
+
+/// Groups as they are shown, in the order they came in. The members of all of them are read together.
+pub async fn show(app: &App, org: OrgId, groups: &[Group], shape: &Shape) -> db::Result<Vec<Value>> {
+    let seats = if shape.wants("members") { seats(&app.db, org, groups).await? } else { HashMap::new() };
+    let of = |group: &Group| seats.get(&group.id).map_or(&[][..], Vec::as_slice);
+    Ok(groups.iter().map(|group| group.show(app, of(group))).collect())
+}
+
+/// Who is in each of these groups, by the groups' ids. One query for all groups that were pushed, and one for each of the
+/// three roles.
+async fn seats(db: &Db, org: OrgId, groups: &[Group]) -> db::Result<HashMap<String, Vec<PersonId>>> {
+    let mut seats: HashMap<String, Vec<PersonId>> = HashMap::new();
+    let (roles, pushed): (Vec<_>, Vec<_>) = groups.iter().partition(|group| role_of(&group.id).is_some());
+    for role in roles {
+        let sql = "SELECT id FROM person WHERE org_id = $1 AND role = $2 ORDER BY place LIMIT $3";
+        let found: Vec<(PersonId,)> = db.all(sql, params![org, &role.id, MOST_SHOWN]).await?;
+        seats.insert(role.id.clone(), found.into_iter().map(|(id,)| id).collect());
+    }
+    let Some((first, rest)) = pushed.split_first() else { return Ok(seats) };
+    // A cross join, because SQLite takes one in the order it is written in: it would go through all people otherwise.
+    let mut question = Composed::new(
+        "SELECT group_id, person_id FROM (
+             SELECT seat.group_id, seat.person_id, person.place,
+                    ROW_NUMBER() OVER (PARTITION BY seat.group_id ORDER BY person.place) AS number
+             FROM person_group_member AS seat CROSS JOIN person
+             WHERE person.org_id = seat.org_id AND person.id = seat.person_id AND seat.org_id = ",
+    );
+    question.value(org).sql(" AND seat.group_id IN (").value(&first.id);
+    for group in rest {
+        question.sql(", ").value(&group.id);
+    }
+    question.sql(")) AS seated WHERE number <= ").value(MOST_SHOWN).sql(" ORDER BY place");
+    for Seat { group_id, person_id } in db.find(question).await? {
+        seats.entry(group_id).or_default().push(person_id);
+    }
+    Ok(seats)
+}
+
+/// Somebody in a group.
+struct Seat {
+    group_id: String,
+    person_id: PersonId,
+}
+row!(Seat { group_id, person_id });
 
 impl Group {
     pub async fn find(mut from: impl Read, org: OrgId, id: &str) -> db::Result<Option<Self>> {
@@ -170,26 +214,7 @@ impl Group {
         tx.send(sql, params![self.org_id, &self.id, person]).await
     }
 
-    async fn seats(&self, db: &Db) -> db::Result<Vec<(PersonId,)>> {
-        if role_of(&self.id).is_some() {
-            return db
-                .all(
-                    "SELECT id FROM person WHERE org_id = $1 AND role = $2 ORDER BY place LIMIT $3",
-                    params![self.org_id, &self.id, MOST_SHOWN],
-                )
-                .await;
-        }
-        // A cross join, because SQLite takes one in the order it is written in: it would go through all people otherwise.
-        db.all(
-            "SELECT person.id FROM person_group_member AS seat CROSS JOIN person
-             WHERE person.org_id = seat.org_id AND person.id = seat.person_id AND seat.org_id = $1 AND seat.group_id = $2
-             ORDER BY person.place LIMIT $3",
-            params![self.org_id, &self.id, MOST_SHOWN],
-        )
-        .await
-    }
-
-    pub async fn show(&self, app: &App, shape: &Shape) -> Result<Value> {
+    fn show(&self, app: &App, members: &[PersonId]) -> Value {
         let base = app.config.base_url();
         let mut shown = json!({
             "schemas": [GROUP], "id": self.id, "displayName": self.display_name,
@@ -201,14 +226,11 @@ impl Group {
         if let Some(external) = &self.external_id {
             shown["externalId"] = json!(external);
         }
-        if shape.wants("members") {
-            let seat = |(id,): (PersonId,)| json!({ "value": id, "$ref": format!("{base}/scim/v2/Users/{id}"), "type": "User" });
-            let members: Vec<Value> = self.seats(&app.db).await?.into_iter().map(seat).collect();
-            if !members.is_empty() {
-                shown["members"] = Value::Array(members);
-            }
+        if !members.is_empty() {
+            let seat = |id| json!({ "value": id, "$ref": format!("{base}/scim/v2/Users/{id}"), "type": "User" });
+            shown["members"] = members.iter().map(seat).collect();
         }
-        Ok(shown)
+        shown
     }
 
     /// As a document that can be patched.

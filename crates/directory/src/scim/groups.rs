@@ -89,16 +89,14 @@ async fn search_groups(
 
 async fn listed(app: &App, org: OrgId, asked: &Asked) -> Result<Response> {
     let (total, found) = group::page(&app.db, org, asked).await?;
-    let mut shown = vec![];
-    for group in found {
-        shown.push(asked.shape.cut(&GROUPS, group.show(app, &asked.shape).await?));
-    }
+    let shown = group::show(app, org, &found, &asked.shape).await?;
+    let shown = shown.into_iter().map(|group| asked.shape.cut(&GROUPS, group)).collect();
     Ok(answer::scim(StatusCode::OK, &List::new(total, asked.start, shown)))
 }
 
 async fn show(app: &App, org: OrgId, id: &str, status: StatusCode, shape: &Shape) -> Result<Response> {
     let group = group::one(&app.db, org, id).await?.ok_or(NOT_FOUND)?;
-    let whole = group.show(app, shape).await?;
+    let whole = group::show(app, org, &[group], shape).await?.pop().ok_or(NOT_FOUND)?;
     let (parts, _) = answer::resource(status, &whole).into_parts();
     let mut response = Response::from_parts(parts, answer::scim(status, &shape.cut(&GROUPS, whole)).into_body());
     response.headers_mut().remove(axum::http::header::CONTENT_LENGTH);
@@ -172,7 +170,7 @@ async fn create_group(
             return Err(UNIQUENESS.because("displayName is taken."));
         }
         let event = GroupPushed { group_id: group.id.clone() };
-        events::record(tx, &app, &caller.by, About::in_org(org), &event).await?;
+        caller.record(tx, &app, &event).await?;
         change_seats(tx, &app, &caller.by, &group, first).await
     })?;
     change_rest(&app, &caller.by, &group, rest).await?;
@@ -259,7 +257,7 @@ async fn change(
                 return Err(UNIQUENESS.because("displayName is taken."));
             }
             let event = GroupUpdated { group_id: new.id.clone() };
-            events::record(tx, app, &caller.by, About::in_org(org), &event).await?;
+            caller.record(tx, app, &event).await?;
             change_seats(tx, app, &caller.by, &new, first).await?;
             Ok(Some(new))
         })?;
@@ -375,7 +373,7 @@ async fn delete_group(
             change_seats(tx, &app, &caller.by, &group, &seats).await?;
             if is_last {
                 let event = GroupDeleted { group_id: id.clone() };
-                events::record(tx, &app, &caller.by, About::in_org(caller.org), &event).await?;
+                caller.record(tx, &app, &event).await?;
             }
             Ok(is_last)
         })?;
@@ -496,7 +494,7 @@ async fn map_scim_group(
         let new = Group { role, updated_at: app.clock.now(), ..group };
         new.save(tx).await?;
         let event = GroupMapped { group_id: new.id.clone(), role };
-        events::record(tx, &app, &by, About::in_org(org), &event).await?;
+        caller.record(tx, &app, &event).await?;
         // The first of them at once, so that in most organizations nobody has to wait; the others by a job.
         if let Some(after) = give_roles(tx, &app, &by, org, &new.id, "").await? {
             let rest = GiveRoles { org, group: new.id.clone(), by: by.clone(), after };

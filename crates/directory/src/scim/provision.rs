@@ -92,7 +92,7 @@ pub async fn create(app: &App, caller: &ScimToken, read: &Read) -> Result<Person
         if !person.insert(tx).await? {
             return Err(UNIQUENESS.into());
         }
-        events::record(tx, app, &caller.by, about(&person), &PersonProvisioned { person_id: id }).await?;
+        caller.record_about(tx, app, about(&person), &PersonProvisioned { person_id: id }).await?;
         if person.active {
             ask_in(tx, app, &person, now).await?;
         }

@@ -5,14 +5,13 @@ use kernel::{
     App,
     clock::Timestamp,
     fault::{Code, INVALID, NOT_FOUND, Result},
-    http::{Json, Key, Page, Path, Routes},
+    http::{Json, Key, Listed, Page, Path, Routes},
     transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     enter::{Admin, InOrg},
-    events::{self, About},
     scim_tokens::{ScimToken, ScimTokenId},
 };
 
@@ -66,7 +65,7 @@ async fn create_scim_token(
         }
         let (token, value) = ScimToken::make(tx, &app, org, by, new.name.trim(), new.expires_at).await?;
         let event = ScimTokenCreated { token_id: token.id, name: token.name.clone() };
-        events::record(tx, &app, &caller.session.by(), About::in_org(org), &event).await?;
+        caller.record(tx, &app, &event).await?;
         Ok((token, value))
     })?;
     Ok(Json(MadeToken { token, value: value.expose().to_owned() }))
@@ -80,12 +79,11 @@ struct Tokens {
 }
 
 async fn list_scim_tokens(State(app): State<App>, caller: InOrg<Admin>, page: Page) -> Result<Json<Tokens>> {
-    let list = format!("scim-tokens:{}", caller.org().id);
-    let below = page.below(&app, &list)?;
-    let mut tokens = ScimToken::page(&app.db, caller.org().id, &below, page.fetch()).await?;
+    let org = caller.org().id;
+    let fetch = async |below, most| ScimToken::page(&app.db, org, &below, most).await;
     let key = |token: &ScimToken| Key { at: token.created_at, id: token.id.to_string() };
-    let next_cursor = page.cut(&app, &list, &mut tokens, key);
-    Ok(Json(Tokens { tokens, next_cursor }))
+    let Listed { rows, next_cursor } = page.list(&app, "scim-tokens", org, fetch, key).await?;
+    Ok(Json(Tokens { tokens: rows, next_cursor }))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -106,7 +104,7 @@ async fn delete_scim_token(
             return Err(NOT_FOUND.into());
         }
         let event = ScimTokenDeleted { token_id };
-        Ok(events::record(tx, &app, &caller.session.by(), About::in_org(org), &event).await?)
+        Ok(caller.record(tx, &app, &event).await?)
     })?;
     Ok(NoContent)
 }

@@ -14,7 +14,7 @@ use tenancy::{
     accounts::Account,
     apps::ApplicationId,
     enter::{AnySession, Session, ToAdmit, Visitor},
-    events::{self, Event},
+    events::Event,
     scopes::Scopes,
     sessions,
     sign_in::Typed,
@@ -149,7 +149,7 @@ pub async fn decide(
         attempt.forgive_one(tx).await?;
         let approval = DeviceApproved { device: asking.device.clone(), device_ip: asking.ip.clone() };
         let event: &dyn Event = if approved { &approval } else { &DeviceDenied };
-        events::record(tx, app, &session.by(), Some(account), event).await?;
+        session.record(tx, app, event).await?;
         if let (true, Some(id), Some(scopes)) = (approved, asking.app_id, &asking.scopes) {
             let name = asking.app_name.as_deref().unwrap_or_default();
             let agreed =

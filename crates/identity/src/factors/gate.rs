@@ -12,7 +12,6 @@ use serde::Deserialize;
 use tenancy::{
     accounts::Account,
     enter::{ACCOUNT_TOPIC, ToAdmit, Visitor},
-    events,
     factors::{self, Factor},
     mail,
     once::{self, TOKEN_SPENT},
@@ -73,7 +72,7 @@ pub async fn pass(
         let Some(factor) = factors::prove(tx, app, id, &code.0, factor).await? else {
             // Committed: a wrong code counts against the right one, and the person can see that there was one.
             let failed = SignInFailed { reason: "wrong_code" };
-            events::record(tx, app, &visitor.by, Some(id), &failed).await?;
+            visitor.record_about(tx, app, id, &failed).await?;
             return Ok(None);
         };
         let spent = once::spend(tx, MFA_TICKET, ticket, now).await?.ok_or(TOKEN_SPENT)?;
@@ -89,7 +88,7 @@ pub async fn pass(
 
 /// A recovery code is for emergencies, so the person is told that one was used.
 async fn recovered(tx: &mut db::Tx, app: &App, visitor: &Visitor, account: &Account) -> Result<()> {
-    events::record(tx, app, &visitor.by, Some(account.id), &RecoveryCodeUsed).await?;
+    visitor.record_about(tx, app, account.id, &RecoveryCodeUsed).await?;
     // How many are left is remembered with the person's other sessions.
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
     if let Some(email) = &account.email {

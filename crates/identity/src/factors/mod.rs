@@ -18,7 +18,7 @@ use kernel::{
 use tenancy::{
     accounts::Account,
     enter::{ACCOUNT_TOPIC, Session},
-    events::{self, Event},
+    events::Event,
     factors::{self, Factor},
     mail,
     sessions::{self, Proof},
@@ -57,7 +57,7 @@ pub async fn note(tx: &mut Tx, app: &App, session: &Session, event: &dyn Event, 
     let own = sessions::Session::find(&mut *tx, session.id()).await?;
     own.filter(|own| own.is_alive(now)).ok_or(UNAUTHENTICATED)?;
     factors::void_open(tx, account.id, now).await?;
-    events::record(tx, app, &session.by(), Some(account.id), event).await?;
+    session.record(tx, app, event).await?;
     factors::distrust_devices(tx, account.id).await?;
     tell(tx, app, session, what).await
 }

@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::Account,
     enter::{Session, ToAdmit},
-    events,
     factors::{self, Factor, Factors, Totp30},
     sign_in::Typed,
 };
@@ -132,7 +131,7 @@ async fn regenerate_recovery_codes(
         if !Factors::of(&mut *tx, account).await?.is_on() {
             return Err(FACTOR_NOT_ON.into());
         }
-        events::record(tx, &app, &session.by(), Some(account), &RecoveryCodesRegenerated).await?;
+        session.record(tx, &app, &RecoveryCodesRegenerated).await?;
         tell(tx, &app, &session, NEW_CODES).await?;
         Ok(factors::new_recovery_codes(tx, &app, account).await?)
     })?;

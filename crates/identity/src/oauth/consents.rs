@@ -5,7 +5,7 @@ use kernel::{
     App,
     clock::Timestamp,
     fault::{NOT_FOUND, Result},
-    http::{Json, Key, Page, Path, Routes},
+    http::{Json, Key, Listed, Page, Path, Routes},
     id::Id,
     transact,
 };
@@ -150,12 +150,10 @@ struct Consents {
 
 async fn list_consents(State(app): State<App>, session: Session, page: Page) -> Result<Json<Consents>> {
     let account = session.account().id;
-    let list = format!("consents:{account}");
-    let below = page.below(&app, &list)?;
-    let mut found = Consent::page(&app.db, account, &below, page.fetch()).await?;
+    let fetch = async |below, most| Consent::page(&app.db, account, &below, most).await;
     let key = |consent: &Consent| Key { at: consent.created_at, id: consent.id.to_string() };
-    let next_cursor = page.cut(&app, &list, &mut found, key);
-    Ok(Json(Consents { consents: found.into_iter().map(Into::into).collect(), next_cursor }))
+    let Listed { rows, next_cursor } = page.list(&app, "consents", account, fetch, key).await?;
+    Ok(Json(Consents { consents: rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -171,7 +169,7 @@ async fn revoke_consent(State(app): State<App>, session: Session, Path(path): Pa
                    RETURNING id, client, name, resource, scopes, place, created_at, updated_at";
         let gone: Vec<Consent> = tx.put(sql, params![path.id, account]).await?;
         let Some(Consent { client, resource, .. }) = gone.into_iter().next() else { return Err(NOT_FOUND.into()) };
-        events::record(tx, &app, &session.by(), Some(account), &ConsentRevoked { client_id: client.clone() }).await?;
+        session.record(tx, &app, &ConsentRevoked { client_id: client.clone() }).await?;
         // What is under way is off, too.
         let sql = "DELETE FROM oauth_code WHERE client = $1 AND used_at IS NULL
                      AND session_id IN (SELECT id FROM session WHERE account_id = $2)";
@@ -181,7 +179,7 @@ async fn revoke_consent(State(app): State<App>, session: Session, Path(path): Pa
         tx.exec(sql, params![account, &client]).await?;
         for id in sessions::Session::revoke_granted(tx, account, &client, &resource, now).await? {
             let event = SessionRevoked { session_id: id, reason: "consent_revoked" };
-            events::record(tx, &app, &session.by(), Some(account), &event).await?;
+            session.record(tx, &app, &event).await?;
         }
         Ok(())
     })?;

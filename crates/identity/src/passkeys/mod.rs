@@ -23,7 +23,6 @@ use serde_json::{Map, Value};
 use tenancy::{
     accounts::Account,
     enter::{ACCOUNT_TOPIC, Admitted, NotAdmitted, Session, ToAdmit},
-    events,
     once::TOKEN_SPENT,
     passkeys::{Added, MOST, Passkey},
     sessions::{Proof, device_name},
@@ -171,7 +170,7 @@ async fn passkey_login_verify(
             let noted = async {
                 transact!(app, async |tx| {
                     let failed = SignInFailed { reason };
-                    Ok(events::record(tx, &app, &visitor.by, Some(account), &failed).await?)
+                    Ok(visitor.record_about(tx, &app, account, &failed).await?)
                 })
             };
             db::aside(noted).await?;
@@ -216,7 +215,7 @@ async fn rename_passkey(
         let renamed = Passkey::rename(tx, account, &which.credential_id, &device_name).await?;
         let passkey = renamed.ok_or(NOT_FOUND)?;
         let event = PasskeyRenamed { credential_id: which.credential_id.clone(), device_name: device_name.clone() };
-        events::record(tx, &app, &session.by(), Some(account), &event).await?;
+        session.record(tx, &app, &event).await?;
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.to_string()).await?;
         Ok(passkey)
     })?;

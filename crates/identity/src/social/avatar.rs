@@ -11,7 +11,6 @@ use kernel::{
 use tenancy::{
     accounts::Account,
     enter::{ACCOUNT_TOPIC, AnySession},
-    events,
     sign_in::UserView,
     social::Identity,
 };
@@ -32,7 +31,7 @@ async fn restore_avatar(State(app): State<App>, AnySession(session): AnySession)
     let account = transact!(app, async |tx| {
         Account::set_avatar(tx, id, &url, app.clock.now()).await?;
         let event = ProfileUpdated { fields: vec!["avatarUrl"] };
-        events::record(tx, &app, &session.by(), Some(id), &event).await?;
+        session.record(tx, &app, &event).await?;
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, id.to_string()).await?;
         Ok(Account::find(tx, id).await?.ok_or(UNAUTHENTICATED)?)
     })?;

@@ -105,7 +105,7 @@ async fn link_to(
 /// the account goes with its password, its sessions and everything they opened.
 async fn remove_unproven(tx: &mut Tx, app: &App, visitor: &Visitor, account: &Account) -> Result<()> {
     sessions::end_all(tx, app, &visitor.by, account.id, None, "account_replaced").await?;
-    events::record(tx, app, &visitor.by, Some(account.id), &AccountDeleted).await?;
+    visitor.record_about(tx, app, account.id, &AccountDeleted).await?;
     events::forget_person(tx, account.id).await?;
     if !Account::delete_unverified(tx, account.id).await? {
         return Err(again().into());
@@ -133,9 +133,9 @@ async fn create(
     if !new.insert(tx).await? {
         return Err(again().into());
     }
-    events::record(tx, app, &visitor.by, Some(new.id), &AccountCreated).await?;
+    visitor.record_about(tx, app, new.id, &AccountCreated).await?;
     if new.email_verified {
-        events::record(tx, app, &visitor.by, Some(new.id), &EmailVerified).await?;
+        visitor.record_about(tx, app, new.id, &EmailVerified).await?;
     }
     let linked = link(tx, app, visitor, row, profile, new.id, tokens).await?;
     Ok(Account { linked, ..new })

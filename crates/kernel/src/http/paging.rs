@@ -14,6 +14,7 @@ use crate::{
     clock::Timestamp,
     crypto::same,
     fault::{BAD_CURSOR, Fault, INVALID, Result},
+    id::Id,
 };
 
 const DEFAULT_LIMIT: u32 = 50;
@@ -32,7 +33,7 @@ struct PageQuery {
 
 /// The `limit` and `cursor` of a list.
 pub struct Page {
-    pub limit: u32,
+    limit: u32,
     cursor: Option<String>,
 }
 
@@ -55,9 +56,60 @@ impl Key {
     }
 }
 
+/// Whose list it is. A cursor counts in the list it came from and nowhere else, so that the cursor of one tenant is refused
+/// in the list of another.
+pub struct Scope(Option<String>);
+
+impl Scope {
+    /// For a list of which the platform has only one.
+    pub fn platform() -> Self {
+        Self(None)
+    }
+
+    /// For the part of a list that was searched for. A cursor counts for the same search alone.
+    #[must_use]
+    pub fn found_by(self, search: &str) -> Self {
+        Self(Some(format!("{}:{search}", self.0.unwrap_or_default())))
+    }
+
+    /// The name under which cursors are signed.
+    fn sign_as(&self, list: &str) -> String {
+        self.0.as_ref().map_or_else(|| list.to_owned(), |of| format!("{list}:{of}"))
+    }
+}
+
+impl<Kind> From<Id<Kind>> for Scope {
+    fn from(of: Id<Kind>) -> Self {
+        Self(Some(of.to_string()))
+    }
+}
+
+/// The rows of one page, and the cursor of the next one.
+pub struct Listed<T> {
+    pub rows: Vec<T>,
+    pub next_cursor: Option<String>,
+}
+
 impl Page {
-    /// The key this page starts below. `list` is the list's own name: a cursor of another one is refused.
-    pub fn below(&self, app: &App, list: &str) -> Result<Key> {
+    /// Reads one page of the list `name` of `scope`: an organization, an app, a person, or the platform. `fetch` answers the
+    /// rows below a key, newest first, and no more than it is asked for; `key` tells where a row stands.
+    pub async fn list<T, E: Into<Fault>>(
+        &self,
+        app: &App,
+        name: &'static str,
+        scope: impl Into<Scope>,
+        fetch: impl AsyncFnOnce(Key, u32) -> Result<Vec<T>, E>,
+        key: impl Fn(&T) -> Key,
+    ) -> Result<Listed<T>> {
+        let list = scope.into().sign_as(name);
+        // One more than is shown tells whether there is a next page.
+        let mut rows = fetch(self.below(app, &list)?, self.limit + 1).await.map_err(Into::into)?;
+        let next_cursor = self.cut(app, &list, &mut rows, key);
+        Ok(Listed { rows, next_cursor })
+    }
+
+    /// The key this page starts below. A cursor of another list is refused.
+    fn below(&self, app: &App, list: &str) -> Result<Key> {
         let Some(cursor) = &self.cursor else { return Ok(Key::newest()) };
         let read = || {
             let text = String::from_utf8(BASE64URL_NOPAD.decode(cursor.as_bytes()).ok()?).ok()?;
@@ -69,13 +121,8 @@ impl Page {
         read().ok_or_else(|| BAD_CURSOR.into())
     }
 
-    /// How many rows to ask for: one more than are shown tells whether there is a next page.
-    pub fn fetch(&self) -> u32 {
-        self.limit + 1
-    }
-
     /// Cuts the rows to the page and makes the cursor for the next one.
-    pub fn cut<T>(&self, app: &App, list: &str, rows: &mut Vec<T>, key: impl Fn(&T) -> Key) -> Option<String> {
+    fn cut<T>(&self, app: &App, list: &str, rows: &mut Vec<T>, key: impl Fn(&T) -> Key) -> Option<String> {
         let limit = self.limit as usize;
         if rows.len() <= limit {
             return None;

@@ -26,6 +26,7 @@ const MIB: usize = 1024 * 1024;
 pub struct Routes {
     tag: &'static str,
     body_limit: usize,
+    each: Option<fn(Self) -> Self>,
     router: Router<App>,
     rows: Vec<RouteRow>,
     described: Vec<DescribeRoute>,
@@ -112,7 +113,10 @@ macro_rules! verbs { ($($verb:ident, $with:ident, $method:ident;)*) => { $(
             method: Method::$method, path, body_limit: self.body_limit, always: false, is_kept: true,
             sharing: Sharing::KnownOrigins, codes: vec![], answers: vec![],
         });
-        self
+        match self.each {
+            Some(say) => say(self),
+            None => self,
+        }
     }
 )* } }
 
@@ -122,6 +126,7 @@ impl Routes {
         Self {
             tag,
             body_limit: MIB,
+            each: None,
             router: Router::new(),
             rows: vec![],
             described: vec![],
@@ -140,6 +145,13 @@ impl Routes {
     #[must_use]
     pub fn body_limit(mut self, bytes: usize) -> Self {
         self.body_limit = bytes;
+        self
+    }
+
+    /// Says the same of every route that follows: `say` gets the table after each of them.
+    #[must_use]
+    pub fn each(mut self, say: fn(Self) -> Self) -> Self {
+        self.each = Some(say);
         self
     }
 

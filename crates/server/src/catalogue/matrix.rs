@@ -31,11 +31,11 @@ const REFUSED_LATER: &[(&str, &str, u16)] = &[
 const GUARDS: &[&str] = &["unauthenticated", "forbidden", "app_session", "app_key_mismatch", "insufficient_scope"];
 
 /// One guarded route, and the body it needs.
-struct Row {
-    method: String,
-    path: String,
-    guard: String,
-    body: Option<Value>,
+pub(super) struct Row {
+    pub(super) method: String,
+    pub(super) path: String,
+    pub(super) guard: String,
+    pub(super) body: Option<Value>,
 }
 
 impl Row {
@@ -52,14 +52,14 @@ impl Row {
     }
 
     /// By a person, with the key of a tenant's app where the route asks for one.
-    async fn asked_by(&self, t: &TestApp, person: &Person, path: &str, tenant: &Tenant) -> Answer {
+    pub(super) async fn asked_by(&self, t: &TestApp, person: &Person, path: &str, tenant: &Tenant) -> Answer {
         let ask = person.asks(self.ask(t, path));
         if self.needs_key() { ask.header("x-service-app-key", &tenant.key).await } else { ask.await }
     }
 
     /// The path with ids of one tenant in it. `above` is the tenant whose organization or app it leads into, which is
     /// another one where somebody asks for what does not belong there.
-    fn path(&self, above: &Tenant, tenant: &Tenant) -> String {
+    pub(super) fn path(&self, above: &Tenant, tenant: &Tenant) -> String {
         let (mut filled, mut before, mut is_first) = (String::new(), "", !self.needs_key());
         for segment in self.path.split('/').skip(1) {
             let value = match segment.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
@@ -125,14 +125,14 @@ fn rows(description: &Value) -> Vec<Row> {
 }
 
 /// An organization with an app and one of everything else.
-struct Tenant {
-    ids: BTreeMap<&'static str, String>,
+pub(super) struct Tenant {
+    pub(super) ids: BTreeMap<&'static str, String>,
     key: String,
     scim_token: String,
 }
 
 impl Tenant {
-    async fn of(t: &TestApp, owner: &Person, people: &[Person]) -> Self {
+    pub(super) async fn of(t: &TestApp, owner: &Person, people: &[Person]) -> Self {
         let make = async |path: String, body: Value| {
             let made = owner.asks(t.post(&path).json(&body)).await;
             assert_eq!(made.status, 200, "{path}: {}", made.text);
@@ -298,8 +298,8 @@ async fn ask_with_credentials(t: &TestApp, row: &Row, number: usize, cast: &Cast
     }
 }
 
-#[tokio::test]
-async fn p49_p50_every_guarded_route_asks_for_its_role_and_hides_other_tenants() {
+/// A platform on which tenants of all kinds can be made.
+pub(super) async fn platform() -> TestApp {
     let config = Config {
         // Nobody answers for any domain.
         dns_servers: vec!["127.0.0.1:1".parse().expect("an address")],
@@ -309,7 +309,12 @@ async fn p49_p50_every_guarded_route_asks_for_its_role_and_hides_other_tenants()
     .with(|webhooks: &mut workshop::webhooks::Settings| {
         webhooks.webhook_allow_nets = vec!["127.0.0.0/8".parse().expect("a network")];
     });
-    let t = TestApp::start_with(config, features).await;
+    TestApp::start_with(config, features).await
+}
+
+#[tokio::test]
+async fn p49_p50_every_guarded_route_asks_for_its_role_and_hides_other_tenants() {
+    let t = platform().await;
     let mut people = vec![];
     for name in ["member", "admin", "owner", "somebody"] {
         people.push(signed_in(&t, &format!("{name}@example.com")).await);

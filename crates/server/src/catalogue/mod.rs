@@ -7,6 +7,7 @@ mod declared;
 mod errors;
 mod forms;
 mod matrix;
+mod paging;
 
 use std::collections::BTreeMap;
 

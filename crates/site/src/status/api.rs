@@ -10,12 +10,12 @@ use kernel::{
     App,
     clock::Timestamp,
     fault::{INVALID, NOT_FOUND, Result},
-    http::{Json, Page, Routes},
+    http::{Json, Listed, Page, Routes, Scope},
     transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tenancy::{enter::PlatformOwner, events};
+use tenancy::enter::PlatformOwner;
 
 use super::{
     incidents::{self, ALREADY_RESOLVED, Report},
@@ -43,8 +43,6 @@ pub fn routes() -> Routes {
 
 const HTML: &str = "text/html; charset=utf-8";
 const CANARY_PATIENCE: Duration = Duration::from_secs(2);
-/// The name cursors of this list are bound to.
-const INCIDENTS: &str = "incidents";
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -158,7 +156,7 @@ async fn report(Ctx(app): Ctx<App>, owner: PlatformOwner, Json(new): Json<NewRep
             None => incidents::open(tx, &app, report.clone()).await?,
         };
         let event = IncidentReported { incident_id: incident.id.to_string(), state: incident.stage.name() };
-        events::record(tx, &app, &owner.0.by(), None, &event).await?;
+        owner.record(tx, &app, &event).await?;
         let updates = Update::of_incident(tx, incident.id).await?;
         Ok((incident, updates))
     })?;
@@ -166,8 +164,7 @@ async fn report(Ctx(app): Ctx<App>, owner: PlatformOwner, Json(new): Json<NewRep
 }
 
 async fn list_incidents(Ctx(app): Ctx<App>, page: Page) -> Result<Json<IncidentsView>> {
-    let below = page.below(&app, INCIDENTS)?;
-    let mut found = Incident::page(&app.db, &below, page.fetch()).await?;
-    let next_cursor = page.cut(&app, INCIDENTS, &mut found, Incident::key);
-    Ok(Json(IncidentsView { incidents: overview::with_timelines(&app.db, found).await?, next_cursor }))
+    let fetch = async |below, most| Incident::page(&app.db, &below, most).await;
+    let Listed { rows, next_cursor } = page.list(&app, "incidents", Scope::platform(), fetch, Incident::key).await?;
+    Ok(Json(IncidentsView { incidents: overview::with_timelines(&app.db, rows).await?, next_cursor }))
 }

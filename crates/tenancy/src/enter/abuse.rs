@@ -28,7 +28,13 @@ use super::{
     cookies,
 };
 use crate::{
-    accounts::AccountId, apps::Keyed, email::Email, events::By, factors, sessions::Session, sign_in::ACCOUNT_CLOSED,
+    accounts::AccountId,
+    apps::Keyed,
+    email::Email,
+    events::{self, By, Event},
+    factors,
+    sessions::Session,
+    sign_in::ACCOUNT_CLOSED,
 };
 
 /// Failures older than this do not count.
@@ -83,6 +89,11 @@ impl Visitor {
         let pass = parts.headers.get(PASS).and_then(|value| value.to_str().ok()).map(|text| text.to_owned().into());
         let trusted_device = trusted_device(app, client, &parts.headers);
         Ok(Self { by, client, user_agent, trusted_device, app: keyed, route, pass })
+    }
+
+    /// Records something that happened to a person before anybody was signed in.
+    pub async fn record_about(&self, tx: &mut Tx, app: &App, person: AccountId, event: &dyn Event) -> db::Result<()> {
+        events::record(tx, app, &self.by, person, event).await
     }
 }
 

@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     apps::{Application, ApplicationId, Keyed, Reached},
+    events::{About, Event},
     orgs::{Membership, Org, Role},
 };
 
@@ -34,6 +35,13 @@ pub struct InApp<R> {
     pub application: Application,
     pub role: Role,
     least: PhantomData<R>,
+}
+
+impl<R> InApp<R> {
+    /// Records something that happened to the app.
+    pub async fn record(&self, tx: &mut Tx, app: &App, event: &dyn Event) -> db::Result<()> {
+        self.session.record_about(tx, app, About::app(&self.application), event).await
+    }
 }
 
 impl<R: Least> InApp<R> {

@@ -7,6 +7,7 @@ use kernel::{
     App,
     crypto::{self, Secret},
     http::AppOrigins,
+    id::Id,
     recent::Recent,
 };
 
@@ -40,14 +41,18 @@ pub struct Live {
     keys: Memory<[u8; 32], Keyed>,
 }
 
+fn group<Kind>(id: Id<Kind>) -> u128 {
+    id.uuid().as_u128()
+}
+
 impl Default for Live {
     fn default() -> Self {
         Self {
             tokens: Recent::new(MOST, Duration::from_mins(15)),
-            sessions: Memory::default(),
+            sessions: Memory::grouped(|_, session| [session.org_id.map(group), None]),
             people: Memory::default(),
-            members: Memory::default(),
-            keys: Memory::default(),
+            members: Memory::grouped(|(org, _), _| [Some(group(*org)), None]),
+            keys: Memory::grouped(|_, keyed| [Some(group(keyed.org_id)), Some(group(keyed.app_id))]),
         }
     }
 }
@@ -64,17 +69,22 @@ impl Live {
                 Ok(id) => self.people.forget(&id),
                 Err(_) => self.people.forget_all(),
             },
-            Notice::News { topic, body } if topic == orgs::TOPIC => {
-                let id = body.parse::<OrgId>().ok();
-                let is_it = move |org: OrgId| id.is_none_or(|id| org == id);
-                self.sessions.forget_if(move |_, session| session.org_id.is_some_and(is_it));
-                self.members.forget_if(move |(org, _), _| is_it(*org));
-                self.keys.forget_if(move |_, keyed| is_it(keyed.org_id));
-            }
-            Notice::News { topic, body } if topic == apps::TOPIC => {
-                let id = body.parse::<ApplicationId>().ok();
-                self.keys.forget_if(move |_, keyed| id.is_none_or(|id| keyed.app_id == id));
-            }
+            Notice::News { topic, body } if topic == orgs::TOPIC => match body.parse::<OrgId>() {
+                Ok(id) => {
+                    self.sessions.forget_group(group(id));
+                    self.members.forget_group(group(id));
+                    self.keys.forget_group(group(id));
+                }
+                Err(_) => {
+                    self.sessions.forget_all();
+                    self.members.forget_all();
+                    self.keys.forget_all();
+                }
+            },
+            Notice::News { topic, body } if topic == apps::TOPIC => match body.parse::<ApplicationId>() {
+                Ok(id) => self.keys.forget_group(group(id)),
+                Err(_) => self.keys.forget_all(),
+            },
             Notice::News { .. } => {}
             Notice::StartOver => {
                 self.sessions.forget_all();

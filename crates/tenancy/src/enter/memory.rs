@@ -5,13 +5,13 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher as _},
     pin::pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering::SeqCst},
     },
     time::Duration,
 };
 
-use db::Db;
+use db::{Db, lock};
 use kernel::recent::Recent;
 use tokio::sync::OnceCell;
 
@@ -19,9 +19,18 @@ use tokio::sync::OnceCell;
 pub const REMEMBERED: Duration = Duration::from_mins(1);
 pub const MOST: usize = 50_000;
 const SHARES: usize = 64;
+/// Groups share a counter where the ends of their ids agree: they are then forgotten together.
+const GROUPS: usize = 1024;
+
+/// The ids of what an entry belongs to, such as its organization and its app.
+pub type Groups = [Option<u128>; 2];
 
 pub struct Memory<K, V> {
-    known: Recent<K, Arc<V>>,
+    known: Recent<K, Kept<V>>,
+    groups: fn(&K, &V) -> Groups,
+    /// Counts how often each group was forgotten. An entry from before is not taken any more, and found out only when it is
+    /// asked for: so forgetting a group costs the same however much is remembered.
+    of_groups: Box<[AtomicU64]>,
     /// Counts what was forgotten, for each share of the keys: what was read before it is not remembered after it.
     forgotten: [AtomicU64; SHARES],
     /// What is being read, by its key and the count from before.
@@ -32,10 +41,31 @@ pub struct Memory<K, V> {
 type Readings<K, V> = HashMap<(K, u64), (usize, Shared<V>)>;
 type Shared<V> = Arc<OnceCell<Option<Arc<V>>>>;
 
+/// What is remembered, and the counts of its groups from then.
+struct Kept<V> {
+    value: Arc<V>,
+    counts: [u64; 2],
+}
+
+impl<V> Clone for Kept<V> {
+    fn clone(&self) -> Self {
+        Self { value: self.value.clone(), counts: self.counts }
+    }
+}
+
 impl<K: Hash + Eq, V> Default for Memory<K, V> {
     fn default() -> Self {
+        Self::grouped(|_, _| [None; 2])
+    }
+}
+
+impl<K: Hash + Eq, V> Memory<K, V> {
+    /// Entries that belong to groups, and can be forgotten with them.
+    pub fn grouped(groups: fn(&K, &V) -> Groups) -> Self {
         Self {
             known: Recent::new(MOST, REMEMBERED),
+            groups,
+            of_groups: (0..GROUPS).map(|_| AtomicU64::new(0)).collect(),
             forgotten: array::from_fn(|_| AtomicU64::new(0)),
             readings: Mutex::default(),
         }
@@ -60,8 +90,9 @@ impl<K: Hash + Eq + Clone, V> Memory<K, V> {
     where
         R: Future<Output = db::Result<Option<V>>>,
     {
-        match self.known.get(key) {
-            Some(known) => Ok(Some(known)),
+        let known = self.known.get(key).filter(|known| known.counts == self.counts(key, &known.value));
+        match known {
+            Some(known) => Ok(Some(known.value)),
             // Aside, so that whoever asks carries no more along than most of them need.
             None => Box::pin(self.read(key, read())).await,
         }
@@ -76,7 +107,8 @@ impl<K: Hash + Eq + Clone, V> Memory<K, V> {
             is_mine = true;
             let found = (&mut read).await?.map(Arc::new);
             if let Some(found) = &found {
-                self.known.insert(key.clone(), found.clone());
+                let (value, counts) = (found.clone(), self.counts(key, found));
+                self.known.insert(key.clone(), Kept { value, counts });
                 if forgotten.load(SeqCst) != before {
                     self.known.forget(key);
                 }
@@ -95,14 +127,24 @@ impl<K: Hash + Eq + Clone, V> Memory<K, V> {
         self.known.forget(key);
     }
 
-    pub fn forget_if(&self, is_so: impl Fn(&K, &V) -> bool) {
+    /// Forgets everything that belongs to a group. What is being read may belong to it, too, so it is not remembered; that is
+    /// counted first, because whoever remembers something takes the count of its group before they look whether it still counts.
+    pub fn forget_group(&self, id: u128) {
         self.count_all();
-        self.known.forget_if(|key, value| is_so(key, value));
+        self.of_group(id).fetch_add(1, SeqCst);
     }
 
     pub fn forget_all(&self) {
         self.count_all();
         self.known.forget_all();
+    }
+
+    fn counts(&self, key: &K, value: &V) -> [u64; 2] {
+        (self.groups)(key, value).map(|id| id.map_or(0, |id| self.of_group(id).load(SeqCst)))
+    }
+
+    fn of_group(&self, id: u128) -> &AtomicU64 {
+        &self.of_groups[usize::try_from(id % GROUPS as u128).unwrap_or_default()]
     }
 
     fn count_all(&self) {
@@ -147,11 +189,6 @@ impl<K: Hash + Eq, V> Drop for Reading<'_, K, V> {
     }
 }
 
-/// Nothing can fail while it is held.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use std::future::ready;
@@ -164,14 +201,14 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_forgotten_is_read_again_and_nothing_else() {
-        let memory = Memory::default();
+        let memory = Memory::grouped(|_, value| [Some(u128::from(*value == "old")), None]);
         for key in [1, 2] {
             assert_eq!(recall(&memory, key, "old").await, Some("old"));
         }
         memory.forget(&1);
         assert_eq!(recall(&memory, 1, "new").await, Some("new"));
         assert_eq!(recall(&memory, 2, "new").await, Some("old"));
-        memory.forget_if(|_, value| *value == "old");
+        memory.forget_group(1);
         assert_eq!(recall(&memory, 2, "newer").await, Some("newer"));
         assert_eq!(recall(&memory, 1, "newer").await, Some("new"));
         memory.forget_all();
@@ -181,9 +218,9 @@ mod tests {
     #[tokio::test]
     async fn what_is_forgotten_while_it_is_read_is_not_remembered() {
         let forgets: [fn(&Memory<u8, &'static str>); 3] =
-            [|memory| memory.forget(&1), |memory| memory.forget_if(|_, _| true), Memory::forget_all];
+            [|memory| memory.forget(&1), |memory| memory.forget_group(1), Memory::forget_all];
         for forget in forgets {
-            let memory = Memory::default();
+            let memory = Memory::grouped(|_, _| [None, Some(1)]);
             let read = async {
                 forget(&memory);
                 Ok(Some("old"))

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use super::{Live, Session};
 use crate::{
     accounts::AccountId,
+    events::{About, Event},
     orgs::{Membership, Org, OrgId, Role},
 };
 
@@ -72,6 +73,16 @@ impl<R> InOrg<R> {
 
     pub fn role(&self) -> Role {
         self.membership.role
+    }
+
+    /// Records something that happened to the organization.
+    pub async fn record(&self, tx: &mut Tx, app: &App, event: &dyn Event) -> db::Result<()> {
+        self.session.record_about(tx, app, About::in_org(self.org().id), event).await
+    }
+
+    /// Records something that happened to a person in the organization.
+    pub async fn record_about(&self, tx: &mut Tx, app: &App, person: AccountId, event: &dyn Event) -> db::Result<()> {
+        self.session.record_about(tx, app, About::in_org(self.org().id).person(person), event).await
     }
 }
 

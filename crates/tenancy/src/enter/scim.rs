@@ -3,6 +3,7 @@ use axum::{
     extract::FromRequestParts,
     http::{header, request::Parts},
 };
+use db::Tx;
 use kernel::{
     App,
     crypto::Secret,
@@ -10,13 +11,29 @@ use kernel::{
     http::{Client, GenContext, Operation, OperationInput, bearer, may_answer, requires},
 };
 
-use crate::{events::By, orgs::OrgId, scim_tokens};
+use crate::{
+    events::{self, About, By, Event},
+    orgs::OrgId,
+    scim_tokens,
+};
 
 /// The provider of an organization. All it can reach is that organization.
 pub struct ScimToken {
     pub org: OrgId,
     /// Nobody in particular, from where it came.
     pub by: By,
+}
+
+impl ScimToken {
+    /// Records something that happened to the organization.
+    pub async fn record(&self, tx: &mut Tx, app: &App, event: &dyn Event) -> db::Result<()> {
+        self.record_about(tx, app, About::in_org(self.org), event).await
+    }
+
+    /// Records something that the provider did to `about`, which is of its organization.
+    pub async fn record_about(&self, tx: &mut Tx, app: &App, about: About, event: &dyn Event) -> db::Result<()> {
+        events::record(tx, app, &self.by, about, event).await
+    }
 }
 
 impl FromRequestParts<App> for ScimToken {

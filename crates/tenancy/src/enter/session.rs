@@ -5,6 +5,7 @@ use axum::{
     extract::FromRequestParts,
     http::{HeaderMap, HeaderValue, header, request::Parts},
 };
+use db::Tx;
 use kernel::{
     App,
     clock::Timestamp,
@@ -23,7 +24,7 @@ use crate::{
     accounts::Account,
     apps::{Application, ApplicationId},
     audience::Audience,
-    events::By,
+    events::{self, About, By, Event},
     factors::Factors,
     orgs::Membership,
     scopes::Scopes,
@@ -109,6 +110,22 @@ impl Session {
     pub fn by(&self) -> By {
         let app = self.living.session.app_id;
         By { actor: Some(self.account().id), app, ..super::abuse::from_where(self.client, self.user_agent.as_ref()) }
+    }
+
+    /// Records something that happened to the person of this session.
+    pub async fn record(&self, tx: &mut Tx, app: &App, event: &dyn Event) -> db::Result<()> {
+        self.record_about(tx, app, self.account().id, event).await
+    }
+
+    /// Records something that the person of this session did to `about`.
+    pub async fn record_about(
+        &self,
+        tx: &mut Tx,
+        app: &App,
+        about: impl Into<About> + Send,
+        event: &dyn Event,
+    ) -> db::Result<()> {
+        events::record(tx, app, &self.by(), about, event).await
     }
 
     /// The app it belongs to, if it is not the service's own.
@@ -394,6 +411,13 @@ pub fn is_platform_owner(app: &App, session: &Session) -> bool {
 
 /// One of those who run the platform.
 pub struct PlatformOwner(pub Session);
+
+impl PlatformOwner {
+    /// Records something that happened to the platform itself.
+    pub async fn record(&self, tx: &mut Tx, app: &App, event: &dyn Event) -> db::Result<()> {
+        self.0.record_about(tx, app, About::default(), event).await
+    }
+}
 
 impl FromRequestParts<App> for PlatformOwner {
     type Rejection = Fault;

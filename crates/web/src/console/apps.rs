@@ -4,14 +4,14 @@ use kernel::http::{Path, Routes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{me::Me, page::drawn};
+use crate::{me::Me, page::pages};
 
 pub fn routes() -> Routes {
-    let routes = Routes::new("pages").get("/console/apps/{appId}", app_page, "an app and its settings");
-    let routes = drawn(routes).get("/console/apps/{appId}/keys", keys_page, "its keys");
-    let routes = drawn(routes).get("/console/apps/{appId}/users", users_page, "who signed in through it");
-    let routes = drawn(routes).get("/console/apps/{appId}/domain", domain_page, "its domain and the proof of it");
-    drawn(routes)
+    pages("pages")
+        .get("/console/apps/{appId}", app_page, "an app and its settings")
+        .get("/console/apps/{appId}/keys", keys_page, "its keys")
+        .get("/console/apps/{appId}/users", users_page, "who signed in through it")
+        .get("/console/apps/{appId}/domain", domain_page, "its domain and the proof of it")
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]

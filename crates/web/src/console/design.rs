@@ -5,11 +5,11 @@ use url::{Host, Url};
 
 use crate::{
     me::Sender,
-    page::{drawn, error},
+    page::{error, pages},
 };
 
 pub fn routes() -> Routes {
-    drawn(Routes::new("pages").get("/console/design", design_page, "every part of the pages (development only)"))
+    pages("pages").get("/console/design", design_page, "every part of the pages (development only)")
 }
 
 async fn design_page(State(app): State<App>, Sender(me): Sender) -> Response {

@@ -4,14 +4,14 @@ use kernel::http::{Path, Routes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{me::Me, page::drawn};
+use crate::{me::Me, page::pages};
 
 pub fn routes() -> Routes {
-    let routes = Routes::new("pages").get("/console/orgs/{id}", org_page, "an organization and its settings");
-    let routes = drawn(routes).get("/console/orgs/{id}/members", members_page, "its people and invitations");
-    let routes = drawn(routes).get("/console/orgs/{id}/scim", scim_page, "its identity provider");
-    let routes = drawn(routes).get("/console/orgs/{id}/activity", org_activity_page, "what happened in it");
-    drawn(routes)
+    pages("pages")
+        .get("/console/orgs/{id}", org_page, "an organization and its settings")
+        .get("/console/orgs/{id}/members", members_page, "its people and invitations")
+        .get("/console/orgs/{id}/scim", scim_page, "its identity provider")
+        .get("/console/orgs/{id}/activity", org_activity_page, "what happened in it")
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]

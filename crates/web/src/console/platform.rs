@@ -10,17 +10,17 @@ use serde_json::json;
 
 use crate::{
     me::Me,
-    page::{HTML, drawn, error},
+    page::{HTML, error, pages},
 };
 
 pub fn routes() -> Routes {
-    let routes = Routes::new("pages").get("/console/platform", platform_page, "what the platform is busy with");
-    let routes = drawn(routes).get("/console/platform/abuse", abuse_page, "who misbehaves");
-    let routes = drawn(routes).get("/console/platform/incidents", incidents_page, "what the status page says");
-    let routes = drawn(routes).get("/console/outbox", outbox_page, "the mails a development server kept");
-    let routes = drawn(routes).get("/console/outbox/{id}", mail_page, "one mail as a person sees it");
-    let routes = drawn(routes).get("/console/outbox/{id}/body", mail_body, "the body of that mail, for its frame");
-    drawn(routes)
+    pages("pages")
+        .get("/console/platform", platform_page, "what the platform is busy with")
+        .get("/console/platform/abuse", abuse_page, "who misbehaves")
+        .get("/console/platform/incidents", incidents_page, "what the status page says")
+        .get("/console/outbox", outbox_page, "the mails a development server kept")
+        .get("/console/outbox/{id}", mail_page, "one mail as a person sees it")
+        .get("/console/outbox/{id}/body", mail_body, "the body of that mail, for its frame")
 }
 
 async fn platform_page(me: Me) -> Response {

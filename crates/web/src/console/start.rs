@@ -3,10 +3,10 @@ use axum::response::Response;
 use kernel::http::Routes;
 use serde_json::{Value, json};
 
-use crate::{me::Me, page::drawn};
+use crate::{me::Me, page::pages};
 
 pub fn routes() -> Routes {
-    drawn(Routes::new("pages").get("/console", console_page, "where the console begins"))
+    pages("pages").get("/console", console_page, "where the console begins")
 }
 
 async fn console_page(me: Me) -> Response {

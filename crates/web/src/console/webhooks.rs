@@ -6,16 +6,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::apps::{APP, OfApp};
-use crate::{me::Me, page::drawn};
+use crate::{me::Me, page::pages};
 
 pub fn routes() -> Routes {
-    let routes = Routes::new("pages").get("/console/apps/{appId}/webhooks", webhooks_page, "its webhooks");
-    let routes = drawn(routes).get(
+    pages("pages").get("/console/apps/{appId}/webhooks", webhooks_page, "its webhooks").get(
         "/console/apps/{appId}/webhooks/{webhookId}",
         webhook_page,
         "one webhook, its secret and its deliveries",
-    );
-    drawn(routes)
+    )
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]

@@ -25,18 +25,16 @@ use serde_json::Value;
 
 use crate::{
     look::Look,
-    page::{HTML, drawn, guard, shown},
+    page::{HTML, guard, pages, shown},
 };
 use operation::{Group, Reader};
 
 pub fn routes() -> Routes {
-    let routes = Routes::new("pages").get("/reference", reference_index, "the reference: every operation there is");
-    let routes = drawn(routes).answers_nothing(304).get(
-        "/reference/{tag}",
-        reference_page,
-        "the reference: one group of operations",
-    );
-    drawn(routes).answers_nothing(304)
+    pages("pages")
+        .get("/reference", reference_index, "the reference: every operation there is")
+        .answers_nothing(304)
+        .get("/reference/{tag}", reference_page, "the reference: one group of operations")
+        .answers_nothing(304)
 }
 
 /// The name of the page that lists all others.

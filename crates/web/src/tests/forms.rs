@@ -217,7 +217,7 @@ async fn who_owns_the_platform_follows_the_settings() {
     let root = cookies(&submit(&t, "/first-owner", &fields, "").await);
     assert_eq!(t.get("/admin/queues").header("cookie", &root).await.status, 200);
     let boss = |config: &mut Config| {
-        config.change(|tenancy: &mut tenancy::Settings| tenancy.platform_owners = vec!["boss@example.com".into()])
+        config.change(|tenancy: &mut tenancy::Settings| tenancy.platform_owners = vec!["boss@example.com".into()]);
     };
     let t = t.restart_with(boss, feature).await;
     assert_eq!(
@@ -237,8 +237,8 @@ async fn a_start_with_owners_closes_the_door_for_good() {
         .restart_with(
             |config| {
                 config.change(|tenancy: &mut tenancy::Settings| {
-                    tenancy.platform_owners = vec!["boss@example.com".into()]
-                })
+                    tenancy.platform_owners = vec!["boss@example.com".into()];
+                });
             },
             feature,
         )

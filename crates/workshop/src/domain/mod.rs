@@ -15,15 +15,15 @@ use kernel::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tenancy::{
-    enter::{Admin, InApp, Member},
-    events::{self, About},
-};
+use tenancy::enter::{Admin, InApp, Member};
 use url::{Host, Url};
 
 use self::claim::{Claim, Reason};
 pub use self::mails::MAILS;
-use crate::events::{DomainAdded, DomainRemoved};
+use crate::{
+    DNS_UNAVAILABLE,
+    events::{DomainAdded, DomainRemoved},
+};
 
 pub fn routes() -> Routes {
     Routes::new("apps")
@@ -43,8 +43,6 @@ pub fn jobs() -> Jobs {
 
 const DOMAIN_EXISTS: Code = Code::new(409, "domain_exists", "The app has another domain. Remove it first.");
 const NO_DOMAIN: Code = Code::new(404, "no_domain", "The app has no domain. Add one first.");
-const DNS_UNAVAILABLE: Code =
-    Code::new(502, "dns_unavailable", "No name server answered for this domain. Try again shortly.");
 
 /// Under which name of the domain the proof stands.
 const PLACE: &str = "_janua-challenge";
@@ -162,8 +160,7 @@ async fn add_domain(
         if !claim.insert(tx).await? {
             return Err(DOMAIN_EXISTS.into());
         }
-        let (about, event) = (About::app(&caller.application), DomainAdded { domain: claim.domain.clone() });
-        Ok(events::record(tx, &app, &caller.session.by(), about, &event).await?)
+        Ok(caller.record(tx, &app, &DomainAdded { domain: claim.domain.clone() }).await?)
     })?;
     Ok(Json(claim.into()))
 }
@@ -189,8 +186,7 @@ async fn remove_domain(State(app): State<App>, caller: InApp<Admin>) -> Result<N
     transact!(app, async |tx| {
         caller.hold(tx).await?;
         let domain = Claim::remove(tx, caller.application.id).await?.ok_or(NO_DOMAIN)?;
-        let (about, event) = (About::app(&caller.application), DomainRemoved { domain });
-        Ok(events::record(tx, &app, &caller.session.by(), about, &event).await?)
+        Ok(caller.record(tx, &app, &DomainRemoved { domain }).await?)
     })?;
     Ok(NoContent)
 }

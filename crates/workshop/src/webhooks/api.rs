@@ -7,7 +7,7 @@ use kernel::{
     clock::Timestamp,
     crypto::Secret,
     fault::{Code, INVALID, NOT_FOUND, Result},
-    http::{Json, Key, Page, Path, Routes},
+    http::{Json, Key, Listed, Page, Path, Routes},
     jobs,
     ports::outgoing::host_of,
     transact,
@@ -18,15 +18,15 @@ use serde_json::Value;
 use tenancy::{
     apps::Application,
     enter::{Admin, AppCaller, InApp, Member},
-    events::{self, About},
 };
 
 use super::{
     jobs::Clear,
     model::{Webhook, WebhookId, seal},
-    rules::{self, DNS_UNAVAILABLE, TOO_MANY_AT_HOST, UNKNOWN_EVENT_TYPES},
+    rules::{self, TOO_MANY_AT_HOST, UNKNOWN_EVENT_TYPES},
     sign,
 };
+use crate::DNS_UNAVAILABLE;
 use crate::webhooks::events::{
     WebhookCreated, WebhookDeleted, WebhookSecretFinalized, WebhookSecretRotated, WebhookUpdated,
 };
@@ -137,8 +137,7 @@ pub async fn register(app: &App, caller: &InApp<Admin>, new: NewWebhook) -> Resu
             return Err(TOO_MANY.into());
         }
         rules::check_host(tx, app, webhook.app_id, &url).await?;
-        let (about, event) = (About::app(&caller.application), WebhookCreated { webhook_id: id.to_string() });
-        events::record(tx, app, &caller.session.by(), about, &event).await?;
+        caller.record(tx, app, &WebhookCreated { webhook_id: id.to_string() }).await?;
         webhook.insert(tx).await?;
         Ok(Application::set_listening(tx, webhook.app_id, true).await?)
     })?;
@@ -161,11 +160,11 @@ async fn list_webhooks(
 }
 
 pub async fn list(app: &App, application: &Application, page: &Page) -> Result<Json<Webhooks>> {
-    let list = format!("webhooks:{}", application.id);
-    let mut found = Webhook::page(&app.db, application.id, &page.below(app, &list)?, page.fetch()).await?;
-    let next_cursor = page.cut(app, &list, &mut found, |one| Key { at: one.created_at, id: one.id.to_string() });
+    let fetch = async |below, most| Webhook::page(&app.db, application.id, &below, most).await;
+    let key = |webhook: &Webhook| Key { at: webhook.created_at, id: webhook.id.to_string() };
+    let Listed { rows, next_cursor } = page.list(app, "webhooks", application.id, fetch, key).await?;
     let now = app.clock.now();
-    Ok(Json(Webhooks { webhooks: found.into_iter().map(|one| WebhookView::public(one, now)).collect(), next_cursor }))
+    Ok(Json(Webhooks { webhooks: rows.into_iter().map(|one| WebhookView::public(one, now)).collect(), next_cursor }))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -264,7 +263,7 @@ pub async fn alter(app: &App, caller: &InApp<Admin>, id: WebhookId, mut change: 
         None => None,
     };
     let grace = change.rotation_grace_ms.map_or(rules::GRACE, Duration::from_millis);
-    let (now, fields, by) = (app.clock.now(), change.fields(), caller.session.by());
+    let (now, fields) = (app.clock.now(), change.fields());
     let (webhook, secret) = transact!(app, async |tx| {
         caller.hold(tx).await?;
         let mut webhook = Webhook::hold(tx, app_id, id).await?.ok_or(NOT_FOUND)?;
@@ -281,19 +280,18 @@ pub async fn alter(app: &App, caller: &InApp<Admin>, id: WebhookId, mut change: 
         if let Some(standard) = change.standard_headers.filter(|standard| *standard != webhook.standard_headers) {
             (webhook.standard_headers, webhook.is_standard) = (standard, standard);
         }
-        let about = About::app(&caller.application);
         let name = id.to_string();
         if !fields.is_empty() {
             let event = WebhookUpdated { webhook_id: name.clone(), fields: fields.clone() };
-            events::record(tx, app, &by, about, &event).await?;
+            caller.record(tx, app, &event).await?;
         }
         let secret = match change.rotate_secret {
             Some(Rotation::Start) => {
-                events::record(tx, app, &by, about, &WebhookSecretRotated { webhook_id: name }).await?;
+                caller.record(tx, app, &WebhookSecretRotated { webhook_id: name }).await?;
                 Some(rules::rotate(app, &mut webhook, grace, now))
             }
             Some(Rotation::Finish) => {
-                events::record(tx, app, &by, about, &WebhookSecretFinalized { webhook_id: name }).await?;
+                caller.record(tx, app, &WebhookSecretFinalized { webhook_id: name }).await?;
                 rules::finalize(&mut webhook);
                 None
             }
@@ -331,8 +329,7 @@ pub async fn remove(app: &App, caller: &InApp<Admin>, id: WebhookId) -> Result<N
             Application::set_listening(tx, app_id, false).await?;
         }
         jobs::enqueue(tx, app, app.clock.now(), &Clear { webhook: id }).await?;
-        let (about, event) = (About::app(&caller.application), WebhookDeleted { webhook_id: id.to_string() });
-        Ok(events::record(tx, app, &caller.session.by(), about, &event).await?)
+        Ok(caller.record(tx, app, &WebhookDeleted { webhook_id: id.to_string() }).await?)
     })?;
     Ok(NoContent)
 }

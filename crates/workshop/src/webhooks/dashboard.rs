@@ -10,12 +10,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tenancy::enter::{Admin, InApp, Member};
 
+use crate::DNS_UNAVAILABLE;
+
 use super::{
     again::{self, Deliveries, INACTIVE, Missed, Recovering, Rehearsal, STILL_PENDING, UnderWay},
     api::{self, Change, NewWebhook, TOO_MANY, WebhookView, Webhooks},
     deliveries::DeliveryId,
     model::WebhookId,
-    rules::{DNS_UNAVAILABLE, TOO_MANY_AT_HOST, UNKNOWN_EVENT_TYPES},
+    rules::{TOO_MANY_AT_HOST, UNKNOWN_EVENT_TYPES},
 };
 
 pub fn routes() -> Routes {

@@ -117,7 +117,7 @@ impl Webhook {
             ],
         )
         .await?;
-        tx.exec("DELETE FROM webhook_subscription WHERE webhook_id = $1", params![self.id]).await?;
+        tx.send("DELETE FROM webhook_subscription WHERE webhook_id = $1", params![self.id]).await?;
         self.subscribe(tx).await?;
         changed(tx, self.id).await
     }
@@ -137,7 +137,8 @@ impl Webhook {
     async fn subscribe(&self, tx: &mut Tx) -> db::Result<()> {
         for event in &self.events {
             let sql = "INSERT INTO webhook_subscription (app_id, event, webhook_id) VALUES ($1, $2, $3)";
-            tx.exec(sql, params![self.app_id, event, self.id]).await?;
+            // Not waited for: on PostgreSQL all of them go along with the next statement.
+            tx.send(sql, params![self.app_id, event, self.id]).await?;
         }
         Ok(())
     }

@@ -22,11 +22,9 @@ use super::{
     model::{Webhook, WebhookId, seal},
     names,
 };
-use crate::webhooks::events::WebhookAutoDisabled;
+use crate::{DNS_UNAVAILABLE, webhooks::events::WebhookAutoDisabled};
 
 pub const UNKNOWN_EVENT_TYPES: Code = Code::new(400, "unknown_event_types", "Some event types do not exist.");
-pub const DNS_UNAVAILABLE: Code =
-    Code::new(502, "dns_unavailable", "No name server answered for this domain. Try again shortly.");
 
 pub const TOO_MANY_AT_HOST: Code = Code::new(
     409,

@@ -15,8 +15,8 @@ use kernel::{
     app::Feature,
     clock::Timestamp,
     config::{Config, Origin},
-    fault::{CONFLICT, Code, NOT_FOUND, Result},
-    http::{Client, ForgetReplies, Json, Key, Page, Path, Query, Routes},
+    fault::{CONFLICT, Code, Fault, NOT_FOUND, Result},
+    http::{Client, ForgetReplies, Json, Key, Listed, Page, Path, Query, Routes, Scope},
     id::Id,
     jobs::Jobs,
     testing::TestApp,
@@ -140,15 +140,16 @@ async fn settings(State(app): State<App>, page: Page) -> Result<Json<Settings>> 
     }
     row!(Row { name, value });
     let key = |row: &Row| Key { at: Timestamp(row.value.parse().unwrap_or(0)), id: row.name.clone() };
-    let below = page.below(&app, "settings")?;
     let sql = "SELECT name, value FROM setting WHERE name LIKE 'n%' AND name < $1 ORDER BY name DESC LIMIT $2";
-    let mut rows: Vec<Row> = app.db.all(sql, params![&below.id, page.fetch()]).await?;
-    let next_cursor = page.cut(&app, "settings", &mut rows, key);
+    let fetch = async |below: Key, most: u32| app.db.all(sql, params![&below.id, most]).await;
+    let Listed { rows, next_cursor } = page.list(&app, "settings", Scope::platform(), fetch, key).await?;
     Ok(Json(Settings { settings: rows.into_iter().map(|row| row.name).collect(), next_cursor }))
 }
 async fn other_list(State(app): State<App>, page: Page) -> Result<Json<Settings>> {
-    page.below(&app, "another")?;
-    Ok(Json(Settings { settings: vec![], next_cursor: None }))
+    let fetch = async |_, _| Ok::<_, Fault>(vec![]);
+    let Listed { rows, next_cursor } =
+        page.list(&app, "another", Scope::platform(), fetch, |_: &String| Key::newest()).await?;
+    Ok(Json(Settings { settings: rows, next_cursor }))
 }
 
 fn feature(_: &Config) -> Feature {

@@ -1,0 +1,90 @@
+//! Every list in pages, of two tenants: a cursor of one tenant's list is refused in the list of the other. Routes come from
+//! the description, so a new list is in the test by itself.
+use db::params;
+use identity::testing::{Person, signed_in};
+use kernel::testing::TestApp;
+use serde_json::{Value, json};
+
+use super::{
+    built, catalogue,
+    matrix::{Row, Tenant, platform},
+};
+
+/// Lists of which the platform has only one.
+const OF_THE_PLATFORM: &[&str] = &["/admin/abuse-reports", "/admin/outbox", "/status/incidents"];
+
+/// Every list in pages.
+fn lists(description: &Value) -> Vec<Row> {
+    let catalogue = catalogue();
+    let mut lists = vec![];
+    for (row, operation) in built(description) {
+        let parameters = operation["parameters"].as_array().map_or(&[][..], Vec::as_slice);
+        if parameters.iter().any(|one| one["in"] == "query" && one["name"] == "cursor") {
+            let guard = catalogue[&row].clone();
+            let (method, path) = row;
+            lists.push(Row { method, path, guard, body: None });
+        }
+    }
+    lists
+}
+
+/// A tenant with at least two entries in each of its lists.
+async fn tenant(t: &TestApp, owner: &Person, people: &[Person]) -> Tenant {
+    let tenant = Tenant::of(t, owner, people).await;
+    let (org, app) = (&tenant.ids["org"], &tenant.ids["appId"]);
+    let more = [
+        ("/apps".to_owned(), json!({ "name": "Second", "orgId": org })),
+        (format!("/apps/{app}/keys"), json!({ "type": "publishable", "environment": "live" })),
+        (format!("/apps/{app}/webhooks"), json!({ "url": "https://127.0.0.1:9/", "events": ["user.passkey_added"] })),
+        (format!("/org/{org}/scim-tokens"), json!({ "name": "Second" })),
+        (format!("/org/{org}/members"), json!({ "email": format!("second-{org}@example.com"), "role": "member" })),
+    ];
+    for (path, body) in more {
+        let made = owner.asks(t.post(&path).json(&body)).await;
+        assert!((200..300).contains(&made.status), "{path}: {}", made.text);
+    }
+    for person in people {
+        let sql =
+            "INSERT INTO app_user (app_id, account_id, first_sign_in_at, last_sign_in_at) VALUES ($1, $2, 0, 0)";
+        t.app.db.exec(sql, params![app, &person.id]).await.expect("a user of the app");
+        let sql =
+            "INSERT INTO consent (id, account_id, client, resource, name, scopes, place, created_at, updated_at)
+                   VALUES ($1, $2, $1, '', 'Client', 'openid', 'https://client.example.com', 0, 0)";
+        let id = t.app.entropy.uuid(t.app.clock.now()).to_string();
+        t.app.db.exec(sql, params![id, &owner.id]).await.expect("a consent");
+    }
+    tenant
+}
+
+#[tokio::test]
+async fn a_cursor_counts_in_the_list_of_its_own_tenant_alone() {
+    let t = platform().await;
+    let people = [signed_in(&t, "one@example.com").await, signed_in(&t, "two@example.com").await];
+    let (alice, bob) = (signed_in(&t, "alice@example.com").await, signed_in(&t, "bob@example.com").await);
+    let (hers, his) = (tenant(&t, &alice, &people).await, tenant(&t, &bob, &people).await);
+    let (mut asked, mut wrong) = (0, vec![]);
+    for list in lists(&t.app.description.get().expect("the description").value()) {
+        if OF_THE_PLATFORM.contains(&list.path.as_str()) {
+            continue;
+        }
+        asked += 1;
+        let (in_hers, in_his) = (list.path(&hers, &hers), list.path(&his, &his));
+        let first = list.asked_by(&t, &alice, &format!("{in_hers}?limit=1"), &hers).await;
+        let Some(cursor) = first.body["nextCursor"].as_str() else {
+            wrong.push(format!("{}: give `tenant` two entries of this list: {}", list.path, first.text));
+            continue;
+        };
+        let next = list.asked_by(&t, &alice, &format!("{in_hers}?cursor={cursor}"), &hers).await;
+        if next.status != 200 {
+            wrong.push(format!("{}, the next page: {:?}", list.path, next.refusal()));
+        }
+        let other = list.asked_by(&t, &bob, &format!("{in_his}?cursor={cursor}"), &his).await;
+        if other.refusal() != (400, "bad_cursor") {
+            wrong.push(format!("{}, the cursor of another tenant: {:?}", list.path, other.refusal()));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    t.run_jobs().await;
+    assert!(asked > 0, "the description names no list");
+    t.finish().await;
+}
