@@ -27,6 +27,13 @@ const EARLIER: &str = "SELECT request_hash, started_at, status, sealed FROM idem
 const KEEP: &str = "UPDATE idempotent_reply SET status = $3, sealed = $4 WHERE scope = $1 AND started_at = $2";
 const RELEASE: &str = "DELETE FROM idempotent_reply WHERE scope = $1 AND started_at = $2";
 
+/// Deletes the replies to requests that began before `moment`, some at a time.
+pub async fn forget_before(db: &Db, moment: i64) -> Result<()> {
+    let sql = "DELETE FROM idempotent_reply WHERE scope IN
+                   (SELECT scope FROM idempotent_reply WHERE started_at < $1 ORDER BY started_at LIMIT $2)";
+    db.sweep(sql, params![moment]).await.map(drop)
+}
+
 tokio::task_local! {
     static PRESENT: Option<Arc<Claim>>;
 }

@@ -32,7 +32,7 @@ pub fn feature(_: &Config) -> Feature {
         .declares(events::EVENTS)
         .declares(scim::EVENTS)
         .declares(&[logo::LOGOS])
-        .declares(&[logo::GONE])
+        .declares(&[logo::GONE, scim::GONE])
 }
 
 #[cfg(test)]

@@ -59,7 +59,8 @@ pub fn feature(config: &Config) -> Feature {
         .declares(tidy::CHORES)
         .declares(events::EVENTS)
         .declares(&[account::AVATARS])
-        .declares(&[account::GONE, oauth::GONE])
+        .declares(&[account::GONE, oauth::GONE, tidy::DEVICE_CODES])
+        .declares(tidy::AFTER_RESTORE)
         .start(|app| {
             Box::pin(async move {
                 first_owner::start(&app).await.map_err(|error| format!("cannot keep who comes first: {error}"))

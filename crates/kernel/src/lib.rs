@@ -10,6 +10,7 @@ pub mod entropy;
 pub mod fault;
 pub mod http;
 pub mod id;
+pub mod installation;
 pub mod jobs;
 pub mod pages;
 pub mod ports;

@@ -1,7 +1,7 @@
 //! Apps, their keys and the people who came in through them: what is kept, and every statement on it.
 use std::collections::HashSet;
 
-use db::{Db, FromValue, Reach, Sql, Tx, Value, holding, params, row};
+use db::{Db, FromValue, Reach, Read, Sql, Tx, Value, holding, params, row};
 use kernel::{
     App,
     clock::Timestamp,
@@ -226,8 +226,8 @@ impl Application {
         .await
     }
 
-    pub async fn find(db: &Db, id: ApplicationId) -> db::Result<Option<Self>> {
-        db.opt("SELECT * FROM app WHERE id = $1", params![id]).await
+    pub async fn find(mut from: impl Read, id: ApplicationId) -> db::Result<Option<Self>> {
+        from.opt("SELECT * FROM app WHERE id = $1", params![id]).await
     }
 
     /// The app that has proven this host, or a domain above it, to be its own.

@@ -15,10 +15,22 @@ pub enum Gone {
     Account(Hook<AccountId>),
     Org(Hook<OrgId>),
     App(Hook<ApplicationId>),
+    /// A member whom the organization's identity provider deactivated.
+    Access(Hook<LostAccess>),
     /// Rows that may be many go before, some at a time, because everybody else's writes wait for a long transaction: a
     /// statement with the id as `$1` and the number of rows as `$2`.
     ManyOfOrg(&'static str),
     ManyOfApp(&'static str),
+}
+
+/// The access of a member that ends.
+#[derive(Debug, Clone, Copy)]
+pub struct LostAccess {
+    pub org: OrgId,
+    pub account: AccountId,
+    /// Whether the account belongs to the organization: then its access to everything ends, otherwise only its access to
+    /// the organization's apps.
+    pub is_home: bool,
 }
 
 pub async fn account(tx: &mut Tx, app: &App, id: AccountId) -> db::Result<()> {
@@ -43,6 +55,15 @@ pub async fn app(tx: &mut Tx, app: &App, id: ApplicationId) -> db::Result<()> {
     for gone in app.declared::<Gone>() {
         if let Gone::App(hook) = gone {
             hook(tx, app, id).await?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn access(tx: &mut Tx, app: &App, lost: LostAccess) -> db::Result<()> {
+    for gone in app.declared::<Gone>() {
+        if let Gone::Access(hook) = gone {
+            hook(tx, app, lost).await?;
         }
     }
     Ok(())

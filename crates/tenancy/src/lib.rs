@@ -61,6 +61,7 @@ pub fn feature(config: &Config) -> Feature {
         .jobs(Jobs::new().every::<Tidy>(HOURLY).every::<tidy::TurnKeys>(HOURLY))
         .jobs(Jobs::new().every::<mail::ForgetDead>(Duration::from_hours(24)))
         .declares(tidy::CHORES)
+        .declares(restored::AFTER_RESTORE)
         .declares(happenings::EVENTS)
         .release(|app| Box::pin(async move { mail::release_all(&app.db).await.map_err(|error| error.to_string()) }))
         .own(relay::Relay::new(config.workers))

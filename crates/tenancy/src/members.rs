@@ -1,12 +1,13 @@
 //! Who is in an organization: what is kept of it, and what begins and ends with it.
 use db::{Db, Tx, holding, params, row};
-use kernel::{clock::Timestamp, http::Key};
+use kernel::{App, clock::Timestamp, http::Key};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
     accounts::{Account, AccountId},
     apps::{AppKey, AppKeyId, ApplicationId},
+    gone::{self, LostAccess},
     orgs::{self, OrgId, Role},
     people,
     sessions::{Session, SessionId},
@@ -100,6 +101,7 @@ impl Member {
     /// Answers the sessions and keys that ended. An account that has its home here has no session left anywhere.
     pub async fn switch_off(
         tx: &mut Tx,
+        app: &App,
         org: OrgId,
         account: AccountId,
         is_home: bool,
@@ -107,16 +109,13 @@ impl Member {
     ) -> db::Result<Ended> {
         // Before anything else, as whoever begins a session does.
         Account::hold(tx, account).await?;
+        gone::access(tx, app, LostAccess { org, account, is_home }).await?;
         let sessions = if is_home {
-            // Links and codes that were sent, and devices that were let in and have not come yet, too.
+            // Links and codes that were sent, too.
             tx.exec("UPDATE once SET used_at = $2 WHERE account_id = $1 AND used_at IS NULL", params![account, now])
                 .await?;
-            tx.exec("DELETE FROM device_code WHERE account_id = $1", params![account]).await?;
             Session::revoke_all(tx, account, None, now).await?
         } else {
-            let sql = "DELETE FROM device_code
-                       WHERE account_id = $2 AND app_id IN (SELECT id FROM app WHERE org_id = $1)";
-            tx.exec(sql, params![org, account]).await?;
             Session::revoke_in(tx, org, account, now).await?
         };
         let keys = AppKey::end_those_of(tx, org, account).await?;

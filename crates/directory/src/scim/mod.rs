@@ -22,6 +22,7 @@ mod users;
 mod wording;
 
 use kernel::{http::Routes, jobs::Jobs};
+use tenancy::gone::Gone;
 
 pub use events::EVENTS;
 
@@ -35,6 +36,12 @@ pub fn routes() -> Routes {
         .and(tokens::routes())
         .and(groups::mapping_routes())
 }
+
+/// The memberships in groups of an organization that is deleted.
+pub const GONE: Gone = Gone::ManyOfOrg(
+    "DELETE FROM person_group_member WHERE org_id = $1 AND (group_id, person_id) IN
+         (SELECT group_id, person_id FROM person_group_member WHERE org_id = $1 LIMIT $2)",
+);
 
 pub fn jobs() -> Jobs {
     Jobs::new().on::<provision::AskIn>().on::<groups::GiveRoles>()

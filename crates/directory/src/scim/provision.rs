@@ -198,7 +198,7 @@ async fn switch_off(tx: &mut Tx, app: &App, by: &By, person: &mut Person, now: T
             return Err(LAST_OWNER.into());
         }
         Invite::withdraw(tx, org, account, None).await?;
-        let ended = Member::switch_off(tx, org, account, person.is_home, now).await?;
+        let ended = Member::switch_off(tx, app, org, account, person.is_home, now).await?;
         for session in ended.sessions {
             let event = SessionRevoked { session_id: session, reason: "deactivated" };
             events::record(tx, app, by, Some(account), &event).await?;

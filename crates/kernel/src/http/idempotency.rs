@@ -16,10 +16,7 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
-use db::{
-    claim::{Claim, Earlier, Kept, Key, Remembered, Stage},
-    params,
-};
+use db::claim::{self, Claim, Earlier, Kept, Key, Remembered, Stage};
 use http_body_util::BodyExt as _;
 use serde::{Deserialize, Serialize};
 
@@ -173,10 +170,6 @@ impl Job for ForgetReplies {
     const KIND: &'static str = "http.forget_replies";
 
     async fn run(self, app: App) -> Result<(), Later> {
-        let before = app.clock.now().minus(KEPT);
-        let sql = "DELETE FROM idempotent_reply WHERE scope IN
-                       (SELECT scope FROM idempotent_reply WHERE started_at < $1 ORDER BY started_at LIMIT $2)";
-        app.db.sweep(sql, params![before]).await?;
-        Ok(())
+        Ok(claim::forget_before(&app.db, app.clock.now().minus(KEPT).0).await?)
     }
 }

@@ -6,6 +6,7 @@ mod cases;
 mod errors;
 mod forms;
 mod matrix;
+mod owners;
 
 use std::collections::BTreeMap;
 
