@@ -1,4 +1,5 @@
-//! The doors people come in by: sign-up, sign-in, recovery, their own account, and what verifiers need to know.
+//! Authentication: sign-up, sign-in, recovery, second factors, passkeys, the user's own account, the OAuth and OpenID
+//! Connect provider, and discovery documents.
 mod account;
 mod asked;
 mod captcha;
@@ -31,7 +32,7 @@ use kernel::{
 pub use account::Export;
 pub use social::names as providers;
 
-/// Bodies of the routes that anybody can call are short.
+/// The longest body of the routes that need no sign-in.
 const BODY: usize = 256 * 1024;
 
 pub const PART: Part =

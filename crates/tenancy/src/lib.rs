@@ -1,4 +1,5 @@
-//! Who exists and who may enter. Features meet here; the only routes are those that files come and go by.
+//! The data that all features share: accounts, sessions, organizations, apps, keys, events and mails, and the
+//! extractors that check access. Its only routes are those of uploads.
 pub mod accounts;
 pub mod apps;
 pub mod audience;

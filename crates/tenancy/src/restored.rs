@@ -1,8 +1,8 @@
-//! After a database was put back to an earlier moment: whatever was used up or ended since must not come back to life.
+//! After a restore, what was used or ended since the backup must not become valid again.
 //!
-//! Nobody knows any more what that was. So every session and every secret that works once ends, and everything that
-//! signed for them is replaced; people sign in again with what they know and have. What stands on its own — passwords,
-//! passkeys, authenticator apps, memberships — is as it was at that moment.
+//! The restored database does not know what that was. So every session and every one-time secret ends, and the
+//! signing keys are replaced; users sign in again. Passwords, passkeys, authenticator apps and memberships stay as
+//! they were at the time of the backup.
 use db::{Db, Reach, Sql, Tx, Value, claim, params, row};
 use kernel::{
     App,
@@ -19,23 +19,23 @@ use crate::{
     sms::SendSms,
 };
 
-/// So many rows at once: none of these statements takes long, however many there are.
+/// The number of rows a statement changes, so that none takes long.
 const BATCH: i64 = 5_000;
-/// Codes of an authenticator app count for half a minute, and those of the neighbouring ones are taken, too.
+/// A code of an authenticator app is valid for half a minute; the codes before and after it are accepted, too.
 const TOTP_STEP_MS: i64 = 30_000;
 
 /// The [fact](installation) that says when a database was last put back to an earlier moment.
 const RESTORED_AT: &str = "restored_at";
 
-/// Whether the secret keys of apps and the tokens of directories go on working.
+/// Whether secret app keys and SCIM tokens stay valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keys {
-    /// One that was deleted since would work again.
+    /// Otherwise a key that was deleted since the backup would work again.
     End,
     Keep,
 }
 
-/// What was ended, for whoever did it to read.
+/// How many rows ended, for the operator.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Ended {
     pub sessions: u64,
@@ -45,7 +45,7 @@ pub struct Ended {
     pub trusted_devices: u64,
     pub invites: u64,
     pub uploads: u64,
-    /// Mails and text messages that had not left.
+    /// Mails and text messages that were not sent yet.
     pub messages: u64,
     pub app_keys: u64,
     pub scim_tokens: u64,
@@ -53,7 +53,7 @@ pub struct Ended {
     others: u64,
 }
 
-/// A key or token that works, and may have been deleted since.
+/// A key or token that is valid and may have been deleted since the backup.
 #[derive(Debug)]
 pub struct Kept {
     pub prefix: String,
@@ -64,9 +64,9 @@ pub struct Kept {
 }
 row!(Kept { prefix, owner, name, created_at });
 
-/// Ends all of it. Cut off in the middle, it is simply done again.
+/// Ends all of it. Safe to repeat after an interruption.
 pub async fn end(app: &App, keys: Keys) -> Result<Ended, String> {
-    // First of all: nothing that signs counts any more, whatever happens next.
+    // First, so that no old signature counts if a later step fails.
     keys::replace(app).await?;
     let failed = |error: db::Error| format!("cannot end what must not come back: {error}");
     let ended = end_rows(app, keys).await.map_err(failed)?;
@@ -74,7 +74,7 @@ pub async fn end(app: &App, keys: Keys) -> Result<Ended, String> {
         installation::write(tx, RESTORED_AT, &app.clock.now().0.to_string()).await?;
         let event = DatabaseRestored { ended_sessions: ended.sessions };
         events::record(tx, app, &By::default(), None, &event).await?;
-        // Nodes that are running forget what they remember.
+        // Running nodes clear their caches.
         tx.notify(Reach::EveryNode, sessions::TOPIC, "all").await?;
         tx.notify(Reach::EveryNode, apps::TOPIC, "all").await
     })
@@ -220,7 +220,7 @@ async fn each(db: &Db, sql: &'static str, now: Option<Timestamp>) -> db::Result<
     }
 }
 
-/// The secret keys and tokens that work now.
+/// The secret keys and tokens that are valid now.
 pub async fn kept(db: &Db) -> db::Result<Vec<Kept>> {
     db.all(
         "SELECT prefix, app_id AS owner, name, created_at FROM app_key WHERE kind = 'secret'
@@ -231,7 +231,7 @@ pub async fn kept(db: &Db) -> db::Result<Vec<Kept>> {
     .await
 }
 
-/// When a database was last put back to an earlier moment.
+/// When the database was last restored.
 pub(crate) async fn last(tx: &mut Tx) -> db::Result<Option<Timestamp>> {
     let found = installation::read(tx, RESTORED_AT).await?;
     Ok(found.and_then(|text| text.parse().ok()).map(Timestamp))

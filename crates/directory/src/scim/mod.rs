@@ -1,7 +1,7 @@
-//! SCIM 2.0 (RFC 7643, 7644): an organization's identity provider says who is in it, and who no longer is.
+//! SCIM 2.0 (RFC 7643, 7644): an organization's identity provider adds and deactivates its people.
 //!
-//! Users are the people of the organization: its members, and those the provider announced ([`provision`] says what that
-//! means for somebody who has an account). Groups are what the provider pushes, and one for each role.
+//! Users are the people of the organization: its members, and those that the provider created ([`provision`] says
+//! what happens to existing accounts). Groups are those that the provider pushes, and one for each role.
 mod answer;
 mod discovery;
 mod document;

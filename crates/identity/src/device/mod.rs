@@ -1,5 +1,5 @@
-//! Signing in where there is no keyboard (RFC 8628): the program shows a code, the person types it where they are signed
-//! in already, and the program, which asks now and then, gets a session.
+//! Device authorization (RFC 8628), for programs without a browser. The program shows a code, the user enters it
+//! where they are signed in, and the program polls until it gets a session.
 pub mod approve;
 
 use std::time::Duration;

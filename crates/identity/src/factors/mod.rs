@@ -1,4 +1,4 @@
-//! Second factors: switching them on and off, and proving one at the gate.
+//! Second factors: enabling and disabling them, and the check at sign-in.
 pub mod gate;
 mod sms;
 mod totp;

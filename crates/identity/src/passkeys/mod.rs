@@ -1,7 +1,7 @@
-//! Passkeys: a person makes one, signs in with it, names it and takes it away.
+//! Passkeys: creating, renaming and deleting them, and signing in with one.
 //!
-//! Every passkey must recognise its person (a finger, a face, a PIN), so signing in with one proves two factors at once
-//! and passes the gate.
+//! Every passkey must verify its user (fingerprint, face or PIN). So signing in with a passkey proves two factors,
+//! and no second factor is asked for.
 mod ceremony;
 mod names;
 

@@ -1,4 +1,4 @@
-//! `janua backup`, `janua restore`, `janua after-restore`: what an installation holds, kept elsewhere and brought back.
+//! `janua backup`, `janua restore`, `janua after-restore`: backups of an embedded database and its uploaded pictures.
 mod archive;
 
 use std::{

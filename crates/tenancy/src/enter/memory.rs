@@ -1,4 +1,4 @@
-//! What a node keeps in mind of what it read, until it hears that it changed.
+//! A cache of rows that is invalidated by notices.
 use std::{
     array,
     collections::HashMap,
@@ -22,13 +22,14 @@ const SHARES: usize = 64;
 
 pub struct Memory<K, V> {
     known: Recent<K, Arc<V>>,
-    /// Counts what was forgotten, for each share of the keys: what was read before it is not remembered after it.
+    /// Counts invalidations, for each share of the keys. A row that was read before an invalidation is not cached
+    /// after it.
     forgotten: [AtomicU64; SHARES],
-    /// What is being read, by its key and the count from before.
+    /// Reads that are running, by key and count of invalidations.
     readings: Mutex<Readings<K, V>>,
 }
 
-/// How many ask for it, and what the first of them finds.
+/// The number of callers that wait for a read, and its result.
 type Readings<K, V> = HashMap<(K, u64), (usize, Shared<V>)>;
 type Shared<V> = Arc<OnceCell<Option<Arc<V>>>>;
 
@@ -43,9 +44,8 @@ impl<K: Hash + Eq, V> Default for Memory<K, V> {
 }
 
 impl<K: Hash + Eq + Clone, V> Memory<K, V> {
-    /// What is remembered, or what is read now. That something is not there is not remembered. Those who ask for the same
-    /// at the same time share what one of them reads, unless it was forgotten in between. On a node that does not hear the
-    /// others nothing counts but what is read now, by each for itself.
+    /// Returns the cached row, or reads it. A missing row is not cached. Concurrent callers share one read, unless
+    /// the row was invalidated in between. On a node that receives no notices every caller reads for itself.
     pub async fn recall<R>(&self, db: &Db, key: &K, read: impl FnOnce() -> R) -> db::Result<Option<Arc<V>>>
     where
         R: Future<Output = db::Result<Option<V>>>,
@@ -62,7 +62,7 @@ impl<K: Hash + Eq + Clone, V> Memory<K, V> {
     {
         match self.known.get(key) {
             Some(known) => Ok(Some(known)),
-            // Aside, so that whoever asks carries no more along than most of them need.
+            // Boxed, because most callers do not need this future.
             None => Box::pin(self.read(key, read())).await,
         }
     }
@@ -84,7 +84,7 @@ impl<K: Hash + Eq + Clone, V> Memory<K, V> {
             Ok::<_, db::Error>(found)
         };
         match reading.shared.get_or_try_init(|| own).await? {
-            // It may have come into being since the other one looked.
+            // The row may have been created since the other caller read.
             None if !is_mine => Ok(read.await?.map(Arc::new)),
             found => Ok(found.clone()),
         }
@@ -119,7 +119,7 @@ impl<K: Hash + Eq + Clone, V> Memory<K, V> {
     }
 }
 
-/// One who asks for what is being read.
+/// A caller that waits for a read.
 struct Reading<'a, K: Hash + Eq, V> {
     readings: &'a Mutex<Readings<K, V>>,
     key: (K, u64),
@@ -147,7 +147,7 @@ impl<K: Hash + Eq, V> Drop for Reading<'_, K, V> {
     }
 }
 
-/// Nothing can fail while it is held.
+/// No code can panic while the lock is held.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

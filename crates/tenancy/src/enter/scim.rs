@@ -1,4 +1,4 @@
-//! A directory's provider at the door: by a token of one organization, in the header and nowhere else.
+//! Access of an identity provider: by a SCIM token of one organization, in the header only.
 use axum::{
     extract::FromRequestParts,
     http::{header, request::Parts},
@@ -12,10 +12,10 @@ use kernel::{
 
 use crate::{events::By, orgs::OrgId, scim_tokens};
 
-/// The provider of an organization. All it can reach is that organization.
+/// The identity provider of an organization. It can reach that organization only.
 pub struct ScimToken {
     pub org: OrgId,
-    /// Nobody in particular, from where it came.
+    /// For events: no actor, and the IP address of the caller.
     pub by: By,
 }
 

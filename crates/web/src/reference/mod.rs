@@ -1,5 +1,5 @@
-//! The reference of the interface, drawn from the description that is served: an index, and a page for each group. What a
-//! page says comes out of the description and nowhere else, so it is drawn once and kept.
+//! The API reference: an index, and a page for each group of routes. Its only source is the OpenAPI description, so
+//! each page is rendered once and cached.
 mod call;
 mod example;
 mod operation;
