@@ -87,7 +87,7 @@ pub enum Remembered {
 }
 
 /// When an answer was stored.
-pub enum Kept {
+pub enum StoredReply {
     /// In the commit of the change.
     WithTheRest,
     /// After that commit, or not at all.
@@ -168,22 +168,22 @@ impl Claim {
     }
 
     /// Stores the answer, in the commit of the change if that still waits. If that commit fails, nothing was changed.
-    pub async fn finish(&self, db: &Db, remembered: Remembered) -> Result<Kept> {
+    pub async fn finish(&self, db: &Db, remembered: Remembered) -> Result<StoredReply> {
         let Key { scope, now, .. } = &self.key;
         let (sql, params) = match remembered {
             Remembered::Answer { status, sealed } => (KEEP, params![scope, *now, status, sealed]),
             Remembered::Nothing => (RELEASE, params![scope, *now]),
-            Remembered::Done => return self.commit_waiting().await.map(|()| Kept::WithTheRest),
+            Remembered::Done => return self.commit_waiting().await.map(|()| StoredReply::WithTheRest),
         };
         let state = mem::replace(&mut *self.lock(), State::Claimed);
         match state {
             State::Waiting(mut tx) => {
                 tx.exec(sql, params).await?;
                 tx.commit_last().await?;
-                Ok(Kept::WithTheRest)
+                Ok(StoredReply::WithTheRest)
             }
             State::Failed(error) => Err(error),
-            _ => Ok(Kept::Apart(db.exec(sql, params).await.map(drop))),
+            _ => Ok(StoredReply::Apart(db.exec(sql, params).await.map(drop))),
         }
     }
 

@@ -105,7 +105,7 @@ async fn list_outbox(State(app): State<App>, _owner: PlatformOwner, page: Page) 
 }
 
 #[derive(Deserialize, JsonSchema)]
-struct Which {
+struct MailPath {
     id: MailId,
 }
 
@@ -121,7 +121,7 @@ struct WholeMail {
 async fn get_outbox_mail(
     State(app): State<App>,
     _owner: PlatformOwner,
-    Path(Which { id }): Path<Which>,
+    Path(MailPath { id }): Path<MailPath>,
 ) -> Result<Json<WholeMail>> {
     let folder = app.mail.folder().ok_or(NOT_FOUND)?;
     let bytes = fs::read(folder.join(format!("{id}.eml"))).await.map_err(|_| NOT_FOUND)?;

@@ -12,7 +12,7 @@ use quick_cache::{Equivalent, sync::Cache};
 use tokio::time::Instant;
 
 pub struct Recent<K, V> {
-    cache: Cache<K, Kept<V>>,
+    cache: Cache<K, Entry<V>>,
     lifetime: Duration,
     begun: Instant,
     /// When expired entries were last removed, in whole lifetimes since the start.
@@ -20,7 +20,7 @@ pub struct Recent<K, V> {
 }
 
 #[derive(Clone)]
-struct Kept<V> {
+struct Entry<V> {
     value: V,
     since: Instant,
 }
@@ -38,7 +38,7 @@ impl<K: Hash + Eq, V: Clone> Recent<K, V> {
     /// needed.
     pub fn insert(&self, key: K, value: V) {
         let since = Instant::now();
-        self.cache.insert(key, Kept { value, since });
+        self.cache.insert(key, Entry { value, since });
         let lifetimes = since.duration_since(self.begun).as_nanos() / self.lifetime.as_nanos().max(1);
         let lifetimes = u64::try_from(lifetimes).unwrap_or(u64::MAX);
         if self.swept.swap(lifetimes, Relaxed) != lifetimes {

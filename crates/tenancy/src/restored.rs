@@ -55,14 +55,14 @@ pub struct Ended {
 
 /// A key or token that is valid and may have been deleted since the backup.
 #[derive(Debug)]
-pub struct Kept {
+pub struct ValidKey {
     pub prefix: String,
     /// The app of a key, the organization of a token.
     pub owner: String,
     pub name: Option<String>,
     pub created_at: Timestamp,
 }
-row!(Kept { prefix, owner, name, created_at });
+row!(ValidKey { prefix, owner, name, created_at });
 
 /// Ends all of it. Safe to repeat after an interruption.
 pub async fn end(app: &App, keys: Keys) -> Result<Ended, String> {
@@ -221,7 +221,7 @@ async fn each(db: &Db, sql: &'static str, now: Option<Timestamp>) -> db::Result<
 }
 
 /// The secret keys and tokens that are valid now.
-pub async fn kept(db: &Db) -> db::Result<Vec<Kept>> {
+pub async fn kept(db: &Db) -> db::Result<Vec<ValidKey>> {
     db.all(
         "SELECT prefix, app_id AS owner, name, created_at FROM app_key WHERE kind = 'secret'
          UNION ALL SELECT prefix, org_id AS owner, name, created_at FROM scim_token

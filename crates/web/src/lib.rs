@@ -51,7 +51,7 @@ pub fn feature(_: &Config) -> Feature {
             .and(look::routes()),
     )
     .own(look::Look::default())
-    .own(reference::Kept::default())
+    .own(reference::RenderedPages::default())
     .own(StatusPage(status::status_page))
 }
 

@@ -80,14 +80,14 @@ async fn list_keys(State(app): State<App>, caller: InApp<Member>, page: Page) ->
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Which {
+struct AppKeyPath {
     key_id: AppKeyId,
 }
 
 async fn delete_key(
     State(app): State<App>,
     caller: InApp<Admin>,
-    Path(Which { key_id }): Path<Which>,
+    Path(AppKeyPath { key_id }): Path<AppKeyPath>,
 ) -> Result<NoContent> {
     transact!(app, async |tx| {
         caller.hold(tx).await?;

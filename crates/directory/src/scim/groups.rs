@@ -36,7 +36,7 @@ use super::{
     provision::UNIQUENESS,
     schema::GROUPS,
     search::{self, Asked},
-    users::{Sent, Wanted, Which},
+    users::{ResourcePath, Sent, Wanted},
 };
 use crate::events::MemberRoleChanged;
 use crate::scim::events::{GroupDeleted, GroupMapped, GroupPushed, GroupUpdated};
@@ -108,7 +108,7 @@ async fn show(app: &App, org: OrgId, id: &str, status: StatusCode, shape: &Shape
 async fn get_group(
     State(app): State<App>,
     caller: ScimToken,
-    Path(Which { id }): Path<Which<String>>,
+    Path(ResourcePath { id }): Path<ResourcePath<String>>,
     Query(wanted): Query<Wanted>,
     headers: HeaderMap,
 ) -> Result<Response> {
@@ -182,7 +182,7 @@ async fn create_group(
 async fn patch_group(
     State(app): State<App>,
     caller: ScimToken,
-    Path(Which { id }): Path<Which<String>>,
+    Path(ResourcePath { id }): Path<ResourcePath<String>>,
     Query(wanted): Query<Wanted>,
     headers: HeaderMap,
     Json(patch): Json<Patch>,
@@ -198,7 +198,7 @@ async fn patch_group(
 async fn replace_group(
     State(app): State<App>,
     caller: ScimToken,
-    Path(Which { id }): Path<Which<String>>,
+    Path(ResourcePath { id }): Path<ResourcePath<String>>,
     Query(wanted): Query<Wanted>,
     headers: HeaderMap,
     Json(Sent(sent)): Json<Sent>,
@@ -352,7 +352,7 @@ async fn change_rest(app: &App, by: &By, group: &Group, seats: &[Seat]) -> Resul
 async fn delete_group(
     State(app): State<App>,
     caller: ScimToken,
-    Path(Which { id }): Path<Which<String>>,
+    Path(ResourcePath { id }): Path<ResourcePath<String>>,
     headers: HeaderMap,
 ) -> Result<NoContent> {
     let mut version = None;

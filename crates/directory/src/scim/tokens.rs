@@ -90,14 +90,14 @@ async fn list_scim_tokens(State(app): State<App>, caller: InOrg<Admin>, page: Pa
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Which {
+struct ScimTokenPath {
     token_id: ScimTokenId,
 }
 
 async fn delete_scim_token(
     State(app): State<App>,
     caller: InOrg<Admin>,
-    Path(Which { token_id }): Path<Which>,
+    Path(ScimTokenPath { token_id }): Path<ScimTokenPath>,
 ) -> Result<NoContent> {
     let org = caller.org().id;
     transact!(app, async |tx| {

@@ -193,7 +193,7 @@ async fn passkey_login_verify(
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Which {
+struct PasskeyPath {
     #[schemars(length(max = 1400))]
     credential_id: String,
 }
@@ -208,7 +208,7 @@ struct Renamed {
 async fn rename_passkey(
     State(app): State<App>,
     session: Session,
-    Path(which): Path<Which>,
+    Path(which): Path<PasskeyPath>,
     Json(Renamed { device_name }): Json<Renamed>,
 ) -> Result<Json<Passkey>> {
     let account = session.account().id;
@@ -227,7 +227,7 @@ async fn remove_passkey(
     State(app): State<App>,
     ToAdmit(visitor): ToAdmit,
     session: Session,
-    Path(which): Path<Which>,
+    Path(which): Path<PasskeyPath>,
     MaybeJson(fresh): MaybeJson<Fresh>,
 ) -> Result<NoContent> {
     fresh.unwrap_or_default().check(&app, &visitor, &session).await?;

@@ -16,7 +16,7 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
-use db::claim::{self, Claim, Earlier, Kept, Key, Remembered, Stage};
+use db::claim::{self, Claim, Earlier, Key, Remembered, Stage, StoredReply};
 use http_body_util::BodyExt as _;
 use serde::{Deserialize, Serialize};
 
@@ -96,7 +96,7 @@ async fn keep(app: &App, claim: &Arc<Claim>, answer: Response) -> Result<Respons
         let sealed = app.vault.seal(PURPOSE, &place(claim.scope(), claim.now()), &plain);
         Remembered::Answer { status: status.as_u16(), sealed }
     };
-    if let Kept::Apart(Err(error)) = claim.finish(&app.db, remembered).await? {
+    if let StoredReply::Apart(Err(error)) = claim.finish(&app.db, remembered).await? {
         // What was done is done.
         tracing::error!(%error, "cannot keep the answer to a request with an Idempotency-Key");
     }

@@ -29,7 +29,7 @@ pub struct Routes {
     router: Router<App>,
     rows: Vec<RouteRow>,
     described: Vec<DescribeRoute>,
-    told: Vec<Told>,
+    told: Vec<DescribedWebhook>,
     wordings: Wordings,
     credentials: Vec<Credential>,
 }
@@ -50,7 +50,7 @@ fn schema_of<T: JsonSchema>() -> Value {
 }
 
 /// A request that the service itself sends: a webhook.
-struct Told {
+struct DescribedWebhook {
     name: &'static str,
     tag: &'static str,
     summary: &'static str,
@@ -58,7 +58,7 @@ struct Told {
     example: Value,
 }
 
-impl Told {
+impl DescribedWebhook {
     fn item(&self) -> Value {
         json!({ "post": {
             "operationId": format!("told.{}", self.name), "tags": [self.tag], "summary": self.summary,
@@ -203,7 +203,7 @@ impl Routes {
     #[must_use]
     pub fn tells<T: JsonSchema>(mut self, name: &'static str, summary: &'static str, example: &Value) -> Self {
         let (tag, example) = (self.tag, example.clone());
-        self.told.push(Told { name, tag, summary, schema: schema_of::<T>, example });
+        self.told.push(DescribedWebhook { name, tag, summary, schema: schema_of::<T>, example });
         self
     }
 
@@ -253,7 +253,7 @@ impl Routes {
 pub(super) struct Draft {
     pub(super) rows: Vec<RouteRow>,
     described: Vec<DescribeRoute>,
-    told: Vec<Told>,
+    told: Vec<DescribedWebhook>,
     pub(super) wordings: Wordings,
     pub(super) credentials: Vec<Credential>,
 }

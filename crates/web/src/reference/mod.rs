@@ -44,7 +44,7 @@ const INDEX: &str = "";
 
 /// The pages by the names of their groups; what could not be drawn is nothing.
 #[derive(Default)]
-pub struct Kept(OnceLock<BTreeMap<String, Option<Document>>>);
+pub struct RenderedPages(OnceLock<BTreeMap<String, Option<Document>>>);
 
 #[derive(Deserialize, JsonSchema)]
 struct OneGroup {
@@ -65,7 +65,7 @@ fn answer(app: &App, name: &str, headers: &HeaderMap) -> Result<Response> {
     let fresh = cfg!(debug_assertions).then(|| draw_all(app, Some(name)));
     let pages = match &fresh {
         Some(pages) => pages,
-        None => app.own::<Kept>().0.get_or_init(|| draw_all(app, None)),
+        None => app.own::<RenderedPages>().0.get_or_init(|| draw_all(app, None)),
     };
     let page = pages.get(name).ok_or(NOT_FOUND)?.as_ref().ok_or(INTERNAL)?;
     Ok(guard(page.answer(headers).into_response(), ""))
