@@ -11,12 +11,12 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::Serialize;
 use tenancy::{
-    apps::{AppKey, Application, ApplicationId},
+    apps::{Application, ApplicationId, StoredAppKey},
     audit::AuditEntry,
     enter::{Admin, InOrg},
     events::{self, About},
     invites::Invite,
-    members::Member,
+    members::OrgMember,
     orgs::OrgView,
     records::{self, Record},
 };
@@ -34,7 +34,7 @@ struct OrgExport {
     exported_at: Timestamp,
     org: OrgView,
     metadata: Record,
-    members: Vec<Member>,
+    members: Vec<OrgMember>,
     invites: Vec<Invite>,
     apps: Vec<ExportedApp>,
     audit_events: Vec<AuditEntry>,
@@ -48,7 +48,7 @@ struct ExportedApp {
     slug: String,
     redirect_uris: Vec<String>,
     allowed_origins: Vec<String>,
-    keys: Vec<AppKey>,
+    keys: Vec<StoredAppKey>,
     created_at: Timestamp,
 }
 
@@ -61,14 +61,14 @@ async fn export_org(State(app): State<App>, caller: InOrg<Admin>) -> Result<Json
     let newest = Key::newest();
     let mut apps = vec![];
     for Application { id, name, slug, redirect_uris, allowed_origins, created_at, .. } in applications {
-        let keys = AppKey::page(&app.db, id, &newest, MOST).await?;
+        let keys = StoredAppKey::page(&app.db, id, &newest, MOST).await?;
         apps.push(ExportedApp { id, name, slug, redirect_uris, allowed_origins, keys, created_at });
     }
     Ok(Json(OrgExport {
         exported_at: app.clock.now(),
         org: OrgView::of(&caller.membership),
         metadata: records::of(&org.metadata),
-        members: Member::page(&app.db, org.id, &newest, MOST).await?,
+        members: OrgMember::page(&app.db, org.id, &newest, MOST).await?,
         invites: Invite::page(&app.db, org.id, &newest, MOST).await?,
         apps,
         audit_events: AuditEntry::of_org(&app.db, org.id, &newest, MOST).await?,

@@ -19,7 +19,7 @@ use tenancy::{
     enter::{Admin, InOrg},
     events::{self, About},
     invites::Invite,
-    members::Member,
+    members::OrgMember,
     orgs::{Org, Role},
 };
 
@@ -80,7 +80,7 @@ async fn invite_member(State(app): State<App>, caller: InOrg<Admin>, Json(ask): 
         }
         may_write_to(&app, pending.as_ref())?;
         if let Some(account) = Account::by_email(&mut *tx, &ask.email).await?
-            && Member::find(tx, caller.org().id, account.id).await?.is_some()
+            && OrgMember::find(tx, caller.org().id, account.id).await?.is_some()
         {
             return Err(ALREADY_MEMBER.into());
         }

@@ -205,7 +205,7 @@ async fn export(State(app): State<App>, NotAdmitted(visitor): NotAdmitted, sessi
         Ok(events::record(tx, &app, &session.by(), Some(account.id), &DataExported).await?)
     })?;
     let audit_events = AuditEntry::of_person(&app.db, account.id, &Key::newest(), EXPORTED_EVENTS).await?;
-    let found = sessions::Session::of(&app.db, account.id, now).await?;
+    let found = sessions::StoredSession::of(&app.db, account.id, now).await?;
     let linked = Identity::of(&app.db, account.id).await?;
     let consents = Consent::page(&app.db, account.id, &Key::newest(), EXPORTED_CONSENTS).await?;
     Ok(Json(Export {
@@ -253,7 +253,7 @@ async fn delete_account(
         for org in orgs::of(tx, account.id).await? {
             let about = About::in_org(org).person(account.id);
             events::record(tx, &app, &session.by(), about, &MemberRemoved).await?;
-            members::Member::remove(tx, org, account.id).await?;
+            members::OrgMember::remove(tx, org, account.id).await?;
         }
         sessions::end_all(tx, &app, &session.by(), account.id, None, "account_deleted").await?;
         events::record(tx, &app, &session.by(), Some(account.id), &AccountDeleted).await?;

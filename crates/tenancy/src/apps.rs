@@ -21,7 +21,7 @@ use crate::{
 };
 
 pub type ApplicationId = Id<Application>;
-pub type AppKeyId = Id<AppKey>;
+pub type AppKeyId = Id<StoredAppKey>;
 
 /// The topic on which a change to an app or its keys is told.
 pub const TOPIC: &str = "app";
@@ -347,7 +347,8 @@ words! {
 /// A key as the people of the app see it: not the key.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct AppKey {
+#[schemars(rename = "AppKey")]
+pub struct StoredAppKey {
     pub id: AppKeyId,
     #[serde(rename = "type")]
     pub kind: KeyKind,
@@ -359,12 +360,12 @@ pub struct AppKey {
     /// To the minute.
     pub last_used_at: Option<Timestamp>,
 }
-row!(AppKey { id, kind, environment, name, prefix, created_at, last_used_at });
+row!(StoredAppKey { id, kind, environment, name, prefix, created_at, last_used_at });
 
 /// How much of a key's chance is shown in its prefix.
 const SHOWN: usize = 4;
 
-impl AppKey {
+impl StoredAppKey {
     /// A new key, and the only sight of it.
     pub async fn make(
         tx: &mut Tx,

@@ -6,17 +6,18 @@ use serde::Serialize;
 
 use crate::{
     accounts::{Account, AccountId},
-    apps::{AppKey, AppKeyId, ApplicationId},
+    apps::{AppKeyId, ApplicationId, StoredAppKey},
     gone::{self, LostAccess},
     orgs::{self, OrgId, Role},
     people,
-    sessions::{Session, SessionId},
+    sessions::{SessionId, StoredSession},
 };
 
 /// One of the people in an organization.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Member {
+#[schemars(rename = "Member")]
+pub struct OrgMember {
     pub user_id: AccountId,
     pub email: Option<String>,
     pub name: String,
@@ -24,9 +25,9 @@ pub struct Member {
     pub role: Role,
     pub joined_at: Timestamp,
 }
-row!(Member { user_id, email, name, avatar_url, role, joined_at });
+row!(OrgMember { user_id, email, name, avatar_url, role, joined_at });
 
-impl Member {
+impl OrgMember {
     pub async fn page(db: &Db, org: OrgId, below: &Key, most: u32) -> db::Result<Vec<Self>> {
         db.all(
             "SELECT account.id AS user_id, account.email, account.name, account.avatar_url, org_member.role,
@@ -114,11 +115,11 @@ impl Member {
             // Links and codes that were sent, too.
             tx.exec("UPDATE once SET used_at = $2 WHERE account_id = $1 AND used_at IS NULL", params![account, now])
                 .await?;
-            Session::revoke_all(tx, account, None, now).await?
+            StoredSession::revoke_all(tx, account, None, now).await?
         } else {
-            Session::revoke_in(tx, org, account, now).await?
+            StoredSession::revoke_in(tx, org, account, now).await?
         };
-        let keys = AppKey::end_those_of(tx, org, account).await?;
+        let keys = StoredAppKey::end_those_of(tx, org, account).await?;
         Self::take_out(tx, org, account).await?;
         Ok(Ended { sessions, keys })
     }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     accounts::AccountId,
-    members::Member,
+    members::OrgMember,
     orgs::{Org, OrgId, Role},
 };
 
@@ -248,7 +248,7 @@ pub(crate) async fn joined(
         // What their groups stand for is theirs from the start.
         let is_admin = role_by_groups(tx, org, there.id).await? == Some(Role::Admin);
         let role = if is_admin { role.max(Role::Admin) } else { role };
-        return Member::write_role(tx, org, account, role).await;
+        return OrgMember::write_role(tx, org, account, role).await;
     }
     let id: PersonId = account.to_string().parse().map_err(|_| db::Error::Missing)?;
     let address = known.email.clone().map(|email| json!([{ "value": email, "type": "work", "primary": true }]));

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::happenings::AppKeyDeleted;
 use tenancy::{
-    apps::{AppKey, AppKeyId, Environment, KeyKind},
+    apps::{AppKeyId, Environment, KeyKind, StoredAppKey},
     enter::{Admin, InApp, Member},
     events::{self, About},
 };
@@ -40,7 +40,7 @@ struct NewKey {
 #[derive(Serialize, JsonSchema)]
 struct MadeKey {
     #[serde(flatten)]
-    key: AppKey,
+    key: StoredAppKey,
     /// The key itself. This is the only time it is shown.
     value: String,
 }
@@ -52,10 +52,10 @@ async fn create_key(State(app): State<App>, caller: InApp<Admin>, Json(new): Jso
     let (id, by) = (caller.application.id, caller.session.account().id);
     let (key, value) = transact!(app, async |tx| {
         caller.hold(tx).await?;
-        if AppKey::count(tx, id).await? >= MOST {
+        if StoredAppKey::count(tx, id).await? >= MOST {
             return Err(TOO_MANY_KEYS.into());
         }
-        let (key, value) = AppKey::make(tx, &app, id, by, new.kind, new.environment, new.name.clone()).await?;
+        let (key, value) = StoredAppKey::make(tx, &app, id, by, new.kind, new.environment, new.name.clone()).await?;
         let event = AppKeyCreated { key_id: key.id, r#type: key.kind, environment: key.environment };
         events::record(tx, &app, &caller.session.by(), About::app(&caller.application), &event).await?;
         Ok((key, value))
@@ -66,14 +66,14 @@ async fn create_key(State(app): State<App>, caller: InApp<Admin>, Json(new): Jso
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Keys {
-    keys: Vec<AppKey>,
+    keys: Vec<StoredAppKey>,
     next_cursor: Option<String>,
 }
 
 async fn list_keys(State(app): State<App>, caller: InApp<Member>, page: Page) -> Result<Json<Keys>> {
     let list = format!("keys:{}", caller.application.id);
     let below = page.below(&app, &list)?;
-    let mut keys = AppKey::page(&app.db, caller.application.id, &below, page.fetch()).await?;
+    let mut keys = StoredAppKey::page(&app.db, caller.application.id, &below, page.fetch()).await?;
     let next_cursor = page.cut(&app, &list, &mut keys, |key| Key { at: key.created_at, id: key.id.to_string() });
     Ok(Json(Keys { keys, next_cursor }))
 }
@@ -91,7 +91,7 @@ async fn delete_key(
 ) -> Result<NoContent> {
     transact!(app, async |tx| {
         caller.hold(tx).await?;
-        if !AppKey::delete(tx, caller.application.id, key_id).await? {
+        if !StoredAppKey::delete(tx, caller.application.id, key_id).await? {
             return Err(NOT_FOUND.into());
         }
         let (about, event) = (About::app(&caller.application), AppKeyDeleted { key_id });

@@ -22,7 +22,7 @@ use tenancy::{
     enter::{Admin, InOrg, ScimToken},
     events::{self, About, By},
     invites::Invite,
-    members::Member,
+    members::OrgMember,
     orgs::{Org, OrgId, Role},
     people::{self, Person, PersonId, Standing},
 };
@@ -392,7 +392,7 @@ async fn give_role(tx: &mut Tx, app: &App, by: &By, org: OrgId, standing: &Stand
     };
     let role = if standing.is_admin_by_groups { Role::Admin } else { Role::Member };
     if role != old {
-        Member::set_role(tx, org, account, role).await?;
+        OrgMember::set_role(tx, org, account, role).await?;
         Invite::withdraw(tx, org, account, Some(role)).await?;
         let event = MemberRoleChanged { from: old, to: role };
         events::record(tx, app, by, About::in_org(org).person(account), &event).await?;

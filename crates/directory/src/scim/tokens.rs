@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     enter::{Admin, InOrg},
     events::{self, About},
-    scim_tokens::{ScimToken, ScimTokenId},
+    scim_tokens::{ScimTokenId, StoredScimToken},
 };
 
 pub fn routes() -> Routes {
@@ -41,7 +41,7 @@ struct NewToken {
 #[derive(Serialize, JsonSchema)]
 struct MadeToken {
     #[serde(flatten)]
-    token: ScimToken,
+    token: StoredScimToken,
     /// The token itself. This is the only time it is shown.
     value: String,
 }
@@ -61,10 +61,10 @@ async fn create_scim_token(
     }
     let (token, value) = transact!(app, async |tx| {
         caller.hold(tx).await?;
-        if ScimToken::count(tx, org).await? >= MOST {
+        if StoredScimToken::count(tx, org).await? >= MOST {
             return Err(TOO_MANY_TOKENS.into());
         }
-        let (token, value) = ScimToken::make(tx, &app, org, by, new.name.trim(), new.expires_at).await?;
+        let (token, value) = StoredScimToken::make(tx, &app, org, by, new.name.trim(), new.expires_at).await?;
         let event = ScimTokenCreated { token_id: token.id, name: token.name.clone() };
         events::record(tx, &app, &caller.session.by(), About::in_org(org), &event).await?;
         Ok((token, value))
@@ -75,15 +75,15 @@ async fn create_scim_token(
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Tokens {
-    tokens: Vec<ScimToken>,
+    tokens: Vec<StoredScimToken>,
     next_cursor: Option<String>,
 }
 
 async fn list_scim_tokens(State(app): State<App>, caller: InOrg<Admin>, page: Page) -> Result<Json<Tokens>> {
     let list = format!("scim-tokens:{}", caller.org().id);
     let below = page.below(&app, &list)?;
-    let mut tokens = ScimToken::page(&app.db, caller.org().id, &below, page.fetch()).await?;
-    let key = |token: &ScimToken| Key { at: token.created_at, id: token.id.to_string() };
+    let mut tokens = StoredScimToken::page(&app.db, caller.org().id, &below, page.fetch()).await?;
+    let key = |token: &StoredScimToken| Key { at: token.created_at, id: token.id.to_string() };
     let next_cursor = page.cut(&app, &list, &mut tokens, key);
     Ok(Json(Tokens { tokens, next_cursor }))
 }
@@ -102,7 +102,7 @@ async fn delete_scim_token(
     let org = caller.org().id;
     transact!(app, async |tx| {
         caller.hold(tx).await?;
-        if !ScimToken::delete(tx, org, token_id).await? {
+        if !StoredScimToken::delete(tx, org, token_id).await? {
             return Err(NOT_FOUND.into());
         }
         let event = ScimTokenDeleted { token_id };

@@ -16,7 +16,7 @@ use tenancy::{
     factors::{self, Factor},
     mail,
     once::{self, Purpose, TOKEN_SPENT},
-    sign_in::{self, Person, SignedIn, Typed},
+    sign_in::{self, CompletedSignIn, SignedIn, Typed},
 };
 
 use crate::BODY;
@@ -61,7 +61,7 @@ pub async fn pass(
     code: &Typed,
     factor: Option<Factor>,
     trust_device: bool,
-) -> Result<Person> {
+) -> Result<CompletedSignIn> {
     let (now, ticket) = (app.clock.now(), &ticket.0);
     // Looked at first: where it does not belong it is not used up either.
     let known = once::look(&app.db, Purpose::MfaTicket, ticket, now).await?;

@@ -51,7 +51,7 @@ async fn changed(tx: &mut Tx, app: &App, session: &Session, factor: Factor, is_o
 pub async fn note(tx: &mut Tx, app: &App, session: &Session, event: &dyn Event, what: &'static str) -> Result<()> {
     let (account, now) = (session.account(), app.clock.now());
     Account::hold(tx, account.id).await?;
-    let own = sessions::Session::find(&mut *tx, session.id()).await?;
+    let own = sessions::StoredSession::find(&mut *tx, session.id()).await?;
     own.filter(|own| own.is_alive(now)).ok_or(UNAUTHENTICATED)?;
     factors::void_open(tx, account.id, now).await?;
     events::record(tx, app, &session.by(), Some(account.id), event).await?;

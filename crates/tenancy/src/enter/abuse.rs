@@ -28,7 +28,8 @@ use super::{
     cookies,
 };
 use crate::{
-    accounts::AccountId, apps::Keyed, email::Email, events::By, factors, sessions::Session, sign_in::ACCOUNT_CLOSED,
+    accounts::AccountId, apps::Keyed, email::Email, events::By, factors, sessions::StoredSession,
+    sign_in::ACCOUNT_CLOSED,
 };
 
 /// Failures older than this do not count.
@@ -329,7 +330,7 @@ impl Visitor {
         let standing = match self.standing_of_site(app, &account).await? {
             site if site == Standing::default() => standing,
             // Failures of the same /48 do not count for a network that the user signed in from.
-            _ if Session::knows_network(&app.db, email.key(), self.client.network()).await? => standing,
+            _ if StoredSession::knows_network(&app.db, email.key(), self.client.network()).await? => standing,
             site => standing.within(site),
         };
         if standing.pair >= PAIR_LOCKED || standing.network >= NETWORK_LOCKED {
@@ -357,7 +358,7 @@ impl Visitor {
     /// from.
     async fn level(&self, app: &App, email: &Email, failures: i64) -> Result<u32> {
         if failures < ACCOUNT_SUSPICIOUS
-            || Session::knows_network(&app.db, email.key(), self.client.network()).await?
+            || StoredSession::knows_network(&app.db, email.key(), self.client.network()).await?
         {
             return Ok(0);
         }
@@ -389,21 +390,21 @@ impl Visitor {
     /// One try at the code in a mail. A right password does not reset its count.
     pub async fn attempt_mailed_code(&self, app: &App, email: &Email) -> Result<Attempt> {
         self.admit(app, Some(email)).await?;
-        let is_known = Session::knows_network(&app.db, email.key(), self.client.network()).await?;
+        let is_known = StoredSession::knows_network(&app.db, email.key(), self.client.network()).await?;
         self.attempt_code(app, subject(app, "mailed-code", email.key()), is_known).await
     }
 
     /// One try at a second factor. All routes that check a factor share the count.
     pub async fn attempt_factor(&self, app: &App, account: AccountId) -> Result<Attempt> {
         self.admit(app, None).await?;
-        let is_known = Session::knows_network_of(&app.db, account, self.client.network()).await?;
+        let is_known = StoredSession::knows_network_of(&app.db, account, self.client.network()).await?;
         self.attempt_code(app, subject(app, "factor", &account.to_string()), is_known).await
     }
 
     /// One try at the code a device shows.
     pub async fn attempt_device(&self, app: &App, account: AccountId) -> Result<Attempt> {
         self.admit(app, None).await?;
-        let is_known = Session::knows_network_of(&app.db, account, self.client.network()).await?;
+        let is_known = StoredSession::knows_network_of(&app.db, account, self.client.network()).await?;
         self.attempt_code(app, subject(app, "device", &account.to_string()), is_known).await
     }
 

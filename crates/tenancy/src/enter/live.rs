@@ -23,7 +23,7 @@ use crate::{
 /// A session that is alive, and its account.
 #[derive(Clone)]
 pub struct Living {
-    pub session: Arc<sessions::Session>,
+    pub session: Arc<sessions::StoredSession>,
     pub person: Arc<Whole>,
     /// The organization the session acts for.
     pub org: Option<Arc<Membership>>,
@@ -33,7 +33,7 @@ pub struct Living {
 pub struct Live {
     /// By the digest of the token.
     tokens: Recent<[u8; 32], Arc<Claims>>,
-    sessions: Memory<SessionId, sessions::Session>,
+    sessions: Memory<SessionId, sessions::StoredSession>,
     people: Memory<AccountId, Whole>,
     members: Memory<(OrgId, AccountId), Membership>,
     /// By the digest of the key.
@@ -110,7 +110,7 @@ impl Live {
     /// A session that is alive now, and its account.
     async fn living(&self, app: &App, id: SessionId) -> db::Result<Option<Living>> {
         let now = app.clock.now();
-        let session = self.sessions.recall(&app.db, &id, || sessions::Session::find(&app.db, id)).await?;
+        let session = self.sessions.recall(&app.db, &id, || sessions::StoredSession::find(&app.db, id)).await?;
         let Some(session) = session.filter(|session| session.is_alive(now)) else { return Ok(None) };
         let account = session.account_id;
         let Some(person) = self.people.recall(&app.db, &account, || Whole::find(&app.db, account)).await? else {

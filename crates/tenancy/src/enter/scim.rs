@@ -25,7 +25,7 @@ impl FromRequestParts<App> for ScimToken {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
         let client = Client::from_request_parts(parts, app).await?;
         let value = Secret::from(bearer(&parts.headers).ok_or(UNAUTHENTICATED)?.to_owned());
-        let found = scim_tokens::ScimToken::recognise(&app.db, &value, app.clock.now()).await?;
+        let found = scim_tokens::StoredScimToken::recognise(&app.db, &value, app.clock.now()).await?;
         let by = super::abuse::from_where(client, parts.headers.get(header::USER_AGENT));
         Ok(Self { org: found.ok_or(UNAUTHENTICATED)?.org_id, by })
     }

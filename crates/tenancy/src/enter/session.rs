@@ -55,7 +55,7 @@ pub struct Freshly {
 }
 
 /// A cookie is accepted from pages of the service, and from those of the app that its session belongs to.
-pub async fn may_use_cookie(app: &App, headers: &HeaderMap, session: &sessions::Session) -> Result<()> {
+pub async fn may_use_cookie(app: &App, headers: &HeaderMap, session: &sessions::StoredSession) -> Result<()> {
     let Some(origin) = foreign_origin(app, headers) else { return Ok(()) };
     let is_its_own = match session.app_id {
         Some(id) => Application::allows(&app.db, id, &origin).await?,
@@ -343,7 +343,7 @@ impl OperationInput for Browser {
 /// The session whose current refresh token this is. A session of an app needs that app's key.
 async fn refreshable(app: &App, token: &Secret) -> db::Result<Option<Living>> {
     let Some((id, generation)) = sessions::read_refresh_token(app, token) else { return Ok(None) };
-    let present = sessions::Session::find(&app.db, id).await?;
+    let present = sessions::StoredSession::find(&app.db, id).await?;
     let present = present.filter(|session| session.generation == generation && session.holder().is_none());
     match present {
         Some(_) => living(app, id).await,
