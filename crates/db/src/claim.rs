@@ -27,6 +27,13 @@ const EARLIER: &str = "SELECT request_hash, started_at, status, sealed FROM idem
 const KEEP: &str = "UPDATE idempotent_reply SET status = $3, sealed = $4 WHERE scope = $1 AND started_at = $2";
 const RELEASE: &str = "DELETE FROM idempotent_reply WHERE scope = $1 AND started_at = $2";
 
+/// Deletes the replies to requests that began before `moment`, some at a time.
+pub async fn forget_before(db: &Db, moment: i64) -> Result<()> {
+    let sql = "DELETE FROM idempotent_reply WHERE scope IN
+                   (SELECT scope FROM idempotent_reply WHERE started_at < $1 ORDER BY started_at LIMIT $2)";
+    db.sweep(sql, params![moment]).await.map(drop)
+}
+
 tokio::task_local! {
     static PRESENT: Option<Arc<Claim>>;
 }
@@ -80,7 +87,7 @@ pub enum Remembered {
 }
 
 /// When an answer was stored.
-pub enum Kept {
+pub enum StoredReply {
     /// In the commit of the change.
     WithTheRest,
     /// After that commit, or not at all.
@@ -161,22 +168,22 @@ impl Claim {
     }
 
     /// Stores the answer, in the commit of the change if that still waits. If that commit fails, nothing was changed.
-    pub async fn finish(&self, db: &Db, remembered: Remembered) -> Result<Kept> {
+    pub async fn finish(&self, db: &Db, remembered: Remembered) -> Result<StoredReply> {
         let Key { scope, now, .. } = &self.key;
         let (sql, params) = match remembered {
             Remembered::Answer { status, sealed } => (KEEP, params![scope, *now, status, sealed]),
             Remembered::Nothing => (RELEASE, params![scope, *now]),
-            Remembered::Done => return self.commit_waiting().await.map(|()| Kept::WithTheRest),
+            Remembered::Done => return self.commit_waiting().await.map(|()| StoredReply::WithTheRest),
         };
         let state = mem::replace(&mut *self.lock(), State::Claimed);
         match state {
             State::Waiting(mut tx) => {
                 tx.exec(sql, params).await?;
                 tx.commit_last().await?;
-                Ok(Kept::WithTheRest)
+                Ok(StoredReply::WithTheRest)
             }
             State::Failed(error) => Err(error),
-            _ => Ok(Kept::Apart(db.exec(sql, params).await.map(drop))),
+            _ => Ok(StoredReply::Apart(db.exec(sql, params).await.map(drop))),
         }
     }
 

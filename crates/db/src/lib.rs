@@ -1,13 +1,13 @@
 //! The database: SQLite or PostgreSQL behind one interface, with one SQL text, one set of values and one way to run a
 //! transaction.
 //!
-//! Why not an ORM or `sqlx`: durable writes on SQLite are fast only if concurrent writers share a commit, and no library
-//! does that. `docs/sql.md` says which SQL both engines understand alike, `docs/decisions/0001` why this crate exists and
-//! who uses its special ways.
+//! Why not an ORM or `sqlx`: durable writes on SQLite are fast only if concurrent writers share a commit, and no
+//! library does that. `docs/sql.md` says which SQL both engines understand alike, `docs/decisions/0001` why this
+//! crate exists and which code uses carried transactions.
 //!
-//! Reads are `one`, `opt` and `all`; writes are `exec`, `put` (with `RETURNING`) and, where the outcome is not needed,
-//! `send`. What belongs together goes through [`transact!`](crate::transact). Any error inside a transaction ends it, on
-//! both engines: a statement that may collide says `ON CONFLICT`.
+//! Reads are `one`, `opt` and `all`; writes are `exec`, `put` (with `RETURNING`) and, where the outcome is not
+//! needed, `send`. Statements that belong together run in one [`transact!`](crate::transact). Any error inside a
+//! transaction ends it, on both engines: a statement that may collide says `ON CONFLICT`.
 pub mod claim;
 mod compose;
 mod error;

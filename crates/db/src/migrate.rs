@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use aws_lc_rs::digest;
 use data_encoding::HEXLOWER;
 
-use super::{Durability, Error, postgres::Postgres, sqlite};
+use super::{Db, Durability, Error, params, postgres::Postgres, row, sqlite};
 
 /// One numbered step of the schema.
 #[derive(Debug)]
@@ -49,6 +49,19 @@ const RECORD: &str = "INSERT INTO schema_migration (number, name, checksum, appl
 const LOCK: i64 = 0x6a61_6e75_6100;
 
 type Applied = (i64, String, String);
+
+/// An applied migration.
+#[derive(Debug)]
+pub struct Version {
+    pub number: i64,
+    pub applied_at: i64,
+}
+row!(Version { number, applied_at });
+
+/// The newest applied migration; none in a database without any.
+pub async fn version(db: &Db) -> Result<Option<Version>, Error> {
+    db.opt("SELECT number, applied_at FROM schema_migration ORDER BY number DESC LIMIT 1", params![]).await
+}
 
 /// The next step to apply, after checking that all applied steps are known and unchanged.
 fn next(steps: &'static [Migration], applied: &[Applied]) -> Result<Option<&'static Migration>, MigrateError> {

@@ -19,11 +19,11 @@ const CONNECTIONS: usize = 8;
 pub struct TestDb {
     pub db: Db,
     pub url: String,
-    kept: Kept,
+    kept: Place,
 }
 
 #[derive(Clone)]
-enum Kept {
+enum Place {
     Folder(Arc<tempfile::TempDir>),
     Postgres { server: String, name: String },
 }
@@ -62,7 +62,7 @@ impl TestDb {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("test.db").display());
         let db = Db::open(&url, 1, durability).await.unwrap();
-        Self { db, url, kept: Kept::Folder(Arc::new(folder)) }
+        Self { db, url, kept: Place::Folder(Arc::new(folder)) }
     }
 
     async fn postgres(server: String, template: Option<String>) -> Self {
@@ -71,7 +71,7 @@ impl TestDb {
         admin(&server, &format!("CREATE DATABASE {name}{from}")).await;
         let url = within(&server, &name);
         let db = Db::open(&url, CONNECTIONS, Durability::Full).await.unwrap();
-        Self { db, url, kept: Kept::Postgres { server, name } }
+        Self { db, url, kept: Place::Postgres { server, name } }
     }
 
     /// The same database, opened again.
@@ -86,7 +86,7 @@ impl TestDb {
 
     /// Drops the database of a test on PostgreSQL.
     pub async fn remove(&self) {
-        if let Kept::Postgres { server, name } = &self.kept {
+        if let Place::Postgres { server, name } = &self.kept {
             admin(server, &format!("DROP DATABASE {name} WITH (FORCE)")).await;
         }
     }
@@ -94,8 +94,8 @@ impl TestDb {
     /// The folder of the SQLite file.
     pub fn folder(&self) -> Option<&std::path::Path> {
         match &self.kept {
-            Kept::Folder(folder) => Some(folder.path()),
-            Kept::Postgres { .. } => None,
+            Place::Folder(folder) => Some(folder.path()),
+            Place::Postgres { .. } => None,
         }
     }
 }

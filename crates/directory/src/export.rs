@@ -11,11 +11,11 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::Serialize;
 use tenancy::{
-    apps::{AppKey, Application, ApplicationId},
+    apps::{Application, ApplicationId, StoredAppKey},
     audit::AuditEntry,
     enter::{Admin, InOrg},
     invites::Invite,
-    members::Member,
+    members::OrgMember,
     orgs::OrgView,
     records::{self, Record},
 };
@@ -33,7 +33,7 @@ struct OrgExport {
     exported_at: Timestamp,
     org: OrgView,
     metadata: Record,
-    members: Vec<Member>,
+    members: Vec<OrgMember>,
     invites: Vec<Invite>,
     apps: Vec<ExportedApp>,
     audit_events: Vec<AuditEntry>,
@@ -47,7 +47,7 @@ struct ExportedApp {
     slug: String,
     redirect_uris: Vec<String>,
     allowed_origins: Vec<String>,
-    keys: Vec<AppKey>,
+    keys: Vec<StoredAppKey>,
     created_at: Timestamp,
 }
 
@@ -58,7 +58,7 @@ async fn export_org(State(app): State<App>, caller: InOrg<Admin>) -> Result<Json
         Ok(Application::all_of(tx, org.id).await?)
     })?;
     let newest = Key::newest();
-    let mut keys = AppKey::of_org(&app.db, org.id).await?;
+    let mut keys = StoredAppKey::of_org(&app.db, org.id).await?;
     let mut apps = vec![];
     for Application { id, name, slug, redirect_uris, allowed_origins, created_at, .. } in applications {
         let keys = keys.remove(&id).unwrap_or_default();
@@ -68,7 +68,7 @@ async fn export_org(State(app): State<App>, caller: InOrg<Admin>) -> Result<Json
         exported_at: app.clock.now(),
         org: OrgView::of(&caller.membership),
         metadata: records::of(&org.metadata),
-        members: Member::page(&app.db, org.id, &newest, MOST).await?,
+        members: OrgMember::page(&app.db, org.id, &newest, MOST).await?,
         invites: Invite::page(&app.db, org.id, &newest, MOST).await?,
         apps,
         audit_events: AuditEntry::of_org(&app.db, org.id, &newest, MOST).await?,

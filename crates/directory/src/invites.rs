@@ -18,7 +18,7 @@ use tenancy::{
     email::Email,
     enter::{Admin, InOrg},
     invites::Invite,
-    members::Member,
+    members::OrgMember,
     orgs::{Org, Role},
 };
 
@@ -79,7 +79,7 @@ async fn invite_member(State(app): State<App>, caller: InOrg<Admin>, Json(ask): 
         }
         may_write_to(&app, pending.as_ref())?;
         if let Some(account) = Account::by_email(&mut *tx, &ask.email).await?
-            && Member::find(tx, caller.org().id, account.id).await?.is_some()
+            && OrgMember::find(tx, caller.org().id, account.id).await?.is_some()
         {
             return Err(ALREADY_MEMBER.into());
         }

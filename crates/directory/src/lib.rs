@@ -1,4 +1,4 @@
-//! Organizations: who is in them, who is asked in, what is known about them.
+//! Organizations: their members, invitations, metadata, audit log and export, and SCIM for their identity providers.
 mod audit;
 mod events;
 mod export;
@@ -32,7 +32,7 @@ pub fn feature(_: &Config) -> Feature {
         .declares(events::EVENTS)
         .declares(scim::EVENTS)
         .declares(&[logo::LOGOS])
-        .declares(&[logo::GONE])
+        .declares(&[logo::GONE, scim::GONE])
 }
 
 #[cfg(test)]

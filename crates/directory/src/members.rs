@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use tenancy::happenings::MemberRemoved;
 use tenancy::{
     accounts::AccountId,
-    enter::{Admin, AdminOrSelf, InOrg, Least, Member as AnyMember},
+    enter::{Admin, AdminOrSelf, InOrg, Least, Member},
     invites::Invite,
-    members::Member,
+    members::OrgMember,
     orgs::{LAST_OWNER, OrgId, Role},
 };
 
@@ -31,18 +31,18 @@ pub fn routes() -> Routes {
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Members {
-    pub members: Vec<Member>,
+    pub members: Vec<OrgMember>,
     pub next_cursor: Option<String>,
 }
 
 pub async fn page(app: &App, org: OrgId, page: &Page) -> Result<Members> {
-    let fetch = async |below, most| Member::page(&app.db, org, &below, most).await;
-    let key = |member: &Member| Key { at: member.joined_at, id: member.user_id.to_string() };
+    let fetch = async |below, most| OrgMember::page(&app.db, org, &below, most).await;
+    let key = |member: &OrgMember| Key { at: member.joined_at, id: member.user_id.to_string() };
     let Listed { rows, next_cursor } = page.list(app, "members", org, fetch, key).await?;
     Ok(Members { members: rows, next_cursor })
 }
 
-async fn list_members(State(app): State<App>, caller: InOrg<AnyMember>, page: Page) -> Result<Json<Members>> {
+async fn list_members(State(app): State<App>, caller: InOrg<Member>, page: Page) -> Result<Json<Members>> {
     Ok(Json(self::page(&app, caller.org().id, &page).await?))
 }
 
@@ -58,9 +58,9 @@ struct NewRole {
 }
 
 /// Somebody to act upon, while nobody else can: the caller's own role is read anew, too, for it may just have changed.
-async fn held<R: Least>(tx: &mut Tx, caller: &InOrg<R>, whom: AccountId) -> Result<(Role, Member)> {
+async fn held<R: Least>(tx: &mut Tx, caller: &InOrg<R>, whom: AccountId) -> Result<(Role, OrgMember)> {
     let own = caller.hold(tx).await?;
-    let target = Member::find(tx, own.org.id, whom).await?.ok_or(NOT_FOUND)?;
+    let target = OrgMember::find(tx, own.org.id, whom).await?.ok_or(NOT_FOUND)?;
     Ok((own.role, target))
 }
 
@@ -69,7 +69,7 @@ async fn change_role(
     caller: InOrg<Admin>,
     Path(Whom { user_id }): Path<Whom>,
     Json(NewRole { role }): Json<NewRole>,
-) -> Result<Json<Member>> {
+) -> Result<Json<OrgMember>> {
     let org = caller.org().id;
     let member = transact!(app, async |tx| {
         let (own, mut member) = held(tx, &caller, user_id).await?;
@@ -80,10 +80,10 @@ async fn change_role(
         if member.role == role {
             return Ok(member);
         }
-        if member.role == Role::Owner && Member::owners(tx, org).await? == 1 {
+        if member.role == Role::Owner && OrgMember::owners(tx, org).await? == 1 {
             return Err(LAST_OWNER.into());
         }
-        Member::set_role(tx, org, user_id, role).await?;
+        OrgMember::set_role(tx, org, user_id, role).await?;
         Invite::withdraw(tx, org, user_id, Some(role)).await?;
         let event = MemberRoleChanged { from: member.role, to: role };
         caller.record_about(tx, &app, user_id, &event).await?;
@@ -105,10 +105,10 @@ async fn remove_member(
         if !leaves && (own < Role::Admin || own < member.role) {
             return Err(FORBIDDEN.into());
         }
-        if member.role == Role::Owner && Member::owners(tx, org).await? == 1 {
+        if member.role == Role::Owner && OrgMember::owners(tx, org).await? == 1 {
             return Err(LAST_OWNER.into());
         }
-        Member::remove(tx, org, user_id).await?;
+        OrgMember::remove(tx, org, user_id).await?;
         Invite::withdraw(tx, org, user_id, None).await?;
         Ok(caller.record_about(tx, &app, user_id, &MemberRemoved).await?)
     })?;

@@ -9,9 +9,9 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    enter::{Admin, InOrg, Member as AnyMember, Owner, Session},
+    enter::{Admin, InOrg, Member, Owner, Session},
     events::About,
-    members::Member,
+    members::OrgMember,
     orgs::{self, Membership, Org, OrgId, OrgView, Role},
     slugs::{self, SLUG_TAKEN},
 };
@@ -55,7 +55,7 @@ async fn create_org(State(app): State<App>, session: Session, Json(new): Json<Ne
                 return Err(SLUG_TAKEN.into());
             }
         }
-        Member::add(tx, org.id, account, Role::Owner, now).await?;
+        OrgMember::add(tx, org.id, account, Role::Owner, now).await?;
         session.record_about(tx, &app, About::in_org(org.id), &OrgCreated).await?;
         // Whoever acts for nobody acts for the first organization they have.
         if session.org().is_none() {
@@ -72,11 +72,11 @@ async fn create_org(State(app): State<App>, session: Session, Json(new): Json<Ne
 struct OrgDetails {
     #[serde(flatten)]
     org: OrgView,
-    members: Vec<Member>,
+    members: Vec<OrgMember>,
     next_cursor: Option<String>,
 }
 
-async fn get_org(State(app): State<App>, caller: InOrg<AnyMember>, page: Page) -> Result<Json<OrgDetails>> {
+async fn get_org(State(app): State<App>, caller: InOrg<Member>, page: Page) -> Result<Json<OrgDetails>> {
     let members::Members { members, next_cursor } = members::page(&app, caller.org().id, &page).await?;
     Ok(Json(OrgDetails { org: OrgView::of(&caller.membership), members, next_cursor }))
 }

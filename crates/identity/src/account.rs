@@ -201,7 +201,7 @@ async fn export(State(app): State<App>, NotAdmitted(visitor): NotAdmitted, sessi
     let (now, account) = (app.clock.now(), session.account());
     transact!(app, async |tx| Ok(session.record(tx, &app, &DataExported).await?))?;
     let audit_events = AuditEntry::of_person(&app.db, account.id, &Key::newest(), EXPORTED_EVENTS).await?;
-    let found = sessions::Session::of(&app.db, account.id, now).await?;
+    let found = sessions::StoredSession::of(&app.db, account.id, now).await?;
     let linked = Identity::of(&app.db, account.id).await?;
     let consents = Consent::page(&app.db, account.id, &Key::newest(), EXPORTED_CONSENTS).await?;
     Ok(Json(Export {
@@ -249,7 +249,7 @@ async fn delete_account(
         for org in orgs::of(tx, account.id).await? {
             let about = About::in_org(org).person(account.id);
             session.record_about(tx, &app, about, &MemberRemoved).await?;
-            members::Member::remove(tx, org, account.id).await?;
+            members::OrgMember::remove(tx, org, account.id).await?;
         }
         sessions::end_all(tx, &app, &session.by(), account.id, None, "account_deleted").await?;
         session.record(tx, &app, &AccountDeleted).await?;

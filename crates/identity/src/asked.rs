@@ -29,7 +29,7 @@ use tenancy::{
     events::{self, By},
     mail::{self, Budget, Warning},
     once,
-    sessions::Session,
+    sessions::StoredSession,
 };
 
 /// What everybody hears who asks for a mail.
@@ -125,7 +125,7 @@ async fn budget(app: &App, request: &Request, email: &Email) -> db::Result<Budge
         return Ok(Budget::Anybody { from: String::new() });
     };
     let (network, from) = (network_of(ip), network_of(ip).to_string());
-    let is_known = Session::knows_network(&app.db, email.key(), network).await?;
+    let is_known = StoredSession::knows_network(&app.db, email.key(), network).await?;
     Ok(if is_known { Budget::Known { from } } else { Budget::Anybody { from } })
 }
 

@@ -1,17 +1,17 @@
 //! The first person of a new installation. The start prints a link; whoever has it can read what the server says, and
 //! becomes its owner. It works once, and not where the settings name the owners.
-use db::params;
 use kernel::{
     App,
     crypto::same,
     fault::{Code, Result},
-    transact,
+    installation, transact,
 };
 use tenancy::{
     accounts::{Account, AccountId},
     enter::{Delivery, Visitor},
     once::TOKEN_SPENT,
     password::{self, Hasher},
+    restored::AfterRestore,
     sign_in::{self, Entered, Typed, Way},
 };
 
@@ -30,32 +30,23 @@ const ADDRESS_TAKEN: Code = Code::new(
     "This address has an account already. Take another one, or name the address in platform_owners.",
 );
 
-async fn read(app: &App, name: &str) -> db::Result<Option<String>> {
-    let sql = "SELECT value FROM setting WHERE name = $1";
-    Ok(app.db.opt::<(String,)>(sql, params![name]).await?.map(|(value,)| value))
-}
-
-async fn keep(app: &App, name: &str, value: &str) -> db::Result<()> {
-    let sql = "INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING";
-    app.db.exec(sql, params![name, value]).await.map(drop)
-}
+/// The first owner may have come after the moment that was restored: the next start prints another link.
+pub(crate) const AFTER_RESTORE: AfterRestore = AfterRestore::delete_fact(SEED);
 
 /// Gets the link ready, or closes the door for good where the settings name the owners: an old link must not come back to
 /// life when they no longer do.
 pub async fn start(app: &App) -> db::Result<()> {
-    if app.config.of::<tenancy::Settings>().platform_owners.is_empty() {
-        keep(app, SEED, app.entropy.token().expose()).await
-    } else {
-        keep(app, TAKEN, "settings").await
-    }
+    let seed = app.config.of::<tenancy::Settings>().platform_owners.is_empty().then(|| app.entropy.token());
+    let (name, value) = seed.as_ref().map_or((TAKEN, "settings"), |seed| (SEED, seed.expose()));
+    db::transact!(app.db, async |tx| installation::write_once(tx, name, value).await).map(drop)
 }
 
 /// What the link bears; nothing once the door is closed.
 async fn token(app: &App) -> db::Result<Option<String>> {
-    if read(app, TAKEN).await?.is_some() {
+    if installation::read(&app.db, TAKEN).await?.is_some() {
         return Ok(None);
     }
-    let seed = read(app, SEED).await?;
+    let seed = installation::read(&app.db, SEED).await?;
     Ok(seed.map(|seed| app.vault.mac(SEED, seed.as_bytes())))
 }
 
@@ -84,8 +75,7 @@ pub async fn make(app: &App, visitor: &Visitor, given: &Typed, new: &SignUp) -> 
         ..Account::new(AccountId::new(&app.entropy, now), Some(&new.email), new.name.trim(), now)
     };
     transact!(app, async |tx| {
-        let sql = "INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING";
-        if tx.exec(sql, params![TAKEN, owner.id]).await? == 0 {
+        if !installation::write_once(tx, TAKEN, &owner.id.to_string()).await? {
             return Err(TOKEN_SPENT.into());
         }
         let (account, is_new) = Account::ensure(tx, &owner).await?;

@@ -1,4 +1,5 @@
-//! The doors people come in by: sign-up, sign-in, recovery, their own account, and what verifiers need to know.
+//! Authentication: sign-up, sign-in, recovery, second factors, passkeys, the user's own account, the OAuth and OpenID
+//! Connect provider, and discovery documents.
 mod account;
 mod asked;
 mod captcha;
@@ -34,7 +35,7 @@ use tenancy::once::Purpose;
 pub use account::Export;
 pub use social::names as providers;
 
-/// Bodies of the routes that anybody can call are short.
+/// The longest body of the routes that need no sign-in.
 const BODY: usize = 256 * 1024;
 
 const PURPOSES: &[Purpose] =
@@ -67,7 +68,8 @@ pub fn feature(config: &Config) -> Feature {
         .declares(mails::MAILS)
         .declares(PURPOSES)
         .declares(&[account::AVATARS])
-        .declares(&[account::GONE, oauth::GONE])
+        .declares(&[account::GONE, oauth::GONE, tidy::DEVICE_CODES])
+        .declares(tidy::AFTER_RESTORE)
         .start(|app| {
             Box::pin(async move {
                 first_owner::start(&app).await.map_err(|error| format!("cannot keep who comes first: {error}"))

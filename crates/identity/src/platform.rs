@@ -107,7 +107,7 @@ async fn mails_below(folder: &std::path::Path, below: &Key, most: u32) -> Result
 }
 
 #[derive(Deserialize, JsonSchema)]
-struct Which {
+struct MailPath {
     id: MailId,
 }
 
@@ -123,7 +123,7 @@ struct WholeMail {
 async fn get_outbox_mail(
     State(app): State<App>,
     _owner: PlatformOwner,
-    Path(Which { id }): Path<Which>,
+    Path(MailPath { id }): Path<MailPath>,
 ) -> Result<Json<WholeMail>> {
     let folder = app.mail.folder().ok_or(NOT_FOUND)?;
     let bytes = fs::read(folder.join(format!("{id}.eml"))).await.map_err(|_| NOT_FOUND)?;

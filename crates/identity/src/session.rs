@@ -21,7 +21,7 @@ use tenancy::{
     factors::Whole,
     orgs::Membership,
     sessions::{self, SessionId, Turned, read_refresh_token},
-    sign_in::{Person, SignedIn, Typed, UserView},
+    sign_in::{CompletedSignIn, SignedIn, Typed, UserView},
 };
 
 use crate::events::RefreshTokenReused;
@@ -69,7 +69,7 @@ async fn refresh(
     let (id, generation) = read_refresh_token(&app, &token).ok_or(UNAUTHENTICATED)?;
     // Looked at before anything turns: a page elsewhere must not even end the session.
     if delivery == Delivery::Cookie && headers.contains_key(header::ORIGIN) {
-        let session = sessions::Session::find(&app.db, id).await?.ok_or(UNAUTHENTICATED)?;
+        let session = sessions::StoredSession::find(&app.db, id).await?.ok_or(UNAUTHENTICATED)?;
         may_use_cookie(&app, &headers, &session).await?;
     }
     let through = visitor.app.as_ref().map(|keyed| keyed.app_id.to_string());
@@ -84,7 +84,7 @@ pub async fn turn(
     shown: (SessionId, i64),
     holder: Option<&str>,
     delivery: Delivery,
-) -> Result<Option<Person>> {
+) -> Result<Option<CompletedSignIn>> {
     let (id, generation) = shown;
     // Not carried to the writer, which was measured and cost more: probably fewer shared a commit.
     transact!(app, async |tx| {
@@ -100,22 +100,27 @@ pub async fn turn(
 }
 
 /// Whose session this is, and what they are now.
-pub async fn person(tx: &mut Tx, session: sessions::Session, delivery: Delivery) -> Result<Option<Person>> {
+pub async fn person(
+    tx: &mut Tx,
+    session: sessions::StoredSession,
+    delivery: Delivery,
+) -> Result<Option<CompletedSignIn>> {
     let whole = Whole::find(&mut *tx, session.account_id).await?;
     let org = match session.org_id {
         Some(org) => Membership::of(&mut *tx, org, session.account_id).await?,
         None => None,
     };
-    let person = |Whole { account, factors }| Person { account, factors, session, org, delivery, trusted: None };
+    let person =
+        |Whole { account, factors }| CompletedSignIn { account, factors, session, org, delivery, trusted: None };
     Ok(whole.map(person))
 }
 
 /// Gives a session another refresh token than the one its client has. By two steps: what the client has is then no retry of
 /// a moment ago, and gets no successor.
-pub async fn turn_over(tx: &mut Tx, app: &App, id: SessionId) -> Result<Option<Person>> {
+pub async fn turn_over(tx: &mut Tx, app: &App, id: SessionId) -> Result<Option<CompletedSignIn>> {
     let mut person = None;
     for _ in 0..2 {
-        let Some(session) = sessions::Session::find(&mut *tx, id).await? else { return Ok(None) };
+        let Some(session) = sessions::StoredSession::find(&mut *tx, id).await? else { return Ok(None) };
         let holder = session.holder();
         if let Turned::On(session) = sessions::turn(tx, app, id, session.generation, holder.as_deref()).await? {
             person = self::person(tx, *session, Delivery::Cookie).await?;
@@ -125,9 +130,9 @@ pub async fn turn_over(tx: &mut Tx, app: &App, id: SessionId) -> Result<Option<P
 }
 
 /// Somebody has a copy of the refresh token; nobody knows who of the two is right.
-async fn end_copied(tx: &mut Tx, app: &App, by: &By, session: &sessions::Session) -> Result<()> {
+async fn end_copied(tx: &mut Tx, app: &App, by: &By, session: &sessions::StoredSession) -> Result<()> {
     let (now, account, id) = (app.clock.now(), session.account_id, session.id);
-    if sessions::Session::revoke(tx, account, id, now).await? {
+    if sessions::StoredSession::revoke(tx, account, id, now).await? {
         let reused = RefreshTokenReused { session_id: id };
         events::record(tx, app, by, Some(account), &reused).await?;
         let ended = SessionRevoked { session_id: id, reason: "refresh_token_reused" };
@@ -176,7 +181,7 @@ pub struct SessionView {
 }
 
 impl SessionView {
-    pub fn of(session: sessions::Session, current: SessionId) -> Self {
+    pub fn of(session: sessions::StoredSession, current: SessionId) -> Self {
         Self {
             current: session.id == current,
             id: session.id,
@@ -194,8 +199,8 @@ impl SessionView {
 async fn list_sessions(State(app): State<App>, AnySession(session): AnySession) -> Result<Json<Sessions>> {
     let (account, now) = (session.account().id, app.clock.now());
     let found = match session.of_app() {
-        Some(own) => sessions::Session::of_app(&app.db, account, own, now).await?,
-        None => sessions::Session::of(&app.db, account, now).await?,
+        Some(own) => sessions::StoredSession::of_app(&app.db, account, own, now).await?,
+        None => sessions::StoredSession::of(&app.db, account, now).await?,
     };
     let mut sessions: Vec<_> = found.into_iter().map(|found| SessionView::of(found, session.id())).collect();
     // How somebody signs in to the service is not the app's concern.
@@ -218,7 +223,7 @@ async fn revoke_session(
     Path(path): Path<OneSession>,
 ) -> Result<Response> {
     if let Some(own) = session.of_app() {
-        let other = sessions::Session::find(&app.db, path.id).await?;
+        let other = sessions::StoredSession::find(&app.db, path.id).await?;
         other.filter(|other| other.app_id == Some(own)).ok_or(NOT_FOUND)?;
     }
     if !end(&app, &session.by(), session.account(), path.id, "revoked").await? {

@@ -1,4 +1,4 @@
-//! Everything a request or a job may reach: the only context there is.
+//! The context of requests and jobs, and the parts that features add to it.
 use std::{
     any::{Any, TypeId},
     collections::HashMap,
@@ -23,7 +23,8 @@ use crate::{
     telemetry::Metrics,
 };
 
-/// Cheap to clone; the same for every request and job of a node.
+/// The running node: settings, database, clock, ports and the parts of features. Cheap to clone; the same for every
+/// request and job.
 #[derive(Clone)]
 pub struct App(Arc<Parts>);
 
@@ -36,18 +37,18 @@ pub struct Parts {
     pub mail: Arc<dyn Mail>,
     pub sms: Arc<dyn Sms>,
     pub objects: Arc<dyn Objects>,
-    /// The way to addresses that somebody else chose.
+    /// The client for URLs that users chose.
     pub outgoing: Outgoing,
     pub metrics: Metrics,
-    /// The OpenAPI description, known once all routes are put together.
+    /// The OpenAPI description, available once all routes are collected.
     pub description: Description,
-    /// The interface itself, for pages to ask.
+    /// Calls the node's own interface. Used by pages.
     pub inside: Inside,
     pub leaving: Leaving,
     pub own: Own,
 }
 
-/// Whether this node was told to stop: whoever sends it requests should look for another one.
+/// Whether this node is shutting down. A load balancer should then send requests to another node.
 #[derive(Debug, Default)]
 pub struct Leaving(AtomicBool);
 
@@ -61,14 +62,14 @@ impl Leaving {
     }
 }
 
-/// What features keep for themselves, by type: rendered documents, caches. And what they declare, as a list for each type.
+/// The parts of features, one of each type (rendered documents, caches), and their declarations, a list of each type.
 #[derive(Default)]
 pub struct Own {
     parts: HashMap<TypeId, Box<dyn Any + Send + Sync>>,
     declared: HashMap<TypeId, Declared>,
 }
 
-/// The declarations of one type: a `Vec<T>`, and how to put two such lists together.
+/// The declarations of one type: a `Vec<T>`, and a function that appends another such list.
 struct Declared {
     list: Box<dyn Any + Send + Sync>,
     join: fn(&mut (dyn Any + Send + Sync), &(dyn Any + Send + Sync)),
@@ -81,7 +82,7 @@ fn join<T: Any + Clone>(list: &mut (dyn Any + Send + Sync), more: &(dyn Any + Se
 }
 
 impl Own {
-    /// What all features declared of this type, in their order.
+    /// All declarations of a type, in the order of the features.
     pub fn declared<T: Any>(&self) -> &[T] {
         let declared =
             self.declared.get(&TypeId::of::<T>()).and_then(|declared| declared.list.downcast_ref::<Vec<T>>());
@@ -110,14 +111,14 @@ impl Own {
     }
 }
 
-/// A crate of features in the list of those a program is made of.
+/// A crate of features, as the list in `server` names it.
 #[derive(Clone, Copy)]
 pub struct Part {
     pub settings: &'static [Listed],
     pub feature: fn(&Config) -> Feature,
 }
 
-/// What one feature brings along.
+/// One feature: its routes, jobs, parts, declarations and tasks.
 pub struct Feature {
     pub routes: Routes,
     pub jobs: Jobs,
@@ -127,9 +128,9 @@ pub struct Feature {
     pub tasks: Vec<Task>,
 }
 
-/// What must be done before the door opens; the error stops the start and is for a person to read.
+/// Runs before the node accepts requests. An error stops the start and is printed for the operator.
 pub type Start = fn(App) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
-/// What a node does for as long as it runs, beside requests and jobs.
+/// Runs in the background for as long as the node does.
 pub type Task = fn(App) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Feature {
@@ -143,29 +144,29 @@ impl Feature {
         self
     }
 
-    /// Something the feature keeps for itself and asks for with [`App::own`].
+    /// Adds a part of the feature's own, to be read with [`App::own`].
     #[must_use]
     pub fn own<T: Any + Send + Sync>(mut self, part: T) -> Self {
         self.own = self.own.with(part);
         self
     }
 
-    /// What others collect without knowing this feature: events, mails, chores, … `T` says what it is, and whoever made
-    /// `T` asks for all of them with [`App::declared`].
+    /// Declares events, mails, chores and the like. The crate that defines `T` collects them from all features with
+    /// [`App::declared`], without knowing the features.
     #[must_use]
     pub fn declares<T: Any + Clone + Send + Sync>(mut self, list: &[T]) -> Self {
         self.own.declare(list);
         self
     }
 
-    /// Before the first request.
+    /// Runs `start` before the first request.
     #[must_use]
     pub fn start(mut self, start: Start) -> Self {
         self.starts.push(start);
         self
     }
 
-    /// At the start of a node that is alone on its database: frees what the last one held when it ended.
+    /// Runs at the start of a node that is alone on its database. It releases what the previous process still held.
     #[must_use]
     pub fn release(mut self, release: Start) -> Self {
         self.releases.push(release);
@@ -195,18 +196,18 @@ impl App {
         Self(Arc::new(parts))
     }
 
-    /// A feature's own part. A feature asks only for what its own `parts` put in.
+    /// A part that was added with [`Feature::own`]. A feature reads only its own parts.
     pub fn own<T: Any>(&self) -> &T {
         #[expect(clippy::expect_used, reason = "a feature that was not put together fails its first test")]
         self.find().expect("the feature's part is there")
     }
 
-    /// What all features declared of a type.
+    /// All declarations of a type, in the order of the features.
     pub fn declared<T: Any>(&self) -> &[T] {
         self.0.own.declared()
     }
 
-    /// A part that some feature may have put in.
+    /// A part that a feature may have added.
     pub fn find<T: Any>(&self) -> Option<&T> {
         self.0.own.parts.get(&TypeId::of::<T>()).and_then(|part| part.downcast_ref())
     }

@@ -1,4 +1,4 @@
-//! Time as a value that is handed in, so that a test can hold it still and move it.
+//! The clock as a value that is passed in, so that tests can stop and move it.
 use std::{
     borrow::Cow,
     fmt,
@@ -139,11 +139,11 @@ impl FromValue for Day {
     }
 }
 
-/// The wall clock of this machine, that of the database server, or one that stands still until it is moved.
+/// The clock of this machine, of the database server, or a manual one for tests.
 #[derive(Debug, Clone)]
 pub enum Clock {
     System,
-    /// What nodes share: leases, and every other moment that one node writes and another one compares.
+    /// The database server's time, for leases and other moments that one node writes and another compares.
     Database(Arc<ServerTime>),
     Manual(Arc<AtomicI64>),
 }

@@ -1,4 +1,4 @@
-//! Chance by purpose: ids, tokens, secrets, codes. Seeded in tests, so that a run can be repeated.
+//! Randomness by purpose: ids, tokens, secrets, codes. Seeded in tests, so that runs are repeatable.
 use std::{
     cell::RefCell,
     sync::{
@@ -32,7 +32,7 @@ const SEQUENCE_BITS: u32 = 12;
 /// How many bytes of an id stand behind its moment.
 const REST: usize = 10;
 
-/// Chance for ids, drawn for many at once: a little of it costs as much as a lot. For nothing that must stay secret.
+/// Random bytes for ids, drawn in bulk because each call to the system costs the same. Not for secrets.
 struct Ahead {
     drawn: [u8; 64 * REST],
     used: usize,

@@ -1,6 +1,7 @@
-//! What can go wrong, said once: a code, a status, a sentence. The cause and the line stay in the log.
+//! Errors that a request can answer: a code, a status and a sentence. The cause and its place in the source go to the
+//! log only.
 //!
-//! A handler answers a [`Fault`]; the request pipeline turns it into an RFC 9457 problem with the request's id in it.
+//! A handler returns a [`Fault`]; the request pipeline turns it into an RFC 9457 problem with the request's id in it.
 use std::{fmt, panic::Location, sync::Arc, time::Duration};
 
 use axum::{
@@ -10,13 +11,13 @@ use axum::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A kind of failure a client can act on. Features declare theirs as constants beside their handlers.
+/// A kind of error that a client can act on. Features declare theirs as constants beside their handlers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Code {
     pub status: u16,
-    /// Stable and documented: what clients branch on.
+    /// Stable and documented. Clients branch on it.
     pub name: &'static str,
-    /// One sentence for a person, the same every time.
+    /// One sentence for the user, the same every time.
     pub says: &'static str,
 }
 
@@ -25,13 +26,13 @@ impl Code {
         Self { status, name, says }
     }
 
-    /// The same failure, with the offending field and what is wrong with it.
+    /// An error about one field of the input.
     #[track_caller]
     pub fn at(self, field: impl Into<String>, code: &'static str, message: impl Into<String>) -> Fault {
         Fault::from(self).and(field, code, message)
     }
 
-    /// The same failure, with a sentence about this very case.
+    /// An error with a sentence about this case.
     #[track_caller]
     pub fn because(self, detail: impl Into<String>) -> Fault {
         let mut fault = Fault::from(self);
@@ -39,7 +40,7 @@ impl Code {
         fault
     }
 
-    /// The same failure, with what lies behind it for the log alone.
+    /// An error with a cause for the log. Clients do not see the cause.
     #[track_caller]
     pub fn caused_by(self, cause: impl fmt::Display) -> Fault {
         let mut fault = Fault::from(self);
@@ -105,7 +106,7 @@ pub const COMMON: &[Code] = &[
 
 pub type Result<T, E = Fault> = std::result::Result<T, E>;
 
-/// One failure of one request.
+/// The error of one request.
 #[derive(Debug)]
 pub struct Fault(Box<Inner>);
 
@@ -116,7 +117,7 @@ struct Inner {
     fields: Vec<FieldError>,
     headers: Vec<(HeaderName, HeaderValue)>,
     extra: serde_json::Map<String, serde_json::Value>,
-    /// Lost against another transaction: the same again may succeed.
+    /// The transaction lost against another one. A retry may succeed.
     is_conflict: bool,
     cause: Option<String>,
     born: &'static Location<'static>,
@@ -127,7 +128,7 @@ impl Fault {
         self.0.code
     }
 
-    /// One more field that is wrong: everything is said at once.
+    /// Adds another wrong field, so that all are reported together.
     #[must_use]
     pub fn and(mut self, field: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
         self.0.fields.push(FieldError { field: field.into(), code: code.into(), message: message.into() });
@@ -140,26 +141,26 @@ impl Fault {
         self
     }
 
-    /// Something a client needs to go on, beside the problem's own members (a challenge, say).
+    /// Adds a member to the problem that the client needs to continue, such as a challenge.
     #[must_use]
     pub fn with_extra(mut self, name: &str, value: &impl Serialize) -> Self {
         self.0.extra.insert(name.to_owned(), serde_json::to_value(value).unwrap_or_default());
         self
     }
 
-    /// What was added by [`with_extra`](Self::with_extra).
+    /// A member added by [`with_extra`](Self::with_extra).
     pub fn extra(&self, name: &str) -> Option<&serde_json::Value> {
         self.0.extra.get(name)
     }
 
-    /// When the client may try again, in whole seconds, rounded up.
+    /// Sets `Retry-After`, in whole seconds, rounded up.
     #[must_use]
     pub fn retry_after(self, wait: Duration) -> Self {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         self.with_header(header::RETRY_AFTER, seconds.max(1).into())
     }
 
-    /// Marks it as lost against another transaction, which is worth another try.
+    /// Marks the error as lost against another transaction, so that it is retried.
     #[must_use]
     pub(crate) fn marked_conflict(mut self) -> Self {
         self.0.is_conflict = true;
@@ -170,7 +171,7 @@ impl Fault {
         self.0.is_conflict
     }
 
-    /// For the log: what lies behind it and where it was born.
+    /// The cause and where it was created, for the log.
     pub fn cause(&self) -> Option<(&str, &'static Location<'static>)> {
         self.0.cause.as_deref().map(|cause| (cause, self.0.born))
     }
@@ -189,7 +190,7 @@ impl Fault {
         }
     }
 
-    /// Its answer without a body, which depends on whom it is said to.
+    /// The response without a body. The pipeline adds the body in the form that the route's standard wants.
     pub(crate) fn head(&self) -> Response {
         let status = StatusCode::from_u16(self.0.code.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = status.into_response();
@@ -204,7 +205,7 @@ impl Fault {
 }
 
 impl Fault {
-    /// What the code says, with what is special about this case.
+    /// The code's sentence, followed by the detail of this case.
     pub fn whole_sentence(&self) -> String {
         self.sentence(|wrong| format!("{} {}", wrong.field, wrong.message), ".")
     }

@@ -1,4 +1,4 @@
-//! Ids as types: an incident's id cannot be handed where an account's is asked for.
+//! Typed ids: an incident's id cannot be passed where an account's is expected.
 //!
 //! `Id<Kind>` is a UUIDv7 kept as text. `Kind` is any type of the feature, usually the stored struct itself:
 //! `pub type IncidentId = Id<Incident>;`.
@@ -18,13 +18,13 @@ impl<Kind> Id<Kind> {
         Self(entropy.uuid(now), PhantomData)
     }
 
-    /// When it was made, which is how it begins.
+    /// The moment of creation, which a UUIDv7 begins with.
     pub fn moment(self) -> Timestamp {
         let (seconds, nanos) = self.0.get_timestamp().map_or((0, 0), |at| at.to_unix());
         Timestamp(i64::try_from(seconds).unwrap_or_default() * 1000 + i64::from(nanos / 1_000_000))
     }
 
-    /// The least id of a moment: what was made before has a lesser one, also as text.
+    /// The smallest id of a moment. Ids created before it are smaller, also as text.
     pub fn first_of(moment: Timestamp) -> Self {
         let millis = u64::try_from(moment.0).unwrap_or_default();
         Self(Builder::from_unix_timestamp_millis(millis, &[0; 10]).into_uuid(), PhantomData)

@@ -1,5 +1,5 @@
-//! The ground every feature stands on. It knows no feature: it offers a door to the database, a table of routes,
-//! jobs, time, chance, secrets and faults, and the [`App`] that carries them through a request.
+//! The base of all features: the HTTP server and route tables, jobs, settings, clock, randomness, secrets, errors,
+//! ports to the outside, and the [`App`] through which requests and jobs reach them. It depends on no feature.
 pub mod app;
 pub mod clock;
 pub mod config;
@@ -10,6 +10,7 @@ pub mod entropy;
 pub mod fault;
 pub mod http;
 pub mod id;
+pub mod installation;
 pub mod jobs;
 pub mod pages;
 pub mod ports;

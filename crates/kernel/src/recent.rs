@@ -1,6 +1,7 @@
-//! What is kept in mind for a while: only so many, and none of them for longer than its time.
+//! A cache with a bounded number of entries and a lifetime for each.
 //!
-//! The library knows how many to keep and which of them; how long is ours, because it knows no time.
+//! The library bounds the number and chooses what to evict. The lifetime is added here, because the library knows no
+//! time.
 use std::{
     hash::Hash,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -11,15 +12,15 @@ use quick_cache::{Equivalent, sync::Cache};
 use tokio::time::Instant;
 
 pub struct Recent<K, V> {
-    cache: Cache<K, Kept<V>>,
+    cache: Cache<K, Entry<V>>,
     lifetime: Duration,
     begun: Instant,
-    /// In whole lifetimes since the beginning: when what is over was last let go.
+    /// When expired entries were last removed, in whole lifetimes since the start.
     swept: AtomicU64,
 }
 
 #[derive(Clone)]
-struct Kept<V> {
+struct Entry<V> {
     value: V,
     since: Instant,
 }
@@ -33,11 +34,11 @@ impl<K: Hash + Eq, V: Clone> Recent<K, V> {
         self.cache.get(key).filter(|kept| kept.since.elapsed() < self.lifetime).map(|kept| kept.value)
     }
 
-    /// Once in a lifetime whoever adds something lets go of what is over, so that it does not lie there until its place is
+    /// The first insert after each `lifetime` removes expired entries, so that they do not stay until their place is
     /// needed.
     pub fn insert(&self, key: K, value: V) {
         let since = Instant::now();
-        self.cache.insert(key, Kept { value, since });
+        self.cache.insert(key, Entry { value, since });
         let lifetimes = since.duration_since(self.begun).as_nanos() / self.lifetime.as_nanos().max(1);
         let lifetimes = u64::try_from(lifetimes).unwrap_or(u64::MAX);
         if self.swept.swap(lifetimes, Relaxed) != lifetimes {

@@ -1,7 +1,11 @@
 //! `janua doctor`: looks at everything an installation needs and says how to mend what it finds.
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::ExitCode, time::Duration};
 
-use db::{Db, migrate::ALL, params, sqlite_path};
+use db::{
+    Db,
+    migrate::{self, ALL, Version},
+    params, sqlite_path,
+};
 use kernel::{
     clock::{Clock, Timestamp},
     config::Config,
@@ -127,15 +131,14 @@ async fn database(db: &Db) -> Finding {
 
 async fn schema(db: &Db) -> Finding {
     let known = ALL.last().map_or(0, |step| step.number);
-    let sql = "SELECT CAST(MAX(number) AS BIGINT) AS number FROM schema_migration";
-    match db.one::<(Option<i64>,)>(sql, params![]).await {
-        Ok((Some(found),)) if found == known => Fine(format!("version {found}, up to date")),
-        Ok((Some(found),)) if found > known => {
+    match migrate::version(db).await {
+        Ok(Some(Version { number: found, .. })) if found == known => Fine(format!("version {found}, up to date")),
+        Ok(Some(Version { number: found, .. })) if found > known => {
             Wrong(format!("version {found} is newer than this binary ({known}): run a newer janua"))
         }
-        Ok((found,)) => Odd(format!(
+        Ok(found) => Odd(format!(
             "version {} of {known}: `janua migrate` or the next start applies the rest",
-            found.unwrap_or(0)
+            found.map_or(0, |found| found.number)
         )),
         Err(_) => Odd("nothing is there yet: `janua migrate` or the first start makes it".into()),
     }
@@ -155,9 +158,8 @@ async fn clock(db: &Db) -> Finding {
             }
         }
     }
-    let sql = "SELECT CAST(MAX(applied_at) AS BIGINT) AS at FROM schema_migration";
-    let newest = db.one::<(Option<Timestamp>,)>(sql, params![]).await.ok().and_then(|(at,)| at);
-    match newest {
+    let version = migrate::version(db).await.ok().flatten();
+    match version.map(|version| Timestamp(version.applied_at)) {
         Some(newest) if newest > now.plus(CLOCK_TOLERANCE) => {
             Wrong(format!("it is {now} here, but the database was changed at {newest}: set the clock"))
         }

@@ -1,5 +1,5 @@
-//! What the service says about itself: health, status and incidents, legal documents, well-known files, figures, and
-//! the description of its own interface.
+//! Information about the service itself: health, status and incidents, legal documents, well-known files, metrics and
+//! the OpenAPI description.
 mod accept;
 pub mod health;
 mod legal;

@@ -1,7 +1,7 @@
 //! Apps, their keys and the people who came in through them: what is kept, and every statement on it.
 use std::collections::{HashMap, HashSet};
 
-use db::{Db, FromRow, FromValue, Reach, Row, Sql, Tx, Value, holding, params, row};
+use db::{Db, FromRow, FromValue, Reach, Read, Row, Sql, Tx, Value, holding, params, row};
 use kernel::{
     App,
     clock::Timestamp,
@@ -21,7 +21,7 @@ use crate::{
 };
 
 pub type ApplicationId = Id<Application>;
-pub type AppKeyId = Id<AppKey>;
+pub type AppKeyId = Id<StoredAppKey>;
 
 /// The topic on which a change to an app or its keys is told.
 pub const TOPIC: &str = "app";
@@ -226,8 +226,8 @@ impl Application {
         .await
     }
 
-    pub async fn find(db: &Db, id: ApplicationId) -> db::Result<Option<Self>> {
-        db.opt("SELECT * FROM app WHERE id = $1", params![id]).await
+    pub async fn find(mut from: impl Read, id: ApplicationId) -> db::Result<Option<Self>> {
+        from.opt("SELECT * FROM app WHERE id = $1", params![id]).await
     }
 
     /// The app that has proven this host, or a domain above it, to be its own.
@@ -347,7 +347,8 @@ words! {
 /// A key as the people of the app see it: not the key.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct AppKey {
+#[schemars(rename = "AppKey")]
+pub struct StoredAppKey {
     pub id: AppKeyId,
     #[serde(rename = "type")]
     pub kind: KeyKind,
@@ -359,7 +360,7 @@ pub struct AppKey {
     /// To the minute.
     pub last_used_at: Option<Timestamp>,
 }
-row!(AppKey { id, kind, environment, name, prefix, created_at, last_used_at });
+row!(StoredAppKey { id, kind, environment, name, prefix, created_at, last_used_at });
 
 /// How much of a key's chance is shown in its prefix.
 const SHOWN: usize = 4;
@@ -367,16 +368,16 @@ const SHOWN: usize = 4;
 /// A key, and the app it is of.
 struct KeyOfApp {
     app_id: ApplicationId,
-    key: AppKey,
+    key: StoredAppKey,
 }
 
 impl FromRow for KeyOfApp {
     fn from_row(mut row: Row) -> db::Result<Self> {
-        Ok(Self { app_id: row.get("app_id")?, key: AppKey::from_row(row)? })
+        Ok(Self { app_id: row.get("app_id")?, key: StoredAppKey::from_row(row)? })
     }
 }
 
-impl AppKey {
+impl StoredAppKey {
     /// A new key, and the only sight of it.
     pub async fn make(
         tx: &mut Tx,

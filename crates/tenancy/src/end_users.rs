@@ -251,19 +251,19 @@ pub fn words(name: Option<&str>, email_key: Option<&str>) -> BTreeSet<Vec<u8>> {
     of_name.chain(email_key).map(folded).collect()
 }
 
-struct Known {
+struct SearchedFields {
     name: String,
     email_key: Option<String>,
     scopes: Option<Scopes>,
 }
-row!(Known { name, email_key, scopes });
+row!(SearchedFields { name, email_key, scopes });
 
 /// Writes what somebody is found by in an app, if it is not there already.
 pub(crate) async fn note(tx: &mut Tx, application: ApplicationId, account: AccountId) -> db::Result<()> {
     let sql = "SELECT account.name, account.email_key, app_user.scopes
                FROM app_user JOIN account ON account.id = app_user.account_id
                WHERE app_user.app_id = $1 AND app_user.account_id = $2";
-    let Some(known) = tx.opt::<Known>(sql, params![application, account]).await? else { return Ok(()) };
+    let Some(known) = tx.opt::<SearchedFields>(sql, params![application, account]).await? else { return Ok(()) };
     let tells = |scope| known.scopes.as_ref().is_none_or(|scopes| scopes.has(scope));
     let name = Some(known.name.as_str()).filter(|_| tells(Scope::Profile));
     let words = words(name, known.email_key.as_deref().filter(|_| tells(Scope::Email)));

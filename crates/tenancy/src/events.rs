@@ -1,4 +1,4 @@
-//! What happened, written down in the transaction that made it happen. There is no other way to tell anybody.
+//! Events: recorded in the transaction that causes them, for the audit log and for webhooks.
 use db::{Db, Tx, params};
 use kernel::{App, clock::Timestamp, id::Id};
 use serde::{Deserialize, Serialize};
@@ -16,26 +16,26 @@ use crate::{
 pub struct AuditEvent;
 pub type EventId = Id<AuditEvent>;
 
-/// Something that happened, as audit logs and webhooks tell it. [`events!`](crate::events!) declares one: ids and plain
-/// facts only, so that nothing secret can be told.
+/// Something that happened, for audit logs and webhooks. [`events!`](crate::events!) declares one. It holds ids and
+/// plain facts only, so that no secret can leak.
 pub trait Event: Send + Sync {
     fn kind(&self) -> Kind;
     fn details(&self) -> Value;
 }
 
-/// What is known of an event before it happens.
+/// The names of an event, the same each time it happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
     /// The type in the audit log.
     pub audit: &'static str,
-    /// The webhook event it is, beside being an audit event.
+    /// The name in webhooks; none for an event of the audit log alone.
     pub webhook: Option<&'static str>,
-    /// For people.
+    /// A sentence for the documentation.
     pub about: &'static str,
 }
 
-/// Declares the events of a feature: what each is called in the audit log, under which name webhooks know it, and its
-/// details. `EVENTS` lists them, for [`Feature::declares`](kernel::app::Feature::declares).
+/// Declares the events of a feature: the type in the audit log, the name in webhooks, and the details of each.
+/// `EVENTS` lists them, for [`Feature::declares`](kernel::app::Feature::declares).
 ///
 /// ```ignore
 /// events! {
@@ -86,15 +86,15 @@ macro_rules! events {
     };
 }
 
-/// The members of an event.
+/// The fields of an event as JSON.
 pub fn details(event: &impl Serialize) -> Value {
     serde_json::to_value(event).ok().filter(Value::is_object).unwrap_or_else(|| json!({}))
 }
 
-/// Who did it, and from where.
+/// The actor of an event, and where the request came from.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct By {
-    /// The signed-in person; nobody for what happens at the door.
+    /// The signed-in user; none before sign-in.
     pub actor: Option<AccountId>,
     pub ip: Option<String>,
     pub user_agent: Option<String>,
@@ -102,7 +102,7 @@ pub struct By {
     pub app: Option<ApplicationId>,
 }
 
-/// What it happened to; the platform itself when nothing is named.
+/// The target of an event: a user, an organization, an app, or none of them for the platform itself.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct About {
     pub(crate) person: Option<AccountId>,
@@ -128,7 +128,7 @@ impl About {
         Self { person: Some(person), ..self }
     }
 
-    /// The narrowest thing it happened to.
+    /// The most specific target.
     fn target(&self) -> Option<String> {
         let (person, app, org) = (
             self.person.map(|id| id.to_string()),
@@ -151,8 +151,9 @@ impl From<Option<AccountId>> for About {
     }
 }
 
-/// Writes down that something happened, for jobs and other code without a caller: handlers ask the extractor that let
-/// the caller in ([`Session::record`](crate::enter::Session::record) and its like). What nobody in particular it happened to is in the log of whoever did it.
+/// Records an event in the audit log and in the outbox of the apps that listen. An event in an organization without a
+/// person as its target is listed in the actor's own audit log. Handlers record through the
+/// extractor that let the caller in ([`Session::record`](crate::enter::Session::record) and its like).
 pub async fn record(
     tx: &mut Tx,
     app: &App,
@@ -188,10 +189,10 @@ pub async fn record(
     outbox::put(tx, app, by, about, &happened).await
 }
 
-/// What the outbox is told.
+/// An event as it goes to the outbox.
 pub(crate) struct Happened {
     pub id: EventId,
-    /// As webhooks know it, beside being an audit event.
+    /// The name in webhooks.
     pub name: Option<&'static str>,
     pub kind: &'static str,
     pub target: Option<String>,
@@ -199,8 +200,8 @@ pub(crate) struct Happened {
     pub at: Timestamp,
 }
 
-/// What happened to a person or was done by them, as far as it still leads back to them. What happened in an organization
-/// is its past, too: it keeps what was done, and loses who it leads to.
+/// Statements that anonymize the audit log of a deleted account. Events of an organization keep their details,
+/// because they are the organization's history, too; IP address and user agent go.
 macro_rules! nameless {
     ($bound:literal) => {
         [
@@ -223,8 +224,8 @@ macro_rules! nameless {
     };
 }
 
-/// Makes most of a person's past nameless before they are gone, some rows at a time: on SQLite every other writer waits
-/// for what is done in one transaction.
+/// Anonymizes most events of an account before it is deleted, some rows at a time, because on SQLite every other
+/// writer waits for a transaction.
 pub async fn forget_past(db: &Db, account_id: AccountId) -> db::Result<()> {
     for sql in nameless!(" LIMIT $2") {
         db.sweep(sql, params![account_id]).await?;
@@ -232,7 +233,7 @@ pub async fn forget_past(db: &Db, account_id: AccountId) -> db::Result<()> {
     outbox::forget_past(db, account_id).await
 }
 
-/// After a person is gone their past stays, without anything that leads back to them. Call [`forget_past`] before.
+/// Anonymizes the remaining events of an account, in the transaction that deletes it. Call [`forget_past`] before.
 pub async fn forget_person(tx: &mut Tx, account_id: AccountId) -> db::Result<()> {
     for sql in nameless!("") {
         tx.exec(sql, params![account_id]).await?;

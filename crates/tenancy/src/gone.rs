@@ -1,4 +1,5 @@
-//! What features do when an account, an organization or an app goes. Each declares it beside its own tables.
+//! What features do when an account, an organization or an app is deleted. Each feature declares it beside its own
+//! tables.
 use std::pin::Pin;
 
 use db::{Tx, params};
@@ -6,19 +7,31 @@ use kernel::App;
 
 use crate::{accounts::AccountId, apps::ApplicationId, orgs::OrgId};
 
-/// Something to do in the transaction that deletes it. It stands before the deletion, so that its rows can still be read.
+/// Runs in the transaction that deletes the row, before the row is deleted.
 pub type Hook<T> = for<'a> fn(&'a mut Tx, &'a App, T) -> Pin<Box<dyn Future<Output = db::Result<()>> + Send + 'a>>;
 
-/// What a feature declares.
+/// What a feature declares, with [`Feature::declares`](kernel::app::Feature::declares).
 #[derive(Clone, Copy)]
 pub enum Gone {
     Account(Hook<AccountId>),
     Org(Hook<OrgId>),
     App(Hook<ApplicationId>),
-    /// Rows that may be many go before, some at a time, because everybody else's writes wait for a long transaction: a
-    /// statement with the id as `$1` and the number of rows as `$2`.
+    /// A member whom the organization's identity provider deactivated.
+    Access(Hook<LostAccess>),
+    /// Deletes rows that may be many before the deletion, some at a time, because other writers wait for a long
+    /// transaction. A statement with the id as `$1` and the number of rows as `$2`.
     ManyOfOrg(&'static str),
     ManyOfApp(&'static str),
+}
+
+/// The access of a member that ends.
+#[derive(Debug, Clone, Copy)]
+pub struct LostAccess {
+    pub org: OrgId,
+    pub account: AccountId,
+    /// Whether the account belongs to the organization: then its access to everything ends, otherwise only its access to
+    /// the organization's apps.
+    pub is_home: bool,
 }
 
 pub async fn account(tx: &mut Tx, app: &App, id: AccountId) -> db::Result<()> {
@@ -43,6 +56,15 @@ pub async fn app(tx: &mut Tx, app: &App, id: ApplicationId) -> db::Result<()> {
     for gone in app.declared::<Gone>() {
         if let Gone::App(hook) = gone {
             hook(tx, app, id).await?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) async fn access(tx: &mut Tx, app: &App, lost: LostAccess) -> db::Result<()> {
+    for gone in app.declared::<Gone>() {
+        if let Gone::Access(hook) = gone {
+            hook(tx, app, lost).await?;
         }
     }
     Ok(())

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     accounts::{Account, AccountId},
     scopes::{Scope, Scopes},
-    sessions::{Session, SessionId},
+    sessions::{SessionId, StoredSession},
     tokens,
 };
 
@@ -66,7 +66,7 @@ impl About {
 pub fn mint(
     app: &App,
     account: &Account,
-    session: &Session,
+    session: &StoredSession,
     access_token: &str,
     nonce: Option<String>,
 ) -> Result<Option<String>> {

@@ -17,7 +17,7 @@ use crate::{
     email::Email,
     events::{self, By},
     mail::{self, Budget, Letter, Mail, Sample},
-    members::Member,
+    members::OrgMember,
     orgs::{Org, OrgId, Role},
 };
 
@@ -178,7 +178,7 @@ impl Invite {
         if !Org::hold(tx, invite.org_id).await? {
             return Ok(None);
         }
-        Member::add(tx, invite.org_id, account.id, invite.role, now).await?;
+        OrgMember::add(tx, invite.org_id, account.id, invite.role, now).await?;
         let by = By { actor: Some(account.id), ..by.clone() };
         let event = InviteAccepted { role: invite.role };
         events::record(tx, app, &by, events::About::in_org(invite.org_id).person(account.id), &event).await?;

@@ -16,13 +16,16 @@ use aws_lc_rs::{
     signature::{KeyPair as _, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_SHA256, RsaKeyPair},
 };
 use data_encoding::BASE64URL_NOPAD;
-use db::{Reach, Tx, holding, params, row};
-use kernel::{App, clock::Timestamp, crypto, http::Document};
+use db::{Reach, Tx, params, row};
+use kernel::{App, clock::Timestamp, crypto, http::Document, installation};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::tokens;
+
+/// The [fact](installation) that there are signing keys. A rotation locks it.
+const CREATED: &str = "signing_keys";
 
 /// Verifiers may keep our keys for this long, so a key signs only after it was published at least as long.
 pub const VERIFIERS_CACHE: Duration = Duration::from_mins(5);
@@ -211,13 +214,7 @@ pub async fn start(app: &App) -> Result<(), String> {
         let first = make(app).await?;
         db::transact!(app.db, async |tx| {
             // Of two nodes that start at once one makes the keys.
-            let free = tx
-                .exec(
-                    "INSERT INTO setting (name, value) VALUES ('signing_keys', 'made') ON CONFLICT DO NOTHING",
-                    params![],
-                )
-                .await?;
-            if free == 1 {
+            if installation::write_once(tx, CREATED, "made").await? {
                 insert(tx, app, &first, now, now, None).await?;
             }
             Ok(())
@@ -318,8 +315,7 @@ pub async fn rotate(app: &App) -> Result<Timestamp, String> {
     let now = app.clock.now();
     let rotated = db::transact!(app.db, async |tx| {
         // Two rotations at once are one after the other.
-        let sql = holding!("SELECT value FROM setting WHERE name = 'signing_keys'");
-        tx.opt::<(String,)>(sql, params![]).await?;
+        installation::lock(tx, CREATED).await?;
         let waiting: Option<Waiting> = tx
             .opt(
                 "SELECT id, created_at, signs_from, signs_until FROM signing_key WHERE signs_from > $1

@@ -1,4 +1,5 @@
-//! Who exists and who may enter. Features meet here; the only routes are those that files come and go by.
+//! The data that all features share: accounts, sessions, organizations, apps, keys, events and mails, and the
+//! extractors that check access. Its only routes are those of uploads.
 pub mod accounts;
 pub mod apps;
 pub mod audience;
@@ -61,6 +62,7 @@ pub fn feature(config: &Config) -> Feature {
         .jobs(Jobs::new().every::<Tidy>(HOURLY).every::<tidy::TurnKeys>(HOURLY))
         .jobs(Jobs::new().every::<mail::ForgetDead>(Duration::from_hours(24)))
         .declares(tidy::CHORES)
+        .declares(restored::AFTER_RESTORE)
         .declares(happenings::EVENTS)
         .declares(once::PURPOSES)
         .declares(sign_in::MAILS)

@@ -342,6 +342,15 @@ async fn deliver(app: &App, mail: &Waiting) -> Result<(), SendError> {
     app.mail.send(&mail.id, &message).await
 }
 
+/// How many mails wait, and the last error of one of them. Counting stops at 10,000.
+pub async fn waiting(db: &Db) -> db::Result<(i64, Option<String>)> {
+    let count = "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM (SELECT 1 FROM mail WHERE died_at IS NULL LIMIT 10000) w";
+    let last_error = "SELECT last_error FROM mail WHERE died_at IS NULL AND last_error IS NOT NULL
+                      ORDER BY next_at DESC, id LIMIT 1";
+    let (waiting,): (i64,) = db.one(count, params![]).await?;
+    Ok((waiting, db.opt::<(String,)>(last_error, params![]).await?.map(|(error,)| error)))
+}
+
 fn host(app: &App) -> String {
     let base = app.config.base_url();
     base.split("://").nth(1).and_then(|rest| rest.split(':').next()).unwrap_or("localhost").to_owned()

@@ -1,21 +1,23 @@
 //! Who is in an organization: what is kept of it, and what begins and ends with it.
 use db::{Db, Tx, holding, params, row};
-use kernel::{clock::Timestamp, http::Key};
+use kernel::{App, clock::Timestamp, http::Key};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
     accounts::{Account, AccountId},
-    apps::{AppKey, AppKeyId, ApplicationId},
+    apps::{AppKeyId, ApplicationId, StoredAppKey},
+    gone::{self, LostAccess},
     orgs::{self, OrgId, Role},
     people,
-    sessions::{Session, SessionId},
+    sessions::{SessionId, StoredSession},
 };
 
 /// One of the people in an organization.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Member {
+#[schemars(rename = "Member")]
+pub struct OrgMember {
     pub user_id: AccountId,
     pub email: Option<String>,
     pub name: String,
@@ -23,9 +25,9 @@ pub struct Member {
     pub role: Role,
     pub joined_at: Timestamp,
 }
-row!(Member { user_id, email, name, avatar_url, role, joined_at });
+row!(OrgMember { user_id, email, name, avatar_url, role, joined_at });
 
-impl Member {
+impl OrgMember {
     pub async fn page(db: &Db, org: OrgId, below: &Key, most: u32) -> db::Result<Vec<Self>> {
         db.all(
             "SELECT account.id AS user_id, account.email, account.name, account.avatar_url, org_member.role,
@@ -100,6 +102,7 @@ impl Member {
     /// Answers the sessions and keys that ended. An account that has its home here has no session left anywhere.
     pub async fn switch_off(
         tx: &mut Tx,
+        app: &App,
         org: OrgId,
         account: AccountId,
         is_home: bool,
@@ -107,19 +110,16 @@ impl Member {
     ) -> db::Result<Ended> {
         // Before anything else, as whoever begins a session does.
         Account::hold(tx, account).await?;
+        gone::access(tx, app, LostAccess { org, account, is_home }).await?;
         let sessions = if is_home {
-            // Links and codes that were sent, and devices that were let in and have not come yet, too.
+            // Links and codes that were sent, too.
             tx.exec("UPDATE once SET used_at = $2 WHERE account_id = $1 AND used_at IS NULL", params![account, now])
                 .await?;
-            tx.exec("DELETE FROM device_code WHERE account_id = $1", params![account]).await?;
-            Session::revoke_all(tx, account, None, now).await?
+            StoredSession::revoke_all(tx, account, None, now).await?
         } else {
-            let sql = "DELETE FROM device_code
-                       WHERE account_id = $2 AND app_id IN (SELECT id FROM app WHERE org_id = $1)";
-            tx.exec(sql, params![org, account]).await?;
-            Session::revoke_in(tx, org, account, now).await?
+            StoredSession::revoke_in(tx, org, account, now).await?
         };
-        let keys = AppKey::end_those_of(tx, org, account).await?;
+        let keys = StoredAppKey::end_those_of(tx, org, account).await?;
         Self::take_out(tx, org, account).await?;
         Ok(Ended { sessions, keys })
     }

@@ -160,8 +160,6 @@ pub async fn empty(app: &App, id: OrgId) -> db::Result<()> {
         "UPDATE session SET org_id = NULL WHERE id IN (SELECT id FROM session WHERE org_id = $1 LIMIT $2)",
         "UPDATE account SET active_org_id = NULL WHERE id IN
              (SELECT id FROM account WHERE active_org_id = $1 LIMIT $2)",
-        "DELETE FROM person_group_member WHERE org_id = $1 AND (group_id, person_id) IN
-             (SELECT group_id, person_id FROM person_group_member WHERE org_id = $1 LIMIT $2)",
         "DELETE FROM person_value WHERE org_id = $1 AND (person_id, path, item) IN
              (SELECT person_id, path, item FROM person_value WHERE org_id = $1 LIMIT $2)",
         "DELETE FROM person WHERE org_id = $1 AND id IN

@@ -199,6 +199,13 @@ pub async fn is_waiting(db: &Db) -> db::Result<bool> {
     Ok(db.opt::<(String,)>(sql, params![]).await?.is_some())
 }
 
+/// How many events wait. Counting stops at 10,000.
+pub async fn count_waiting(db: &Db) -> db::Result<i64> {
+    let sql = "SELECT CAST(COUNT(*) AS BIGINT) AS n
+               FROM (SELECT 1 FROM app_event WHERE waits_since IS NOT NULL LIMIT 10000) w";
+    db.one::<(i64,)>(sql, params![]).await.map(|(count,)| count)
+}
+
 /// The oldest events that wait; nobody else gets them until the transaction is over.
 pub async fn hold_waiting(tx: &mut Tx, most: u32) -> db::Result<Vec<AppEvent>> {
     const HOLD: Sql = Sql::two(

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{
     accounts::AccountId,
-    members::Member,
+    members::OrgMember,
     orgs::{Org, OrgId, Role},
 };
 
@@ -212,13 +212,13 @@ fn walk(path: &str, value: &Value, found: &mut Vec<Found>) {
     }
 }
 
-struct Known {
+struct NewMember {
     email: Option<String>,
     email_key: Option<String>,
     email_verified: bool,
     name: String,
 }
-row!(Known { email, email_key, email_verified, name });
+row!(NewMember { email, email_key, email_verified, name });
 
 /// Somebody became a member: the row that was waiting for them is theirs, or there is a new one.
 pub(crate) async fn joined(
@@ -229,7 +229,7 @@ pub(crate) async fn joined(
     now: Timestamp,
 ) -> db::Result<()> {
     let sql = "SELECT email, email_key, email_verified, name FROM account WHERE id = $1";
-    let known: Known = tx.one(sql, params![account]).await?;
+    let known: NewMember = tx.one(sql, params![account]).await?;
     let proven = known.email_key.clone().filter(|_| known.email_verified).unwrap_or_default();
     let waiting: Option<Person> = tx
         .opt(
@@ -248,7 +248,7 @@ pub(crate) async fn joined(
         // What their groups stand for is theirs from the start.
         let is_admin = role_by_groups(tx, org, there.id).await? == Some(Role::Admin);
         let role = if is_admin { role.max(Role::Admin) } else { role };
-        return Member::write_role(tx, org, account, role).await;
+        return OrgMember::write_role(tx, org, account, role).await;
     }
     let id: PersonId = account.to_string().parse().map_err(|_| db::Error::Missing)?;
     let address = known.email.clone().map(|email| json!([{ "value": email, "type": "work", "primary": true }]));

@@ -1,32 +1,41 @@
-//! After a database was put back to an earlier moment: whatever was used up or ended since must not come back to life.
+//! After a restore, what was used or ended since the backup must not become valid again.
 //!
-//! Nobody knows any more what that was. So every session and every secret that works once ends, and everything that
-//! signed for them is replaced; people sign in again with what they know and have. What stands on its own — passwords,
-//! passkeys, authenticator apps, memberships — is as it was at that moment.
-use db::{Db, Reach, Sql, Tx, Value, params, row};
-use kernel::{App, clock::Timestamp};
+//! The restored database does not know what that was. So every session and every one-time secret ends, and the
+//! signing keys are replaced; users sign in again. Passwords, passkeys, authenticator apps and memberships stay as
+//! they were at the time of the backup.
+use db::{Db, Reach, Sql, Tx, Value, claim, params, row};
+use kernel::{
+    App,
+    clock::Timestamp,
+    installation,
+    jobs::{self, Job as _},
+};
 
 use crate::happenings::DatabaseRestored;
 use crate::{
     apps,
     events::{self, By},
     keys, sessions,
+    sms::SendSms,
 };
 
-/// So many rows at once: none of these statements takes long, however many there are.
+/// The number of rows a statement changes, so that none takes long.
 const BATCH: i64 = 5_000;
-/// Codes of an authenticator app count for half a minute, and those of the neighbouring ones are taken, too.
+/// A code of an authenticator app is valid for half a minute; the codes before and after it are accepted, too.
 const TOTP_STEP_MS: i64 = 30_000;
 
-/// Whether the secret keys of apps and the tokens of directories go on working.
+/// The [fact](installation) that says when a database was last put back to an earlier moment.
+const RESTORED_AT: &str = "restored_at";
+
+/// Whether secret app keys and SCIM tokens stay valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keys {
-    /// One that was deleted since would work again.
+    /// Otherwise a key that was deleted since the backup would work again.
     End,
     Keep,
 }
 
-/// What was ended, for whoever did it to read.
+/// How many rows ended, for the operator.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Ended {
     pub sessions: u64,
@@ -36,36 +45,36 @@ pub struct Ended {
     pub trusted_devices: u64,
     pub invites: u64,
     pub uploads: u64,
-    /// Mails and text messages that had not left.
+    /// Mails and text messages that were not sent yet.
     pub messages: u64,
     pub app_keys: u64,
     pub scim_tokens: u64,
+    /// What is not reported.
+    others: u64,
 }
 
-/// A key or token that works, and may have been deleted since.
+/// A key or token that is valid and may have been deleted since the backup.
 #[derive(Debug)]
-pub struct Kept {
+pub struct ValidKey {
     pub prefix: String,
     /// The app of a key, the organization of a token.
     pub owner: String,
     pub name: Option<String>,
     pub created_at: Timestamp,
 }
-row!(Kept { prefix, owner, name, created_at });
+row!(ValidKey { prefix, owner, name, created_at });
 
-/// Ends all of it. Cut off in the middle, it is simply done again.
+/// Ends all of it. Safe to repeat after an interruption.
 pub async fn end(app: &App, keys: Keys) -> Result<Ended, String> {
-    // First of all: nothing that signs counts any more, whatever happens next.
+    // First, so that no old signature counts if a later step fails.
     keys::replace(app).await?;
     let failed = |error: db::Error| format!("cannot end what must not come back: {error}");
     let ended = end_rows(app, keys).await.map_err(failed)?;
     db::transact!(app.db, async |tx| {
-        let sql = "INSERT INTO setting (name, value) VALUES ('restored_at', $1)
-                   ON CONFLICT (name) DO UPDATE SET value = $1";
-        tx.exec(sql, params![app.clock.now().0.to_string()]).await?;
+        installation::write(tx, RESTORED_AT, &app.clock.now().0.to_string()).await?;
         let event = DatabaseRestored { ended_sessions: ended.sessions };
         events::record(tx, app, &By::default(), None, &event).await?;
-        // Nodes that are running forget what they remember.
+        // Running nodes clear their caches.
         tx.notify(Reach::EveryNode, sessions::TOPIC, "all").await?;
         tx.notify(Reach::EveryNode, apps::TOPIC, "all").await
     })
@@ -73,61 +82,127 @@ pub async fn end(app: &App, keys: Keys) -> Result<Ended, String> {
     Ok(ended)
 }
 
-/// The next rows of a table, in the order of its key: `$1` is the key to go on after, `$2` how many.
-#[rustfmt::skip]
-macro_rules! next { ($table:literal, $key:literal, $which:literal) => {
-    concat!(" WHERE ", $key, " IN (SELECT ", $key, " FROM ", $table, " WHERE ", $key, " > $1 AND ", $which,
-        " ORDER BY ", $key, " LIMIT $2) RETURNING ", $key)
-} }
-/// Writes the present moment, `$3`, into them.
-#[rustfmt::skip]
-macro_rules! mark { ($table:literal . $key:literal, $column:literal where $which:literal) => {
-    concat!("UPDATE ", $table, " SET ", $column, " = $3", next!($table, $key, $which))
-} }
-#[rustfmt::skip]
-macro_rules! remove { ($table:literal . $key:literal where $which:literal) => {
-    concat!("DELETE FROM ", $table, next!($table, $key, $which))
-} }
+/// What ends after a restore. The owner of a table declares it: `Feature::declares(&[AfterRestore::remove(…)])`.
+///
+/// The statements go through a table in the order of its key, some rows at a time: `$1` is the key to continue after, `$2`
+/// the number of rows, and they return the keys. `counted` says what the rows count as.
+#[derive(Clone, Copy)]
+pub struct AfterRestore {
+    work: Work,
+    counted: Counted,
+}
+
+type Counted = fn(&mut Ended) -> &mut u64;
+
+#[derive(Clone, Copy)]
+enum Work {
+    Mark(&'static str),
+    Remove(&'static str),
+    RemoveKeys(&'static str),
+    DeleteJobs(&'static str),
+    DeleteFact(&'static str),
+}
+
+impl AfterRestore {
+    /// An UPDATE that writes the present moment, `$3`.
+    pub const fn mark(sql: &'static str, counted: Counted) -> Self {
+        Self { work: Work::Mark(sql), counted }
+    }
+
+    /// A DELETE.
+    pub const fn remove(sql: &'static str, counted: Counted) -> Self {
+        Self { work: Work::Remove(sql), counted }
+    }
+
+    /// A DELETE of keys or tokens, which an operator can [keep](Keys::Keep).
+    pub const fn remove_keys(sql: &'static str, counted: Counted) -> Self {
+        Self { work: Work::RemoveKeys(sql), counted }
+    }
+
+    /// Deletes the jobs of a kind: they send messages.
+    pub const fn delete_jobs(kind: &'static str) -> Self {
+        Self { work: Work::DeleteJobs(kind), counted: |ended| &mut ended.messages }
+    }
+
+    /// Deletes a [fact about the installation](installation), which counts as nothing.
+    pub const fn delete_fact(name: &'static str) -> Self {
+        Self { work: Work::DeleteFact(name), counted: |ended| &mut ended.others }
+    }
+
+    async fn done(self, app: &App, keys: Keys) -> db::Result<u64> {
+        match self.work {
+            Work::Mark(sql) => each(&app.db, sql, Some(app.clock.now())).await,
+            Work::Remove(sql) => each(&app.db, sql, None).await,
+            Work::RemoveKeys(sql) if keys == Keys::End => each(&app.db, sql, None).await,
+            Work::RemoveKeys(_) => Ok(0),
+            Work::DeleteJobs(kind) => jobs::forget_kind(&app.db, kind).await,
+            Work::DeleteFact(name) => installation::delete(&app.db, name).await.map(|()| 0),
+        }
+    }
+}
+
+/// What ends of this crate's tables.
+pub(crate) const AFTER_RESTORE: &[AfterRestore] = &[
+    AfterRestore::mark(
+        "UPDATE session SET revoked_at = $3 WHERE id IN
+             (SELECT id FROM session WHERE id > $1 AND revoked_at IS NULL ORDER BY id LIMIT $2) RETURNING id",
+        |ended| &mut ended.sessions,
+    ),
+    AfterRestore::mark(
+        "UPDATE once SET used_at = $3 WHERE hash IN
+             (SELECT hash FROM once WHERE hash > $1 AND used_at IS NULL ORDER BY hash LIMIT $2) RETURNING hash",
+        |ended| &mut ended.secrets,
+    ),
+    AfterRestore::mark(
+        "UPDATE recovery_code SET used_at = $3 WHERE hash IN
+             (SELECT hash FROM recovery_code WHERE hash > $1 AND used_at IS NULL ORDER BY hash LIMIT $2) RETURNING hash",
+        |ended| &mut ended.recovery_codes,
+    ),
+    AfterRestore::remove(
+        "DELETE FROM trusted_device WHERE hash IN
+             (SELECT hash FROM trusted_device WHERE hash > $1 ORDER BY hash LIMIT $2) RETURNING hash",
+        |ended| &mut ended.trusted_devices,
+    ),
+    // Expired invitations stay listed, and can be sent again.
+    AfterRestore::mark(
+        "UPDATE org_invite SET expires_at = $3 WHERE hash IN
+             (SELECT hash FROM org_invite WHERE hash > $1 AND expires_at > $3 ORDER BY hash LIMIT $2) RETURNING hash",
+        |ended| &mut ended.invites,
+    ),
+    AfterRestore::mark(
+        "UPDATE upload SET expires_at = $3 WHERE id IN
+             (SELECT id FROM upload WHERE id > $1 AND done_at IS NULL AND expires_at > $3 ORDER BY id LIMIT $2)
+         RETURNING id",
+        |ended| &mut ended.uploads,
+    ),
+    // A message that waited at that moment was sent since, or holds a link that is ended.
+    AfterRestore::remove(
+        "DELETE FROM mail WHERE id IN (SELECT id FROM mail WHERE id > $1 ORDER BY id LIMIT $2) RETURNING id",
+        |ended| &mut ended.messages,
+    ),
+    AfterRestore::delete_jobs(SendSms::KIND),
+    AfterRestore::remove_keys(
+        "DELETE FROM app_key WHERE id IN
+             (SELECT id FROM app_key WHERE id > $1 AND kind = 'secret' ORDER BY id LIMIT $2) RETURNING id",
+        |ended| &mut ended.app_keys,
+    ),
+    AfterRestore::remove_keys(
+        "DELETE FROM scim_token WHERE id IN (SELECT id FROM scim_token WHERE id > $1 ORDER BY id LIMIT $2) RETURNING id",
+        |ended| &mut ended.scim_tokens,
+    ),
+];
 
 async fn end_rows(app: &App, keys: Keys) -> db::Result<Ended> {
-    let (db, now) = (&app.db, app.clock.now());
-    let marked = async |sql: &'static str| each(db, sql, Some(now)).await;
-    let removed = async |sql: &'static str| each(db, sql, None).await;
-    let sessions = marked(mark!("session"."id", "revoked_at" where "revoked_at IS NULL")).await?;
-    let secrets = marked(mark!("once"."hash", "used_at" where "used_at IS NULL")).await?
-        + removed(remove!("device_code"."hash" where "TRUE")).await?
-        + removed(remove!("oauth_code"."hash" where "TRUE")).await?;
-    let recovery_codes = marked(mark!("recovery_code"."hash", "used_at" where "used_at IS NULL")).await?;
-    let trusted_devices = removed(remove!("trusted_device"."hash" where "TRUE")).await?;
-    // Invites stay in sight of whoever sent them, and can be sent again.
-    let invites = marked(mark!("org_invite"."hash", "expires_at" where "expires_at > $3")).await?;
-    let uploads = marked(mark!("upload"."id", "expires_at" where "done_at IS NULL AND expires_at > $3")).await?;
-    // What had not left by then has left since, or holds a link that is ended.
-    let messages = removed(remove!("mail"."id" where "TRUE")).await?
-        + removed(remove!("job"."id" where "kind IN ('sms.send', 'identity.asked')")).await?;
-    // An answer kept for a repeated request may hold tokens, and speaks of what is not so any more.
-    removed(remove!("idempotent_reply"."scope" where "TRUE")).await?;
-    // Who had not come first by then may have since: the next start prints another link.
-    db.exec("DELETE FROM setting WHERE name = 'first_owner_link'", params![]).await?;
-    // A code that was typed just before the loss counts no second time.
-    let step = now.0 / TOTP_STEP_MS + 1;
-    db.exec("UPDATE totp_factor SET last_step = $1 WHERE last_step < $1", params![step]).await?;
-    let (mut app_keys, mut scim_tokens) = (0, 0);
-    if keys == Keys::End {
-        app_keys = removed(remove!("app_key"."id" where "kind = 'secret'")).await?;
-        scim_tokens = removed(remove!("scim_token"."id" where "TRUE")).await?;
+    let mut ended = Ended::default();
+    for declared in app.declared::<AfterRestore>() {
+        *(declared.counted)(&mut ended) += declared.done(app, keys).await?;
     }
-    Ok(Ended {
-        sessions,
-        secrets,
-        recovery_codes,
-        trusted_devices,
-        invites,
-        uploads,
-        messages,
-        app_keys,
-        scim_tokens,
-    })
+    // A reply kept for a repeated request may hold tokens, and describes a state that is lost.
+    claim::forget_before(&app.db, i64::MAX).await?;
+    // A code of an authenticator app that was used just before the loss must not work a second time.
+    let step = app.clock.now().0 / TOTP_STEP_MS + 1;
+    app.db.exec("UPDATE totp_factor SET last_step = $1 WHERE last_step < $1", params![step]).await?;
+    Ok(ended)
 }
 
 /// Runs a statement over a table in the order of its key, a batch at a time; answers how many rows it changed.
@@ -145,8 +220,8 @@ async fn each(db: &Db, sql: &'static str, now: Option<Timestamp>) -> db::Result<
     }
 }
 
-/// The secret keys and tokens that work now.
-pub async fn kept(db: &Db) -> db::Result<Vec<Kept>> {
+/// The secret keys and tokens that are valid now.
+pub async fn kept(db: &Db) -> db::Result<Vec<ValidKey>> {
     db.all(
         "SELECT prefix, app_id AS owner, name, created_at FROM app_key WHERE kind = 'secret'
          UNION ALL SELECT prefix, org_id AS owner, name, created_at FROM scim_token
@@ -156,8 +231,8 @@ pub async fn kept(db: &Db) -> db::Result<Vec<Kept>> {
     .await
 }
 
-/// When a database was last put back to an earlier moment.
+/// When the database was last restored.
 pub(crate) async fn last(tx: &mut Tx) -> db::Result<Option<Timestamp>> {
-    let found: Option<(String,)> = tx.opt("SELECT value FROM setting WHERE name = 'restored_at'", params![]).await?;
-    Ok(found.and_then(|(text,)| text.parse().ok()).map(Timestamp))
+    let found = installation::read(tx, RESTORED_AT).await?;
+    Ok(found.and_then(|text| text.parse().ok()).map(Timestamp))
 }

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::{accounts::AccountId, orgs::OrgId};
 
-pub type ScimTokenId = Id<ScimToken>;
+pub type ScimTokenId = Id<StoredScimToken>;
 
 /// What tells such a token from every other kind.
 pub const START: &str = "scim_";
@@ -26,7 +26,8 @@ const NOTED: Duration = Duration::from_mins(1);
 /// A token as the people of the organization see it: not the token.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct ScimToken {
+#[schemars(rename = "ScimToken")]
+pub struct StoredScimToken {
     pub id: ScimTokenId,
     pub name: String,
     /// How the token begins.
@@ -40,9 +41,9 @@ pub struct ScimToken {
     #[serde(skip)]
     pub org_id: OrgId,
 }
-row!(ScimToken { id, name, prefix, created_by, created_at, expires_at, last_used_at, org_id });
+row!(StoredScimToken { id, name, prefix, created_by, created_at, expires_at, last_used_at, org_id });
 
-impl ScimToken {
+impl StoredScimToken {
     /// A new token, and the only sight of it.
     pub async fn make(
         tx: &mut Tx,

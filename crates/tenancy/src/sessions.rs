@@ -24,14 +24,15 @@ use crate::{
     scopes::{Scope, Scopes},
 };
 
-pub type SessionId = Id<Session>;
+pub type SessionId = Id<StoredSession>;
 
 /// A client that did not hear the answer may ask again for this long.
 const GRACE: Duration = Duration::from_secs(10);
 pub(crate) const TOPIC: &str = "session";
 
+/// A session as stored. Handlers take [`enter::Session`](crate::enter::Session).
 #[derive(Debug, Clone)]
-pub struct Session {
+pub struct StoredSession {
     pub id: SessionId,
     pub account_id: AccountId,
     pub generation: i64,
@@ -64,7 +65,7 @@ pub struct Session {
     /// Where its tokens count, if not here. One access token may count at fewer of them.
     pub resource: Option<Audience>,
 }
-row!(Session {
+row!(StoredSession {
     id,
     account_id,
     generation,
@@ -118,7 +119,7 @@ struct Seen {
 }
 row!(Seen { anywhere, here });
 
-impl Session {
+impl StoredSession {
     pub fn is_alive(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && now < self.expires_at && now < self.ends_at
     }
@@ -352,7 +353,7 @@ pub async fn end(
     id: SessionId,
     reason: &'static str,
 ) -> db::Result<bool> {
-    let ended = Session::revoke(tx, account_id, id, app.clock.now()).await?;
+    let ended = StoredSession::revoke(tx, account_id, id, app.clock.now()).await?;
     if ended {
         let event = SessionRevoked { session_id: id, reason };
         events::record(tx, app, by, Some(account_id), &event).await?;
@@ -369,7 +370,7 @@ pub async fn end_all(
     except: Option<SessionId>,
     reason: &'static str,
 ) -> db::Result<()> {
-    for session in Session::revoke_all(tx, account_id, except, app.clock.now()).await? {
+    for session in StoredSession::revoke_all(tx, account_id, except, app.clock.now()).await? {
         events::record(tx, app, by, Some(account_id), &SessionRevoked { session_id: session, reason }).await?;
     }
     Ok(())
@@ -384,7 +385,7 @@ pub async fn end_in_app(
     app_id: ApplicationId,
     reason: &'static str,
 ) -> db::Result<()> {
-    for session in Session::revoke_in_app(tx, account_id, app_id, app.clock.now()).await? {
+    for session in StoredSession::revoke_in_app(tx, account_id, app_id, app.clock.now()).await? {
         events::record(tx, app, by, Some(account_id), &SessionRevoked { session_id: session, reason }).await?;
     }
     Ok(())
@@ -416,9 +417,9 @@ pub fn read_refresh_token(app: &App, token: &Secret) -> Option<(SessionId, i64)>
 #[derive(Debug)]
 pub enum Turned {
     /// The session goes on with this generation.
-    On(Box<Session>),
+    On(Box<StoredSession>),
     /// It was used before, and not just now: somebody has a copy.
-    Reused(Box<Session>),
+    Reused(Box<StoredSession>),
     Ended,
 }
 
@@ -432,7 +433,7 @@ pub async fn turn(
     through: Option<&str>,
 ) -> db::Result<Turned> {
     let now = app.clock.now();
-    let moved: Vec<Session> = tx
+    let moved: Vec<StoredSession> = tx
         .put(
             "UPDATE session SET generation = generation + 1, rotated_at = $3, last_seen_at = $3,
                                 expires_at = CASE WHEN $4 < ends_at THEN $4 ELSE ends_at END
@@ -451,7 +452,7 @@ pub async fn turn(
     if let Some(session) = moved.into_iter().next() {
         return Ok(Turned::On(Box::new(session)));
     }
-    let there: Option<Session> = tx.opt("SELECT * FROM session WHERE id = $1", params![id]).await?;
+    let there: Option<StoredSession> = tx.opt("SELECT * FROM session WHERE id = $1", params![id]).await?;
     Ok(match there.filter(|session| session.is_alive(now) && session.holder().as_deref() == through) {
         Some(session) if session.generation == generation + 1 && now.since(session.rotated_at) <= GRACE => {
             Turned::On(Box::new(session))

@@ -33,7 +33,7 @@ use crate::{
     passkeys::Passkey,
     people,
     scopes::{Scope, Scopes},
-    sessions::{Proof, Session, SessionId, device_name, refresh_token},
+    sessions::{Proof, SessionId, StoredSession, device_name, refresh_token},
     sms::{self, Phone},
     social::ProviderIds,
     tokens,
@@ -89,7 +89,7 @@ impl UserView {
     }
 
     /// What somebody's session shows of them: to an app or a client, what it may know.
-    pub fn seen_in(session: &Session, account: &Account, factors: &Factors) -> Self {
+    pub fn seen_in(session: &StoredSession, account: &Account, factors: &Factors) -> Self {
         let view = Self::of(account, factors);
         match &session.scopes {
             Some(scopes) => view.within(scopes),
@@ -180,18 +180,18 @@ impl<'a> Way<'a> {
 
 /// Where somebody is after the gate.
 pub enum Entered {
-    In(Box<Person>),
+    In(Box<CompletedSignIn>),
     /// Before the second factor.
     Waiting(MfaChallenge),
     /// The organization in which the account has its home has switched it off.
     Closed,
 }
 
-/// Somebody with a session.
-pub struct Person {
+/// A completed sign-in: the account and its new session.
+pub struct CompletedSignIn {
     pub account: Account,
     pub factors: Factors,
-    pub session: Session,
+    pub session: StoredSession,
     /// The organization the session acts for.
     pub org: Option<Membership>,
     pub delivery: Delivery,
@@ -256,7 +256,14 @@ pub async fn enter_held(
         let begun = begin(tx, app, visitor, &account, beginning).await?;
         let (session, org) = begun.ok_or(enter::INVALID_APP_KEY)?;
         let delivery = way.delivery;
-        return Ok(Entered::In(Box::new(Person { account, factors, session, org, delivery, trusted: None })));
+        return Ok(Entered::In(Box::new(CompletedSignIn {
+            account,
+            factors,
+            session,
+            org,
+            delivery,
+            trusted: None,
+        })));
     }
     // Nothing else can be proven, so the code is on its way before it is asked for.
     if let Some(phone) = factors.sms_phone.as_deref().filter(|_| !factors.totp).and_then(Phone::parse) {
@@ -296,7 +303,7 @@ pub async fn pass(
     ticket: &Spent,
     factor: Factor,
     trust_device: bool,
-) -> db::Result<Option<Person>> {
+) -> db::Result<Option<CompletedSignIn>> {
     let Some(pending) = Pending::of(app, ticket) else { return Ok(None) };
     let Some(HeldAccount(account)) = Account::hold(tx, account.id).await? else { return Ok(None) };
     if people::is_closed(tx, account.id).await? {
@@ -312,7 +319,7 @@ pub async fn pass(
         None
     };
     let factors = Factors::of(&mut *tx, account.id).await?;
-    Ok(Some(Person { account, factors, session, org, delivery: pending.delivery, trusted }))
+    Ok(Some(CompletedSignIn { account, factors, session, org, delivery: pending.delivery, trusted }))
 }
 
 /// What a client is let do for a person.
@@ -332,11 +339,11 @@ pub async fn grant(
     visitor: &Visitor,
     from: SessionId,
     grant: Grant,
-) -> db::Result<Option<Person>> {
-    let Some(before) = Session::find(&mut *tx, from).await? else { return Ok(None) };
+) -> db::Result<Option<CompletedSignIn>> {
+    let Some(before) = StoredSession::find(&mut *tx, from).await? else { return Ok(None) };
     let Some(HeldAccount(account)) = Account::hold(tx, before.account_id).await? else { return Ok(None) };
     // Looked at again, now that nobody can end it meanwhile; and what began before there was a second factor is too weak.
-    let from = Session::find(&mut *tx, from).await?.filter(|from| from.is_alive(app.clock.now()));
+    let from = StoredSession::find(&mut *tx, from).await?.filter(|from| from.is_alive(app.clock.now()));
     let Some(from) = from else { return Ok(None) };
     let factors = Factors::of(&mut *tx, account.id).await?;
     if factors.is_on() && !from.is_strong() || people::is_closed(tx, account.id).await? {
@@ -355,7 +362,7 @@ pub async fn grant(
         ip: from.ip.clone(),
     };
     let Some((session, org)) = begin(tx, app, visitor, &account, beginning).await? else { return Ok(None) };
-    Ok(Some(Person { account, factors, session, org, delivery: Delivery::Body, trusted: None }))
+    Ok(Some(CompletedSignIn { account, factors, session, org, delivery: Delivery::Body, trusted: None }))
 }
 
 /// How a session begins.
@@ -388,7 +395,7 @@ async fn begin(
     visitor: &Visitor,
     account: &Account,
     beginning: Beginning,
-) -> db::Result<Option<(Session, Option<Membership>)>> {
+) -> db::Result<Option<(StoredSession, Option<Membership>)>> {
     let (now, app_id) = (app.clock.now(), beginning.app_id);
     let org = Membership::active(tx, account.id).await?;
     if let Some(id) = app_id
@@ -398,7 +405,7 @@ async fn begin(
     }
     let device = device_name(&beginning.user_agent);
     let proven_at = beginning.since.unwrap_or(now);
-    let mut session = Session {
+    let mut session = StoredSession {
         id: SessionId::new(&app.entropy, now),
         account_id: account.id,
         generation: 0,
@@ -426,7 +433,7 @@ async fn begin(
         session.ends_at = now.plus(app.config.of::<crate::Settings>().access_token_life);
         session.expires_at = session.ends_at;
     }
-    let (was_here, on_this_device) = Session::knows_device(tx, account.id, &device).await?;
+    let (was_here, on_this_device) = StoredSession::knows_device(tx, account.id, &device).await?;
     session.insert(tx).await?;
     let by = events::By { actor: Some(account.id), app: app_id, ..visitor.by.clone() };
     let event =
@@ -474,7 +481,7 @@ impl Entered {
     }
 }
 
-impl Person {
+impl CompletedSignIn {
     pub fn answer(&self, app: &App) -> Result<Response> {
         let (view, headers) = self.hand_out(app)?;
         let mut response = Json(view).into_response();

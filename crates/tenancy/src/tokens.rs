@@ -20,7 +20,7 @@ use crate::{
     keys::Ring,
     orgs::Membership,
     scopes::Scope,
-    sessions::{Session, SessionId},
+    sessions::{SessionId, StoredSession},
 };
 
 /// Clocks of our own nodes may differ by this much.
@@ -91,7 +91,12 @@ struct Header {
 }
 
 /// A token for one session, good for the configured time.
-pub fn mint(app: &App, account: &Account, session: &Session, org: Option<&Membership>) -> Result<(String, i64)> {
+pub fn mint(
+    app: &App,
+    account: &Account,
+    session: &StoredSession,
+    org: Option<&Membership>,
+) -> Result<(String, i64)> {
     let now = app.clock.now();
     let life = i64::try_from(app.config.of::<crate::Settings>().access_token_life.as_secs()).unwrap_or(900);
     let seconds = now.0.div_euclid(1000);

@@ -15,7 +15,7 @@ use tenancy::enter::REAUTHENTICATION_REQUIRED;
 use crate::{
     captcha,
     form::{Fields, OwnPage},
-    me::{Me, Said, Sender, Told},
+    me::{ApiAnswer, FormOutcome, Me, Sender},
     page::{by_field, error, go, local, noted, pages, status_of},
 };
 
@@ -35,7 +35,7 @@ async fn act(_: OwnPage, Sender(me): Sender, form: Fields) -> Response {
         return error(&me.app, &INVALID.at("back", "wrong_form", "must be a page of ours"));
     };
     match call(&me, &form).await {
-        Ok(Said { body, headers }) => {
+        Ok(ApiAnswer { body, headers }) => {
             let mut response = me.keeps(if form.says("show") {
                 me.again(&back, told(&form, None, body)).await
             } else {
@@ -55,7 +55,7 @@ async fn act(_: OwnPage, Sender(me): Sender, form: Fields) -> Response {
     }
 }
 
-async fn call(me: &Me, form: &Fields) -> Result<Said> {
+async fn call(me: &Me, form: &Fields) -> Result<ApiAnswer> {
     let wrong = || INVALID.at("call", "wrong_form", "must be a method and a path");
     let (method, to) = form.get("call").split_once(' ').ok_or_else(wrong)?;
     let method = [Method::POST, Method::PATCH, Method::PUT, Method::DELETE].into_iter().find(|known| known == method);
@@ -145,10 +145,10 @@ fn proofs(fault: &Fault) -> Vec<String> {
     methods.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-fn told(form: &Fields, fault: Option<&Fault>, answer: Value) -> Told {
+fn told(form: &Fields, fault: Option<&Fault>, answer: Value) -> FormOutcome {
     let is_secret = |name: &str| ["password", "code", "Password"].iter().any(|word| name.contains(word));
     let typed = form.pairs().filter(|(name, _)| !is_secret(name) && !OURS.contains(name));
-    Told {
+    FormOutcome {
         form: form.get("form").to_owned(),
         wrong: fault.map(Fault::above_form),
         errors: fault.map(by_field).unwrap_or_default(),

@@ -1,5 +1,5 @@
-//! The pages people see: signing in, saying yes to a client or a device, leaving; the status and the reference. They call
-//! what the API calls, and draw what it says. Everything works without a script.
+//! HTML pages: sign-in, consent, devices, sign-out, the account, the console, the status and the API reference. They
+//! call the API and render its answers. Every page works without JavaScript.
 mod account;
 mod act;
 mod authorize;
@@ -53,7 +53,7 @@ pub fn feature(_: &Config) -> Feature {
             .and(look::routes()),
     )
     .own(look::Look::default())
-    .own(reference::Kept::default())
+    .own(reference::RenderedPages::default())
     .own(StatusPage(status::status_page))
 }
 

@@ -38,7 +38,7 @@ pub struct Me {
 
 /// What became of the form that was just sent, for the page it came from.
 #[derive(Clone, Serialize)]
-pub struct Told {
+pub struct FormOutcome {
     /// Which form of the page it was.
     pub form: String,
     /// What is wrong, in words.
@@ -128,7 +128,7 @@ fn request(page: &Parts, method: Method, to: &str) -> Result<Request<Body>> {
 }
 
 /// What the interface said.
-pub struct Said {
+pub struct ApiAnswer {
     pub body: Value,
     pub headers: HeaderMap,
 }
@@ -159,7 +159,7 @@ impl Me {
     }
 
     /// Asks as this person, from where they are.
-    pub async fn ask(&self, method: Method, to: &str, body: Option<&Value>, pass: Option<&str>) -> Result<Said> {
+    pub async fn ask(&self, method: Method, to: &str, body: Option<&Value>, pass: Option<&str>) -> Result<ApiAnswer> {
         let mut request = request(&self.parts, method, to)?;
         request.extensions_mut().insert(Within::of(&self.session));
         if let Some(pass) = pass.and_then(|pass| HeaderValue::try_from(pass).ok()) {
@@ -178,16 +178,16 @@ impl Me {
         } else {
             serde_json::from_slice(&body).map_err(|error| INTERNAL.caused_by(error))?
         };
-        Ok(Said { body, headers: parts.headers })
+        Ok(ApiAnswer { body, headers: parts.headers })
     }
 
     /// What the interface answers at an address that is filled in as [`show`](Self::show) does.
-    pub async fn get(&self, pattern: &str, place: &Value) -> Result<Said> {
+    pub async fn get(&self, pattern: &str, place: &Value) -> Result<ApiAnswer> {
         self.ask(Method::GET, &self.fill(pattern, place), None, None).await
     }
 
     /// A page of ours again, as it is now, with word of what became of its form.
-    pub async fn again(&self, back: &str, told: Told) -> Response {
+    pub async fn again(&self, back: &str, told: FormOutcome) -> Response {
         let status = told.status;
         let asked = match request(&self.parts, Method::GET, back) {
             Ok(mut request) => {
@@ -236,7 +236,7 @@ impl Me {
             };
             content.insert(name.to_owned(), answer);
         }
-        let told = self.parts.extensions.get::<Told>();
+        let told = self.parts.extensions.get::<FormOutcome>();
         let account = self.session.account();
         content.insert("place".into(), place);
         content.insert("told".into(), json!(told));

@@ -22,7 +22,7 @@ use tenancy::{
     enter::{Delivery, ToAdmit},
     factors::Factor,
     once::TOKEN_SPENT,
-    sign_in::{ACCOUNT_CLOSED, Entered, MfaChallenge, Person},
+    sign_in::{ACCOUNT_CLOSED, CompletedSignIn, Entered, MfaChallenge},
 };
 
 use crate::{
@@ -122,7 +122,7 @@ impl Onward {
     }
 
     /// In, with cookies, and on.
-    fn enter(&self, app: &App, person: &Person) -> Result<Response> {
+    fn enter(&self, app: &App, person: &CompletedSignIn) -> Result<Response> {
         let (_, cookies) = person.hand_out(app)?;
         let mut response = match self.to.as_str() {
             "" => go("/account"),

@@ -16,9 +16,9 @@ use tenancy::happenings::{AppDeleted, OrgCreated};
 use tenancy::{
     accounts::AccountId,
     apps::{Application, ApplicationId, Reached},
-    enter::{Admin, InApp, Member as AnyMember, Session},
+    enter::{Admin, InApp, Member, Session},
     events::About,
-    members::Member,
+    members::OrgMember,
     orgs::{self, Membership, Org, OrgId, Role},
     records, redirects,
     scopes::{self, DeclaredScope, DeclaredScopes},
@@ -193,7 +193,7 @@ async fn home(tx: &mut Tx, app: &App, session: &Session, wanted: Option<OrgId>) 
             return Err(SLUG_TAKEN.into());
         }
     }
-    Member::add(tx, org.id, account.id, Role::Owner, now).await?;
+    OrgMember::add(tx, org.id, account.id, Role::Owner, now).await?;
     session.record_about(tx, app, About::in_org(org.id), &OrgCreated).await?;
     if session.org().is_none() {
         orgs::switch(tx, session.id(), account.id, org.id).await?;
@@ -201,7 +201,7 @@ async fn home(tx: &mut Tx, app: &App, session: &Session, wanted: Option<OrgId>) 
     Ok(Membership { org, role: Role::Owner })
 }
 
-async fn get_app(caller: InApp<AnyMember>) -> Json<AppView> {
+async fn get_app(caller: InApp<Member>) -> Json<AppView> {
     Json(AppView::of(caller.application, caller.role))
 }
 

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::happenings::AppKeyDeleted;
 use tenancy::{
-    apps::{AppKey, AppKeyId, Environment, KeyKind},
+    apps::{AppKeyId, Environment, KeyKind, StoredAppKey},
     enter::{Admin, InApp, Member},
 };
 
@@ -39,7 +39,7 @@ struct NewKey {
 #[derive(Serialize, JsonSchema)]
 struct MadeKey {
     #[serde(flatten)]
-    key: AppKey,
+    key: StoredAppKey,
     /// The key itself. This is the only time it is shown.
     value: String,
 }
@@ -51,10 +51,10 @@ async fn create_key(State(app): State<App>, caller: InApp<Admin>, Json(new): Jso
     let (id, by) = (caller.application.id, caller.session.account().id);
     let (key, value) = transact!(app, async |tx| {
         caller.hold(tx).await?;
-        if AppKey::count(tx, id).await? >= MOST {
+        if StoredAppKey::count(tx, id).await? >= MOST {
             return Err(TOO_MANY_KEYS.into());
         }
-        let (key, value) = AppKey::make(tx, &app, id, by, new.kind, new.environment, new.name.clone()).await?;
+        let (key, value) = StoredAppKey::make(tx, &app, id, by, new.kind, new.environment, new.name.clone()).await?;
         let event = AppKeyCreated { key_id: key.id, r#type: key.kind, environment: key.environment };
         caller.record(tx, &app, &event).await?;
         Ok((key, value))
@@ -65,32 +65,32 @@ async fn create_key(State(app): State<App>, caller: InApp<Admin>, Json(new): Jso
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Keys {
-    keys: Vec<AppKey>,
+    keys: Vec<StoredAppKey>,
     next_cursor: Option<String>,
 }
 
 async fn list_keys(State(app): State<App>, caller: InApp<Member>, page: Page) -> Result<Json<Keys>> {
     let id = caller.application.id;
-    let fetch = async |below, most| AppKey::page(&app.db, id, &below, most).await;
-    let key = |key: &AppKey| Key { at: key.created_at, id: key.id.to_string() };
+    let fetch = async |below, most| StoredAppKey::page(&app.db, id, &below, most).await;
+    let key = |key: &StoredAppKey| Key { at: key.created_at, id: key.id.to_string() };
     let Listed { rows, next_cursor } = page.list(&app, "keys", id, fetch, key).await?;
     Ok(Json(Keys { keys: rows, next_cursor }))
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Which {
+struct AppKeyPath {
     key_id: AppKeyId,
 }
 
 async fn delete_key(
     State(app): State<App>,
     caller: InApp<Admin>,
-    Path(Which { key_id }): Path<Which>,
+    Path(AppKeyPath { key_id }): Path<AppKeyPath>,
 ) -> Result<NoContent> {
     transact!(app, async |tx| {
         caller.hold(tx).await?;
-        if !AppKey::delete(tx, caller.application.id, key_id).await? {
+        if !StoredAppKey::delete(tx, caller.application.id, key_id).await? {
             return Err(NOT_FOUND.into());
         }
         Ok(caller.record(tx, &app, &AppKeyDeleted { key_id }).await?)

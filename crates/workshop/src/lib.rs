@@ -1,4 +1,4 @@
-//! What an organization builds with: apps, their keys, people, domains and webhooks.
+//! Apps of organizations: their keys, end users, domains and webhooks.
 mod apps;
 mod domain;
 mod events;

@@ -1,6 +1,6 @@
 //! What waits to be done, for the people who run the platform.
 use axum::extract::State;
-use db::{Db, params};
+use db::params;
 use kernel::{
     App,
     fault::Result,
@@ -9,7 +9,7 @@ use kernel::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use tenancy::enter::PlatformOwner;
+use tenancy::{enter::PlatformOwner, mail, outbox};
 
 pub fn routes() -> Routes {
     Routes::new("platform").get("/admin/queues", list_queues, "how much waits to be done")
@@ -31,25 +31,11 @@ struct Queues {
     deliveries: i64,
 }
 
-async fn count(db: &Db, sql: &'static str) -> db::Result<i64> {
-    db.one::<(i64,)>(sql, params![]).await.map(|(n,)| n)
-}
-
 async fn list_queues(State(app): State<App>, _owner: PlatformOwner) -> Result<Json<Queues>> {
     let (jobs, dead_jobs) = jobs::figures(&app.db).await?;
-    let mails = "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM (SELECT 1 FROM mail WHERE died_at IS NULL LIMIT 10000) w";
-    let mail_error = "SELECT last_error FROM mail WHERE died_at IS NULL AND last_error IS NOT NULL
-                      ORDER BY next_at DESC, id LIMIT 1";
-    let events = "SELECT CAST(COUNT(*) AS BIGINT) AS n
-                  FROM (SELECT 1 FROM app_event WHERE waits_since IS NOT NULL LIMIT 10000) w";
+    let (mails, mail_error) = mail::waiting(&app.db).await?;
     let deliveries = "SELECT CAST(COUNT(*) AS BIGINT) AS n
                       FROM (SELECT 1 FROM webhook_delivery WHERE ready_at IS NOT NULL LIMIT 10000) w";
-    Ok(Json(Queues {
-        jobs,
-        dead_jobs,
-        mails: count(&app.db, mails).await?,
-        mail_error: app.db.opt::<(String,)>(mail_error, params![]).await?.map(|(said,)| said),
-        events: count(&app.db, events).await?,
-        deliveries: count(&app.db, deliveries).await?,
-    }))
+    let (deliveries,): (i64,) = app.db.one(deliveries, params![]).await?;
+    Ok(Json(Queues { jobs, dead_jobs, mails, mail_error, events: outbox::count_waiting(&app.db).await?, deliveries }))
 }

@@ -1,7 +1,7 @@
-//! SQLite: reader threads, and one writer thread that lets waiting writers share a commit.
+//! SQLite: several reader threads, and one writer thread. Writes that wait at the same time share a commit.
 //!
-//! The queues have no bound of their own: a request waits for one statement at a time, and the pipeline bounds the
-//! requests. A write is acknowledged only after the commit it is part of is on the disk.
+//! The queues are unbounded: a request waits for one statement at a time, and the pipeline bounds the number of
+//! requests. A write is acknowledged only after its commit is on the disk.
 mod conversation;
 mod errors;
 mod readers;

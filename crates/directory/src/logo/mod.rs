@@ -1,4 +1,4 @@
-//! The picture of an organization.
+//! The logo of an organization.
 use axum::extract::State;
 use db::Tx;
 use kernel::{

@@ -12,7 +12,7 @@ use kernel::{
 };
 use serde_json::{Value, json};
 use tenancy::{
-    members::Member,
+    members::OrgMember,
     orgs::{OrgId, Role},
 };
 
@@ -34,8 +34,8 @@ async fn logo_of(t: &TestApp, person: &Person, org: OrgId) -> Value {
 async fn join(t: &TestApp, org: OrgId, person: &Person, role: Role) {
     let (account, now) = (person.id.parse().unwrap(), t.app.clock.now());
     let joined = db::transact!(t.app.db, async |tx| {
-        Member::add(tx, org, account, Role::Member, now).await?;
-        Member::set_role(tx, org, account, role).await
+        OrgMember::add(tx, org, account, Role::Member, now).await?;
+        OrgMember::set_role(tx, org, account, role).await
     });
     joined.map_err(|error: db::Error| error.to_string()).unwrap();
 }

@@ -13,7 +13,7 @@ use super::{
     answer::{self, List, SCIM, Shown},
     schema::{GROUPS, SCHEMAS, USERS},
     search::MOST,
-    users::Which,
+    users::ResourcePath,
 };
 
 pub fn routes() -> Routes {
@@ -75,7 +75,10 @@ async fn list_schemas(State(app): State<App>, Query(query): Query<NoFilter>) -> 
     all(&query, SCHEMAS.iter().map(|schema| schema.json(&base)).collect())
 }
 
-async fn get_schema(State(app): State<App>, Path(Which { id }): Path<Which<String>>) -> Result<Response> {
+async fn get_schema(
+    State(app): State<App>,
+    Path(ResourcePath { id }): Path<ResourcePath<String>>,
+) -> Result<Response> {
     let found = SCHEMAS.iter().find(|schema| schema.id.eq_ignore_ascii_case(&id)).ok_or(NOT_FOUND)?;
     Ok(answer::scim(StatusCode::OK, &found.json(&app.config.base_url())))
 }
@@ -85,7 +88,10 @@ async fn list_resource_types(State(app): State<App>, Query(query): Query<NoFilte
     all(&query, [&USERS, &GROUPS].iter().map(|kind| kind.json(&base)).collect())
 }
 
-async fn get_resource_type(State(app): State<App>, Path(Which { id }): Path<Which<String>>) -> Result<Response> {
+async fn get_resource_type(
+    State(app): State<App>,
+    Path(ResourcePath { id }): Path<ResourcePath<String>>,
+) -> Result<Response> {
     let kinds = [&USERS, &GROUPS];
     let found = kinds.iter().find(|kind| kind.name.eq_ignore_ascii_case(&id)).ok_or(NOT_FOUND)?;
     Ok(answer::scim(StatusCode::OK, &found.json(&app.config.base_url())))

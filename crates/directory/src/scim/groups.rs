@@ -22,7 +22,7 @@ use tenancy::{
     enter::{Admin, InOrg, ScimToken},
     events::{self, About, By},
     invites::Invite,
-    members::Member,
+    members::OrgMember,
     orgs::{Org, OrgId, Role},
     people::{self, Person, PersonId, Standing},
 };
@@ -36,7 +36,7 @@ use super::{
     provision::UNIQUENESS,
     schema::GROUPS,
     search::{self, Asked},
-    users::{Sent, Wanted, Which},
+    users::{ResourcePath, Sent, Wanted},
 };
 use crate::events::MemberRoleChanged;
 use crate::scim::events::{GroupDeleted, GroupMapped, GroupPushed, GroupUpdated};
@@ -106,7 +106,7 @@ async fn show(app: &App, org: OrgId, id: &str, status: StatusCode, shape: &Shape
 async fn get_group(
     State(app): State<App>,
     caller: ScimToken,
-    Path(Which { id }): Path<Which<String>>,
+    Path(ResourcePath { id }): Path<ResourcePath<String>>,
     Query(wanted): Query<Wanted>,
     headers: HeaderMap,
 ) -> Result<Response> {
@@ -180,7 +180,7 @@ async fn create_group(
 async fn patch_group(
     State(app): State<App>,
     caller: ScimToken,
-    Path(Which { id }): Path<Which<String>>,
+    Path(ResourcePath { id }): Path<ResourcePath<String>>,
     Query(wanted): Query<Wanted>,
     headers: HeaderMap,
     Json(patch): Json<Patch>,
@@ -196,7 +196,7 @@ async fn patch_group(
 async fn replace_group(
     State(app): State<App>,
     caller: ScimToken,
-    Path(Which { id }): Path<Which<String>>,
+    Path(ResourcePath { id }): Path<ResourcePath<String>>,
     Query(wanted): Query<Wanted>,
     headers: HeaderMap,
     Json(Sent(sent)): Json<Sent>,
@@ -350,7 +350,7 @@ async fn change_rest(app: &App, by: &By, group: &Group, seats: &[Seat]) -> Resul
 async fn delete_group(
     State(app): State<App>,
     caller: ScimToken,
-    Path(Which { id }): Path<Which<String>>,
+    Path(ResourcePath { id }): Path<ResourcePath<String>>,
     headers: HeaderMap,
 ) -> Result<NoContent> {
     let mut version = None;
@@ -390,7 +390,7 @@ async fn give_role(tx: &mut Tx, app: &App, by: &By, org: OrgId, standing: &Stand
     };
     let role = if standing.is_admin_by_groups { Role::Admin } else { Role::Member };
     if role != old {
-        Member::set_role(tx, org, account, role).await?;
+        OrgMember::set_role(tx, org, account, role).await?;
         Invite::withdraw(tx, org, account, Some(role)).await?;
         let event = MemberRoleChanged { from: old, to: role };
         events::record(tx, app, by, About::in_org(org).person(account), &event).await?;

@@ -1,7 +1,7 @@
-//! SCIM 2.0 (RFC 7643, 7644): an organization's identity provider says who is in it, and who no longer is.
+//! SCIM 2.0 (RFC 7643, 7644): an organization's identity provider adds and deactivates its people.
 //!
-//! Users are the people of the organization: its members, and those the provider announced ([`provision`] says what that
-//! means for somebody who has an account). Groups are what the provider pushes, and one for each role.
+//! Users are the people of the organization: its members, and those that the provider created ([`provision`] says
+//! what happens to existing accounts). Groups are those that the provider pushes, and one for each role.
 mod answer;
 mod discovery;
 mod document;
@@ -22,6 +22,7 @@ mod users;
 mod wording;
 
 use kernel::{http::Routes, jobs::Jobs};
+use tenancy::gone::Gone;
 
 pub use events::EVENTS;
 
@@ -35,6 +36,12 @@ pub fn routes() -> Routes {
         .and(tokens::routes())
         .and(groups::mapping_routes())
 }
+
+/// The memberships in groups of an organization that is deleted.
+pub const GONE: Gone = Gone::ManyOfOrg(
+    "DELETE FROM person_group_member WHERE org_id = $1 AND (group_id, person_id) IN
+         (SELECT group_id, person_id FROM person_group_member WHERE org_id = $1 LIMIT $2)",
+);
 
 pub fn jobs() -> Jobs {
     Jobs::new().on::<provision::AskIn>().on::<groups::GiveRoles>()

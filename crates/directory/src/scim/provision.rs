@@ -20,7 +20,7 @@ use tenancy::{
     enter::{ACCOUNT_TOPIC, ScimToken},
     events::{self, About, By, Event},
     invites::Invite,
-    members::Member,
+    members::OrgMember,
     orgs::{LAST_OWNER, Org, OrgId, Role},
     people::{self, ANNOUNCED, Person, PersonId},
 };
@@ -192,13 +192,13 @@ async fn switch_off(tx: &mut Tx, app: &App, by: &By, person: &mut Person, now: T
     cancel_invite(tx, person).await?;
     person.active = false;
     if let Some(account) = person.account_id
-        && let Some(member) = Member::find(tx, org, account).await?
+        && let Some(member) = OrgMember::find(tx, org, account).await?
     {
-        if member.role == Role::Owner && Member::owners(tx, org).await? == 1 {
+        if member.role == Role::Owner && OrgMember::owners(tx, org).await? == 1 {
             return Err(LAST_OWNER.into());
         }
         Invite::withdraw(tx, org, account, None).await?;
-        let ended = Member::switch_off(tx, org, account, person.is_home, now).await?;
+        let ended = OrgMember::switch_off(tx, app, org, account, person.is_home, now).await?;
         for session in ended.sessions {
             let event = SessionRevoked { session_id: session, reason: "deactivated" };
             events::record(tx, app, by, Some(account), &event).await?;
@@ -225,7 +225,7 @@ async fn switch_on(tx: &mut Tx, app: &App, by: &By, person: &mut Person, now: Ti
         Some(account) => {
             person.comes_back = false;
             let role = people::role_by_groups(tx, person.org_id, person.id).await?.unwrap_or(Role::Member);
-            Member::add(tx, person.org_id, account, role, now).await?;
+            OrgMember::add(tx, person.org_id, account, role, now).await?;
             tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.to_string()).await?;
         }
         None => ask_in(tx, app, person, now).await?,

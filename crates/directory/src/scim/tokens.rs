@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     enter::{Admin, InOrg},
-    scim_tokens::{ScimToken, ScimTokenId},
+    scim_tokens::{ScimTokenId, StoredScimToken},
 };
 
 pub fn routes() -> Routes {
@@ -40,7 +40,7 @@ struct NewToken {
 #[derive(Serialize, JsonSchema)]
 struct MadeToken {
     #[serde(flatten)]
-    token: ScimToken,
+    token: StoredScimToken,
     /// The token itself. This is the only time it is shown.
     value: String,
 }
@@ -60,10 +60,10 @@ async fn create_scim_token(
     }
     let (token, value) = transact!(app, async |tx| {
         caller.hold(tx).await?;
-        if ScimToken::count(tx, org).await? >= MOST {
+        if StoredScimToken::count(tx, org).await? >= MOST {
             return Err(TOO_MANY_TOKENS.into());
         }
-        let (token, value) = ScimToken::make(tx, &app, org, by, new.name.trim(), new.expires_at).await?;
+        let (token, value) = StoredScimToken::make(tx, &app, org, by, new.name.trim(), new.expires_at).await?;
         let event = ScimTokenCreated { token_id: token.id, name: token.name.clone() };
         caller.record(tx, &app, &event).await?;
         Ok((token, value))
@@ -74,33 +74,33 @@ async fn create_scim_token(
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Tokens {
-    tokens: Vec<ScimToken>,
+    tokens: Vec<StoredScimToken>,
     next_cursor: Option<String>,
 }
 
 async fn list_scim_tokens(State(app): State<App>, caller: InOrg<Admin>, page: Page) -> Result<Json<Tokens>> {
     let org = caller.org().id;
-    let fetch = async |below, most| ScimToken::page(&app.db, org, &below, most).await;
-    let key = |token: &ScimToken| Key { at: token.created_at, id: token.id.to_string() };
+    let fetch = async |below, most| StoredScimToken::page(&app.db, org, &below, most).await;
+    let key = |token: &StoredScimToken| Key { at: token.created_at, id: token.id.to_string() };
     let Listed { rows, next_cursor } = page.list(&app, "scim-tokens", org, fetch, key).await?;
     Ok(Json(Tokens { tokens: rows, next_cursor }))
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Which {
+struct ScimTokenPath {
     token_id: ScimTokenId,
 }
 
 async fn delete_scim_token(
     State(app): State<App>,
     caller: InOrg<Admin>,
-    Path(Which { token_id }): Path<Which>,
+    Path(ScimTokenPath { token_id }): Path<ScimTokenPath>,
 ) -> Result<NoContent> {
     let org = caller.org().id;
     transact!(app, async |tx| {
         caller.hold(tx).await?;
-        if !ScimToken::delete(tx, org, token_id).await? {
+        if !StoredScimToken::delete(tx, org, token_id).await? {
             return Err(NOT_FOUND.into());
         }
         let event = ScimTokenDeleted { token_id };

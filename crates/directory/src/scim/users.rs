@@ -54,7 +54,7 @@ pub fn routes() -> Routes {
 }
 
 #[derive(Deserialize, JsonSchema)]
-pub struct Which<T> {
+pub struct ResourcePath<T> {
     pub id: T,
 }
 
@@ -128,7 +128,7 @@ async fn create_user(
 async fn get_user(
     State(app): State<App>,
     caller: ScimToken,
-    Path(Which { id }): Path<Which<PersonId>>,
+    Path(ResourcePath { id }): Path<ResourcePath<PersonId>>,
     Query(wanted): Query<Wanted>,
     headers: HeaderMap,
 ) -> Result<Response> {
@@ -142,7 +142,7 @@ async fn get_user(
 async fn patch_user(
     State(app): State<App>,
     caller: ScimToken,
-    Path(Which { id }): Path<Which<PersonId>>,
+    Path(ResourcePath { id }): Path<ResourcePath<PersonId>>,
     Query(wanted): Query<Wanted>,
     headers: HeaderMap,
     Json(patch): Json<Patch>,
@@ -159,7 +159,7 @@ async fn patch_user(
 async fn replace_user(
     State(app): State<App>,
     caller: ScimToken,
-    Path(Which { id }): Path<Which<PersonId>>,
+    Path(ResourcePath { id }): Path<ResourcePath<PersonId>>,
     Query(wanted): Query<Wanted>,
     headers: HeaderMap,
     Json(Sent(sent)): Json<Sent>,
@@ -172,7 +172,7 @@ async fn replace_user(
 async fn delete_user(
     State(app): State<App>,
     caller: ScimToken,
-    Path(Which { id }): Path<Which<PersonId>>,
+    Path(ResourcePath { id }): Path<ResourcePath<PersonId>>,
     headers: HeaderMap,
 ) -> Result<NoContent> {
     provision::remove(&app, &caller, id, &headers).await?;

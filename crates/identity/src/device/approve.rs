@@ -134,7 +134,7 @@ pub async fn decide(
     transact!(app, async |tx| {
         // Whoever ends all sessions holds the account, too: a session that is over lets nobody in.
         Account::hold(tx, account).await?;
-        let own = sessions::Session::find(&mut *tx, session.id()).await?;
+        let own = sessions::StoredSession::find(&mut *tx, session.id()).await?;
         own.filter(|own| own.is_alive(now)).ok_or(UNAUTHENTICATED)?;
         let asking: Vec<Asking> = tx
             .put(

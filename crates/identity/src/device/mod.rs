@@ -1,5 +1,5 @@
-//! Signing in where there is no keyboard (RFC 8628): the program shows a code, the person types it where they are signed
-//! in already, and the program, which asks now and then, gets a session.
+//! Device authorization (RFC 8628), for programs without a browser. The program shows a code, the user enters it
+//! where they are signed in, and the program polls until it gets a session.
 pub mod approve;
 
 use std::time::Duration;
@@ -27,7 +27,7 @@ use tenancy::{
     factors::Factors,
     scopes::Scopes,
     sessions::device_name,
-    sign_in::{self, Entered, Person, SignedIn, Typed, Way},
+    sign_in::{self, CompletedSignIn, Entered, SignedIn, Typed, Way},
 };
 
 use crate::{
@@ -174,7 +174,7 @@ struct DeviceTokens {
 }
 
 impl DeviceTokens {
-    fn of(app: &App, person: &Person) -> Result<Self> {
+    fn of(app: &App, person: &CompletedSignIn) -> Result<Self> {
         let (signed_in, _) = person.hand_out(app)?;
         Ok(Self { tokens: oauth::Tokens::handed_out(app, person, &signed_in, None)?, signed_in })
     }

@@ -15,7 +15,7 @@ use tenancy::{
     factors::{self, Factor},
     mail,
     once::{self, TOKEN_SPENT},
-    sign_in::{self, MFA_TICKET, Person, SignedIn, Typed},
+    sign_in::{self, CompletedSignIn, MFA_TICKET, SignedIn, Typed},
 };
 
 use crate::events::{RecoveryCodeUsed, SignInFailed};
@@ -60,7 +60,7 @@ pub async fn pass(
     code: &Typed,
     factor: Option<Factor>,
     trust_device: bool,
-) -> Result<Person> {
+) -> Result<CompletedSignIn> {
     let (now, ticket) = (app.clock.now(), &ticket.0);
     // Looked at first: where it does not belong it is not used up either.
     let known = once::look(&app.db, MFA_TICKET, ticket, now).await?;

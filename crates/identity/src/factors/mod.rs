@@ -1,4 +1,4 @@
-//! Second factors: switching them on and off, and proving one at the gate.
+//! Second factors: enabling and disabling them, and the check at sign-in.
 pub mod gate;
 mod sms;
 mod totp;
@@ -54,7 +54,7 @@ async fn changed(tx: &mut Tx, app: &App, session: &Session, factor: Factor, is_o
 pub async fn note(tx: &mut Tx, app: &App, session: &Session, event: &dyn Event, what: &'static str) -> Result<()> {
     let (account, now) = (session.account(), app.clock.now());
     Account::hold(tx, account.id).await?;
-    let own = sessions::Session::find(&mut *tx, session.id()).await?;
+    let own = sessions::StoredSession::find(&mut *tx, session.id()).await?;
     own.filter(|own| own.is_alive(now)).ok_or(UNAUTHENTICATED)?;
     factors::void_open(tx, account.id, now).await?;
     session.record(tx, app, event).await?;

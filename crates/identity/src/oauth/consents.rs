@@ -177,7 +177,7 @@ async fn revoke_consent(State(app): State<App>, session: Session, Path(path): Pa
         let sql = "UPDATE device_code SET state = 'denied'
                    WHERE account_id = $1 AND app_id = $2 AND state = 'approved'";
         tx.exec(sql, params![account, &client]).await?;
-        for id in sessions::Session::revoke_granted(tx, account, &client, &resource, now).await? {
+        for id in sessions::StoredSession::revoke_granted(tx, account, &client, &resource, now).await? {
             let event = SessionRevoked { session_id: id, reason: "consent_revoked" };
             session.record(tx, &app, &event).await?;
         }

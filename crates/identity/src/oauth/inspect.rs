@@ -14,7 +14,7 @@ use tenancy::{
     audience::Audience,
     enter::{self, NotAdmitted},
     redirects,
-    sessions::{self, Session, read_refresh_token},
+    sessions::{self, StoredSession, read_refresh_token},
     sign_in::Typed,
     tokens,
 };
@@ -163,9 +163,9 @@ async fn is_meant_for(app: &App, audience: Option<&Audience>, client: Applicatio
 }
 
 /// The session this is the present refresh token of, if it is the client's.
-async fn refreshable(app: &App, token: &Typed, client: &str) -> Result<Option<Session>> {
+async fn refreshable(app: &App, token: &Typed, client: &str) -> Result<Option<StoredSession>> {
     let Some((id, generation)) = read_refresh_token(app, &token.0) else { return Ok(None) };
-    let session = Session::find(&app.db, id).await?;
+    let session = StoredSession::find(&app.db, id).await?;
     Ok(session.filter(|session| {
         session.holder().as_deref() == Some(client)
             && session.generation == generation

@@ -1,4 +1,4 @@
-//! What a client does with people and their tokens, as the standards of OAuth 2.1 and OpenID Connect have it.
+//! The OAuth 2.1 and OpenID Connect provider: authorization, tokens, introspection, revocation, consents and clients.
 pub mod authorize;
 mod client;
 pub mod clients;

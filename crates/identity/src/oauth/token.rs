@@ -17,8 +17,8 @@ use tenancy::{
     enter::{Delivery, ToAdmit, Visitor},
     id_tokens,
     scopes::Scopes,
-    sessions::{self, Session, SessionId, read_refresh_token},
-    sign_in::{self, Entered, Grant, Person, SignedIn, Typed},
+    sessions::{self, SessionId, StoredSession, read_refresh_token},
+    sign_in::{self, CompletedSignIn, Entered, Grant, SignedIn, Typed},
     tokens,
 };
 
@@ -85,7 +85,7 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    fn of(app: &App, person: &Person, nonce: Option<String>) -> Result<Json<Self>> {
+    fn of(app: &App, person: &CompletedSignIn, nonce: Option<String>) -> Result<Json<Self>> {
         let (signed_in, _) = person.hand_out(app)?;
         Self::handed_out(app, person, &signed_in, nonce).map(Json)
     }
@@ -93,7 +93,7 @@ impl Tokens {
     /// The names of the standard for what was handed out.
     pub(crate) fn handed_out(
         app: &App,
-        person: &Person,
+        person: &CompletedSignIn,
         signed_in: &SignedIn,
         nonce: Option<String>,
     ) -> Result<Self> {
@@ -153,7 +153,7 @@ async fn by_code(app: &App, visitor: &Visitor, client: &Caller, body: TokenReque
             }
             narrowed(found.resource.as_ref(), body.resource.as_ref())?;
             // Held before the code is: whoever takes a consent back does it in this order, too.
-            if let Some(from) = Session::find(&mut *tx, found.session_id).await? {
+            if let Some(from) = StoredSession::find(&mut *tx, found.session_id).await? {
                 Account::hold(tx, from.account_id).await?;
             }
             if Code::use_up(tx, &code, now).await? {
@@ -190,7 +190,7 @@ async fn redeem(
     client: &Caller,
     code: &Secret,
     found: Code,
-) -> Result<Option<(Person, Option<String>)>> {
+) -> Result<Option<(CompletedSignIn, Option<String>)>> {
     let app_id = client.keyed.as_ref().map(|keyed| keyed.app_id);
     let named = Some(client.id.clone()).filter(|_| app_id.is_none());
     let grant = Grant { app_id, client: named, scopes: found.scopes, resource: found.resource };
@@ -200,7 +200,7 @@ async fn redeem(
 }
 
 async fn end_given(tx: &mut Tx, app: &App, visitor: &Visitor, id: SessionId) -> Result<()> {
-    if let Some(session) = Session::find(&mut *tx, id).await? {
+    if let Some(session) = StoredSession::find(&mut *tx, id).await? {
         sessions::end(tx, app, &visitor.by, session.account_id, id, "code_reused").await?;
     }
     Ok(())
@@ -210,7 +210,7 @@ async fn by_refresh_token(app: &App, visitor: &Visitor, client: &Caller, body: T
     let token = body.refresh_token.ok_or_else(|| missing("refresh_token"))?;
     let (id, generation) = read_refresh_token(app, &token.0).ok_or(INVALID_GRANT)?;
     // Looked at before anything turns: a wish that cannot be granted costs nobody the token.
-    if let Some(session) = Session::find(&app.db, id).await? {
+    if let Some(session) = StoredSession::find(&app.db, id).await? {
         refuse_more(&session, body.scope.as_deref())?;
         narrowed(session.resource.as_ref(), body.resource.as_ref())?;
     }
@@ -222,7 +222,7 @@ async fn by_refresh_token(app: &App, visitor: &Visitor, client: &Caller, body: T
 
 /// A refresh brings what was granted: asking for less is answered with what there is, asking for more is refused. Scopes
 /// that were unknown when the client asked first are left out again.
-fn refuse_more(session: &Session, scope: Option<&str>) -> Result<()> {
+fn refuse_more(session: &StoredSession, scope: Option<&str>) -> Result<()> {
     let granted = session.scopes.clone().unwrap_or_else(Scopes::all);
     if scope.is_some_and(|scope| !granted.covers(&Scopes::standard(scope))) {
         return Err(INVALID_SCOPE.into());

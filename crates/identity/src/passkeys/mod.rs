@@ -1,7 +1,7 @@
-//! Passkeys: a person makes one, signs in with it, names it and takes it away.
+//! Passkeys: creating, renaming and deleting them, and signing in with one.
 //!
-//! Every passkey must recognise its person (a finger, a face, a PIN), so signing in with one proves two factors at once
-//! and passes the gate.
+//! Every passkey must verify its user (fingerprint, face or PIN). So signing in with a passkey proves two factors,
+//! and no second factor is asked for.
 mod ceremony;
 mod names;
 
@@ -192,7 +192,7 @@ async fn passkey_login_verify(
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Which {
+struct PasskeyPath {
     #[schemars(length(max = 1400))]
     credential_id: String,
 }
@@ -207,7 +207,7 @@ struct Renamed {
 async fn rename_passkey(
     State(app): State<App>,
     session: Session,
-    Path(which): Path<Which>,
+    Path(which): Path<PasskeyPath>,
     Json(Renamed { device_name }): Json<Renamed>,
 ) -> Result<Json<Passkey>> {
     let account = session.account().id;
@@ -226,7 +226,7 @@ async fn remove_passkey(
     State(app): State<App>,
     ToAdmit(visitor): ToAdmit,
     session: Session,
-    Path(which): Path<Which>,
+    Path(which): Path<PasskeyPath>,
     MaybeJson(fresh): MaybeJson<Fresh>,
 ) -> Result<NoContent> {
     fresh.unwrap_or_default().check(&app, &visitor, &session).await?;

@@ -18,11 +18,11 @@ const PAUSE: Duration = Duration::from_secs(5);
 
 pub struct KeySet {
     url: Url,
-    known: Mutex<Known>,
+    known: Mutex<ProviderKeys>,
 }
 
 #[derive(Default)]
-struct Known {
+struct ProviderKeys {
     keys: Vec<Jwk>,
     fetched_at: Option<Timestamp>,
     failed_at: Option<Timestamp>,
@@ -50,7 +50,7 @@ impl KeySet {
         }
         match wire.document(&self.url, None).await {
             Ok(document) => {
-                *known = Known { keys: read(&document), fetched_at: Some(now), failed_at: None };
+                *known = ProviderKeys { keys: read(&document), fetched_at: Some(now), failed_at: None };
                 Ok(known.get(id))
             }
             Err(broken) => {
@@ -61,7 +61,7 @@ impl KeySet {
     }
 }
 
-impl Known {
+impl ProviderKeys {
     fn get(&self, id: &str) -> Option<Jwk> {
         self.keys.iter().find(|key| key.common.key_id.as_deref() == Some(id)).cloned()
     }

@@ -1,6 +1,6 @@
-//! Signing in with an account elsewhere.
+//! Sign-in with an account at another provider, such as Google.
 //!
-//! `table` says what each provider is like; everything else is the same for all of them.
+//! `table` holds the differences between the providers. The other modules are the same for all.
 mod apple;
 mod attempt;
 mod avatar;

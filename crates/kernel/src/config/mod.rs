@@ -118,7 +118,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Everything that is wrong with the settings, a line each.
+/// All errors in the settings, a line each.
 #[derive(Debug)]
 pub struct ConfigError(Vec<String>);
 
@@ -130,8 +130,8 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl Config {
-    /// `file` is the text of `janua.toml`; `variables` are all of the environment; `flags` are names and values. Everything
-    /// that is wrong is reported at once.
+    /// `file` is the text of `janua.toml`; `variables` are all of the environment; `flags` are names and values. All
+    /// errors are reported together.
     pub fn load(
         file: Option<&str>,
         variables: impl IntoIterator<Item = (String, String)>,
@@ -165,13 +165,13 @@ impl Config {
         }
     }
 
-    /// Every setting there is, for people to read.
+    /// All settings with their descriptions, for `janua config`.
     pub fn reference(sections: &[Listed]) -> Vec<&'static Described> {
         let features = sections.iter().flat_map(|section| section.reference);
         Self::REFERENCE.iter().chain(features).collect()
     }
 
-    /// The settings of a feature. A section that no program listed has its defaults: nobody can have set them.
+    /// The settings of a feature. A section that the program does not list has its defaults.
     pub fn of<T: Section>(&self) -> Arc<T> {
         self.sections.get().unwrap_or_else(|| Arc::new(T::defaults()))
     }
@@ -183,14 +183,14 @@ impl Config {
         self.sections.put(section);
     }
 
-    /// The same with settings of a feature changed; for tests.
+    /// Returns the configuration with settings of a feature changed; for tests.
     #[must_use]
     pub fn with<T: Section>(mut self, change: impl FnOnce(&mut T)) -> Self {
         self.change(change);
         self
     }
 
-    /// What no single setting can say.
+    /// Checks rules that involve several settings.
     fn fits_together(&self) -> Result<(), ConfigError> {
         let mut wrong = Vec::new();
         if let Some(url) = &self.base_url {
@@ -237,7 +237,7 @@ impl Config {
         self.base_url.as_ref().is_some_and(|url| url.scheme() == "https")
     }
 
-    /// Whether browsers take the base URL for a place that nobody listens in on: https, or this very machine.
+    /// Whether browsers treat the base URL as a secure context: https, or localhost.
     pub fn is_trusted_place(&self) -> bool {
         let is_here = |url: Url| match url.host() {
             Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),

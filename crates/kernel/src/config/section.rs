@@ -8,11 +8,11 @@ use std::{
 
 use super::{PREFIX, Setting};
 
-/// Settings that belong together. [`settings!`](crate::settings) makes one of a table.
+/// A group of settings. [`settings!`](crate::settings) defines one from a table.
 pub trait Section: Any + Clone + Send + Sync {
     const REFERENCE: &'static [Described];
 
-    /// Takes the section's settings out of what was given; nothing if one of them is wrong.
+    /// Reads the section's settings; none if one of them is wrong.
     fn read(given: &mut Given) -> Option<Self>;
 
     fn defaults() -> Self {
@@ -46,7 +46,7 @@ macro_rules! settings { (
     }
 } }
 
-/// What a setting is called and what it does, for people.
+/// The name, default and description of a setting, for `janua config`.
 #[derive(Debug)]
 pub struct Described {
     pub name: &'static str,
@@ -64,7 +64,7 @@ fn variable(setting: &str) -> String {
     format!("{PREFIX}{}", setting.to_uppercase())
 }
 
-/// One section in the list of those a program has.
+/// A section, as a `Part` lists it.
 #[derive(Clone, Copy)]
 pub struct Listed {
     pub reference: &'static [Described],
@@ -77,7 +77,7 @@ impl Listed {
         Self { reference: T::REFERENCE, bare: &[], read: |given, sections| sections.put_some(T::read(given)) }
     }
 
-    /// Variables that have their meaning without the prefix, too.
+    /// Accepts these environment variables without the prefix, too.
     #[must_use]
     pub const fn bare(self, variables: &'static [&'static str]) -> Self {
         Self { bare: variables, ..self }
@@ -110,7 +110,7 @@ impl fmt::Debug for Sections {
     }
 }
 
-/// The texts that were given, by the setting's name, and what turned out to be wrong with them.
+/// The given values by the setting's name, and the errors found in them.
 #[derive(Default)]
 pub struct Given {
     texts: BTreeMap<String, (String, Source)>,
@@ -122,7 +122,7 @@ impl Given {
         self.texts.insert(name, (text, source));
     }
 
-    /// Reads one setting; nothing if it is wrong, which is remembered.
+    /// Reads one setting. If it is wrong, notes the error and answers none.
     pub fn take<T: Setting>(&mut self, name: &str, default: &str) -> Option<T> {
         let given = self.texts.remove(name);
         let (text, source) = given.unwrap_or_else(|| (default.to_owned(), Source::Default));
@@ -130,7 +130,7 @@ impl Given {
         read.map_err(|reason| self.wrong.push(format!("{}: {reason}", source.name(name)))).ok()
     }
 
-    /// Everything that is wrong, with what nobody took.
+    /// All errors, including names that no section has.
     pub(super) fn wrong(self, known: &[&Described]) -> Vec<String> {
         let unknown = self.texts.iter().map(|(name, (_, source))| unknown(name, *source, known));
         self.wrong.iter().cloned().chain(unknown).collect()
@@ -146,7 +146,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// The setting's name as it was written where it was given.
+    /// The setting's name in the form of its source: key, variable or flag.
     fn name(self, setting: &str) -> String {
         match self {
             Self::Variable => variable(setting),

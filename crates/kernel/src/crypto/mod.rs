@@ -1,6 +1,7 @@
-//! What is secret, how it is kept and how it is compared.
+//! Secrets: how they are stored and compared.
 //!
-//! Tokens are stored as their SHA-256 ([`hash`]); what must be read back is sealed with the master key ([`Vault`]).
+//! Tokens are stored as their SHA-256 ([`hash`]); secrets that must be read again are encrypted with the master key
+//! ([`Vault`]).
 mod vault;
 
 use std::fmt;

@@ -13,18 +13,19 @@ use aws_lc_rs::{
     hkdf,
 };
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
-use db::{Db, params};
+use db::Db;
 use zeroize::Zeroizing;
 
 use super::{HmacKey, Secret, same};
-use crate::entropy::Entropy;
+use crate::{entropy::Entropy, installation};
 
 const KEY_LEN: usize = 32;
 const NONCE_LEN: usize = 12;
 /// The first byte of everything sealed, so that another scheme can follow one day.
 const SCHEME: u8 = 1;
 
-const KEPT_PROOF: &str = "SELECT value FROM setting WHERE name = 'master_key_proof'";
+/// The [fact](installation) that says which master key the database belongs to.
+const PROOF: &str = "master_key_proof";
 
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
@@ -157,18 +158,14 @@ impl Vault {
 
     /// Whether the database belongs to some master key already.
     pub async fn is_claimed(db: &Db) -> Result<bool, VaultError> {
-        Ok(db.opt::<(String,)>(KEPT_PROOF, params![]).await?.is_some())
+        Ok(installation::read(db, PROOF).await?.is_some())
     }
 
     /// Ties the database to this master key at first start, and refuses any other from then on.
     pub async fn claim(&self, db: &Db) -> Result<(), VaultError> {
         let proof = self.mac("master-key-proof", b"this database belongs to this key");
-        db.exec(
-            "INSERT INTO setting (name, value) VALUES ('master_key_proof', $1) ON CONFLICT (name) DO NOTHING",
-            params![&proof],
-        )
-        .await?;
-        let (kept,): (String,) = db.one(KEPT_PROOF, params![]).await?;
+        db::transact!(db, async |tx| installation::write_once(tx, PROOF, &proof).await)?;
+        let kept = installation::read(db, PROOF).await?.ok_or(db::Error::Missing)?;
         if same(kept.as_bytes(), proof.as_bytes()) { Ok(()) } else { Err(VaultError::Wrong) }
     }
 

@@ -58,7 +58,7 @@ pub(super) struct Inner {
     wordings: Wordings,
     /// By path, then by method; the same paths the router knows.
     rows: matchit::Router<ByMethod>,
-    unknown: Arc<Known>,
+    unknown: Arc<KnownRoute>,
     defaults: Defaults,
     origins: Origins,
     limit: Option<Limit>,
@@ -68,10 +68,10 @@ pub(super) struct Inner {
 }
 
 /// What is known of a path, by method.
-type ByMethod = Vec<(Method, Arc<Known>)>;
+type ByMethod = Vec<(Method, Arc<KnownRoute>)>;
 
 /// A route as the pipeline sees it.
-struct Known {
+struct KnownRoute {
     /// Whether a handler is there; if not, the router only says 404 or 405.
     exists: bool,
     body_limit: usize,
@@ -93,7 +93,7 @@ impl Door {
         let door = Arc::new(Inner {
             rows,
             wordings,
-            unknown: Arc::new(Known {
+            unknown: Arc::new(KnownRoute {
                 exists: false,
                 body_limit: 0,
                 always: false,
@@ -201,7 +201,7 @@ impl Inner {
     /// May this request be worked on at all, and how many more may come? The cheapest reasons to say no come first.
     fn admit(
         self: &Arc<Self>,
-        known: &Known,
+        known: &KnownRoute,
         client: Client,
         request: &Request<Body>,
         sharing: Sharing,
@@ -251,7 +251,7 @@ impl Inner {
     /// Waits for the body, and then works in a place. Also answers what became of the rest of the body.
     async fn read_and_work(
         self: Arc<Self>,
-        known: Arc<Known>,
+        known: Arc<KnownRoute>,
         client: Client,
         request: Request<Body>,
         stands_in_line: bool,
@@ -281,7 +281,7 @@ impl Inner {
     /// Within its time, and once only if the client says so. Its body is there.
     fn work(
         self: &Arc<Self>,
-        known: &Known,
+        known: &KnownRoute,
         client: Client,
         request: Request<Body>,
         started: Instant,
@@ -382,7 +382,7 @@ fn known(app: &App, rows: &[RouteRow]) -> Result<matchit::Router<ByMethod>, Stri
     for row in rows {
         let metrics = app.metrics.route(row.method.as_str(), row.path);
         let RouteRow { body_limit, always, is_kept, sharing, .. } = *row;
-        let known = Known { exists: true, body_limit, always, is_kept, sharing, metrics };
+        let known = KnownRoute { exists: true, body_limit, always, is_kept, sharing, metrics };
         by_path.entry(row.path).or_default().push((row.method.clone(), Arc::new(known)));
     }
     let mut router = matchit::Router::new();
@@ -392,7 +392,7 @@ fn known(app: &App, rows: &[RouteRow]) -> Result<matchit::Router<ByMethod>, Stri
     Ok(router)
 }
 
-fn of_method<'a>(known: &'a [(Method, Arc<Known>)], method: &Method) -> Option<&'a Arc<Known>> {
+fn of_method<'a>(known: &'a [(Method, Arc<KnownRoute>)], method: &Method) -> Option<&'a Arc<KnownRoute>> {
     // The router answers HEAD with GET's handler.
     let method = if method == Method::HEAD { &Method::GET } else { method };
     known.iter().find(|(known, _)| known == method).map(|(_, known)| known)

@@ -16,10 +16,7 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
-use db::{
-    claim::{Claim, Earlier, Kept, Key, Remembered, Stage},
-    params,
-};
+use db::claim::{self, Claim, Earlier, Key, Remembered, Stage, StoredReply};
 use http_body_util::BodyExt as _;
 use serde::{Deserialize, Serialize};
 
@@ -99,7 +96,7 @@ async fn keep(app: &App, claim: &Arc<Claim>, answer: Response) -> Result<Respons
         let sealed = app.vault.seal(PURPOSE, &place(claim.scope(), claim.now()), &plain);
         Remembered::Answer { status: status.as_u16(), sealed }
     };
-    if let Kept::Apart(Err(error)) = claim.finish(&app.db, remembered).await? {
+    if let StoredReply::Apart(Err(error)) = claim.finish(&app.db, remembered).await? {
         // What was done is done.
         tracing::error!(%error, "cannot keep the answer to a request with an Idempotency-Key");
     }
@@ -173,10 +170,6 @@ impl Job for ForgetReplies {
     const KIND: &'static str = "http.forget_replies";
 
     async fn run(self, app: App) -> Result<(), Later> {
-        let before = app.clock.now().minus(KEPT);
-        let sql = "DELETE FROM idempotent_reply WHERE scope IN
-                       (SELECT scope FROM idempotent_reply WHERE started_at < $1 ORDER BY started_at LIMIT $2)";
-        app.db.sweep(sql, params![before]).await?;
-        Ok(())
+        Ok(claim::forget_before(&app.db, app.clock.now().minus(KEPT).0).await?)
     }
 }

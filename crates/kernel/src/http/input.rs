@@ -1,5 +1,5 @@
-//! Reading what a client sent. A body or a query is checked against the very schema that the description shows, so
-//! what is documented is what is enforced, and everything that is wrong is said at once.
+//! Extractors for input. A body or a query is checked against the schema that the description shows, so the
+//! documented rules are the enforced ones. All wrong fields are reported together.
 use std::{
     any::TypeId,
     collections::{BTreeMap, HashMap},
@@ -41,13 +41,13 @@ const FORM: &str = "application/x-www-form-urlencoded";
 const NOT_FORM: Code = Code::new(415, "unsupported_media_type", "The request body must be a form.");
 const NOTHING: [(&str, &str); 0] = [];
 
-/// A JSON body, in or out.
+/// A JSON body, of a request or a response.
 pub struct Json<T>(pub T);
 
-/// The parameters in the path. One that cannot be is answered like one that does not exist.
+/// The parameters of the path. A malformed one is answered with 404, like one that does not exist.
 pub struct Path<T>(pub T);
 
-/// The parameters after the question mark.
+/// The parameters of the query.
 pub struct Query<T>(pub T);
 
 impl<T: DeserializeOwned + JsonSchema + 'static> FromRequest<App> for Json<T> {
@@ -87,7 +87,7 @@ impl<T: JsonSchema> OperationInput for Form<T> {
     }
 }
 
-/// The fields of a form as they came, in order, for whoever looks at them in other words than ours.
+/// The fields of a form in their order, unchecked. For handlers that check them by rules of their own.
 pub struct FormPairs(pub Vec<(String, String)>);
 
 impl FromRequest<App> for FormPairs {
@@ -112,7 +112,7 @@ impl OperationInput for FormPairs {
 const MOST_FIELDS: usize = 500;
 /// More values than anything has that fits into a body; each of them could be wrong in its own way.
 const MOST_VALUES: usize = 100_000;
-/// How many of the fields that are wrong are named.
+/// How many wrong fields are reported at most.
 const MOST_NAMED: usize = 100;
 
 fn pairs(form: &[u8]) -> Result<Vec<(String, String)>> {
@@ -122,14 +122,14 @@ fn pairs(form: &[u8]) -> Result<Vec<(String, String)>> {
     serde_urlencoded::from_bytes(form).map_err(|_| MALFORMED.because("Not a form."))
 }
 
-/// A form or a JSON body: clients of OAuth send the one, everybody else the other.
+/// A form or a JSON body. OAuth clients send forms, other callers JSON.
 pub struct FormOrJson<T>(pub T);
 
 impl<T: DeserializeOwned + JsonSchema + 'static> FromRequest<App> for FormOrJson<T> {
     type Rejection = Fault;
 
     async fn from_request(request: Request, app: &App) -> Result<Self> {
-        // A body that is not there is an empty one, of whichever kind.
+        // A missing body counts as an empty one.
         if request.body().is_end_stream() && !request.headers().contains_key(header::CONTENT_TYPE) {
             return typed::<T>(vec![]).map(Self);
         }
@@ -154,7 +154,7 @@ impl<T: JsonSchema> OperationInput for FormOrJson<T> {
     }
 }
 
-/// A body taken as it is. What it is said to be, and what it is, is for the handler to find out.
+/// The bytes of a body. The handler checks what they are.
 pub struct Raw(pub Bytes);
 
 impl FromRequest<App> for Raw {
@@ -176,7 +176,7 @@ impl OperationInput for Raw {
     }
 }
 
-/// A JSON body that may be left out altogether.
+/// A JSON body that may be missing.
 pub struct MaybeJson<T>(pub Option<T>);
 
 impl<T: DeserializeOwned + JsonSchema + 'static> FromRequest<App> for MaybeJson<T> {
@@ -273,7 +273,7 @@ fn is_json(headers: &HeaderMap) -> bool {
         || (essence.starts_with("application/") && essence.ends_with("+json"))
 }
 
-/// The whole body, which the door has read, and bounded in length and time.
+/// The whole body, as the pipeline has read it within its limits of length and time.
 async fn read(body: Body) -> Result<Bytes> {
     body.collect()
         .await
@@ -281,7 +281,7 @@ async fn read(body: Body) -> Result<Bytes> {
         .map_err(|_| MALFORMED.because("The body broke off."))
 }
 
-/// A type's schema, made ready once.
+/// The compiled schema of a type.
 struct Ready {
     document: Value,
     checker: Checker,
@@ -331,8 +331,8 @@ fn check<T: DeserializeOwned + JsonSchema + 'static>(value: Value) -> Result<T> 
     let mut found = ready.checker.findings(&value);
     nul_fields(&value, "", &mut found);
     if found.is_empty() {
-        // What no schema can say, a type's own reading may still refuse.
-        // Its words may repeat the value, so they stay in the log.
+        // The type's own deserialization may refuse what the schema allows. Its message may repeat the value, so it
+        // goes to the log only.
         return serde_json::from_value(value).map_err(|error| INVALID.caused_by(error));
     }
     found.sort();
@@ -349,7 +349,7 @@ fn count(value: &Value) -> usize {
     }
 }
 
-/// No column can keep a NUL, so no input may hold one, wherever it is bound for.
+/// No column can store a NUL, so no input may contain one.
 fn nul_fields(value: &Value, path: &str, found: &mut Vec<Finding>) {
     let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
     match value {
@@ -417,7 +417,7 @@ pub(super) fn parameters<T: JsonSchema>(ctx: &mut GenContext, operation: &mut Op
     add_parameters(ctx, operation, found);
 }
 
-/// Nothing to describe: the fault's shapes come from the codes a route can answer.
+/// Nothing to describe: the description lists the codes that a route can answer.
 impl OperationOutput for Fault {
     type Inner = crate::fault::Problem<'static>;
 }

@@ -1,4 +1,4 @@
-//! From the socket to the handler and back: one route table, one pipeline, one way to read input and to say no.
+//! The HTTP server: sockets, the request pipeline, route tables, input, paging and the OpenAPI description.
 mod bodies;
 mod client;
 mod describe;

@@ -1,4 +1,4 @@
-//! Lists in pages: newest first, by key, with a cursor that only this server can make.
+//! Paging of lists: newest first, with a signed cursor.
 use aide::{OperationInput, generate::GenContext, openapi::Operation, operation::ParamLocation};
 use axum::{extract::FromRequestParts, http::request::Parts};
 use data_encoding::BASE64URL_NOPAD;
@@ -18,7 +18,7 @@ use crate::{
 };
 
 const DEFAULT_LIMIT: u32 = 50;
-/// Enough of the keyed digest that nobody can guess it.
+/// Long enough that the digest cannot be guessed.
 const MAC_LEN: usize = 32;
 
 #[derive(Deserialize, JsonSchema)]
@@ -37,7 +37,7 @@ pub struct Page {
     cursor: Option<String>,
 }
 
-/// Where an entry stands in a list: by moment, then by id.
+/// The position of an entry in a list: its moment, then its id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
     pub at: Timestamp,
@@ -45,12 +45,12 @@ pub struct Key {
 }
 
 impl Key {
-    /// Newer than everything: where the first page starts.
+    /// The position before all entries, where the first page starts.
     pub fn newest() -> Self {
         Self { at: Timestamp(i64::MAX), id: "~".into() }
     }
 
-    /// Older than everything.
+    /// The position after all entries.
     pub fn oldest() -> Self {
         Self { at: Timestamp(i64::MIN), id: String::new() }
     }

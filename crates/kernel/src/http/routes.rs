@@ -1,4 +1,4 @@
-//! The route table of a feature: it reads like the catalogue, and the OpenAPI description comes out of it.
+//! The route table of a feature. The router and the OpenAPI description are built from it.
 use aide::{
     OperationInput, OperationOutput,
     axum::{ApiRouter, routing},
@@ -22,7 +22,7 @@ use crate::{
 
 const MIB: usize = 1024 * 1024;
 
-/// Methods, paths, handlers, one phrase each.
+/// A route table: each row is a method, a path, a handler and a phrase about it.
 pub struct Routes {
     tag: &'static str,
     body_limit: usize,
@@ -30,16 +30,17 @@ pub struct Routes {
     router: Router<App>,
     rows: Vec<RouteRow>,
     described: Vec<DescribeRoute>,
-    told: Vec<Told>,
+    told: Vec<DescribedWebhook>,
     wordings: Wordings,
     credentials: Vec<Credential>,
 }
 
-/// Something a caller can present: the name extractors give it in [`requires`](super::requires), and its security scheme
-/// (OpenAPI, in JSON).
+/// A kind of credential: the name that extractors use in [`requires`](super::requires), and its OpenAPI security
+/// scheme in JSON.
 pub type Credential = (&'static str, &'static str);
 
-/// Describes a route, once somebody wants to read it: that takes far more time and memory than to serve it.
+/// Adds a route to the description. Called when the description is first read, because that takes far more time and
+/// memory than serving the route.
 type DescribeRoute = Box<dyn FnOnce(ApiRouter<App>) -> ApiRouter<App> + Send>;
 
 /// The schema of a type, where and when it is described.
@@ -49,8 +50,8 @@ fn schema_of<T: JsonSchema>() -> Value {
     in_context(|ctx| ctx.schema.subschema_for::<T>().to_value())
 }
 
-/// What the service tells others, by requests of its own.
-struct Told {
+/// A request that the service itself sends: a webhook.
+struct DescribedWebhook {
     name: &'static str,
     tag: &'static str,
     summary: &'static str,
@@ -58,7 +59,7 @@ struct Told {
     example: Value,
 }
 
-impl Told {
+impl DescribedWebhook {
     fn item(&self) -> Value {
         json!({ "post": {
             "operationId": format!("told.{}", self.name), "tags": [self.tag], "summary": self.summary,
@@ -70,22 +71,22 @@ impl Told {
     }
 }
 
-/// What the pipeline knows of a route before its handler runs.
+/// Properties of a route that the pipeline needs before the handler runs.
 #[derive(Debug, Clone)]
 pub(super) struct RouteRow {
     pub(super) method: Method,
     pub(super) path: &'static str,
     pub(super) body_limit: usize,
-    /// Answered however busy the server is and however often it is asked.
+    /// Answered under load and without a rate limit.
     pub(super) always: bool,
-    /// Whether an answer may be kept for a client that repeats itself.
+    /// Whether the answer may be stored for an `Idempotency-Key`.
     pub(super) is_kept: bool,
     pub(super) sharing: Sharing,
     pub(super) codes: Vec<Code>,
     pub(super) answers: Vec<Described>,
 }
 
-/// An answer the handler's return type does not show.
+/// A response that the handler's return type does not show.
 #[derive(Debug, Clone)]
 pub(super) struct Described {
     pub(super) status: u16,
@@ -121,7 +122,7 @@ macro_rules! verbs { ($($verb:ident, $with:ident, $method:ident;)*) => { $(
 )* } }
 
 impl Routes {
-    /// The tag groups the routes in the description.
+    /// An empty table. The tag groups its routes in the description.
     pub fn new(tag: &'static str) -> Self {
         Self {
             tag,
@@ -141,7 +142,7 @@ impl Routes {
         delete, delete_with, DELETE;
     }
 
-    /// Bodies of the routes that follow may be this long.
+    /// Sets the longest body of the routes that follow.
     #[must_use]
     pub fn body_limit(mut self, bytes: usize) -> Self {
         self.body_limit = bytes;
@@ -155,7 +156,7 @@ impl Routes {
         self
     }
 
-    /// What the route above can answer beside the codes its inputs bring along.
+    /// Lists the codes that the route above can answer, beside those of its extractors.
     #[must_use]
     pub fn fails(mut self, codes: &[Code]) -> Self {
         if let Some(row) = self.rows.last_mut() {
@@ -173,7 +174,7 @@ impl Routes {
         self
     }
 
-    /// The route above also answers nothing at all, with this status.
+    /// The route above also answers this status without a body.
     #[must_use]
     pub fn answers_nothing(mut self, status: u16) -> Self {
         if let Some(row) = self.rows.last_mut() {
@@ -182,7 +183,7 @@ impl Routes {
         self
     }
 
-    /// The route above is answered even under load: probes must learn the truth.
+    /// The route above is answered under load, too. For health probes.
     #[must_use]
     pub fn always(mut self) -> Self {
         if let Some(row) = self.rows.last_mut() {
@@ -191,8 +192,7 @@ impl Routes {
         self
     }
 
-    /// The answer of the route above is for nobody who sends the same again: it may show a secret, and a page is no answer
-    /// for a program.
+    /// The answer of the route above is never stored for an `Idempotency-Key`: it may show a secret, or is a page.
     #[must_use]
     pub fn unkept(mut self) -> Self {
         if let Some(row) = self.rows.last_mut() {
@@ -215,18 +215,18 @@ impl Routes {
     #[must_use]
     pub fn tells<T: JsonSchema>(mut self, name: &'static str, summary: &'static str, example: &Value) -> Self {
         let (tag, example) = (self.tag, example.clone());
-        self.told.push(Told { name, tag, summary, schema: schema_of::<T>, example });
+        self.told.push(DescribedWebhook { name, tag, summary, schema: schema_of::<T>, example });
         self
     }
 
-    /// Everything under this path is refused in the form of a standard.
+    /// Errors under this path have the form of a standard, such as SCIM's.
     #[must_use]
     pub fn worded(mut self, root: &'static str, wording: &'static dyn Wording) -> Self {
         self.wordings.put(root, wording);
         self
     }
 
-    /// What callers of any route can present.
+    /// Declares the credentials that routes can require.
     #[must_use]
     pub fn credentials(mut self, credentials: &[Credential]) -> Self {
         self.credentials.extend_from_slice(credentials);
@@ -261,18 +261,17 @@ impl Routes {
     }
 }
 
-/// What is known of the routes before they are described.
+/// The routes before they are described.
 pub(super) struct Draft {
     pub(super) rows: Vec<RouteRow>,
     described: Vec<DescribeRoute>,
-    told: Vec<Told>,
+    told: Vec<DescribedWebhook>,
     pub(super) wordings: Wordings,
     pub(super) credentials: Vec<Credential>,
 }
 
 impl Draft {
-    /// Describes everything, each route with the schemas of the answers its handler does not show. On a thread that
-    /// describes nothing else: the library keeps what it knows with the thread.
+    /// Builds the description. Runs on a thread of its own, because the library keeps its state in thread-locals.
     pub(super) fn describe(self) -> (OpenApi, Vec<(RouteRow, Vec<Value>)>) {
         // It starts with an older dialect.
         in_context(|ctx| {

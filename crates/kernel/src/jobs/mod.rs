@@ -1,8 +1,9 @@
-//! Work to be done later: enqueued in the transaction that causes it, claimed by one node under a lease, retried with
-//! backoff, given up in plain sight.
+//! Background jobs: enqueued in the transaction that causes them, claimed by one node under a lease, retried with
+//! backoff, and kept as dead jobs after the last try.
 //!
-//! A job may run twice (its node may die after the work and before saying so), so every job is written to be safe to
-//! repeat. Its end counts only with the fencing number of its claim: a node that lost its lease cannot end it.
+//! A job may run twice, because its node may die between the work and the note that it is done. So every job must be
+//! safe to repeat. Its end counts only with the fencing number of its claim: a node that lost its lease cannot end
+//! it.
 mod model;
 mod recurring;
 mod tidy;
@@ -14,15 +15,15 @@ use db::{Reach, Tx};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{App, clock::Timestamp, fault::Fault};
-pub use model::{DeadJob, JobId, dead, figures, forget, forget_dead, release_all, revive, undone};
+pub use model::{DeadJob, JobId, dead, figures, forget, forget_dead, forget_kind, release_all, revive, undone};
 pub use tidy::{Chore, Tidy};
 pub use worker::{Worker, run_due};
 
-/// One kind of work. The value itself is what is stored, as JSON: ids and plain facts, no secrets.
+/// A kind of job. The value is stored as JSON: ids and plain facts, no secrets.
 pub trait Job: Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// Stored with each job: it never changes.
+    /// The name that is stored with each job. It must never change.
     const KIND: &'static str;
-    /// How often it is tried before it is given up.
+    /// The number of tries before the job is dead.
     const TRIES: u32 = 8;
     /// A run that takes longer is stopped and counts as failed.
     const LIMIT: Duration = Duration::from_mins(5);
@@ -35,10 +36,10 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sync + 'static {
     }
 }
 
-/// Why a job did not end.
+/// Why a job failed, and whether to try again.
 #[derive(Debug)]
 pub enum Later {
-    /// Try again, after the job's own backoff or after what the other side asked for.
+    /// Try again, after the job's own backoff or after the delay that the other side asked for.
     Retry {
         cause: String,
         after: Option<Duration>,
@@ -70,15 +71,15 @@ impl From<Fault> for Later {
     }
 }
 
-/// The topic on which a commit says that there is work.
+/// The topic of notices about new jobs.
 pub(crate) const TOPIC: &str = "jobs";
 
-/// Puts a job into the transaction: it exists when the transaction does.
+/// Enqueues a job in the transaction. It exists if the transaction is committed.
 pub async fn enqueue<J: Job>(tx: &mut Tx, app: &App, now: Timestamp, job: &J) -> db::Result<()> {
     enqueue_at(tx, app, now, now, None, job).await
 }
 
-/// Puts a job into the transaction for a later moment. Of two with the same `unique` key only the first is kept.
+/// Enqueues a job for a later moment. Of two jobs with the same `unique` key only the first is kept.
 pub async fn enqueue_at<J: Job>(
     tx: &mut Tx,
     app: &App,
@@ -92,18 +93,18 @@ pub async fn enqueue_at<J: Job>(
     tx.notify(Reach::ThisNode, TOPIC, "").await
 }
 
-/// Puts a job into the transaction under an id that the caller chose. Jobs that are ready at the same moment are begun in
-/// the order of their ids.
+/// Enqueues a job under an id that the caller chose. Jobs that are ready at the same moment start in the order of
+/// their ids.
 pub async fn enqueue_as<J: Job>(tx: &mut Tx, now: Timestamp, id: JobId, job: &J) -> db::Result<()> {
     let payload = serde_json::to_string(job).map_err(|e| db::Error::Driver(format!("{}: {e}", J::KIND)))?;
     model::insert(tx, id, J::KIND, &payload, None, now, now).await?;
     tx.notify(Reach::ThisNode, TOPIC, "").await
 }
 
-/// A piece of work under way.
+/// A job that is running.
 pub type Running = Pin<Box<dyn Future<Output = Result<(), Later>> + Send>>;
 
-/// What a worker knows of one kind.
+/// A kind of job, as a worker runs it.
 #[derive(Clone, Copy)]
 struct Kind {
     name: &'static str,
@@ -113,7 +114,7 @@ struct Kind {
     run: fn(App, &str) -> Running,
 }
 
-/// The jobs a node can do, put together like the routes.
+/// The kinds of jobs of a feature or of a node.
 #[derive(Default)]
 pub struct Jobs {
     kinds: Vec<Kind>,
@@ -125,7 +126,7 @@ impl Jobs {
         Self::default()
     }
 
-    /// Takes on one kind of work.
+    /// Adds a kind of job.
     #[must_use]
     pub fn on<J: Job>(mut self) -> Self {
         let run = |app: App, payload: &str| -> Running {
@@ -138,7 +139,7 @@ impl Jobs {
         self
     }
 
-    /// Does it again and again, once for all nodes together.
+    /// Adds a job that runs at this interval, once for all nodes together.
     #[must_use]
     pub fn every<J: Job + Default>(mut self, interval: Duration) -> Self {
         let payload = serde_json::to_string(&J::default()).unwrap_or_default();

@@ -135,6 +135,12 @@ pub async fn forget_dead(db: &Db, kind: &str, before: Timestamp) -> db::Result<u
     db.exec("DELETE FROM job WHERE died_at < $2 AND kind = $1", params![kind, before]).await
 }
 
+/// Deletes the jobs of one kind, waiting and dead ones, some at a time; answers how many there were.
+pub async fn forget_kind(db: &Db, kind: &str) -> db::Result<u64> {
+    let sql = "DELETE FROM job WHERE id IN (SELECT id FROM job WHERE kind = $1 LIMIT $2)";
+    db.sweep(sql, params![kind]).await
+}
+
 /// How many jobs wait and how many are dead. Counting stops at 10,000: past that the number says enough.
 pub async fn figures(db: &Db) -> db::Result<(i64, i64)> {
     let waiting: (i64,) = db

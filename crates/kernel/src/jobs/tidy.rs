@@ -1,4 +1,4 @@
-//! Deleting what has expired: one job, once an hour, for the chores that all features declare.
+//! Deletes expired rows: one hourly job runs the chores that all features declare.
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -8,10 +8,11 @@ use db::params;
 
 use crate::App;
 
-/// One thing to tidy. A feature declares those of its tables: `Feature::declares(&[Chore::sweep(…)])`.
+/// One chore of the hourly job. A feature declares the chores of its own tables:
+/// `Feature::declares(&[Chore::sweep(…)])`.
 #[derive(Clone, Copy)]
 pub struct Chore {
-    /// Names it when it fails: the table.
+    /// The table. Named in the error when the chore fails.
     what: &'static str,
     work: Work,
 }
@@ -44,13 +45,13 @@ impl Chore {
     }
 }
 
-/// Does all chores. One that fails does not keep the others from being done; the job is tried again then.
+/// Runs all chores. A chore that fails does not stop the others; the job is then tried again.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Tidy {}
 
 impl Job for Tidy {
     const KIND: &'static str = "tidy";
-    /// After long neglect it may take a while. Every batch of it stays done.
+    /// Long, because there may be many rows after a long downtime. Finished batches stay finished.
     const LIMIT: Duration = Duration::from_mins(50);
 
     async fn run(self, app: App) -> Result<(), Later> {

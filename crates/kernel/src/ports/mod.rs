@@ -1,4 +1,5 @@
-//! The outside world as small traits, each with an embedded default and a real driver.
+//! Ports to the outside (mail, text messages, objects), as small traits. Each has an embedded default and a driver
+//! for a real service.
 pub mod dns;
 pub mod mail;
 pub mod objects;

@@ -1,4 +1,4 @@
-//! What people and machines can see of a running node: log lines and figures.
+//! Log lines and metrics.
 mod lines;
 mod metrics;
 mod queue;

@@ -1,9 +1,10 @@
-//! A whole service in the test process: the real pipeline and routes on a fresh database of either kind, a clock that
-//! stands still, chance that repeats, and ports that remember what they were told.
+//! A whole service in the test process: the real pipeline and routes on a fresh database of either engine, a manual
+//! clock, seeded randomness, and ports that record what is sent.
 //!
-//! The database is SQLite, unless `TEST_DATABASE_URL` names a PostgreSQL server. A test ends with [`TestApp::finish`],
-//! which fails when jobs are left undone; an answer the description does not allow fails at once. With `TEST_KEYS=1` each
-//! POST without an `Idempotency-Key` gets one of its own, so that the same tests run every handler under a claim.
+//! The database is SQLite, unless `TEST_DATABASE_URL` names a PostgreSQL server. A test ends with
+//! [`TestApp::finish`], which fails if jobs are left. A response that the OpenAPI description does not allow fails
+//! the test at once. With `TEST_KEYS=1` each POST without an `Idempotency-Key` gets one of its own, so that the same
+//! tests run every handler under a claim.
 mod answer;
 mod ports;
 mod s3;

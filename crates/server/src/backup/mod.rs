@@ -1,4 +1,4 @@
-//! `janua backup`, `janua restore`, `janua after-restore`: what an installation holds, kept elsewhere and brought back.
+//! `janua backup`, `janua restore`, `janua after-restore`: backups of an embedded database and its uploaded pictures.
 mod archive;
 
 use std::{
@@ -106,7 +106,7 @@ pub async fn after_restore(config: Config, wishes: &Wishes) -> Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-async fn end(node: &Node, keys: Keys) -> Result<(Ended, Vec<restored::Kept>)> {
+async fn end(node: &Node, keys: Keys) -> Result<(Ended, Vec<restored::ValidKey>)> {
     let ended = restored::end(&node.app, keys).await.map_err(|wrong| anyhow!(wrong))?;
     Ok((ended, restored::kept(&node.app.db).await?))
 }
@@ -131,7 +131,7 @@ async fn unpack(file: PathBuf, database: PathBuf, objects: Option<PathBuf>) -> R
     tokio::task::spawn_blocking(work).await?
 }
 
-fn report((ended, kept): &(Ended, Vec<restored::Kept>)) {
+fn report((ended, kept): &(Ended, Vec<restored::ValidKey>)) {
     let Ended { sessions, secrets, recovery_codes, trusted_devices, invites, uploads, messages, .. } = ended;
     say(
         &format!(

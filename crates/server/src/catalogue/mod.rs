@@ -1,5 +1,5 @@
-//! The catalogue test: every route the product promises is there with the guard it promises, or stands on the list of
-//! those still to come; and nothing else is there.
+//! Tests of the whole program against the catalogue of routes: every route of `routes.txt` exists with its guard or
+//! is listed in `to-come.txt`, and no other route exists.
 mod admission;
 mod app_sessions;
 mod cases;
@@ -7,6 +7,7 @@ mod declared;
 mod errors;
 mod forms;
 mod matrix;
+mod owners;
 mod paging;
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The status of the platform: components that are looked at every minute, how they did on each of the last 90 days,
+//! The status of the platform: components that are checked every minute, their uptime on each of the last 90 days,
 //! and incidents with their timeline.
 mod api;
 pub mod events;

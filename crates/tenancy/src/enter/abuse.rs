@@ -1,5 +1,5 @@
-//! Everybody at the door is weighed before a handler runs: how often, how many failures, how many accounts, how much
-//! like a program. The counts are in the database, so that a restart or another node forgets nothing.
+//! Abuse protection. Every visitor is rated before a handler runs, by requests, failures, number of accounts, and
+//! signs of a script. The counts are in the database, so that they survive a restart and hold on all nodes.
 use std::{
     collections::HashSet,
     sync::{Arc, LazyLock},
@@ -33,27 +33,27 @@ use crate::{
     email::Email,
     events::{self, By, Event},
     factors,
-    sessions::Session,
+    sessions::StoredSession,
     sign_in::ACCOUNT_CLOSED,
 };
 
 /// Failures older than this do not count.
 const WINDOW: Duration = Duration::from_mins(15);
-/// Wrong passwords for one account from one network: from the first number on a captcha is asked for, and past the second
-/// nothing is tried. A trusted device counts by itself, up to the second number.
+/// Wrong passwords for one account from one network. From the first number on a captcha is required; after the
+/// second, tries are refused. A trusted device has a count of its own, up to the second number.
 const PAIR_SUSPICIOUS: i64 = 5;
 const PAIR_LOCKED: i64 = 10;
-/// Wrong passwords for one account from everywhere: from here on a network that the person never signed in from is asked for
-/// a captcha, which grows harder. No number of them closes the account.
+/// Wrong passwords for one account from all networks. From here on a network that the user never signed in from needs
+/// a captcha, which grows harder. No number of them locks the account.
 const ACCOUNT_SUSPICIOUS: i64 = 5;
-/// Wrong passwords for one account after which the person is told.
+/// Wrong passwords for one account after which the user gets a warning by mail.
 const ACCOUNT_TOLD: i64 = 10;
-/// From how many wrong passwords for one account on the captcha is twice as hard, and twice again.
+/// Numbers of wrong passwords for one account at which the captcha becomes twice as hard.
 const HARDER: [i64; 4] = [10, 20, 50, 100];
-/// Wrong codes of one person from one network; nothing is tried there past it, until the window is over.
+/// Wrong codes for one account from one network. Further tries are refused until the window ends.
 const PAIR_CODES: i64 = 10;
-/// Wrong codes of one person in a day (UTC): from all networks together that the person never signed in from, and from each
-/// network that they did. So nobody elsewhere uses up the tries of the person at home.
+/// Wrong codes for one account in a day (UTC): from all unknown networks together, and from each network that the
+/// user signed in from. So an attacker elsewhere cannot use up the user's own tries.
 const STRANGERS_CODES: i64 = 20;
 const KNOWN_CODES: i64 = 50;
 const DAY_MS: i64 = 86_400_000;
@@ -61,18 +61,18 @@ const DAY_MS: i64 = 86_400_000;
 const NETWORK_SUSPICIOUS: i64 = 20;
 const NETWORK_LOCKED: i64 = 200;
 const NETWORK_ACCOUNTS: i64 = 10;
-/// From this score on a captcha is asked for.
+/// From this score on a captcha is required.
 const SUSPICIOUS: i64 = 100;
 
-/// Where a request comes from and how its sender stands. A handler takes an [`Admitted`], a [`ToAdmit`] or a
-/// [`NotAdmitted`], and so says what it relies on.
+/// The sender of a request: its network, browser, app and trusted device. A handler takes an [`Admitted`], a
+/// [`ToAdmit`] or a [`NotAdmitted`], and so says what it relies on.
 pub struct Visitor {
     pub by: By,
     pub client: Client,
     pub user_agent: String,
-    /// The mark of a device on which the second factor was proven, if it has one.
+    /// The token of a trusted device, if there is one.
     pub trusted_device: Option<Secret>,
-    /// The app the visitor comes in through, if they brought its key.
+    /// The app whose key came with the request.
     pub app: Option<Arc<Keyed>>,
     route: String,
     pass: Option<Secret>,
@@ -100,13 +100,12 @@ impl Visitor {
 /// A visitor who was admitted before the handler runs.
 pub struct Admitted(pub Visitor);
 
-/// A visitor whom the handler admits itself, because it needs the body for that: with the email in it
-/// ([`Visitor::admit`]), with the captcha that a page's form brings, or by counting a try at a secret (`attempt` and its
-/// like).
+/// A visitor that the handler itself admits, because that needs the body: with the email in it ([`Visitor::admit`]),
+/// with the captcha that a page's form brings, or by counting a try at a secret (`attempt` and its like).
 pub struct ToAdmit(pub Visitor);
 
-/// A visitor who is not admitted at all: the request proves itself by a session, a refresh token, an app's key or a solved
-/// captcha, and none of those can be guessed.
+/// A visitor without a check: the request carries a session, a refresh token, an app key or a solved captcha, and
+/// none of those can be guessed.
 pub struct NotAdmitted(pub Visitor);
 
 impl FromRequestParts<App> for Admitted {
@@ -160,21 +159,20 @@ pub(super) fn from_where(client: Client, user_agent: Option<&HeaderValue>) -> By
     By { ip: Some(client.address.to_string()), user_agent: Some(readable(user_agent)), ..By::default() }
 }
 
-/// From the cookie, or from the header a proxy of ours made of it. Anybody else's header is not looked at.
+/// Read from the cookie, or from the header that a trusted proxy made of it. Headers from other clients are ignored.
 fn trusted_device(app: &App, client: Client, headers: &HeaderMap) -> Option<Secret> {
     let by_proxy = || headers.get("x-service-mfa-trusted").and_then(|value| value.to_str().ok());
     let told = cookies::read_strictly(app, headers, cookies::TRUSTED);
     told.or_else(|| client.by_our_proxy.then(by_proxy).flatten().map(|text| text.to_owned().into()))
 }
 
-/// What a browser calls itself, as far as it can be shown.
+/// The user agent, without characters that cannot be shown.
 fn readable(user_agent: Option<&HeaderValue>) -> String {
     let sent = user_agent.map(|value| String::from_utf8_lossy(value.as_bytes()));
     sent.unwrap_or_default().chars().filter(|c| !c.is_control()).take(400).collect()
 }
 
-/// How somebody stands with regard to one account. What a /48 did counts for each network in it,
-/// by a sixteenth.
+/// The failure counts of a network for one account. Failures of the /48 around it count one sixteenth.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
     /// Failures for the account from this network.
@@ -188,7 +186,7 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// Takes what a /48 did into account.
+    /// Adds the failures of the /48.
     fn within(self, site: Self) -> Self {
         let share = |figure: i64| figure / i64::from(NETWORKS_OF_A_SITE);
         Self {
@@ -217,7 +215,7 @@ row!(Counted { subject, detail, strikes });
 
 const ONE_LESS: &str = "UPDATE strike SET strikes = strikes - 1 WHERE subject = $1 AND detail = $2 AND strikes > 0";
 
-/// Counts one failure: for the account, the network, the pair of both. What counts for a day is not forgotten in it.
+/// Counts one failure: for the account, the network, the pair of both. Counts of a day are kept for the whole day.
 const COUNT: &str = "INSERT INTO strike (subject, detail, strikes, last_at)
     VALUES ($1, $5, 1, $3), ($2, '', 1, $3), ($2, $1, 1, $3)
     ON CONFLICT (subject, detail) DO UPDATE SET last_at = $3,
@@ -234,27 +232,27 @@ const COUNT_WITH_SITE: &str = "INSERT INTO strike (subject, detail, strikes, las
 #[must_use]
 pub struct Attempt {
     against: Against,
-    /// Whether, should it fail, the person is to be told.
+    /// Whether the user gets a warning if this try fails.
     pub is_last: bool,
 }
 
 /// What a try counts against.
 enum Against {
     Nothing,
-    /// A device the person trusts.
+    /// A trusted device.
     Device(String),
     /// An account and the network the try came from, with the /48 around it.
     Account {
         account: String,
-        /// What the account's count is kept under: nothing for passwords, the day for codes.
+        /// The key of the account's count: empty for passwords, the day for codes.
         detail: String,
         networks: Vec<String>,
     },
 }
 
 impl Attempt {
-    /// The secret was right: it is as if this try and those before it from the same network had not been. Wrong ones from
-    /// elsewhere stay counted, or whoever guesses would have another few with every sign-in of the person.
+    /// The secret was right: resets the counts of this network. Failures from elsewhere stay counted; otherwise an
+    /// attacker would get more tries with every sign-in of the user.
     pub async fn forgive(&self, tx: &mut Tx) -> db::Result<()> {
         match &self.against {
             Against::Nothing => Ok(()),
@@ -267,13 +265,14 @@ impl Attempt {
         }
     }
 
-    /// The secret was right: this try alone is taken back. For where a right one is had by whoever guesses at others.
+    /// The secret was right: takes back this try alone. For secrets that an attacker can have a right one of while
+    /// guessing others.
     pub async fn forgive_one(&self, tx: &mut Tx) -> db::Result<()> {
         match &self.against {
             Against::Nothing => Ok(()),
             Against::Device(device) => tx.send(ONE_LESS, params![device, ""]).await,
             Against::Account { account, detail, networks } => {
-                // In the order in which they are counted, so that no two wait for each other's rows.
+                // Same lock order as `count`, to avoid deadlocks.
                 tx.send(ONE_LESS, params![account, detail]).await?;
                 for network in networks {
                     tx.send(ONE_LESS, params![network, ""]).await?;
@@ -286,18 +285,18 @@ impl Attempt {
 }
 
 impl Visitor {
-    /// Who solved a challenge on a page brings the pass with the form.
+    /// Adds the captcha pass of a page's form.
     pub fn bring(&mut self, pass: Secret) {
         self.pass = Some(pass);
     }
 
-    /// The app the visitor comes in through, by its id; nothing for the service itself.
+    /// The id of the app whose key came with the request; empty for the service itself.
     pub fn through(&self) -> String {
         self.app.as_ref().map(|keyed| keyed.app_id.to_string()).unwrap_or_default()
     }
 
-    /// Lets the visitor go on, or asks for a proof of work where their network is suspicious. `email` is the one they name.
-    /// Wrong passwords for it are not looked at: they close neither a forgotten password nor a sign-in link.
+    /// Admits the visitor, or requires a captcha if the network is suspicious. `email` is the one in the request.
+    /// Wrong passwords for it do not count here: they must not block password recovery or sign-in links.
     pub async fn admit(&self, app: &App, email: Option<&Email>) -> Result<()> {
         if !app.config.rate_limits.is_on() {
             return Ok(());
@@ -307,8 +306,7 @@ impl Visitor {
         self.weigh(app, standing, email, 0).await.map(drop)
     }
 
-    /// Asks for a proof of work where something is suspicious, or where a level of it is wanted anyway; answers whether one
-    /// was given.
+    /// Requires a captcha if the visitor is suspicious or a level is given; answers whether a captcha was solved.
     async fn weigh(&self, app: &App, standing: Standing, email: Option<&Email>, level: u32) -> Result<bool> {
         let (score, mut reasons) = self.score(standing, email);
         if score < SUSPICIOUS && level == 0 {
@@ -325,9 +323,9 @@ impl Visitor {
         }
     }
 
-    /// One try at a password. It is counted before the password is looked at, so that many tries at once are as many tries:
-    /// against the network, the account, and the two together. What closes is the pair of both, or the network; whoever
-    /// guesses from many networks is asked for more and more work, and the person is let in from where they signed in before.
+    /// One try at a password. It is counted before the password is checked, so that concurrent tries all count: for
+    /// the network, the account, and the pair of both. Only the pair or the network can be blocked. An attacker with
+    /// many networks gets harder and harder captchas, while the user can sign in from known networks.
     pub async fn attempt(&self, app: &App, email: &Email) -> Result<Attempt> {
         if !app.config.rate_limits.is_on() {
             return Ok(Attempt { against: Against::Nothing, is_last: false });
@@ -341,8 +339,8 @@ impl Visitor {
         let standing = self.standing(app, &account, "").await?;
         let standing = match self.standing_of_site(app, &account).await? {
             site if site == Standing::default() => standing,
-            // What others in the same /48 do does not concern a network that the person signed in from.
-            _ if Session::knows_network(&app.db, email.key(), self.client.network()).await? => standing,
+            // Failures of the same /48 do not count for a network that the user signed in from.
+            _ if StoredSession::knows_network(&app.db, email.key(), self.client.network()).await? => standing,
             site => standing.within(site),
         };
         if standing.pair >= PAIR_LOCKED || standing.network >= NETWORK_LOCKED {
@@ -354,7 +352,7 @@ impl Visitor {
         if counted.pair > PAIR_LOCKED || counted.network > NETWORK_LOCKED {
             return Err(Fault::from(RATE_LIMITED).retry_after(WINDOW));
         }
-        // Many at once saw the counts from before any of them.
+        // Concurrent tries all saw the old counts, so check again.
         if !has_worked {
             let level = self.level(app, email, counted.account - 1).await?;
             if counted.pair > PAIR_SUSPICIOUS || level > 0 {
@@ -366,11 +364,11 @@ impl Visitor {
         Ok(Attempt { against, is_last })
     }
 
-    /// How hard a proof of work is asked for because of what others tried on the account; none where the person signed in from
-    /// this network before.
+    /// The level of the captcha that failures from other networks cause; none for a network that the user signed in
+    /// from.
     async fn level(&self, app: &App, email: &Email, failures: i64) -> Result<u32> {
         if failures < ACCOUNT_SUSPICIOUS
-            || Session::knows_network(&app.db, email.key(), self.client.network()).await?
+            || StoredSession::knows_network(&app.db, email.key(), self.client.network()).await?
         {
             return Ok(0);
         }
@@ -378,7 +376,7 @@ impl Visitor {
         Ok(1 + u32::try_from(harder).unwrap_or_default())
     }
 
-    /// A device the person trusts is not concerned by what others try, and has as many tries as a network.
+    /// A trusted device is not affected by failures elsewhere, and has as many tries as a network.
     async fn attempt_on_device(&self, app: &App, email: &Email, mark: &Secret) -> Result<Attempt> {
         let device = subject(app, "trusted", &format!("{}\n{}", email.key(), mark.expose()));
         let now = app.clock.now();
@@ -399,30 +397,30 @@ impl Visitor {
         Ok(Attempt { against: Against::Device(device), is_last: strikes == PAIR_LOCKED })
     }
 
-    /// One try at the code in a mail. A right password says nothing about it.
+    /// One try at the code in a mail. A right password does not reset its count.
     pub async fn attempt_mailed_code(&self, app: &App, email: &Email) -> Result<Attempt> {
         self.admit(app, Some(email)).await?;
-        let is_known = Session::knows_network(&app.db, email.key(), self.client.network()).await?;
+        let is_known = StoredSession::knows_network(&app.db, email.key(), self.client.network()).await?;
         self.attempt_code(app, subject(app, "mailed-code", email.key()), is_known).await
     }
 
-    /// One try at a second factor. All doors at which a factor can be proven count together.
+    /// One try at a second factor. All routes that check a factor share the count.
     pub async fn attempt_factor(&self, app: &App, account: AccountId) -> Result<Attempt> {
         self.admit(app, None).await?;
-        let is_known = Session::knows_network_of(&app.db, account, self.client.network()).await?;
+        let is_known = StoredSession::knows_network_of(&app.db, account, self.client.network()).await?;
         self.attempt_code(app, subject(app, "factor", &account.to_string()), is_known).await
     }
 
     /// One try at the code a device shows.
     pub async fn attempt_device(&self, app: &App, account: AccountId) -> Result<Attempt> {
         self.admit(app, None).await?;
-        let is_known = Session::knows_network_of(&app.db, account, self.client.network()).await?;
+        let is_known = StoredSession::knows_network_of(&app.db, account, self.client.network()).await?;
         self.attempt_code(app, subject(app, "device", &account.to_string()), is_known).await
     }
 
-    /// A code is short, so there is an end to the tries at it, wherever they come from. Nobody gets to try one who has not
-    /// proven something else before, but for the code in a mail, beside which there is a link. A try at a closed door is not
-    /// counted: it would keep the door closed.
+    /// A code is short, so the total number of tries is bounded. Codes are checked only after another proof, except
+    /// for the code in a mail, which also has a link. A blocked try is not counted, because it would prolong the
+    /// block.
     async fn attempt_code(&self, app: &App, account: String, is_known: bool) -> Result<Attempt> {
         if !app.config.rate_limits.is_on() {
             return Ok(Attempt { against: Against::Nothing, is_last: false });
@@ -447,7 +445,7 @@ impl Visitor {
         let counted = self.count(app, &account, &detail).await?;
         let against = Against::Account { account, detail, networks: self.networks(app) };
         let attempt = Attempt { against, is_last: false };
-        // Many at once saw the counts from before any of them. What is not tried is taken back.
+        // Concurrent tries all saw the old counts, so check again. A refused try is taken back.
         if counted.account > of_day || counted.pair > PAIR_CODES || counted.network > NETWORK_LOCKED {
             db::aside(async { db::transact!(app.db, async |tx| attempt.forgive_one(tx).await) }).await?;
             return Err(Fault::from(RATE_LIMITED).retry_after(WINDOW));
@@ -463,7 +461,7 @@ impl Visitor {
         self.client.site().map(|site| subject(app, "site", &site.to_string()))
     }
 
-    /// What a try counts against, the smallest network first.
+    /// The networks that a try counts for, the smallest first.
     fn networks(&self, app: &App) -> Vec<String> {
         std::iter::once(self.network(app)).chain(self.site(app)).collect()
     }
@@ -488,7 +486,7 @@ impl Visitor {
         Self::standing_in(app, account, detail, &self.network(app)).await
     }
 
-    /// How the /48 stands; not at all, where there is none.
+    /// The counts of the /48; none for IPv4.
     async fn standing_of_site(&self, app: &App, account: &str) -> db::Result<Standing> {
         match self.site(app) {
             Some(site) => Self::standing_in(app, account, "", &site).await,
@@ -519,7 +517,7 @@ impl Visitor {
         })
     }
 
-    /// How suspicious this is, and why.
+    /// The score of the request, and the reasons.
     fn score(&self, standing: Standing, email: Option<&Email>) -> (i64, Vec<&'static str>) {
         let looks_automatic = is_program(&self.user_agent);
         let is_disposable = email.is_some_and(|email| is_disposable(email.domain()));
@@ -562,12 +560,12 @@ impl Visitor {
     }
 }
 
-/// Addresses are counted by a keyed digest: the table tells nobody who was tried.
+/// Emails are stored as keyed hashes, so that the table does not reveal them.
 fn subject(app: &App, kind: &str, value: &str) -> String {
     format!("{kind}:{}", &app.vault.mac("strike", value.as_bytes())[..32])
 }
 
-/// What libraries and scanners call themselves; a person's browser does not.
+/// User agents of libraries and scanners.
 fn is_program(user_agent: &str) -> bool {
     let lower = user_agent.to_lowercase();
     let names =
@@ -575,9 +573,9 @@ fn is_program(user_agent: &str) -> bool {
     lower.is_empty() || names.iter().any(|name| lower.contains(name))
 }
 
-/// Whether this is one of the services that give out addresses for ten minutes, or a part of one.
+/// Whether this is the domain of a disposable email service, or below one.
 fn is_disposable(domain: &str) -> bool {
-    // The library itself goes through its tens of thousands of names one by one, each time.
+    // The library searches its tens of thousands of names linearly.
     static KNOWN: LazyLock<HashSet<&str>> = LazyLock::new(|| mailchecker::blacklist().into_iter().collect());
     let mut name = Some(domain);
     while let Some(part) = name.filter(|part| part.contains('.')) {

@@ -1,4 +1,4 @@
-//! Apps at the door: by a key of theirs, or by somebody of their organization.
+//! Access to an app: by an app key, or by a member of the organization that owns the app.
 use std::{marker::PhantomData, sync::Arc};
 
 use axum::{
@@ -29,7 +29,7 @@ use crate::{
 const HEADER: &str = "x-service-app-key";
 pub const INVALID_APP_KEY: Code = Code::new(401, "invalid_app_key", "This app key does not exist or was deleted.");
 
-/// Somebody who has at least the role `R` in the organization that the app of the path's `{appId}` belongs to.
+/// A caller with at least the role `R` in the organization that owns the app of the path's `{appId}`.
 pub struct InApp<R> {
     pub session: Session,
     pub application: Application,
@@ -45,10 +45,10 @@ impl<R> InApp<R> {
 }
 
 impl<R: Least> InApp<R> {
-    /// Lets nobody else change the app until the transaction is over, and looks again whether the caller may: the role
-    /// may just have changed.
+    /// Locks the app until the transaction ends, and checks the caller's role again, because it may have changed
+    /// meanwhile.
     pub async fn hold(&self, tx: &mut Tx) -> Result<Application> {
-        // The organization first, as whoever ends it does.
+        // Locks the organization first, in the same order as its deletion does.
         Org::hold(tx, self.application.org_id).await?;
         let application = Application::hold(tx, self.application.id).await?.ok_or(NOT_FOUND)?;
         let now = Membership::of(&mut *tx, application.org_id, self.session.account().id).await?.ok_or(NOT_FOUND)?;
@@ -92,7 +92,7 @@ impl<R: Least> OperationInput for InApp<R> {
     }
 }
 
-/// A request that says which app it comes from.
+/// The app whose key came with the request.
 pub struct AppKey(pub Arc<Keyed>);
 
 impl FromRequestParts<App> for AppKey {
@@ -110,8 +110,8 @@ impl OperationInput for AppKey {
     }
 }
 
-/// The app of the request's key, and somebody who has at least the role `R` in the organization it belongs to. The
-/// session is one of the service itself: building an app is not for its own people.
+/// The app of the request's key, and a caller with at least the role `R` in the organization that owns it. The
+/// session must be one of the service itself: end users of the app cannot configure it.
 pub struct AppCaller<R>(pub InApp<R>);
 
 impl<R: Least> FromRequestParts<App> for AppCaller<R> {
@@ -137,12 +137,12 @@ impl<R: Least> OperationInput for AppCaller<R> {
     }
 }
 
-/// The app whose key came with the request. One that is not ours is refused, where it is not needed, too.
+/// The app whose key came with the request. An unknown key is refused even where no key is needed.
 pub(super) async fn presented(app: &App, headers: &HeaderMap) -> Result<Option<Arc<Keyed>>> {
     let Some(key) = headers.get(HEADER) else { return Ok(None) };
     let key = Secret::from(key.to_str().map_err(|_| INVALID_APP_KEY)?.to_owned());
     let keyed = app.own::<Arc<Live>>().keyed(app, &key).await?.ok_or(INVALID_APP_KEY)?;
-    // A page calls with the key of the app whose page it is.
+    // A web page calls with the key of its own app.
     if foreign_origin(app, headers).is_some_and(|origin| !keyed.allowed_origins.contains(&origin)) {
         return Err(CROSS_SITE.into());
     }

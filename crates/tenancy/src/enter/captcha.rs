@@ -27,10 +27,10 @@ pub const PASS_PURPOSE: Purpose = Purpose::new("captcha_pass", Duration::from_mi
 pub const CHALLENGE_PURPOSE: Purpose = Purpose::new("captcha_challenge", Duration::ZERO);
 
 const CHALLENGE_LIFE: Duration = Duration::from_mins(10);
-/// Half a second for a person's browser; a core for whoever tries thousands.
+/// Half a second in a browser; a whole core for an attacker with thousands of tries.
 const COST: u32 = 2_000;
 const COUNTER: u64 = 300;
-/// How much work is asked for: each level doubles it, up to eight seconds in a browser.
+/// The number of levels. Each level doubles the work, up to eight seconds in a browser.
 pub const LEVELS: u32 = 5;
 
 /// Challenges and passes.
@@ -111,7 +111,7 @@ fn read(app: &App, token: &Secret) -> Option<Solved> {
     let expires = data.get("expires")?.as_i64()?;
     let route = data.get("route")?.as_str()?.to_owned();
     let level = data.get("level")?.as_u64()?;
-    // Our own clock decides, not the library's.
+    // Compares with our own clock, not the library's.
     let is_good = verified && app.clock.now().0 / 1000 < expires;
     let expires = Timestamp(expires.saturating_mul(1000));
     is_good.then_some(Solved { payload, route, level, expires })

@@ -14,7 +14,7 @@ pub const REFRESH: [&str; 2] = ["__Host-service_refresh", "service_refresh"];
 /// A device on which the second factor was proven not long ago.
 pub const TRUSTED: [&str; 2] = ["__Host-service_mfa_trusted", "service_mfa_trusted"];
 
-/// Whoever was sent to a provider from this browser.
+/// The sign-in at another provider that this browser started.
 pub const SOCIAL: [&str; 2] = ["__Host-service_oauth", "service_oauth"];
 
 /// How a client wants its tokens.
@@ -33,7 +33,7 @@ pub fn read(headers: &HeaderMap, names: [&str; 2]) -> Option<Secret> {
     peek(headers, names).map(|value| value.to_owned().into())
 }
 
-/// The same where it is, for what every request brings: a secret's copy is wiped byte by byte.
+/// Borrows the cookie. Used for every request, because wiping a copied secret costs time.
 pub(super) fn peek<'h>(headers: &'h HeaderMap, names: [&str; 2]) -> Option<&'h str> {
     names.into_iter().find_map(|name| {
         let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
@@ -43,14 +43,14 @@ pub(super) fn peek<'h>(headers: &'h HeaderMap, names: [&str; 2]) -> Option<&'h s
     })
 }
 
-/// A cookie by the name that this server sets it by. Where that is the stricter one, nobody on a neighbouring host can
-/// have set it.
+/// A cookie by the name that this server sets it by. Where that is the strict one, no neighbouring host can have set
+/// it.
 pub fn read_strictly(app: &App, headers: &HeaderMap, names: [&str; 2]) -> Option<Secret> {
     let name = if app.config.is_https() { names[0] } else { names[1] };
     read(headers, [name, name])
 }
 
-/// Sets a cookie for this many seconds; none at all takes it away.
+/// Sets a cookie for this many seconds; 0 deletes it.
 fn set(app: &App, names: [&str; 2], value: &str, seconds: i64, out: &mut HeaderMap) {
     if !value.is_empty() {
         db::answer_opens_account();

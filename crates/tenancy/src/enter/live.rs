@@ -1,5 +1,5 @@
-//! What this node remembers of tokens, sessions, memberships and keys, so that the common request touches no database;
-//! and how it hears what to forget.
+//! Caches of tokens, sessions, memberships and app keys, so that most requests need no database, and their
+//! invalidation by notices.
 use std::{sync::Arc, time::Duration};
 
 use db::Notice;
@@ -21,20 +21,20 @@ use crate::{
     tokens::{self, Claims},
 };
 
-/// A living session and whose it is.
+/// A session that is alive, and its account.
 #[derive(Clone)]
 pub struct Living {
-    pub session: Arc<sessions::Session>,
+    pub session: Arc<sessions::StoredSession>,
     pub person: Arc<Whole>,
     /// The organization the session acts for.
     pub org: Option<Arc<Membership>>,
 }
 
-/// What is remembered on this node.
+/// The caches of this node.
 pub struct Live {
     /// By the digest of the token.
     tokens: Recent<[u8; 32], Arc<Claims>>,
-    sessions: Memory<SessionId, sessions::Session>,
+    sessions: Memory<SessionId, sessions::StoredSession>,
     people: Memory<AccountId, Whole>,
     members: Memory<(OrgId, AccountId), Membership>,
     /// By the digest of the key.
@@ -58,7 +58,7 @@ impl Default for Live {
 }
 
 impl Live {
-    /// Forgets what a notice makes untrue.
+    /// Removes the entries that a notice invalidates.
     pub fn hear(&self, notice: &Notice) {
         match notice {
             Notice::News { topic, body } if topic == sessions::TOPIC => match body.parse::<SessionId>() {
@@ -95,7 +95,7 @@ impl Live {
         }
     }
 
-    /// What somebody is in an organization; nothing for strangers.
+    /// The membership of an account in an organization; none for other accounts.
     pub(super) async fn membership(
         &self,
         app: &App,
@@ -105,7 +105,7 @@ impl Live {
         self.members.recall(&app.db, &(org, account), || Membership::of(&app.db, org, account)).await
     }
 
-    /// What an app's key stands for; nothing for one that is not ours. Its use is noted when it is looked up anew.
+    /// The app and kind of an app key; none for an unknown key. Its use is noted when it is read from the database.
     pub async fn keyed(&self, app: &App, key: &Secret) -> db::Result<Option<Arc<Keyed>>> {
         let read = async || {
             let found = Keyed::find(&app.db, key).await?;
@@ -117,10 +117,10 @@ impl Live {
         self.keys.recall(&app.db, &crypto::digest(key.expose().as_bytes()), read).await
     }
 
-    /// A session that is alive at this moment, and whose it is.
+    /// A session that is alive now, and its account.
     async fn living(&self, app: &App, id: SessionId) -> db::Result<Option<Living>> {
         let now = app.clock.now();
-        let session = self.sessions.recall(&app.db, &id, || sessions::Session::find(&app.db, id)).await?;
+        let session = self.sessions.recall(&app.db, &id, || sessions::StoredSession::find(&app.db, id)).await?;
         let Some(session) = session.filter(|session| session.is_alive(now)) else { return Ok(None) };
         let account = session.account_id;
         let Some(person) = self.people.recall(&app.db, &account, || Whole::find(&app.db, account)).await? else {
@@ -134,14 +134,14 @@ impl Live {
     }
 }
 
-/// The topic on which a change to an account is told.
+/// The topic of notices about changed accounts.
 pub const ACCOUNT_TOPIC: &str = "account";
 
-/// Hears from all nodes when the signing keys changed; a command beside an embedded database is noticed within a minute.
-/// The origins of apps are read again when an app changed.
+/// Reloads the signing keys when a node changes them, and the origins of apps when an app changes. A change by a
+/// command beside an embedded database is noticed within a minute.
 pub async fn watch(app: App) {
     let mut notices = app.db.listen(&[crate::keys::TOPIC, apps::TOPIC, orgs::TOPIC]);
-    // Whatever is heard meanwhile does not put it off. All of it was read a moment ago, at the start.
+    // Notices do not delay the interval. The first reload can wait: everything was read at the start.
     let mut minute = tokio::time::interval(REMEMBERED);
     minute.reset();
     loop {
@@ -183,7 +183,7 @@ fn verified(app: &App, token: &str) -> Option<Arc<Claims>> {
     }
 }
 
-/// Whose access token this is, if it is good now.
+/// The claims and session of an access token that is valid now.
 pub async fn recognise(app: &App, token: &str) -> db::Result<Option<(Arc<Claims>, Living)>> {
     let Some(claims) = verified(app, token) else { return Ok(None) };
     let found = living(app, claims.sid).await?.filter(|living| living.person.account.id == claims.sub);

@@ -1,4 +1,4 @@
-//! What a node keeps in mind of what it read, until it hears that it changed.
+//! A cache of rows that is invalidated by notices.
 use std::{
     array,
     collections::HashMap,
@@ -33,11 +33,11 @@ pub struct Memory<K, V> {
     of_groups: Box<[AtomicU64]>,
     /// Counts what was forgotten, for each share of the keys: what was read before it is not remembered after it.
     forgotten: [AtomicU64; SHARES],
-    /// What is being read, by its key and the count from before.
+    /// Reads that are running, by key and count of invalidations.
     readings: Mutex<Readings<K, V>>,
 }
 
-/// How many ask for it, and what the first of them finds.
+/// The number of callers that wait for a read, and its result.
 type Readings<K, V> = HashMap<(K, u64), (usize, Shared<V>)>;
 type Shared<V> = Arc<OnceCell<Option<Arc<V>>>>;
 
@@ -73,9 +73,8 @@ impl<K: Hash + Eq, V> Memory<K, V> {
 }
 
 impl<K: Hash + Eq + Clone, V> Memory<K, V> {
-    /// What is remembered, or what is read now. That something is not there is not remembered. Those who ask for the same
-    /// at the same time share what one of them reads, unless it was forgotten in between. On a node that does not hear the
-    /// others nothing counts but what is read now, by each for itself.
+    /// Returns the cached row, or reads it. A missing row is not cached. Concurrent callers share one read, unless
+    /// the row was invalidated in between. On a node that receives no notices every caller reads for itself.
     pub async fn recall<R>(&self, db: &Db, key: &K, read: impl FnOnce() -> R) -> db::Result<Option<Arc<V>>>
     where
         R: Future<Output = db::Result<Option<V>>>,
@@ -116,7 +115,7 @@ impl<K: Hash + Eq + Clone, V> Memory<K, V> {
             Ok::<_, db::Error>(found)
         };
         match reading.shared.get_or_try_init(|| own).await? {
-            // It may have come into being since the other one looked.
+            // The row may have been created since the other caller read.
             None if !is_mine => Ok(read.await?.map(Arc::new)),
             found => Ok(found.clone()),
         }
@@ -161,7 +160,7 @@ impl<K: Hash + Eq + Clone, V> Memory<K, V> {
     }
 }
 
-/// One who asks for what is being read.
+/// A caller that waits for a read.
 struct Reading<'a, K: Hash + Eq, V> {
     readings: &'a Mutex<Readings<K, V>>,
     key: (K, u64),

@@ -1,4 +1,5 @@
-//! Who may enter, as types: a handler that takes one of these has already been let in.
+//! Access control as extractors. A handler that takes `Session`, `InOrg<Admin>` or `AppKey` runs only for callers who
+//! have that access.
 mod abuse;
 mod app;
 mod captcha;
@@ -24,7 +25,7 @@ pub use session::{
 };
 pub use within::Within;
 
-/// What callers can present, as the description names it.
+/// The credentials of the interface, for the OpenAPI description.
 pub(crate) const CREDENTIALS: &[kernel::http::Credential] = &[
     ("bearer", r#"{ "type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "An access token." }"#),
     (

@@ -1,5 +1,5 @@
-//! Roles as types: a handler that takes `InOrg<Admin>` runs for admins and owners of the organization in its path, and
-//! for nobody else. The role comes from the database, or from what this node remembers of it, never from the token.
+//! Roles as types: a handler that takes `InOrg<Admin>` runs only for admins and owners of the organization in its
+//! path. The role comes from the database or this node's cache of it, never from the token.
 use std::{marker::PhantomData, sync::Arc};
 
 use axum::{extract::FromRequestParts, http::request::Parts};
@@ -19,17 +19,17 @@ use crate::{
     orgs::{Membership, Org, OrgId, Role},
 };
 
-/// The least role a handler asks for.
+/// The least role that a handler requires.
 pub trait Least: Send + Sync + 'static {
     const ROLE: Role;
-    /// What is enough where the path's `{userId}` is the caller's own.
+    /// The role that is enough if the path's `{userId}` is the caller.
     const FOR_ONESELF: Role = Self::ROLE;
 }
 
 pub struct Member;
 pub struct Admin;
 pub struct Owner;
-/// An admin, or the person the path names.
+/// An admin, or the user that the path names.
 pub struct AdminOrSelf;
 
 impl Least for Member {
@@ -46,7 +46,7 @@ impl Least for AdminOrSelf {
     const FOR_ONESELF: Role = Role::Member;
 }
 
-/// Somebody who has at least the role `R` in the organization of the path's `{id}`.
+/// A caller with at least the role `R` in the organization of the path's `{id}`.
 pub struct InOrg<R> {
     pub session: Session,
     pub membership: Arc<Membership>,
@@ -54,8 +54,8 @@ pub struct InOrg<R> {
 }
 
 impl<R: Least> InOrg<R> {
-    /// Lets nobody else change the organization or its members until the transaction is over, and looks again whether
-    /// the caller may: the role may just have changed.
+    /// Locks the organization and its members until the transaction ends, and checks the caller's role again, because
+    /// it may have changed meanwhile.
     pub async fn hold(&self, tx: &mut Tx) -> Result<Membership> {
         let id = self.org().id;
         if !Org::hold(tx, id).await? {
@@ -111,7 +111,7 @@ impl<R: Least> FromRequestParts<App> for InOrg<R> {
     }
 }
 
-/// The caller's membership: a stranger learns nothing, not even that the organization exists.
+/// The caller's membership. Other callers get 404, so that they do not learn whether the organization exists.
 pub(super) async fn member(app: &App, session: &Session, org: OrgId, least: Role) -> Result<Arc<Membership>> {
     let live = app.own::<Arc<Live>>();
     let membership = live.membership(app, org, session.account().id).await?.ok_or(NOT_FOUND)?;

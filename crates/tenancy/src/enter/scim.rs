@@ -1,4 +1,4 @@
-//! A directory's provider at the door: by a token of one organization, in the header and nowhere else.
+//! Access of an identity provider: by a SCIM token of one organization, in the header only.
 use axum::{
     extract::FromRequestParts,
     http::{header, request::Parts},
@@ -17,10 +17,10 @@ use crate::{
     scim_tokens,
 };
 
-/// The provider of an organization. All it can reach is that organization.
+/// The identity provider of an organization. It can reach that organization only.
 pub struct ScimToken {
     pub org: OrgId,
-    /// Nobody in particular, from where it came.
+    /// For events: no actor, and the IP address of the caller.
     pub by: By,
 }
 
@@ -42,7 +42,7 @@ impl FromRequestParts<App> for ScimToken {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
         let client = Client::from_request_parts(parts, app).await?;
         let value = Secret::from(bearer(&parts.headers).ok_or(UNAUTHENTICATED)?.to_owned());
-        let found = scim_tokens::ScimToken::recognise(&app.db, &value, app.clock.now()).await?;
+        let found = scim_tokens::StoredScimToken::recognise(&app.db, &value, app.clock.now()).await?;
         let by = super::abuse::from_where(client, parts.headers.get(header::USER_AGENT));
         Ok(Self { org: found.ok_or(UNAUTHENTICATED)?.org_id, by })
     }

@@ -1,4 +1,4 @@
-//! A signed-in person: the token is checked, the session lives, the account is at hand.
+//! Access of signed-in users: the token is checked, the session is alive, the account is loaded.
 use std::time::Duration;
 
 use axum::{
@@ -43,10 +43,10 @@ pub const APP_KEY_MISMATCH: Code =
 pub const INSUFFICIENT_SCOPE: Code =
     Code::new(403, "insufficient_scope", "The person did not let this client do that.");
 
-/// How long a proof of who somebody is counts as fresh.
+/// How long a proof of identity counts as fresh.
 const FRESH: Duration = Duration::from_mins(10);
 
-/// What was proven in a session not long ago, each kind by its own time; none of them for a mailed link or a provider.
+/// The recent proofs of a session, each with its own time. A mailed link or another provider is none of them.
 #[derive(Debug, Clone, Copy)]
 pub struct Freshly {
     pub password: bool,
@@ -55,8 +55,8 @@ pub struct Freshly {
     pub passkey: bool,
 }
 
-/// A cookie counts on pages of the service, and on those of the app its session belongs to.
-pub async fn may_use_cookie(app: &App, headers: &HeaderMap, session: &sessions::Session) -> Result<()> {
+/// A cookie is accepted from pages of the service, and from those of the app that its session belongs to.
+pub async fn may_use_cookie(app: &App, headers: &HeaderMap, session: &sessions::StoredSession) -> Result<()> {
     let Some(origin) = foreign_origin(app, headers) else { return Ok(()) };
     let is_its_own = match session.app_id {
         Some(id) => Application::allows(&app.db, id, &origin).await?,
@@ -65,13 +65,13 @@ pub async fn may_use_cookie(app: &App, headers: &HeaderMap, session: &sessions::
     if is_its_own { Ok(()) } else { Err(CROSS_SITE.into()) }
 }
 
-/// Somebody who is signed in to the service itself, by cookie or by bearer token. A session that belongs to an app is
-/// refused: it is for [`AnySession`], in the few places that an app needs.
+/// A user who is signed in to the service itself, by cookie or bearer token. A session that belongs to an app is
+/// refused; the few routes that apps need take [`AnySession`].
 pub struct Session {
     pub living: Living,
-    /// How the client keeps its tokens.
+    /// Where the client keeps its tokens: in cookies or in its own storage.
     pub delivery: Delivery,
-    /// Whether the access token has run out and the refresh token stands in for it.
+    /// Whether the access token has expired and the refresh token was used instead.
     pub is_due: bool,
     client: Client,
     user_agent: Option<HeaderValue>,
@@ -95,18 +95,18 @@ impl Session {
         self.living.org.as_deref()
     }
 
-    /// Whether this session began with everything that is asked of the person today: one that is older than their
-    /// second factor did not.
+    /// Whether the sign-in of this session met today's requirements. A session that is older than the user's second
+    /// factor did not.
     pub fn passed_gate(&self) -> bool {
         !self.factors().is_on() || self.is_strong()
     }
 
-    /// Whether it is behind the gate of the second factor.
+    /// Whether a second factor was proven.
     pub fn is_strong(&self) -> bool {
         self.living.session.is_strong()
     }
 
-    /// Who does what this request does, and from where.
+    /// The actor and origin of this request, for events.
     pub fn by(&self) -> By {
         let app = self.living.session.app_id;
         By { actor: Some(self.account().id), app, ..super::abuse::from_where(self.client, self.user_agent.as_ref()) }
@@ -128,20 +128,20 @@ impl Session {
         events::record(tx, app, &self.by(), about, event).await
     }
 
-    /// The app it belongs to, if it is not the service's own.
+    /// The app that the session belongs to; none for a session of the service.
     pub fn of_app(&self) -> Option<ApplicationId> {
         self.living.session.app_id
     }
 
-    /// Whether this session may let a client in, for tokens that count at `resource` or, without one, at this service. Only a
-    /// session of the service is the person's own word. One that belongs to an app is in the app's hands, also where it came
-    /// as a cookie: it lets in this very app, and never at somebody's server.
+    /// Whether this session may authorize a client, for tokens that are valid at `resource` or, without one, at this
+    /// service. Only a session of the service speaks for the user. A session of an app is controlled by the app, even
+    /// as a cookie: it can authorize that same app, and no other resource.
     pub fn may_let_in(&self, client: Option<ApplicationId>, resource: Option<&Audience>) -> bool {
         self.of_app().is_none_or(|own| client == Some(own) && resource.is_none())
     }
 
-    /// What the person proved not long ago, if anything. A device that was let in proved nothing itself, and who holds it
-    /// need not be who let it in; it counts once something was proven on it.
+    /// The user's recent proofs, if any. An approved device has none of its own, because its holder may not be the
+    /// user who approved it; it counts after a proof on the device itself.
     pub fn fresh(&self, app: &App) -> Option<Freshly> {
         let (session, now) = (&self.living.session, app.clock.now());
         let is_fresh = |at: Option<Timestamp>| at.is_some_and(|at| now.since(at) <= FRESH);
@@ -154,7 +154,7 @@ impl Session {
 }
 
 impl Session {
-    /// Somebody, or a client that acts for them, whatever key of an app came along.
+    /// Accepts a user or a client that acts for one. Ignores the app key.
     async fn recognised(parts: &mut Parts, app: &App) -> Result<Self> {
         if let Some(Within { session, delivery }) = parts.extensions.get().copied() {
             let living = living(app, session).await?.ok_or(UNAUTHENTICATED)?;
@@ -176,7 +176,7 @@ impl Session {
 }
 
 impl Session {
-    /// The service's own, whatever key of an app came along.
+    /// Accepts sessions of the service only. Ignores the app key.
     pub(super) async fn beside_key(parts: &mut Parts, app: &App) -> Result<Self> {
         Self::recognised(parts, app).await?.without_scopes()?.of_the_service(app)
     }
@@ -188,7 +188,7 @@ impl Session {
         }
     }
 
-    /// By the header alone, whatever cookies came along.
+    /// Reads the header only. Ignores cookies.
     async fn by_bearer(parts: &mut Parts, app: &App) -> Result<Self> {
         let token = bearer(&parts.headers).ok_or(UNAUTHENTICATED)?;
         let (_, living) = recognise(app, token).await?.ok_or(UNAUTHENTICATED)?;
@@ -204,8 +204,8 @@ impl Session {
         Ok(session)
     }
 
-    /// Whoever also says which app they are must be the one the session belongs to: an app that hands on what its people
-    /// bring must not take somebody else's session for one of its own.
+    /// If an app key came along, the session must belong to that app. So an app that forwards a token cannot mistake
+    /// a session of another app for one of its own.
     async fn with_its_key(self, parts: &Parts, app: &App) -> Result<Self> {
         match (app_key(app, &parts.headers).await?, self.of_app()) {
             (Some(keyed), own) if own != Some(keyed.app_id) && self.living.session.holder().is_some() => {
@@ -229,8 +229,8 @@ impl FromRequestParts<App> for Session {
     }
 }
 
-/// Somebody who is signed in, to the service itself or to an app. For what an app's people do in it: their profile, and the
-/// app's own sessions. A handler that takes this looks at [`Session::of_app`] where the two differ.
+/// A user who is signed in to the service or to an app. For routes that end users of an app need: their profile, and
+/// the app's own sessions. The handler checks [`Session::of_app`] where the two differ.
 pub struct AnySession(pub Session);
 
 impl FromRequestParts<App> for AnySession {
@@ -242,7 +242,7 @@ impl FromRequestParts<App> for AnySession {
     }
 }
 
-/// Says in the description whether a session that belongs to an app is taken.
+/// Says in the description whether sessions of apps are accepted.
 pub(super) fn describe_session(operation: &mut Operation, takes_apps: bool) {
     operation.extensions.insert("x-app-session".into(), takes_apps.into());
     if !takes_apps {
@@ -259,7 +259,7 @@ impl OperationInput for AnySession {
     }
 }
 
-/// A bearer token that opens nothing is told apart from none at all (RFC 6750, 3.1).
+/// An invalid bearer token is answered differently from a missing one (RFC 6750, 3.1).
 fn bad_token(delivery: Delivery) -> Fault {
     match delivery {
         Delivery::Cookie => UNAUTHENTICATED.into(),
@@ -276,12 +276,12 @@ fn presented(headers: &HeaderMap) -> Option<(&str, Delivery)> {
     cookies::peek(headers, cookies::ACCESS).map(|token| (token, Delivery::Cookie)).or_else(in_header)
 }
 
-/// Somebody who is signed in, or a client that acts for them within its scopes. For the few routes where a client may
-/// come, too. Tokens that count elsewhere do not count here.
+/// A signed-in user, or a client that acts for one within its scopes. For the few routes that accept clients. Tokens
+/// for another resource are refused.
 pub struct Granted(pub Session);
 
 impl Granted {
-    /// Everything, for a person's own session.
+    /// The client's scopes; all scopes for a session of the user's own.
     pub fn scopes(&self) -> Scopes {
         self.0.living.session.scopes.clone().unwrap_or_else(Scopes::all)
     }
@@ -305,13 +305,13 @@ impl OperationInput for Granted {
     }
 }
 
-/// Whoever sits in front of a page. A person is known by the access token or, once that has run out, by the refresh
-/// cookie, which is not turned over by looking at a page. Whose cookies are no longer good is nobody; a bearer token that
-/// is not good is refused.
+/// The visitor of a page. A user is recognized by the access token or, after it expired, by the refresh cookie, which
+/// a page view does not rotate. A visitor with invalid cookies counts as signed out; an invalid bearer token is
+/// refused.
 pub struct Browser(pub Option<Session>);
 
 impl Browser {
-    /// Nobody, where the session belongs to an app: the pages of the account and the console are not the app's.
+    /// The session, unless it belongs to an app: account pages and the console are not for apps.
     pub fn own(self) -> Option<Session> {
         self.0.filter(|session| session.of_app().is_none())
     }
@@ -324,7 +324,7 @@ impl FromRequestParts<App> for Browser {
         if parts.extensions.get::<Within>().is_some() {
             return AnySession::from_request_parts(parts, app).await.map(|AnySession(session)| Self(Some(session)));
         }
-        // By the strict names alone: a neighbouring host must not put somebody else in front of a page.
+        // Reads the strict cookie names only, so that a neighbouring host cannot set another user's session.
         let found = match cookies::read_strictly(app, &parts.headers, cookies::ACCESS) {
             Some(token) => recognise(app, token.expose()).await?.map(|(_, living)| living),
             None => None,
@@ -357,11 +357,10 @@ impl OperationInput for Browser {
     }
 }
 
-/// The living session of which this is the present refresh token. That of an app's session is for the app alone, with its
-/// key.
+/// The session whose current refresh token this is. A session of an app needs that app's key.
 async fn refreshable(app: &App, token: &Secret) -> db::Result<Option<Living>> {
     let Some((id, generation)) = sessions::read_refresh_token(app, token) else { return Ok(None) };
-    let present = sessions::Session::find(&app.db, id).await?;
+    let present = sessions::StoredSession::find(&app.db, id).await?;
     let present = present.filter(|session| session.generation == generation && session.holder().is_none());
     match present {
         Some(_) => living(app, id).await,
@@ -369,7 +368,7 @@ async fn refreshable(app: &App, token: &Secret) -> db::Result<Option<Living>> {
     }
 }
 
-/// Anybody; whoever is signed in is known. A token that is not good is still refused.
+/// Any caller, with the session if there is one. An invalid token is still refused.
 pub struct MaybeSession(pub Option<Session>);
 
 impl FromRequestParts<App> for MaybeSession {
@@ -399,8 +398,8 @@ impl OperationInput for Session {
     }
 }
 
-/// Whether this is one of those who run the platform: on the list in the settings with a verified address or, where there
-/// is no list, whoever came first. No app acts for them.
+/// Whether this is a platform owner: listed in the settings with a verified email or, without a list, the first
+/// owner. A session of an app never counts.
 pub fn is_platform_owner(app: &App, session: &Session) -> bool {
     let (account, owners) = (session.account(), &app.config.of::<crate::Settings>().platform_owners);
     let mut listed = owners.iter().filter_map(|owner| crate::email::Email::parse(owner));
@@ -409,7 +408,7 @@ pub fn is_platform_owner(app: &App, session: &Session) -> bool {
     session.living.session.app_id.is_none() && is_owner
 }
 
-/// One of those who run the platform.
+/// A platform owner.
 pub struct PlatformOwner(pub Session);
 
 impl PlatformOwner {

@@ -1,9 +1,9 @@
-//! A page of ours asks our own interface for the person in front of it.
+//! Requests that pages make to the API of the same process.
 use super::{Delivery, Session};
 use crate::sessions::SessionId;
 
-/// In whose session a request from within is made, and how its person brought it; that it lives is looked at each time. No
-/// request that comes through the door bears one: it is not part of the wire.
+/// The session of such a request, and how the user presented it. The session is checked each time. No request from
+/// the network can carry one: it is an extension, not a header.
 #[derive(Clone, Copy)]
 pub struct Within {
     pub(super) session: SessionId,

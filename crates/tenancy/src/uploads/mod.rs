@@ -1,9 +1,9 @@
-//! Uploads of pictures: an address to put one at, a look at what came, and the picture in its place.
+//! Uploads of pictures: a URL to upload to, a check of the uploaded bytes, and the published picture.
 //!
-//! What somebody puts is never shown. It is drawn anew ([`picture`]), and only that gets a public name. The table says
-//! which uploads are open; each ends with one conditional statement, in the transaction that shows the picture. When
-//! clients put by this server, that happens within their request ([`files`]); when they put into a bucket, a job looks
-//! for what came ([`look`]).
+//! The uploaded bytes are never published. They are decoded and encoded again ([`picture`]), and only the result gets
+//! a public URL. The table holds the open uploads. Each ends with one conditional statement, in the transaction that
+//! publishes the picture. When clients upload to this server, that happens in their request ([`files`]). When they
+//! upload to a bucket, a job checks for the file ([`look`]).
 mod files;
 mod look;
 mod model;

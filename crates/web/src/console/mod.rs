@@ -1,5 +1,5 @@
-//! The console: what developers build with, and what those see who run the platform. Every page is drawn from the answers
-//! of the interface to the person who looks at it, and every form is one request to it.
+//! The console for developers and platform owners. Every page renders answers of the API to the signed-in user, and
+//! every form is one API request.
 mod apps;
 mod design;
 mod orgs;

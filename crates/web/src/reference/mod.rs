@@ -1,5 +1,5 @@
-//! The reference of the interface, drawn from the description that is served: an index, and a page for each group. What a
-//! page says comes out of the description and nowhere else, so it is drawn once and kept.
+//! The API reference: an index, and a page for each group of routes. Its only source is the OpenAPI description, so
+//! each page is rendered once and cached.
 mod call;
 mod example;
 mod operation;
@@ -42,7 +42,7 @@ const INDEX: &str = "";
 
 /// The pages by the names of their groups; what could not be drawn is nothing.
 #[derive(Default)]
-pub struct Kept(OnceLock<BTreeMap<String, Option<Document>>>);
+pub struct RenderedPages(OnceLock<BTreeMap<String, Option<Document>>>);
 
 #[derive(Deserialize, JsonSchema)]
 struct OneGroup {
@@ -63,7 +63,7 @@ fn answer(app: &App, name: &str, headers: &HeaderMap) -> Result<Response> {
     let fresh = cfg!(debug_assertions).then(|| draw_all(app, Some(name)));
     let pages = match &fresh {
         Some(pages) => pages,
-        None => app.own::<Kept>().0.get_or_init(|| draw_all(app, None)),
+        None => app.own::<RenderedPages>().0.get_or_init(|| draw_all(app, None)),
     };
     let page = pages.get(name).ok_or(NOT_FOUND)?.as_ref().ok_or(INTERNAL)?;
     Ok(guard(page.answer(headers).into_response(), ""))

@@ -196,6 +196,6 @@ impl Claim {
 
     /// The app it is of. It is not held: whoever holds an app may be waiting for its claim.
     pub async fn application(&self, tx: &mut Tx) -> db::Result<Application> {
-        tx.one("SELECT * FROM app WHERE id = $1", params![self.app_id]).await
+        Application::find(tx, self.app_id).await?.ok_or(db::Error::Missing)
     }
 }

@@ -1,4 +1,4 @@
-//! An app's own domain: claimed by a name, proven by a record in its DNS, for as long as that stands.
+//! An app's own domain: claimed by name and verified by a DNS record. It stays verified as long as the record exists.
 mod claim;
 mod look;
 mod mails;

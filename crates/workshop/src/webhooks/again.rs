@@ -17,7 +17,7 @@ use tenancy::{
 };
 
 use super::{
-    api::Which,
+    api::WebhookPath,
     deliveries::{Attempt, Delivery, DeliveryId, State as DeliveryState},
     jobs::{KEPT, Recover},
     model::{Webhook, WebhookId},
@@ -96,7 +96,7 @@ pub struct Deliveries {
 async fn list_deliveries(
     State(app): State<App>,
     AppCaller(caller): AppCaller<Member>,
-    Path(Which { id }): Path<Which>,
+    Path(WebhookPath { id }): Path<WebhookPath>,
 ) -> Result<Json<Deliveries>> {
     newest(&app, &caller, id).await
 }
@@ -125,7 +125,7 @@ pub struct UnderWay {
 async fn test_webhook(
     State(app): State<App>,
     AppCaller(caller): AppCaller<Admin>,
-    Path(Which { id }): Path<Which>,
+    Path(WebhookPath { id }): Path<WebhookPath>,
     MaybeJson(wanted): MaybeJson<Rehearsal>,
 ) -> Result<Json<UnderWay>> {
     rehearse(&app, &caller, id, wanted).await
@@ -164,7 +164,7 @@ pub async fn rehearse(
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct WhichDelivery {
+struct DeliveryPath {
     id: WebhookId,
     delivery_id: DeliveryId,
 }
@@ -172,7 +172,7 @@ struct WhichDelivery {
 async fn redeliver(
     State(app): State<App>,
     AppCaller(caller): AppCaller<Admin>,
-    Path(WhichDelivery { id, delivery_id }): Path<WhichDelivery>,
+    Path(DeliveryPath { id, delivery_id }): Path<DeliveryPath>,
 ) -> Result<Json<UnderWay>> {
     once_more(&app, &caller, id, delivery_id).await
 }
@@ -217,7 +217,7 @@ pub struct Recovering {
 async fn recover(
     State(app): State<App>,
     AppCaller(caller): AppCaller<Admin>,
-    Path(Which { id }): Path<Which>,
+    Path(WebhookPath { id }): Path<WebhookPath>,
     Json(missed): Json<Missed>,
 ) -> Result<Json<Recovering>> {
     make_up(&app, &caller, id, missed).await

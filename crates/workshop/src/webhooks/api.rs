@@ -168,14 +168,14 @@ pub async fn list(app: &App, application: &Application, page: &Page) -> Result<J
 }
 
 #[derive(Deserialize, JsonSchema)]
-pub struct Which {
+pub struct WebhookPath {
     pub id: WebhookId,
 }
 
 async fn get_webhook(
     State(app): State<App>,
     AppCaller(caller): AppCaller<Member>,
-    Path(Which { id }): Path<Which>,
+    Path(WebhookPath { id }): Path<WebhookPath>,
 ) -> Result<Json<WebhookView>> {
     show(&app, &caller, id).await
 }
@@ -244,7 +244,7 @@ impl Change {
 async fn update_webhook(
     State(app): State<App>,
     AppCaller(caller): AppCaller<Admin>,
-    Path(Which { id }): Path<Which>,
+    Path(WebhookPath { id }): Path<WebhookPath>,
     Json(change): Json<Change>,
 ) -> Result<Json<WebhookView>> {
     alter(&app, &caller, id, change).await
@@ -313,7 +313,7 @@ pub async fn alter(app: &App, caller: &InApp<Admin>, id: WebhookId, mut change: 
 async fn delete_webhook(
     State(app): State<App>,
     AppCaller(caller): AppCaller<Admin>,
-    Path(Which { id }): Path<Which>,
+    Path(WebhookPath { id }): Path<WebhookPath>,
 ) -> Result<NoContent> {
     remove(&app, &caller, id).await
 }

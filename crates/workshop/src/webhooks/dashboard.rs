@@ -48,13 +48,13 @@ pub fn routes() -> Routes {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Which {
+struct AppWebhookPath {
     webhook_id: WebhookId,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct WhichDelivery {
+struct AppDeliveryPath {
     webhook_id: WebhookId,
     delivery_id: DeliveryId,
 }
@@ -74,7 +74,7 @@ async fn create_app_webhook(
 async fn get_app_webhook(
     State(app): State<App>,
     caller: InApp<Member>,
-    Path(which): Path<Which>,
+    Path(which): Path<AppWebhookPath>,
 ) -> Result<Json<WebhookView>> {
     api::show(&app, &caller, which.webhook_id).await
 }
@@ -82,7 +82,7 @@ async fn get_app_webhook(
 async fn update_app_webhook(
     State(app): State<App>,
     caller: InApp<Admin>,
-    Path(which): Path<Which>,
+    Path(which): Path<AppWebhookPath>,
     Json(change): Json<Change>,
 ) -> Result<Json<WebhookView>> {
     api::alter(&app, &caller, which.webhook_id, change).await
@@ -91,7 +91,7 @@ async fn update_app_webhook(
 async fn delete_app_webhook(
     State(app): State<App>,
     caller: InApp<Admin>,
-    Path(which): Path<Which>,
+    Path(which): Path<AppWebhookPath>,
 ) -> Result<NoContent> {
     api::remove(&app, &caller, which.webhook_id).await
 }
@@ -99,7 +99,7 @@ async fn delete_app_webhook(
 async fn list_app_deliveries(
     State(app): State<App>,
     caller: InApp<Member>,
-    Path(which): Path<Which>,
+    Path(which): Path<AppWebhookPath>,
 ) -> Result<Json<Deliveries>> {
     again::newest(&app, &caller, which.webhook_id).await
 }
@@ -107,7 +107,7 @@ async fn list_app_deliveries(
 async fn test_app_webhook(
     State(app): State<App>,
     caller: InApp<Admin>,
-    Path(which): Path<Which>,
+    Path(which): Path<AppWebhookPath>,
     MaybeJson(wanted): MaybeJson<Rehearsal>,
 ) -> Result<Json<UnderWay>> {
     again::rehearse(&app, &caller, which.webhook_id, wanted).await
@@ -116,7 +116,7 @@ async fn test_app_webhook(
 async fn redeliver_to_app(
     State(app): State<App>,
     caller: InApp<Admin>,
-    Path(which): Path<WhichDelivery>,
+    Path(which): Path<AppDeliveryPath>,
 ) -> Result<Json<UnderWay>> {
     again::once_more(&app, &caller, which.webhook_id, which.delivery_id).await
 }
@@ -124,7 +124,7 @@ async fn redeliver_to_app(
 async fn recover_app_webhook(
     State(app): State<App>,
     caller: InApp<Admin>,
-    Path(which): Path<Which>,
+    Path(which): Path<AppWebhookPath>,
     Json(missed): Json<Missed>,
 ) -> Result<Json<Recovering>> {
     again::make_up(&app, &caller, which.webhook_id, missed).await

@@ -51,7 +51,7 @@ pub async fn round_of_news(app: &App) -> db::Result<bool> {
 
 pub(super) async fn hand_out(tx: &mut Tx, app: &App) -> db::Result<bool> {
     let events = outbox::hold_waiting(tx, EVENTS).await?;
-    let (mut shares, mut known, mut deliveries): (Vec<Share<'_>>, _, _) = (vec![], Known::default(), 0);
+    let (mut shares, mut known, mut deliveries): (Vec<Share<'_>>, _, _) = (vec![], Subscribers::default(), 0);
     for event in &events {
         let of_event = shares_of(tx, app, event, &mut known).await?;
         deliveries += of_event.iter().map(|share| share.listeners.len()).sum::<usize>();
@@ -101,9 +101,9 @@ fn values(app: &App, event: &AppEvent) -> Vec<&'static str> {
 
 /// Who listens to what in an app, looked up once a round: where a few listen, they do to every event.
 #[derive(Default)]
-struct Known(HashMap<(ApplicationId, &'static str), Vec<Listener>>);
+struct Subscribers(HashMap<(ApplicationId, &'static str), Vec<Listener>>);
 
-impl Known {
+impl Subscribers {
     /// The next who listen and were there when it happened, at most `most`.
     async fn page(
         &mut self,
@@ -128,7 +128,12 @@ impl Known {
     }
 }
 
-async fn shares_of<'e>(tx: &mut Tx, app: &App, event: &'e AppEvent, known: &mut Known) -> db::Result<Vec<Share<'e>>> {
+async fn shares_of<'e>(
+    tx: &mut Tx,
+    app: &App,
+    event: &'e AppEvent,
+    known: &mut Subscribers,
+) -> db::Result<Vec<Share<'e>>> {
     let values = values(app, event);
     let (mut place, mut after) = match event.reached.split_once(' ') {
         Some((place, after)) => (place.parse().unwrap_or(0), after.to_owned()),

@@ -1,10 +1,10 @@
-//! Webhooks: what happens in an app is told to the addresses its people registered, signed, and tried again when
-//! nobody answers.
+//! Webhooks: events of an app are sent to the endpoint URLs that its developers registered, signed, and retried on
+//! failure.
 //!
-//! An event is written by the transaction that made it happen (`tenancy::outbox`). `fan_out` gives it to every webhook
-//! that listens; `dispatch` takes the webhooks that have something to deliver, each under a lease, and runs a `lane` for
-//! each, so that whoever is slow delays nobody else. A lane takes from its `queue`, makes an `attempt` each, and writes down
-//! how they ended.
+//! An event is written by the transaction that causes it (`tenancy::outbox`). `fan_out` creates a delivery for every
+//! subscribed webhook. `dispatch` claims the webhooks that have deliveries, each under a lease, and runs a `lane` for
+//! each, so that a slow endpoint delays no other. A lane takes deliveries from its `queue`, makes an `attempt` for
+//! each, and stores the results.
 mod again;
 mod api;
 mod attempt;

@@ -83,6 +83,9 @@ async fn p07_off_ends_everything_at_once_and_on_brings_a_member_back() {
         o.t.post("/auth/magic-link/request").json(&json!({ "email": "ada@example.com" })).await;
         o.t.run_jobs().await;
         let link = token_in(&mail_to(&o.t, "ada@example.com").unwrap());
+        let device = o.t.post("/auth/device/code").header("user-agent", "Terminal").await.body;
+        let approval = json!({ "user_code": device["user_code"], "approve": true });
+        assert_eq!(person.asks(o.t.post("/auth/device/verify").json(&approval)).await.status, 200);
         o.t.happened().await;
 
         let path = format!("/Users/{}", id(&user));
@@ -127,6 +130,8 @@ async fn p07_off_ends_everything_at_once_and_on_brings_a_member_back() {
         assert_eq!(role(&o, &user).await, json!("member"), "{way}: not an admin by it");
         assert_eq!(login(&o.t, "ada@example.com", PASSWORD).await.status, 200);
         assert_eq!(me(&o.t, &person).await, 401, "what ended stays ended");
+        let polled = o.t.post("/auth/device/token").json(&json!({ "device_code": device["device_code"] })).await;
+        assert_eq!(polled.status, 400, "{way}: a device approved before: {}", polled.text);
         o.finish().await;
     }
 }

@@ -1,5 +1,5 @@
-//! Objects: files that browsers put and fetch. They lie in the data folder by default, and in an S3 bucket when one is
-//! configured.
+//! Object storage: files that browsers upload and download. They are stored in the data folder, or in an S3 bucket if
+//! one is configured.
 mod folder;
 mod key;
 mod s3;

@@ -1,6 +1,6 @@
-//! Requests to addresses that somebody else chose. They go to the public internet and never inside: the name is looked
-//! up, every address it leads to is checked, and the connection is made to an address that was. No redirect is
-//! followed, no proxy of the environment is used, and both time and size of the answer have an end.
+//! Requests to URLs that users chose. They reach the public internet only, never the internal network: the host is
+//! resolved, every IP address is checked, and the connection goes to a checked one. Redirects are not followed,
+//! proxies of the environment are not used, and the time and size of the response are bounded.
 mod client;
 mod idle;
 mod special;
