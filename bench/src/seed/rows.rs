@@ -3,7 +3,7 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use rusqlite::{Connection, Statement, params};
 use serde_json::json;
-use tenancy::end_users;
+use tenancy::apps::end_users;
 
 use super::{
     Seeded, Wish,
@@ -235,7 +235,7 @@ impl<'a> Directory<'a> {
         let work = json!([{ "value": email, "type": "work", "primary": true }]);
         let attributes = json!({ "displayName": name, "emails": work });
         self.person.execute(params![org, id, i64::try_from(place)?, email, attributes.to_string(), at, role])?;
-        for found in tenancy::people::values_of(&attributes) {
+        for found in tenancy::orgs::people::values_of(&attributes) {
             self.value.execute(params![org, id, found.path, found.value, found.value.to_lowercase()])?;
         }
         Ok(())

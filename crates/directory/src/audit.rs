@@ -8,8 +8,8 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::Serialize;
 use tenancy::{
-    audit::AuditEntry,
     enter::{Admin, InOrg},
+    events::audit::AuditEntry,
 };
 
 pub fn routes() -> Routes {

@@ -12,11 +12,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tenancy::{
     apps::{Application, ApplicationId, StoredAppKey},
-    audit::AuditEntry,
     enter::{Admin, InOrg},
-    invites::Invite,
-    members::OrgMember,
-    orgs::OrgView,
+    events::audit::AuditEntry,
+    orgs::{OrgView, invites::Invite, members::OrgMember},
     records::{self, Record},
 };
 

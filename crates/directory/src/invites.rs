@@ -14,12 +14,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::{Account, AccountId},
-    budget,
     email::Email,
     enter::{Admin, InOrg},
-    invites::Invite,
-    members::OrgMember,
-    orgs::{Org, Role},
+    messages::budget,
+    orgs::{Org, Role, invites::Invite, members::OrgMember},
 };
 
 pub fn routes() -> Routes {

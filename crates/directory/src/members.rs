@@ -10,13 +10,11 @@ use kernel::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tenancy::happenings::MemberRemoved;
+use tenancy::events::happenings::MemberRemoved;
 use tenancy::{
     accounts::AccountId,
     enter::{Admin, AdminOrSelf, InOrg, Least, Member},
-    invites::Invite,
-    members::OrgMember,
-    orgs::{LAST_OWNER, OrgId, Role},
+    orgs::{LAST_OWNER, OrgId, Role, invites::Invite, members::OrgMember},
 };
 
 pub fn routes() -> Routes {

@@ -9,16 +9,15 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
+    apps::slugs::{self, SLUG_TAKEN},
     enter::{Admin, InOrg, Member, Owner, Session},
     events::About,
-    members::OrgMember,
-    orgs::{self, Membership, Org, OrgId, OrgView, Role},
-    slugs::{self, SLUG_TAKEN},
+    orgs::{self, Membership, Org, OrgId, OrgView, Role, members::OrgMember},
 };
 
 use crate::events::OrgUpdated;
 use crate::members;
-use tenancy::happenings::OrgCreated;
+use tenancy::events::happenings::OrgCreated;
 
 pub fn routes() -> Routes {
     Routes::new("org")

@@ -15,18 +15,17 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    accounts::{Account, AccountId},
+    accounts::{Account, AccountId, social::Identity},
     apps::UsedApp,
-    audit::AuditEntry,
     enter::{ACCOUNT_TOPIC, AnySession, NotAdmitted, Session, ToAdmit, cookies},
-    events::{self, About, By},
+    events::{self, About, By, audit::AuditEntry},
     gone::{self, Gone},
-    mail,
-    members::{self, Alone},
-    orgs::{self, LAST_OWNER, Membership, OrgView},
-    sessions,
-    sign_in::UserView,
-    social::Identity,
+    messages::mail,
+    orgs::{
+        self, LAST_OWNER, Membership, OrgView,
+        members::{self, Alone},
+    },
+    sessions::{self, sign_in::UserView},
     uploads::{self, Offer, PicturesOf, TOO_MANY_UPLOADS, Upload, Wish},
 };
 
@@ -38,7 +37,7 @@ use crate::{
     session::SessionView,
     trusted::{self, TrustedDeviceView},
 };
-use tenancy::happenings::MemberRemoved;
+use tenancy::events::happenings::MemberRemoved;
 
 pub fn routes() -> Routes {
     Routes::new("account")

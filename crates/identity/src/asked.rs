@@ -27,7 +27,7 @@ use tenancy::{
     email::Email,
     enter::Visitor,
     events::{self, By},
-    mail::{self, Budget, Warning},
+    messages::mail::{self, Budget, Warning},
     once,
     sessions::StoredSession,
 };

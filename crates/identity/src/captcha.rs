@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     enter::{Captcha, NOT_SOLVED, NotAdmitted},
     once::TOKEN_SPENT,
-    sign_in::Typed,
+    sessions::sign_in::Typed,
 };
 
 use crate::BODY;

@@ -7,7 +7,7 @@ use kernel::{
     http::{Document, Routes},
 };
 use serde_json::json;
-use tenancy::{keys::Ring, scopes::Scope};
+use tenancy::{apps::scopes::Scope, sessions::keys::Ring};
 
 pub fn routes() -> Routes {
     Routes::new("discovery")

@@ -1,5 +1,5 @@
 //! What happens to accounts, as audit logs and webhooks tell it.
-use tenancy::{events, factors::Factor, sessions::SessionId};
+use tenancy::{accounts::factors::Factor, events, sessions::SessionId};
 
 events! {
     /// Somebody signed up, by whatever way.

@@ -7,12 +7,14 @@ use kernel::{
     installation, transact,
 };
 use tenancy::{
-    accounts::{Account, AccountId},
+    accounts::{
+        Account, AccountId,
+        password::{self, Hasher},
+    },
     enter::{Delivery, Visitor},
     once::TOKEN_SPENT,
-    password::{self, Hasher},
     restored::AfterRestore,
-    sign_in::{self, Entered, Typed, Way},
+    sessions::sign_in::{self, Entered, Typed, Way},
 };
 
 use crate::events::{AccountCreated, PlatformOwnerMade};

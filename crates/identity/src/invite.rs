@@ -14,15 +14,15 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tenancy::{
-    accounts::{Account, AccountId},
+    accounts::{
+        Account, AccountId,
+        password::{self, Hasher, WEAK_PASSWORD},
+    },
     email::Email,
     enter::{ACCOUNT_TOPIC, Delivery, MaybeSession, Session, ToAdmit, Visitor},
-    invites::Invite,
     once::{self, TOKEN_SPENT},
-    orgs::{self, Membership},
-    password::{self, Hasher, WEAK_PASSWORD},
-    people,
-    sign_in::{self, Entered, MayEnter, Typed, Way},
+    orgs::{self, Membership, invites::Invite, people},
+    sessions::sign_in::{self, Entered, MayEnter, Typed, Way},
 };
 
 use crate::events::{AccountCreated, EmailVerified};

@@ -16,7 +16,7 @@ use tenancy::{
     email::Email,
     enter::{ACCOUNT_TOPIC, Delivery, ToAdmit, Visitor},
     once::{self, Purpose, TOKEN_SPENT},
-    sign_in::{self, Entered, MayEnter, Typed, Way},
+    sessions::sign_in::{self, Entered, MayEnter, Typed, Way},
 };
 
 use crate::events::EmailVerified;

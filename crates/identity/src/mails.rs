@@ -1,6 +1,6 @@
 //! The mails about signing in and about the account.
 use kernel::crypto::Secret;
-use tenancy::mail::{Letter, Mail, NOT_YOU, Sample};
+use tenancy::messages::mail::{Letter, Mail, NOT_YOU, Sample};
 
 use crate::{magic_link::MAGIC_LINK, password::RESET_PASSWORD, register::VERIFY_EMAIL};
 

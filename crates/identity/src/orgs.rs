@@ -11,7 +11,7 @@ use serde::Serialize;
 use tenancy::{
     enter::{InOrg, Member, Session},
     orgs::{self, Membership, OrgView},
-    sign_in::{self, SignedIn},
+    sessions::sign_in::{self, SignedIn},
 };
 
 pub fn routes() -> Routes {

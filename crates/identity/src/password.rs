@@ -16,14 +16,19 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tenancy::{
-    accounts::Account,
+    accounts::{
+        Account, factors,
+        password::{self, Hasher, WEAK_PASSWORD},
+    },
     email::Email,
     enter::{ACCOUNT_TOPIC, Delivery, Session, ToAdmit, Visitor},
-    events, factors, mail,
+    events,
+    messages::mail,
     once::{self, Purpose, TOKEN_SPENT},
-    password::{self, Hasher, WEAK_PASSWORD},
-    sessions,
-    sign_in::{self, Entered, MayEnter, Typed, Way},
+    sessions::{
+        self,
+        sign_in::{self, Entered, MayEnter, Typed, Way},
+    },
 };
 
 use crate::events::{EmailVerified, PasswordChanged, PasswordReset};

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     enter::{AbuseReport, PlatformOwner, abuse_reports},
-    keys::{Ring, SigningKey},
+    sessions::keys::{Ring, SigningKey},
 };
 use tokio::fs;
 

@@ -13,12 +13,13 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
+    accounts::{
+        factors::{self, Factor},
+        password::{Hasher, Verdict},
+    },
     email::Email,
     enter::{Attempt, REAUTHENTICATION_REQUIRED, Session, Visitor},
-    factors::{self, Factor},
-    password::{Hasher, Verdict},
-    sessions::Proof,
-    sign_in::Typed,
+    sessions::{Proof, sign_in::Typed},
 };
 
 use crate::passkeys::Passkeys;

@@ -13,12 +13,14 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    accounts::{Account, AccountId},
+    accounts::{
+        Account, AccountId,
+        password::{self, Hasher, WEAK_PASSWORD},
+    },
     email::Email,
     enter::{ACCOUNT_TOPIC, CAPTCHA_REQUIRED, ToAdmit, Visitor},
     once::{self, Purpose, Spent, TOKEN_SPENT},
-    password::{self, Hasher, WEAK_PASSWORD},
-    sign_in::Typed,
+    sessions::sign_in::Typed,
 };
 
 use crate::events::EmailVerified;

@@ -15,18 +15,19 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    accounts::Account,
+    accounts::{Account, factors::Whole},
     enter::{AnySession, Delivery, Granted, NotAdmitted, RefreshToken, cookies, may_use_cookie},
     events::{self, By},
-    factors::Whole,
     orgs::Membership,
-    sessions::{self, SessionId, Turned, read_refresh_token},
-    sign_in::{CompletedSignIn, SignedIn, Typed, UserView},
+    sessions::{
+        self, SessionId, Turned, read_refresh_token,
+        sign_in::{CompletedSignIn, SignedIn, Typed, UserView},
+    },
 };
 
 use crate::events::RefreshTokenReused;
 use crate::{BODY, device, trusted};
-use tenancy::happenings::SessionRevoked;
+use tenancy::events::happenings::SessionRevoked;
 
 pub fn routes() -> Routes {
     Routes::new("auth")

@@ -15,10 +15,12 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    accounts::AccountId,
+    accounts::{
+        AccountId,
+        factors::{self, TrustedDevice},
+    },
     enter::{NotAdmitted, Session, Visitor, cookies},
     events::{self, By},
-    factors::{self, TrustedDevice},
     sessions::device_name,
 };
 

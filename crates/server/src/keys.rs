@@ -3,7 +3,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use kernel::config::Config;
-use tenancy::keys;
+use tenancy::sessions::keys;
 
 use crate::{Out, say, start::Node};
 

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use db::{Tx, params};
 use kernel::App;
 
-use crate::{accounts::AccountId, apps::ApplicationId, orgs::OrgId};
+use crate::ids::{AccountId, ApplicationId, OrgId};
 
 /// Runs in the transaction that deletes the row, before the row is deleted.
 pub type Hook<T> = for<'a> fn(&'a mut Tx, &'a App, T) -> Pin<Box<dyn Future<Output = db::Result<()>> + Send + 'a>>;

@@ -10,7 +10,7 @@ use kernel::{
     fault::Code,
 };
 
-use crate::{accounts::AccountId, enter, factors, restored, sign_in, sms};
+use crate::{accounts::factors, enter, ids::AccountId, messages::sms, restored, sessions::sign_in};
 
 pub const TOKEN_SPENT: Code =
     Code::new(410, "token_spent", "This link or code was used, has run out or never was. Ask for a new one.");

@@ -11,12 +11,12 @@ use kernel::{
     jobs::{self, Job as _},
 };
 
-use crate::happenings::DatabaseRestored;
+use crate::events::happenings::DatabaseRestored;
 use crate::{
     apps,
     events::{self, By},
-    keys, sessions,
-    sms::SendSms,
+    messages::sms::SendSms,
+    sessions::{self, keys},
 };
 
 /// The number of rows a statement changes, so that none takes long.

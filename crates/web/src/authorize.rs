@@ -17,8 +17,8 @@ use kernel::{
 };
 use minijinja::{Value, context};
 use tenancy::{
+    apps::scopes::Scopes,
     enter::{Browser, Delivery, Session, ToAdmit, Visitor},
-    scopes::Scopes,
 };
 use url::Url;
 

@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tenancy::{
     enter::{Delivery, ToAdmit, Visitor, cookies},
-    sign_in::Typed,
+    sessions::sign_in::Typed,
 };
 
 use crate::{

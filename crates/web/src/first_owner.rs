@@ -7,7 +7,7 @@ use axum::{
 use identity::{first_owner, register::SignUp};
 use kernel::{App, fault::Fault, http::Routes};
 use minijinja::context;
-use tenancy::{enter::ToAdmit, sign_in::Typed};
+use tenancy::{enter::ToAdmit, sessions::sign_in::Typed};
 
 use crate::{
     captcha,

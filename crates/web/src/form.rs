@@ -9,7 +9,7 @@ use kernel::{
     fault::{CROSS_SITE, Fault, INVALID, Result},
     http::{FormPairs, GenContext, Operation, OperationInput, foreign_origin, may_answer},
 };
-use tenancy::sign_in::Typed;
+use tenancy::sessions::sign_in::Typed;
 use url::form_urlencoded::Serializer;
 
 /// The fields of a form. What is missing is empty: a page says what is wrong in its own words.

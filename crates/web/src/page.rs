@@ -12,7 +12,7 @@ use kernel::{
     http::Routes,
 };
 use minijinja::{Value, context};
-use tenancy::scopes::{Scope, Scopes};
+use tenancy::apps::scopes::{Scope, Scopes};
 use url::{Position, Url};
 
 use crate::{brand::Brand, look::Look};

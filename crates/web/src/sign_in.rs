@@ -19,10 +19,10 @@ use kernel::{
 };
 use minijinja::context;
 use tenancy::{
+    accounts::factors::Factor,
     enter::{Delivery, ToAdmit},
-    factors::Factor,
     once::TOKEN_SPENT,
-    sign_in::{ACCOUNT_CLOSED, CompletedSignIn, Entered, MfaChallenge},
+    sessions::sign_in::{ACCOUNT_CLOSED, CompletedSignIn, Entered, MfaChallenge},
 };
 
 use crate::{

@@ -18,9 +18,8 @@ use minijinja::context;
 use tenancy::{
     accounts::Account,
     enter::{Browser, Delivery, Session, ToAdmit, Visitor},
-    invites::Invite,
     once::TOKEN_SPENT,
-    orgs::Org,
+    orgs::{Org, invites::Invite},
 };
 
 use crate::{

@@ -13,7 +13,7 @@ use kernel::{
 use minijinja::context;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tenancy::{enter::Admitted, once::TOKEN_SPENT, sign_in::Typed};
+use tenancy::{enter::Admitted, once::TOKEN_SPENT, sessions::sign_in::Typed};
 
 use crate::page::{HTML, page};
 

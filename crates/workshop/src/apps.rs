@@ -12,17 +12,18 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tenancy::happenings::{AppDeleted, OrgCreated};
+use tenancy::events::happenings::{AppDeleted, OrgCreated};
 use tenancy::{
     accounts::AccountId,
-    apps::{Application, ApplicationId, Reached},
+    apps::{
+        Application, ApplicationId, Reached, redirects,
+        scopes::{self, DeclaredScope, DeclaredScopes},
+        slugs::{self, SLUG_TAKEN},
+    },
     enter::{Admin, InApp, Member, Session},
     events::About,
-    members::OrgMember,
-    orgs::{self, Membership, Org, OrgId, Role},
-    records, redirects,
-    scopes::{self, DeclaredScope, DeclaredScopes},
-    slugs::{self, SLUG_TAKEN},
+    orgs::{self, Membership, Org, OrgId, Role, members::OrgMember},
+    records,
 };
 
 pub fn routes() -> Routes {

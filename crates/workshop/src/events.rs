@@ -1,5 +1,8 @@
 //! What happens to apps, as audit logs tell it.
-use tenancy::{apps::AppKeyId, apps::Environment, apps::KeyKind, events};
+use tenancy::{
+    apps::{AppKeyId, Environment, KeyKind},
+    events,
+};
 
 events! {
     /// An app was created.

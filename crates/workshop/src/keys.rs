@@ -9,7 +9,7 @@ use kernel::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tenancy::happenings::AppKeyDeleted;
+use tenancy::events::happenings::AppKeyDeleted;
 use tenancy::{
     apps::{AppKeyId, Environment, KeyKind, StoredAppKey},
     enter::{Admin, InApp, Member},

@@ -9,7 +9,7 @@ use kernel::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use tenancy::{enter::PlatformOwner, mail, outbox};
+use tenancy::{enter::PlatformOwner, events::outbox, messages::mail};
 
 pub fn routes() -> Routes {
     Routes::new("platform").get("/admin/queues", list_queues, "how much waits to be done")

@@ -8,7 +8,7 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    end_users::{EndUser, Hit, Search},
+    apps::end_users::{EndUser, Hit, Search},
     enter::{InApp, Member},
 };
 

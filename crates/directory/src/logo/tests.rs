@@ -11,10 +11,7 @@ use kernel::{
     testing::{Answer, TestApp},
 };
 use serde_json::{Value, json};
-use tenancy::{
-    members::OrgMember,
-    orgs::{OrgId, Role},
-};
+use tenancy::orgs::{OrgId, Role, members::OrgMember};
 
 const PNG: &str = "image/png";
 

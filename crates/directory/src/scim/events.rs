@@ -1,5 +1,8 @@
 //! What identity providers do, as audit logs tell it.
-use tenancy::{events, orgs::Role, people::PersonId, scim_tokens::ScimTokenId};
+use tenancy::{
+    events,
+    orgs::{Role, people::PersonId, scim_tokens::ScimTokenId},
+};
 
 events! {
     /// A SCIM token was created.

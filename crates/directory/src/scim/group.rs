@@ -5,10 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use db::{Composed, Db, Read, Tx, params, row};
 use kernel::{App, clock::Timestamp, fault::Result};
 use serde_json::{Map, Value, json};
-use tenancy::{
-    orgs::{OrgId, Role},
-    people::PersonId,
-};
+use tenancy::orgs::{OrgId, Role, people::PersonId};
 
 use super::{
     answer::{Shape, etag},

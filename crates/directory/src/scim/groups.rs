@@ -21,10 +21,12 @@ use serde_json::{Map, Value};
 use tenancy::{
     enter::{Admin, InOrg, ScimToken},
     events::{self, About, By},
-    invites::Invite,
-    members::OrgMember,
-    orgs::{Org, OrgId, Role},
-    people::{self, Person, PersonId, Standing},
+    orgs::{
+        Org, OrgId, Role,
+        invites::Invite,
+        members::OrgMember,
+        people::{self, Person, PersonId, Standing},
+    },
 };
 
 use super::{

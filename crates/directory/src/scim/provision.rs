@@ -15,14 +15,16 @@ use kernel::{
 use serde::{Deserialize, Serialize};
 use tenancy::{
     apps::ApplicationId,
-    budget,
     email::Email,
     enter::{ACCOUNT_TOPIC, ScimToken},
     events::{self, About, By, Event},
-    invites::Invite,
-    members::OrgMember,
-    orgs::{LAST_OWNER, Org, OrgId, Role},
-    people::{self, ANNOUNCED, Person, PersonId},
+    messages::budget,
+    orgs::{
+        LAST_OWNER, Org, OrgId, Role,
+        invites::Invite,
+        members::OrgMember,
+        people::{self, ANNOUNCED, Person, PersonId},
+    },
 };
 
 use super::{
@@ -30,7 +32,7 @@ use super::{
     user::{self, Read},
 };
 use crate::scim::events::{PersonDeactivated, PersonProvisioned, PersonReactivated, PersonUpdated};
-use tenancy::happenings::{AppKeyDeleted, SessionRevoked};
+use tenancy::events::happenings::{AppKeyDeleted, SessionRevoked};
 
 pub const UNIQUENESS: Code = Code::new(409, "uniqueness", "Somebody or something here has this already.");
 

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     enter::{Admin, InOrg},
-    scim_tokens::{ScimTokenId, StoredScimToken},
+    orgs::scim_tokens::{ScimTokenId, StoredScimToken},
 };
 
 pub fn routes() -> Routes {

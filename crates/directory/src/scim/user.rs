@@ -4,8 +4,10 @@ use kernel::{App, fault::Result};
 use serde_json::{Map, Value, json};
 use tenancy::{
     email::Email,
-    orgs::OrgId,
-    people::{self, Person, PersonId},
+    orgs::{
+        OrgId,
+        people::{self, Person, PersonId},
+    },
 };
 
 use super::{

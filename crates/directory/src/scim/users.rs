@@ -14,8 +14,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tenancy::{
     enter::ScimToken,
-    orgs::{LAST_OWNER, OrgId},
-    people::PersonId,
+    orgs::{LAST_OWNER, OrgId, people::PersonId},
 };
 
 use super::{

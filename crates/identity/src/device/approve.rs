@@ -12,12 +12,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::Account,
-    apps::ApplicationId,
+    apps::{ApplicationId, scopes::Scopes},
     enter::{AnySession, Session, ToAdmit, Visitor},
     events::Event,
-    scopes::Scopes,
-    sessions,
-    sign_in::Typed,
+    sessions::{self, sign_in::Typed},
 };
 
 use super::user_code_hash;

@@ -21,13 +21,13 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    accounts::{Account, AccountId},
-    apps::ApplicationId,
+    accounts::{Account, AccountId, factors::Factors},
+    apps::{ApplicationId, scopes::Scopes},
     enter::{Admitted, Delivery, Visitor},
-    factors::Factors,
-    scopes::Scopes,
-    sessions::device_name,
-    sign_in::{self, CompletedSignIn, Entered, SignedIn, Typed, Way},
+    sessions::{
+        device_name,
+        sign_in::{self, CompletedSignIn, Entered, SignedIn, Typed, Way},
+    },
 };
 
 use crate::{

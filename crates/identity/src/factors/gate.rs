@@ -10,12 +10,14 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tenancy::{
-    accounts::Account,
+    accounts::{
+        Account,
+        factors::{self, Factor},
+    },
     enter::{ACCOUNT_TOPIC, ToAdmit, Visitor},
-    factors::{self, Factor},
-    mail,
+    messages::mail,
     once::{self, TOKEN_SPENT},
-    sign_in::{self, CompletedSignIn, MFA_TICKET, SignedIn, Typed},
+    sessions::sign_in::{self, CompletedSignIn, MFA_TICKET, SignedIn, Typed},
 };
 
 use crate::events::{RecoveryCodeUsed, SignInFailed};

@@ -16,11 +16,13 @@ use kernel::{
     transact,
 };
 use tenancy::{
-    accounts::Account,
+    accounts::{
+        Account,
+        factors::{self, Factor},
+    },
     enter::{ACCOUNT_TOPIC, Session},
     events::Event,
-    factors::{self, Factor},
-    mail,
+    messages::mail,
     sessions::{self, Proof},
 };
 

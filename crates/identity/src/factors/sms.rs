@@ -10,12 +10,14 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    accounts::Account,
+    accounts::{
+        Account,
+        factors::{self, Factor, Factors, SMS_ENROLL},
+    },
     enter::{Admitted, Session, ToAdmit, Visitor},
-    factors::{self, Factor, Factors, SMS_ENROLL},
+    messages::sms::{self, Phone},
     once::{self, Purpose, TOKEN_SPENT},
-    sign_in::{self, MFA_TICKET, Typed},
-    sms::{self, Phone},
+    sessions::sign_in::{self, MFA_TICKET, Typed},
 };
 
 use super::{FACTOR_NOT_ON, changed};

@@ -11,10 +11,12 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    accounts::Account,
+    accounts::{
+        Account,
+        factors::{self, Factor, Factors, Totp30},
+    },
     enter::{Session, ToAdmit},
-    factors::{self, Factor, Factors, Totp30},
-    sign_in::Typed,
+    sessions::sign_in::Typed,
 };
 
 use super::{FACTOR_NOT_ON, NEW_CODES, changed, remove, tell};

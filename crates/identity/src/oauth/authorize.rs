@@ -7,7 +7,7 @@ use kernel::{
     fault::{Result, UNAUTHENTICATED},
     transact,
 };
-use tenancy::{enter::Session, id_tokens};
+use tenancy::{enter::Session, sessions::id_tokens};
 
 use super::{
     clients::Reach,

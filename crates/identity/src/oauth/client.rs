@@ -17,7 +17,7 @@ use serde::Deserialize;
 use tenancy::{
     apps::{ApplicationId, KeyKind, Keyed},
     enter::{Live, Visitor},
-    sign_in::Typed,
+    sessions::sign_in::Typed,
 };
 
 use super::{

@@ -4,11 +4,12 @@ use db::{Db, Tx, params, row};
 use kernel::{App, clock::Timestamp, fault::Result};
 use tenancy::{
     accounts::AccountId,
-    apps::{Application, ApplicationId},
+    apps::{
+        Application, ApplicationId, redirects,
+        scopes::{DeclaredScopes, Scopes},
+    },
     enter::Visitor,
     orgs::{Membership, OrgId},
-    redirects,
-    scopes::{DeclaredScopes, Scopes},
 };
 use url::{Position, Url};
 

@@ -8,7 +8,10 @@ use kernel::{
     clock::Timestamp,
     crypto::{self, Secret, same},
 };
-use tenancy::{audience::Audience, scopes::Scopes, sessions::SessionId};
+use tenancy::{
+    apps::scopes::Scopes,
+    sessions::{SessionId, audience::Audience},
+};
 
 use super::request::Request;
 

@@ -13,16 +13,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::{Account, AccountId},
-    apps::ApplicationId,
+    apps::{ApplicationId, scopes::Scopes},
     enter::Session,
     events::{self, By},
-    scopes::Scopes,
     sessions,
 };
 
 use super::clients::Described;
 use crate::events::{ConsentGranted, ConsentRevoked};
-use tenancy::happenings::SessionRevoked;
+use tenancy::events::happenings::SessionRevoked;
 
 pub fn routes() -> Routes {
     Routes::new("auth")

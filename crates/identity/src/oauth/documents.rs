@@ -13,7 +13,7 @@ use kernel::{
     transact,
 };
 use serde::Deserialize;
-use tenancy::{budget, redirects};
+use tenancy::{apps::redirects, messages::budget};
 use url::Url;
 
 use super::clients::{Client, Described, Reach, shown_name};

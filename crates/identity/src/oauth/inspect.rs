@@ -10,13 +10,9 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    apps::{Application, ApplicationId},
-    audience::Audience,
+    apps::{Application, ApplicationId, redirects},
     enter::{self, NotAdmitted},
-    redirects,
-    sessions::{self, StoredSession, read_refresh_token},
-    sign_in::Typed,
-    tokens,
+    sessions::{self, StoredSession, audience::Audience, read_refresh_token, sign_in::Typed, tokens},
 };
 
 use super::{

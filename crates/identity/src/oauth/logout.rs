@@ -2,8 +2,10 @@
 use kernel::{App, fault::Result, transact};
 use tenancy::{
     enter,
-    id_tokens::{self, IdClaims},
-    sessions,
+    sessions::{
+        self,
+        id_tokens::{self, IdClaims},
+    },
 };
 use url::form_urlencoded::{Serializer, parse};
 

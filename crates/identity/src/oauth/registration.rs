@@ -13,7 +13,7 @@ use kernel::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tenancy::{budget, enter::Admitted, redirects};
+use tenancy::{apps::redirects, enter::Admitted, messages::budget};
 
 use super::clients::{Described, shown_name};
 use crate::BODY;

@@ -11,8 +11,8 @@ use kernel::{
     fault::{Code, Result},
 };
 use tenancy::{
-    audience::Audience,
-    scopes::{Scope, Scopes},
+    apps::scopes::{Scope, Scopes},
+    sessions::audience::Audience,
 };
 use url::{
     Url,

@@ -12,14 +12,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::Account,
-    apps::{KeyKind, Keyed},
-    audience::Audience,
+    apps::{KeyKind, Keyed, scopes::Scopes},
     enter::{Delivery, ToAdmit, Visitor},
-    id_tokens,
-    scopes::Scopes,
-    sessions::{self, SessionId, StoredSession, read_refresh_token},
-    sign_in::{self, CompletedSignIn, Entered, Grant, SignedIn, Typed},
-    tokens,
+    sessions::{
+        self, SessionId, StoredSession,
+        audience::Audience,
+        id_tokens, read_refresh_token,
+        sign_in::{self, CompletedSignIn, Entered, Grant, SignedIn, Typed},
+        tokens,
+    },
 };
 
 use super::{

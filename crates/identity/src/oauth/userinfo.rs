@@ -2,7 +2,7 @@
 use kernel::http::{Json, Routes};
 use schemars::JsonSchema;
 use serde::Serialize;
-use tenancy::{accounts::AccountId, enter::Granted, id_tokens::About};
+use tenancy::{accounts::AccountId, enter::Granted, sessions::id_tokens::About};
 
 pub fn routes() -> Routes {
     Routes::new("oauth")

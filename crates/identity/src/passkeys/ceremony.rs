@@ -17,10 +17,12 @@ use kernel::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use tenancy::{
-    accounts::{Account, AccountId},
-    factors::PASSKEY_REGISTER,
+    accounts::{
+        Account, AccountId,
+        factors::PASSKEY_REGISTER,
+        passkeys::{Owned, Passkey},
+    },
     once::{self, Purpose, Spent, TOKEN_SPENT},
-    passkeys::{Owned, Passkey},
     sessions::SessionId,
 };
 use webauthn_rs::prelude::{

@@ -21,12 +21,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tenancy::{
-    accounts::Account,
+    accounts::{
+        Account,
+        passkeys::{Added, MOST, Passkey},
+    },
     enter::{ACCOUNT_TOPIC, Admitted, NotAdmitted, Session, ToAdmit},
     once::TOKEN_SPENT,
-    passkeys::{Added, MOST, Passkey},
-    sessions::{Proof, device_name},
-    sign_in::{self, SignedIn, Way},
+    sessions::{
+        Proof, device_name,
+        sign_in::{self, SignedIn, Way},
+    },
 };
 use webauthn_rs::prelude::{PublicKeyCredential, RegisterPublicKeyCredential};
 

@@ -9,10 +9,9 @@ use kernel::{
     transact,
 };
 use tenancy::{
-    accounts::Account,
+    accounts::{Account, social::Identity},
     enter::{ACCOUNT_TOPIC, AnySession},
-    sign_in::UserView,
-    social::Identity,
+    sessions::sign_in::UserView,
 };
 
 pub fn routes() -> Routes {

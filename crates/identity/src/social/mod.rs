@@ -31,7 +31,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     enter::{Admitted, Delivery, Visitor, cookies},
-    sign_in::{self, Entered, MfaChallenge, SignedIn, Typed, Way},
+    sessions::sign_in::{self, Entered, MfaChallenge, SignedIn, Typed, Way},
 };
 
 use self::{

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use tenancy::{
     enter::Admitted,
     once::{self, Purpose},
-    sign_in::{self, Typed, Way},
+    sessions::sign_in::{self, Typed, Way},
 };
 
 use super::{

@@ -5,11 +5,15 @@ use kernel::{
     fault::{Code, Result},
 };
 use tenancy::{
-    accounts::{Account, AccountId},
+    accounts::{
+        Account, AccountId,
+        social::{Identity, Linked, Tokens},
+    },
     email::Email,
     enter::{ACCOUNT_TOPIC, Visitor},
-    events, mail, sessions,
-    social::{Identity, Linked, Tokens},
+    events,
+    messages::mail,
+    sessions,
 };
 
 use super::{profile::Profile, table::Row};

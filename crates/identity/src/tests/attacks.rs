@@ -7,7 +7,7 @@ use kernel::{
     testing::{Answer, TestApp, join_all},
 };
 use serde_json::{Value, json};
-use tenancy::keys::Ring;
+use tenancy::sessions::keys::Ring;
 
 use super::actors::*;
 
@@ -52,7 +52,7 @@ async fn p01_p02_p03_only_our_own_rs256_signature_opens() {
     let mut other = claims.clone();
     other["sub"] = json!("019c137e-c107-7f36-aa03-c8508b253019");
     assert_eq!(me(&t, &format!("{}.{}.{}", parts[0], encode(&other), parts[2])).await, 401, "changed claims");
-    let mallory = tenancy::keys::Key::for_tests("mallory");
+    let mallory = tenancy::sessions::keys::Key::for_tests("mallory");
     for kid in ["../../dev/null", "' OR 1=1--", &"x".repeat(8_000), header["kid"].as_str().unwrap(), ""] {
         let mut changed = header.clone();
         changed["kid"] = json!(kid);
@@ -346,7 +346,7 @@ async fn f16_keys_turn_over_without_breaking_a_token() {
     let mut person = signed_in(&t, "ada@example.com").await;
     for _ in 0..5 {
         let before = kids().await;
-        tenancy::keys::rotate(&t.app).await.unwrap();
+        tenancy::sessions::keys::rotate(&t.app).await.unwrap();
         assert_eq!(me(&t, &person.access).await, 200, "an old token goes on");
         let next = Person::of(&refresh(&t, &person.refresh).await);
         let kid = decode(next.access.split('.').next().unwrap())["kid"].as_str().unwrap().to_owned();
@@ -379,10 +379,10 @@ async fn a_key_stays_published_for_the_longest_life_of_any_token() {
     t.run_jobs().await;
     t.advance(Duration::from_mins(10));
     let first = signing(&t);
-    tenancy::keys::rotate(&t.app).await.unwrap();
+    tenancy::sessions::keys::rotate(&t.app).await.unwrap();
     assert_ne!(signing(&t), first);
     // A token of a framework or an MCP server that was signed at the last moment.
-    t.advance(tenancy::tokens::MACHINE_TOKEN_LIFE);
+    t.advance(tenancy::sessions::tokens::MACHINE_TOKEN_LIFE);
     assert!(published(&t).await.contains(&first));
     t.advance(Duration::from_mins(5));
     assert!(published(&t).await.contains(&first), "verifiers keep the set for five minutes");
@@ -405,7 +405,7 @@ async fn a_key_signs_only_after_every_verifier_can_have_seen_it() {
             assert!(seen.contains(&signing(&t)), "minute {minute}: a key that a verifier has not seen");
         }
         let now = t.app.clock.now();
-        match tenancy::keys::rotate(&t.app).await {
+        match tenancy::sessions::keys::rotate(&t.app).await {
             Ok(takes_over) => assert!(takes_over >= now),
             Err(says) => {
                 assert!(says.contains("a rotation is under way: the next key signs from 20"), "{says}");
@@ -421,7 +421,7 @@ async fn a_key_signs_only_after_every_verifier_can_have_seen_it() {
     // Of two at once one rotates; the other waits or is told.
     t.advance(Duration::from_mins(30));
     let before = published(&t).await;
-    let (one, two) = tokio::join!(tenancy::keys::rotate(&t.app), tenancy::keys::rotate(&t.app));
+    let (one, two) = tokio::join!(tenancy::sessions::keys::rotate(&t.app), tenancy::sessions::keys::rotate(&t.app));
     assert!(one.is_ok() || two.is_ok());
     assert!(before.contains(&signing(&t)), "what signs now was published before");
     t.run_jobs().await;
@@ -439,7 +439,7 @@ async fn p17_discovery_says_what_is_so() {
     for path in ["/.well-known/openid-configuration", "/.well-known/jwks.json"] {
         let tag = t.get(path).await.header("etag").to_owned();
         assert_eq!(t.get(path).header("if-none-match", &tag).await.status, 304, "{path} is as it was");
-        tenancy::keys::replace(&t.app).await.unwrap();
+        tenancy::sessions::keys::replace(&t.app).await.unwrap();
         let is_new = t.get(path).header("if-none-match", &tag).await.status == 200;
         assert_eq!(is_new, path.ends_with("jwks.json"), "{path}: only the key set has changed");
     }
@@ -478,7 +478,7 @@ async fn many_mails_to_one_person_go_out_once_each_and_in_order() {
         for name in &names {
             db::transact!(t.app.db, async |tx| {
                 let warning = crate::mails::Locked { name: name.clone() };
-                tenancy::mail::send(tx, &t.app, "ada@example.com", &warning).await
+                tenancy::messages::mail::send(tx, &t.app, "ada@example.com", &warning).await
             })
             .unwrap();
         }

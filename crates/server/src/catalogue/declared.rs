@@ -3,7 +3,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use kernel::testing::TestApp;
 use tenancy::{
-    mail::{self, Letter, Mail, Sample},
+    messages::mail::{self, Letter, Mail, Sample},
     once::Purpose,
 };
 

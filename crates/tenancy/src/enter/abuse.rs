@@ -28,13 +28,12 @@ use super::{
     cookies,
 };
 use crate::{
-    accounts::AccountId,
+    accounts::factors,
     apps::Keyed,
     email::Email,
     events::{self, By, Event},
-    factors,
-    sessions::StoredSession,
-    sign_in::ACCOUNT_CLOSED,
+    ids::AccountId,
+    sessions::{StoredSession, sign_in::ACCOUNT_CLOSED},
 };
 
 /// Failures older than this do not count.

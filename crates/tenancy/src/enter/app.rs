@@ -21,9 +21,10 @@ use super::{
     session::describe_session,
 };
 use crate::{
-    apps::{Application, ApplicationId, Keyed, Reached},
+    apps::{Application, Keyed, Reached},
     events::{About, Event},
-    orgs::{Membership, Org, Role},
+    ids::{ApplicationId, Role},
+    orgs::{Membership, Org},
 };
 
 const HEADER: &str = "x-service-app-key";

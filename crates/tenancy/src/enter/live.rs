@@ -13,12 +13,14 @@ use kernel::{
 
 use super::memory::{MOST, Memory, REMEMBERED};
 use crate::{
-    accounts::AccountId,
-    apps::{self, Application, ApplicationId, Keyed},
-    factors::Whole,
-    orgs::{self, Membership, OrgId},
-    sessions::{self, SessionId},
-    tokens::{self, Claims},
+    accounts::factors::Whole,
+    apps::{self, Application, Keyed},
+    ids::{AccountId, ApplicationId, OrgId, SessionId},
+    orgs::{self, Membership},
+    sessions::{
+        self,
+        tokens::{self, Claims},
+    },
 };
 
 /// A session that is alive, and its account.
@@ -140,7 +142,7 @@ pub const ACCOUNT_TOPIC: &str = "account";
 /// Reloads the signing keys when a node changes them, and the origins of apps when an app changes. A change by a
 /// command beside an embedded database is noticed within a minute.
 pub async fn watch(app: App) {
-    let mut notices = app.db.listen(&[crate::keys::TOPIC, apps::TOPIC, orgs::TOPIC]);
+    let mut notices = app.db.listen(&[sessions::keys::TOPIC, apps::TOPIC, orgs::TOPIC]);
     // Notices do not delay the interval. The first reload can wait: everything was read at the start.
     let mut minute = tokio::time::interval(REMEMBERED);
     minute.reset();
@@ -152,11 +154,11 @@ pub async fn watch(app: App) {
         let (is_about_keys, is_about_apps) = match heard {
             None => return,
             Some(Notice::News { topic, .. }) => {
-                (topic == crate::keys::TOPIC, topic == apps::TOPIC || topic == orgs::TOPIC)
+                (topic == sessions::keys::TOPIC, topic == apps::TOPIC || topic == orgs::TOPIC)
             }
             Some(Notice::StartOver) => (true, true),
         };
-        if is_about_keys && let Err(error) = crate::keys::load(&app).await {
+        if is_about_keys && let Err(error) = sessions::keys::load(&app).await {
             tracing::error!(error, "cannot read the signing keys again; going on with those at hand");
         }
         if is_about_apps && let Err(error) = read_origins(&app).await {

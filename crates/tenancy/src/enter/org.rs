@@ -14,9 +14,9 @@ use serde::Deserialize;
 
 use super::{Live, Session};
 use crate::{
-    accounts::AccountId,
     events::{About, Event},
-    orgs::{Membership, Org, OrgId, Role},
+    ids::{AccountId, OrgId, Role},
+    orgs::{Membership, Org},
 };
 
 /// The least role that a handler requires.

@@ -13,8 +13,8 @@ use kernel::{
 
 use crate::{
     events::{self, About, By, Event},
-    orgs::OrgId,
-    scim_tokens,
+    ids::OrgId,
+    orgs::scim_tokens,
 };
 
 /// The identity provider of an organization. It can reach that organization only.

@@ -21,14 +21,12 @@ use super::{
     live::{living, recognise},
 };
 use crate::{
-    accounts::Account,
-    apps::{Application, ApplicationId},
-    audience::Audience,
+    accounts::{Account, factors::Factors},
+    apps::{Application, scopes::Scopes},
     events::{self, About, By, Event},
-    factors::Factors,
+    ids::{ApplicationId, SessionId},
     orgs::Membership,
-    scopes::Scopes,
-    sessions::{self, SessionId},
+    sessions::{self, audience::Audience},
 };
 
 pub const REAUTHENTICATION_REQUIRED: Code =

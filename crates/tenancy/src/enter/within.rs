@@ -1,6 +1,6 @@
 //! Requests that pages make to the API of the same process.
 use super::{Delivery, Session};
-use crate::sessions::SessionId;
+use crate::ids::SessionId;
 
 /// The session of such a request, and how the user presented it. The session is checked each time. No request from
 /// the network can carry one: it is an extension, not a header.

@@ -27,7 +27,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     events::By,
-    orgs::{Membership, OrgId, Role},
+    ids::{OrgId, Role},
+    orgs::Membership,
 };
 use look::{Discard, Look};
 use model::UploadId;

@@ -8,8 +8,7 @@ use kernel::{
 
 use super::picture::PictureType;
 use crate::events::By;
-
-pub type UploadId = Id<Upload>;
+pub use crate::ids::UploadId;
 
 /// Whose picture it is: a kind that a feature declares ([`PicturesOf`](super::PicturesOf)), and an id of that kind.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,7 +15,8 @@ use kernel::{
 use serde::{Deserialize, Serialize};
 use tenancy::{
     events::{self, About, By},
-    mail, orgs,
+    messages::mail,
+    orgs,
 };
 
 use super::{

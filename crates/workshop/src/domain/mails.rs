@@ -1,5 +1,5 @@
 //! The mails about a domain that two apps claim.
-use tenancy::mail::{Letter, Mail, Sample};
+use tenancy::messages::mail::{Letter, Mail, Sample};
 
 pub const MAILS: &[Sample] = &[
     Sample(|| Box::new(sample(DomainNews::Contested))),

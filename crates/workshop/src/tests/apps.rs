@@ -177,9 +177,9 @@ async fn a_slug_is_a_host_name_that_nobody_takes_for_the_service() {
     for name in ["www", "API", "Admin!", "x".repeat(100).as_str(), "a -- b", "XN--80ak6aa92e", "\u{65e5}\u{672c}"] {
         let made = make_app(&t, &ada, name).await;
         let slug = made["slug"].as_str().unwrap();
-        assert!(tenancy::slugs::check(slug).is_ok(), "made from {name}: {slug}");
+        assert!(tenancy::apps::slugs::check(slug).is_ok(), "made from {name}: {slug}");
         let org = ada.asks(t.post("/org").json(&json!({ "name": name }))).await;
-        assert!(tenancy::slugs::check(org.body["slug"].as_str().unwrap()).is_ok(), "{}", org.text);
+        assert!(tenancy::apps::slugs::check(org.body["slug"].as_str().unwrap()).is_ok(), "{}", org.text);
     }
     // One from before the rules stays until it is changed.
     t.app.db.exec("UPDATE app SET slug = 'old--shop' WHERE id = $1", db::params![id(&app)]).await.unwrap();

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tenancy::{
     enter::{Admin, AppCaller, InApp, Member},
-    outbox,
+    events::outbox,
 };
 
 use super::{

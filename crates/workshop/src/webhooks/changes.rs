@@ -43,7 +43,7 @@ mod tests {
             (news(apps::TOPIC), 2),
             (news(orgs::TOPIC), 3),
             (Notice::StartOver, 4),
-            (news(tenancy::outbox::TOPIC), 4),
+            (news(tenancy::events::outbox::TOPIC), 4),
         ] {
             changes.hear(&notice);
             assert_eq!(changes.count(), count, "{notice:?}");

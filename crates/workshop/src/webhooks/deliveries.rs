@@ -3,7 +3,7 @@ use db::{Db, FromValue, InJson, Tx, Value, params, row};
 use kernel::{App, clock::Timestamp, http::Key, id::Id};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tenancy::outbox::AppEventId;
+use tenancy::events::outbox::AppEventId;
 
 use super::model::WebhookId;
 

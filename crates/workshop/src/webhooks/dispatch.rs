@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use kernel::App;
-use tenancy::outbox;
+use tenancy::events::outbox;
 use tokio::{sync::Semaphore, task::JoinSet, time};
 
 use super::{fan_out, lane, model::Held};

@@ -5,7 +5,7 @@ use db::Tx;
 use kernel::{App, clock::Timestamp};
 use tenancy::{
     apps::ApplicationId,
-    outbox::{self, AppEvent},
+    events::outbox::{self, AppEvent},
 };
 
 use super::{

@@ -8,7 +8,7 @@ use kernel::{
     jobs::{self, Job, Jobs, Later},
 };
 use serde::{Deserialize, Serialize};
-use tenancy::outbox;
+use tenancy::events::outbox;
 
 use super::{
     deliveries::Delivery,

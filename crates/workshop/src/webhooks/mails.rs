@@ -1,5 +1,5 @@
 //! The mail about webhooks.
-use tenancy::mail::{Letter, Mail, Sample};
+use tenancy::messages::mail::{Letter, Mail, Sample};
 
 pub const MAILS: &[Sample] = &[Sample(|| {
     let (name, app) = ("Ada".into(), "Tiny notes".into());

@@ -12,7 +12,8 @@ use kernel::{
 use tenancy::{
     apps::{Application, ApplicationId},
     events::{self, About, By},
-    mail, orgs,
+    messages::mail,
+    orgs,
 };
 use url::Url;
 

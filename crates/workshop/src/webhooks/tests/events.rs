@@ -94,8 +94,8 @@ async fn factors_and_passkeys_are_told_too() {
     let account = shop.owner.id.parse().unwrap();
     let by = By { ip: Some("203.0.113.9".into()), user_agent: Some("elsewhere".into()), ..By::default() };
     let happened: [(Box<dyn tenancy::events::Event>, &str); 4] = [
-        (Box::new(MfaEnabled { factor: tenancy::factors::Factor::Totp }), "user.mfa_enabled"),
-        (Box::new(MfaDisabled { factor: tenancy::factors::Factor::Totp }), "user.mfa_disabled"),
+        (Box::new(MfaEnabled { factor: tenancy::accounts::factors::Factor::Totp }), "user.mfa_enabled"),
+        (Box::new(MfaDisabled { factor: tenancy::accounts::factors::Factor::Totp }), "user.mfa_disabled"),
         (Box::new(PasskeyAdded { credential_id: "abc".into(), device_name: "Key".into() }), "user.passkey_added"),
         (Box::new(PasskeyRemoved { credential_id: "abc".into() }), "user.passkey_removed"),
     ];
@@ -118,7 +118,8 @@ async fn an_event_is_there_exactly_when_what_it_tells_of_is() {
     shop.register(&t, &receiver.url, &["user.mfa_enabled"]).await;
     login_with(&t, "ada@example.com", &shop.key).await;
     deliver(&t).await;
-    let (account, event) = (shop.owner.id.parse().unwrap(), MfaEnabled { factor: tenancy::factors::Factor::Totp });
+    let (account, event) =
+        (shop.owner.id.parse().unwrap(), MfaEnabled { factor: tenancy::accounts::factors::Factor::Totp });
     let mut tx = t.app.db.begin().await.unwrap();
     record(&mut tx, &t.app, &By::default(), Some(account), &event).await.unwrap();
     drop(tx);

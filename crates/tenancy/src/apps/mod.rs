@@ -1,27 +1,27 @@
 //! Apps, their keys and the people who came in through them: what is kept, and every statement on it.
+pub mod end_users;
+pub mod redirects;
+pub mod scopes;
+pub mod slugs;
+
 use std::collections::{HashMap, HashSet};
 
-use db::{Db, FromRow, FromValue, Reach, Read, Row, Sql, Tx, Value, holding, params, row};
+use db::{Db, FromRow, Reach, Read, Row, Sql, Tx, holding, params, row};
 use kernel::{
     App,
     clock::Timestamp,
     crypto::{self, Secret},
     http::Key,
-    id::Id,
 };
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
+pub use crate::ids::{AppKeyId, ApplicationId, Environment, KeyKind};
 use crate::{
-    accounts::AccountId,
-    end_users, gone,
-    orgs::{OrgId, Role},
-    scopes::{DeclaredScopes, Scopes},
-    slugs,
+    apps::scopes::{DeclaredScopes, Scopes},
+    gone,
+    ids::{AccountId, OrgId, Role},
 };
-
-pub type ApplicationId = Id<Application>;
-pub type AppKeyId = Id<StoredAppKey>;
 
 /// The topic on which a change to an app or its keys is told.
 pub const TOPIC: &str = "app";
@@ -305,44 +305,6 @@ struct Greeted {
     has_words: Option<bool>,
 }
 row!(Greeted { scopes, has_words });
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum KeyKind {
-    /// Says which app is calling; may be seen by anybody.
-    Publishable,
-    /// Acts for the app; stays on its servers.
-    Secret,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Environment {
-    Live,
-    Test,
-}
-
-macro_rules! words { ($($type:ident { $($variant:ident = $word:literal),+ })+) => { $(
-    impl $type {
-        pub fn name(self) -> &'static str {
-            match self { $(Self::$variant => $word),+ }
-        }
-    }
-    impl From<$type> for Value {
-        fn from(word: $type) -> Self {
-            word.name().into()
-        }
-    }
-    impl FromValue for $type {
-        fn from_value(value: Value) -> Option<Self> {
-            match String::from_value(value)?.as_str() { $($word => Some(Self::$variant),)+ _ => None }
-        }
-    }
-)+ } }
-words! {
-    KeyKind { Publishable = "publishable", Secret = "secret" }
-    Environment { Live = "live", Test = "test" }
-}
 
 /// A key as the people of the app see it: not the key.
 #[derive(Debug, Clone, Serialize, JsonSchema)]

@@ -4,22 +4,19 @@
 //! What happens to a person goes to the app it happened in, and otherwise to the apps the person has signed in to. What
 //! happens to an app goes to that app, and what happens in an organization to the apps it owns.
 use db::{Db, InJson, Reach, Sql, Tx, params, row};
-use kernel::{App, clock::Timestamp, id::Id};
+use kernel::{App, clock::Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 
+pub use crate::ids::AppEventId;
 use crate::{
-    accounts::AccountId,
-    apps::ApplicationId,
-    events::{About, By, EventId, Happened},
-    orgs::OrgId,
-    scopes::{Scope, Scopes},
+    apps::scopes::{Scope, Scopes},
+    events::{About, By, Happened},
+    ids::{AccountId, ApplicationId, EventId, OrgId},
 };
 
 /// The topic on which a commit says that something waits to be told.
 pub const TOPIC: &str = "outbox";
-
-pub type AppEventId = Id<AppEvent>;
 
 /// Something that happened, as one app may know it.
 #[derive(Debug, Clone)]

@@ -5,12 +5,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    accounts::{Account, AccountId},
-    apps::{AppKeyId, ApplicationId, StoredAppKey},
+    accounts::Account,
+    apps::StoredAppKey,
     gone::{self, LostAccess},
-    orgs::{self, OrgId, Role},
-    people,
-    sessions::{SessionId, StoredSession},
+    ids::{AccountId, AppKeyId, ApplicationId, OrgId, Role, SessionId},
+    orgs::{self, people},
+    sessions::StoredSession,
 };
 
 /// One of the people in an organization.

@@ -1,12 +1,16 @@
 //! People: what is kept of them, and every statement on it.
+pub mod factors;
+pub mod passkeys;
+pub mod password;
+pub mod social;
+
 use std::ops::Deref;
 
 use db::{Db, Read, Tx, holding, params, row};
-use kernel::{clock::Timestamp, id::Id};
+use kernel::clock::Timestamp;
 
-use crate::{email::Email, end_users, social::Linked};
-
-pub type AccountId = Id<Account>;
+pub use crate::ids::AccountId;
+use crate::{accounts::social::Linked, apps::end_users, email::Email};
 
 #[derive(Debug, Clone)]
 pub struct Account {

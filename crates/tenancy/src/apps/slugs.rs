@@ -11,7 +11,8 @@ use kernel::{
 
 use crate::{
     apps::Application,
-    orgs::{self, OrgId},
+    ids::OrgId,
+    orgs::{self},
 };
 
 pub const SLUG_TAKEN: Code = Code::new(409, "slug_taken", "This slug belongs to somebody else. Choose another.");

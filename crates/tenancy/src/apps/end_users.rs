@@ -11,9 +11,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{
-    accounts::AccountId,
-    apps::ApplicationId,
-    scopes::{Scope, Scopes},
+    apps::scopes::{Scope, Scopes},
+    ids::{AccountId, ApplicationId},
 };
 
 /// A name may have hundreds of words; nobody is looked for by the last of them.

@@ -22,7 +22,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::tokens;
+use crate::sessions::tokens;
 
 /// The [fact](installation) that there are signing keys. A rotation locks it.
 const CREATED: &str = "signing_keys";

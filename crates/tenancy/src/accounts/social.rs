@@ -6,7 +6,7 @@ use kernel::{App, clock::Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::accounts::AccountId;
+use crate::ids::AccountId;
 
 /// A person at one provider. `subject` is the provider's id for them, the only thing that says who they are.
 #[derive(Debug, Clone)]

@@ -13,9 +13,9 @@ use kernel::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    accounts::AccountId,
-    budget,
     enter::Visitor,
+    ids::AccountId,
+    messages::budget,
     once::{self, Purpose},
 };
 

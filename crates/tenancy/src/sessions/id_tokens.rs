@@ -4,10 +4,10 @@ use kernel::{App, crypto, fault::Result};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    accounts::{Account, AccountId},
-    scopes::{Scope, Scopes},
-    sessions::{SessionId, StoredSession},
-    tokens,
+    accounts::Account,
+    apps::scopes::{Scope, Scopes},
+    ids::{AccountId, SessionId},
+    sessions::{StoredSession, tokens},
 };
 
 /// Told apart from access tokens by this alone, so neither passes for the other.

@@ -7,14 +7,12 @@ use kernel::{
     clock::Timestamp,
     crypto::{self, Secret},
     http::Key,
-    id::Id,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{accounts::AccountId, orgs::OrgId};
-
-pub type ScimTokenId = Id<StoredScimToken>;
+pub use crate::ids::ScimTokenId;
+use crate::ids::{AccountId, OrgId};
 
 /// What tells such a token from every other kind.
 pub const START: &str = "scim_";

@@ -5,7 +5,7 @@ use kernel::clock::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::accounts::{Account, AccountId};
+use crate::{accounts::Account, ids::AccountId};
 
 /// How many a person can have.
 pub const MOST: usize = 10;

@@ -1,5 +1,5 @@
 //! What happens to what this crate keeps, as audit logs and webhooks tell it.
-use crate::{apps::AppKeyId, orgs::Role, sessions::SessionId};
+use crate::ids::{AppKeyId, Role, SessionId};
 
 crate::events! {
     /// A session began.

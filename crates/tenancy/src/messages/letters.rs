@@ -105,8 +105,8 @@ impl Default for Templates {
             .set_auto_escape_callback(|name| if name == "mail.txt" { AutoEscape::None } else { AutoEscape::Html });
         environment.set_loader(|name| {
             Ok(match name {
-                "mail.html" => Some(include_str!("../templates/mail/mail.html").to_owned()),
-                "mail.txt" => Some(include_str!("../templates/mail/mail.txt").to_owned()),
+                "mail.html" => Some(include_str!("../../templates/mail/mail.html").to_owned()),
+                "mail.txt" => Some(include_str!("../../templates/mail/mail.txt").to_owned()),
                 _ => None,
             })
         });

@@ -14,13 +14,11 @@ use kernel::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    accounts::{Account, AccountId},
-    apps::ApplicationId,
-    audience::Audience,
-    keys::Ring,
+    accounts::Account,
+    apps::scopes::Scope,
+    ids::{AccountId, ApplicationId, SessionId},
     orgs::Membership,
-    scopes::Scope,
-    sessions::{SessionId, StoredSession},
+    sessions::{StoredSession, audience::Audience, keys::Ring},
 };
 
 /// Clocks of our own nodes may differ by this much.

@@ -2,6 +2,12 @@
 //!
 //! A refresh token is `session.generation.digest`, the digest keyed with the master key: nothing of it is stored, and
 //! the successor of a generation is always the same, which is what a client that lost the answer needs to get again.
+pub mod audience;
+pub mod id_tokens;
+pub mod keys;
+pub mod sign_in;
+pub mod tokens;
+
 use std::{net::IpAddr, time::Duration};
 
 use db::{Db, Reach, Read, Tx, params, row};
@@ -10,21 +16,20 @@ use kernel::{
     clock::Timestamp,
     crypto::{Secret, same},
     http::network_of,
-    id::Id,
 };
 
-use crate::happenings::SessionRevoked;
+use crate::events::happenings::SessionRevoked;
+pub use crate::ids::SessionId;
 use crate::{
-    accounts::{Account, AccountId},
-    apps::ApplicationId,
-    audience::Audience,
+    accounts::{
+        Account,
+        factors::{self},
+    },
+    apps::scopes::{Scope, Scopes},
     events::{self, By},
-    factors::{self, Factor},
-    orgs::OrgId,
-    scopes::{Scope, Scopes},
+    ids::{AccountId, ApplicationId, Factor, OrgId},
+    sessions::audience::Audience,
 };
-
-pub type SessionId = Id<StoredSession>;
 
 /// A client that did not hear the answer may ask again for this long.
 const GRACE: Duration = Duration::from_secs(10);

@@ -1,21 +1,23 @@
 //! Organizations, and what somebody is in one: what is kept, and every statement on it.
-use data_encoding::HEXLOWER;
-use db::{Db, FromRow, FromValue, Reach, Read, Row, Tx, Value, holding, params, row};
-use kernel::{App, clock::Timestamp, fault::Code, id::Id};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+pub mod invites;
+pub mod members;
+pub mod people;
+pub mod scim_tokens;
 
-use crate::happenings::{AppDeleted, OrgDeleted};
+use data_encoding::HEXLOWER;
+use db::{Db, FromRow, Reach, Read, Row, Tx, holding, params, row};
+use kernel::{App, clock::Timestamp, fault::Code};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::events::happenings::{AppDeleted, OrgDeleted};
+pub use crate::ids::{OrgId, Role};
 use crate::{
-    accounts::AccountId,
-    apps::{Application, ApplicationId},
+    apps::{Application, slugs},
     events::{self, About, By},
     gone,
-    sessions::SessionId,
-    slugs,
+    ids::{AccountId, ApplicationId, SessionId},
 };
-
-pub type OrgId = Id<Org>;
 
 /// The topic on which a change to an organization or its members is told.
 pub const TOPIC: &str = "org";
@@ -24,38 +26,6 @@ pub const FIRST_TIER: &str = "free";
 
 pub const LAST_OWNER: Code =
     Code::new(409, "last_owner", "An organization needs an owner. Make somebody else one first.");
-
-/// What somebody may do in an organization; each may do what the one before may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    Member,
-    Admin,
-    Owner,
-}
-
-impl Role {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Member => "member",
-            Self::Admin => "admin",
-            Self::Owner => "owner",
-        }
-    }
-}
-
-impl From<Role> for Value {
-    fn from(role: Role) -> Self {
-        role.name().into()
-    }
-}
-
-impl FromValue for Role {
-    fn from_value(value: Value) -> Option<Self> {
-        let name = String::from_value(value)?;
-        [Self::Member, Self::Admin, Self::Owner].into_iter().find(|role| role.name() == name)
-    }
-}
 
 #[derive(Debug, Clone)]
 pub struct Org {
@@ -347,6 +317,8 @@ const LONGEST_SLUG: usize = 40;
 
 #[cfg(test)]
 mod tests {
+    use db::FromValue as _;
+
     use super::*;
 
     #[test]

@@ -20,23 +20,26 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    accounts::{Account, AccountId, HeldAccount},
-    apps::{Application, ApplicationId},
-    audience::Audience,
+    accounts::{
+        Account, HeldAccount,
+        factors::{self, Factors},
+        passkeys::Passkey,
+        social::ProviderIds,
+    },
+    apps::{
+        Application,
+        scopes::{Scope, Scopes},
+    },
     enter::{self, Delivery, Visitor, cookies},
-    events,
-    factors::{self, Factor, Factors},
-    happenings,
-    mail::{self, Letter, Mail, NOT_YOU, Sample},
+    events::{self, happenings},
+    ids::{AccountId, ApplicationId, Factor, SessionId},
+    messages::{
+        mail::{self, Letter, Mail, NOT_YOU, Sample},
+        sms::{self, Phone},
+    },
     once::{self, Purpose, Spent},
-    orgs::{Membership, OrgView},
-    passkeys::Passkey,
-    people,
-    scopes::{Scope, Scopes},
-    sessions::{Proof, SessionId, StoredSession, device_name, refresh_token},
-    sms::{self, Phone},
-    social::ProviderIds,
-    tokens,
+    orgs::{Membership, OrgView, people},
+    sessions::{Proof, StoredSession, audience::Audience, device_name, refresh_token, tokens},
 };
 
 /// Said only to whoever has just proven who they are.

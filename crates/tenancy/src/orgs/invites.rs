@@ -11,14 +11,14 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::happenings::InviteAccepted;
+use crate::events::happenings::InviteAccepted;
 use crate::{
-    accounts::{Account, AccountId},
+    accounts::Account,
     email::Email,
     events::{self, By},
-    mail::{self, Budget, Letter, Mail, Sample},
-    members::OrgMember,
-    orgs::{Org, OrgId, Role},
+    ids::{AccountId, OrgId, Role},
+    messages::mail::{self, Budget, Letter, Mail, Sample},
+    orgs::{Org, members::OrgMember},
 };
 
 pub const LIFE: Duration = Duration::from_hours(7 * 24);

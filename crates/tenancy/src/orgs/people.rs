@@ -8,16 +8,14 @@
 //!
 //! Places are numbered without gaps, so that a page of a list is a range of places: it costs the same at any depth.
 use db::{Db, Read, Tx, params, row};
-use kernel::{clock::Timestamp, id::Id};
+use kernel::clock::Timestamp;
 use serde_json::{Value, json};
 
+pub use crate::ids::PersonId;
 use crate::{
-    accounts::AccountId,
-    members::OrgMember,
-    orgs::{Org, OrgId, Role},
+    ids::{AccountId, OrgId, Role},
+    orgs::{Org, members::OrgMember},
 };
-
-pub type PersonId = Id<Person>;
 
 #[derive(Debug, Clone)]
 pub struct Person {

@@ -19,8 +19,8 @@ use lettre::{
 };
 use serde::{Deserialize, Serialize};
 
-pub use crate::letters::{Letter, Mail, NOT_YOU, Sample, Written, write};
-use crate::{email::Email, relay::Relay};
+pub use crate::messages::letters::{Letter, Mail, NOT_YOU, Sample, Written, write};
+use crate::{email::Email, messages::relay::Relay};
 
 #[derive(Serialize, Deserialize)]
 struct Stored {

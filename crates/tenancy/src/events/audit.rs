@@ -4,7 +4,7 @@ use kernel::{clock::Timestamp, http::Key};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{accounts::AccountId, orgs::OrgId};
+use crate::ids::{AccountId, OrgId};
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -11,15 +11,15 @@ use kernel::{
 };
 use totp_rs::{Builder, Totp};
 
+pub use crate::ids::Factor;
 use crate::{
-    accounts::{Account, AccountId},
-    apps::ApplicationId,
+    accounts::{Account, passkeys::Passkey},
     email::Email,
     enter::Visitor,
+    ids::{AccountId, ApplicationId},
+    messages::sms,
     once::{self, Purpose},
-    passkeys::Passkey,
-    sign_in::MFA_TICKET,
-    sms,
+    sessions::sign_in::MFA_TICKET,
 };
 
 /// How many recovery codes a person gets.
@@ -120,28 +120,6 @@ impl Factors {
     pub fn phone_suffix(&self) -> Option<String> {
         let phone = self.sms_phone.as_ref()?;
         phone.char_indices().rev().nth(3).map(|(start, _)| phone[start..].to_owned())
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Factor {
-    /// An authenticator app.
-    Totp,
-    /// A code sent to a phone.
-    Sms,
-    /// One of the codes that were shown once.
-    Recovery,
-}
-
-impl Factor {
-    /// The method as tokens name it (RFC 8176, where it has one).
-    pub fn method(self) -> &'static str {
-        match self {
-            Self::Totp => "otp",
-            Self::Sms => "sms",
-            Self::Recovery => "recovery",
-        }
     }
 }
 

@@ -1,20 +1,18 @@
 //! Events: recorded in the transaction that causes them, for the audit log and for webhooks.
+pub mod audit;
+pub mod happenings;
+pub mod outbox;
+
 use db::{Db, Tx, params};
-use kernel::{App, clock::Timestamp, id::Id};
+use kernel::{App, clock::Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+pub use crate::ids::EventId;
 use crate::{
-    accounts::AccountId,
-    apps::{Application, ApplicationId},
-    orgs::OrgId,
-    outbox,
+    apps::Application,
+    ids::{AccountId, ApplicationId, OrgId},
 };
-
-/// A line of the audit log.
-#[derive(Debug)]
-pub struct AuditEvent;
-pub type EventId = Id<AuditEvent>;
 
 /// Something that happened, for audit logs and webhooks. [`events!`](crate::events!) declares one. It holds ids and
 /// plain facts only, so that no secret can leak.
