@@ -1,7 +1,7 @@
 //! What happened in an organization.
 use axum::extract::State;
 use kernel::{
-    App,
+    Janua,
     fault::Result,
     http::{Json, Listed, Page, Routes},
 };
@@ -23,9 +23,9 @@ struct OrgAuditLog {
     next_cursor: Option<String>,
 }
 
-async fn org_audit_log(State(app): State<App>, caller: InOrg<Admin>, page: Page) -> Result<Json<OrgAuditLog>> {
+async fn org_audit_log(State(janua): State<Janua>, caller: InOrg<Admin>, page: Page) -> Result<Json<OrgAuditLog>> {
     let org = caller.org().id;
-    let fetch = async |below, most| AuditEntry::of_org(&app.db, org, &below, most).await;
-    let Listed { rows, next_cursor } = page.list(&app, "org-audit-log", org, fetch, AuditEntry::key).await?;
+    let fetch = async |below, most| AuditEntry::of_org(&janua.db, org, &below, most).await;
+    let Listed { rows, next_cursor } = page.list(&janua, "org-audit-log", org, fetch, AuditEntry::key).await?;
     Ok(Json(OrgAuditLog { events: rows, next_cursor }))
 }

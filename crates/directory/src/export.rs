@@ -2,7 +2,7 @@
 use crate::events::OrgExported;
 use axum::extract::State;
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     fault::Result,
     http::{Json, Key, Routes},
@@ -49,26 +49,26 @@ struct ExportedApp {
     created_at: Timestamp,
 }
 
-async fn export_org(State(app): State<App>, caller: InOrg<Admin>) -> Result<Json<OrgExport>> {
+async fn export_org(State(janua): State<Janua>, caller: InOrg<Admin>) -> Result<Json<OrgExport>> {
     let org = caller.org();
-    let applications = transact!(app, async |tx| {
-        caller.record(tx, &app, &OrgExported).await?;
+    let applications = transact!(janua, async |tx| {
+        caller.record(tx, &janua, &OrgExported).await?;
         Ok(Application::all_of(tx, org.id).await?)
     })?;
     let newest = Key::newest();
-    let mut keys = StoredAppKey::of_org(&app.db, org.id).await?;
+    let mut keys = StoredAppKey::of_org(&janua.db, org.id).await?;
     let mut apps = vec![];
     for Application { id, name, slug, redirect_uris, allowed_origins, created_at, .. } in applications {
         let keys = keys.remove(&id).unwrap_or_default();
         apps.push(ExportedApp { id, name, slug, redirect_uris, allowed_origins, keys, created_at });
     }
     Ok(Json(OrgExport {
-        exported_at: app.clock.now(),
+        exported_at: janua.clock.now(),
         org: OrgView::of(&caller.membership),
         metadata: records::of(&org.metadata),
-        members: OrgMember::page(&app.db, org.id, &newest, MOST).await?,
-        invites: Invite::page(&app.db, org.id, &newest, MOST).await?,
+        members: OrgMember::page(&janua.db, org.id, &newest, MOST).await?,
+        invites: Invite::page(&janua.db, org.id, &newest, MOST).await?,
         apps,
-        audit_events: AuditEntry::of_org(&app.db, org.id, &newest, MOST).await?,
+        audit_events: AuditEntry::of_org(&janua.db, org.id, &newest, MOST).await?,
     }))
 }

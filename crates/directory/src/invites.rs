@@ -5,7 +5,7 @@ use crate::events::{InviteCancelled, InviteResent, MemberInvited};
 use axum::{extract::State, response::NoContent};
 use db::Tx;
 use kernel::{
-    App,
+    Janua,
     fault::{Code, FORBIDDEN, Fault, NOT_FOUND, RATE_LIMITED, Result},
     http::{Json, Key, Listed, Page, Path, Routes},
     transact,
@@ -40,21 +40,21 @@ const BY_ORG: u32 = 100;
 const BY_PERSON: u32 = 100;
 const TO_ONE: u32 = 5;
 
-fn may_write_to(app: &App, pending: Option<&Invite>) -> Result<()> {
+fn may_write_to(janua: &Janua, pending: Option<&Invite>) -> Result<()> {
     match pending {
-        Some(pending) if app.clock.now().since(pending.sent_at) < PAUSE => {
+        Some(pending) if janua.clock.now().since(pending.sent_at) < PAUSE => {
             Err(Fault::from(RATE_LIMITED).retry_after(PAUSE))
         }
         _ => Ok(()),
     }
 }
 
-async fn spend_budget(tx: &mut Tx, app: &App, org: &Org, inviter: AccountId, to: &Email) -> Result<()> {
+async fn spend_budget(tx: &mut Tx, janua: &Janua, org: &Org, inviter: AccountId, to: &Email) -> Result<()> {
     let (org, inviter) = (org.id.to_string(), inviter.to_string());
     let budgets =
         [("invite-org", org.as_str(), BY_ORG), ("invite-by", &inviter, BY_PERSON), ("invite-to", to.key(), TO_ONE)];
     for (kind, whose, most) in budgets {
-        if !budget::spend(tx, app, kind, whose, most).await? {
+        if !budget::spend(tx, janua, kind, whose, most).await? {
             return Err(Fault::from(RATE_LIMITED).retry_after(budget::HOUR));
         }
     }
@@ -67,25 +67,29 @@ struct Ask {
     role: Role,
 }
 
-async fn invite_member(State(app): State<App>, caller: InOrg<Admin>, Json(ask): Json<Ask>) -> Result<Json<Invite>> {
-    let invite = transact!(app, async |tx| {
+async fn invite_member(
+    State(janua): State<Janua>,
+    caller: InOrg<Admin>,
+    Json(ask): Json<Ask>,
+) -> Result<Json<Invite>> {
+    let invite = transact!(janua, async |tx| {
         let own = caller.hold(tx).await?;
         let pending = Invite::find(tx, own.org.id, &ask.email).await?;
         // Neither given nor taken away by somebody who could not be in that role.
         if own.role < pending.as_ref().map_or(ask.role, |pending| pending.role.max(ask.role)) {
             return Err(FORBIDDEN.into());
         }
-        may_write_to(&app, pending.as_ref())?;
+        may_write_to(&janua, pending.as_ref())?;
         if let Some(account) = Account::by_email(&mut *tx, &ask.email).await?
             && OrgMember::find(tx, caller.org().id, account.id).await?.is_some()
         {
             return Err(ALREADY_MEMBER.into());
         }
         let inviter = caller.session.account();
-        spend_budget(tx, &app, &own.org, inviter.id, &ask.email).await?;
-        let invite = Invite::send(tx, &app, &own.org, inviter, &ask.email, ask.role).await?;
+        spend_budget(tx, &janua, &own.org, inviter.id, &ask.email).await?;
+        let invite = Invite::send(tx, &janua, &own.org, inviter, &ask.email, ask.role).await?;
         let event = MemberInvited { email: invite.email.clone(), role: invite.role };
-        caller.record(tx, &app, &event).await?;
+        caller.record(tx, &janua, &event).await?;
         Ok(invite)
     })?;
     Ok(Json(invite))
@@ -98,11 +102,11 @@ struct Invites {
     next_cursor: Option<String>,
 }
 
-async fn list_invites(State(app): State<App>, caller: InOrg<Admin>, page: Page) -> Result<Json<Invites>> {
+async fn list_invites(State(janua): State<Janua>, caller: InOrg<Admin>, page: Page) -> Result<Json<Invites>> {
     let org = caller.org().id;
-    let fetch = async |below, most| Invite::page(&app.db, org, &below, most).await;
+    let fetch = async |below, most| Invite::page(&janua.db, org, &below, most).await;
     let key = |invite: &Invite| Key { at: invite.created_at, id: invite.email_key.clone() };
-    let Listed { rows, next_cursor } = page.list(&app, "invites", org, fetch, key).await?;
+    let Listed { rows, next_cursor } = page.list(&janua, "invites", org, fetch, key).await?;
     Ok(Json(Invites { invites: rows, next_cursor }))
 }
 
@@ -113,34 +117,34 @@ struct Whose {
 
 /// A new link for the same address and role; the old one no longer works.
 async fn resend_invite(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: InOrg<Admin>,
     Path(Whose { email }): Path<Whose>,
 ) -> Result<Json<Invite>> {
-    let invite = transact!(app, async |tx| {
+    let invite = transact!(janua, async |tx| {
         let own = caller.hold(tx).await?;
         let pending = Invite::find(tx, own.org.id, &email).await?.ok_or(NOT_FOUND)?;
         if pending.role > own.role {
             return Err(FORBIDDEN.into());
         }
-        may_write_to(&app, Some(&pending))?;
+        may_write_to(&janua, Some(&pending))?;
         let inviter = caller.session.account();
-        spend_budget(tx, &app, &own.org, inviter.id, &email).await?;
-        let invite = Invite::send(tx, &app, &own.org, inviter, &email, pending.role).await?;
+        spend_budget(tx, &janua, &own.org, inviter.id, &email).await?;
+        let invite = Invite::send(tx, &janua, &own.org, inviter, &email, pending.role).await?;
         let event = InviteResent { email: invite.email.clone() };
-        caller.record(tx, &app, &event).await?;
+        caller.record(tx, &janua, &event).await?;
         Ok(invite)
     })?;
     Ok(Json(invite))
 }
 
 async fn cancel_invite(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: InOrg<Admin>,
     Path(Whose { email }): Path<Whose>,
 ) -> Result<NoContent> {
     let org = caller.org().id;
-    transact!(app, async |tx| {
+    transact!(janua, async |tx| {
         let own = caller.hold(tx).await?;
         let pending = Invite::find(tx, org, &email).await?.ok_or(NOT_FOUND)?;
         if pending.role > own.role {
@@ -148,7 +152,7 @@ async fn cancel_invite(
         }
         Invite::cancel(tx, org, &email).await?;
         let event = InviteCancelled { email: email.as_str().to_owned() };
-        Ok(caller.record(tx, &app, &event).await?)
+        Ok(caller.record(tx, &janua, &event).await?)
     })?;
     Ok(NoContent)
 }

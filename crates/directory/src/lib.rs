@@ -10,8 +10,8 @@ mod orgs;
 mod scim;
 
 use kernel::{
-    app::{Feature, Part},
     config::Config,
+    feature::{Feature, Part},
     http::Routes,
 };
 

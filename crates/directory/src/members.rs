@@ -3,7 +3,7 @@ use crate::events::MemberRoleChanged;
 use axum::{extract::State, response::NoContent};
 use db::Tx;
 use kernel::{
-    App,
+    Janua,
     fault::{FORBIDDEN, NOT_FOUND, Result},
     http::{Json, Key, Listed, Page, Path, Routes},
     transact,
@@ -33,15 +33,15 @@ pub struct Members {
     pub next_cursor: Option<String>,
 }
 
-pub async fn page(app: &App, org: OrgId, page: &Page) -> Result<Members> {
-    let fetch = async |below, most| OrgMember::page(&app.db, org, &below, most).await;
+pub async fn page(janua: &Janua, org: OrgId, page: &Page) -> Result<Members> {
+    let fetch = async |below, most| OrgMember::page(&janua.db, org, &below, most).await;
     let key = |member: &OrgMember| Key { at: member.joined_at, id: member.user_id.to_string() };
-    let Listed { rows, next_cursor } = page.list(app, "members", org, fetch, key).await?;
+    let Listed { rows, next_cursor } = page.list(janua, "members", org, fetch, key).await?;
     Ok(Members { members: rows, next_cursor })
 }
 
-async fn list_members(State(app): State<App>, caller: InOrg<Member>, page: Page) -> Result<Json<Members>> {
-    Ok(Json(self::page(&app, caller.org().id, &page).await?))
+async fn list_members(State(janua): State<Janua>, caller: InOrg<Member>, page: Page) -> Result<Json<Members>> {
+    Ok(Json(self::page(&janua, caller.org().id, &page).await?))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -63,13 +63,13 @@ async fn held<R: Least>(tx: &mut Tx, caller: &InOrg<R>, whom: AccountId) -> Resu
 }
 
 async fn change_role(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: InOrg<Admin>,
     Path(Whom { user_id }): Path<Whom>,
     Json(NewRole { role }): Json<NewRole>,
 ) -> Result<Json<OrgMember>> {
     let org = caller.org().id;
-    let member = transact!(app, async |tx| {
+    let member = transact!(janua, async |tx| {
         let (own, mut member) = held(tx, &caller, user_id).await?;
         // Only owners make and unmake owners.
         if own < Role::Admin || (own < Role::Owner && Role::Owner == role.max(member.role)) {
@@ -84,7 +84,7 @@ async fn change_role(
         OrgMember::set_role(tx, org, user_id, role).await?;
         Invite::withdraw(tx, org, user_id, Some(role)).await?;
         let event = MemberRoleChanged { from: member.role, to: role };
-        caller.record_about(tx, &app, user_id, &event).await?;
+        caller.record_about(tx, &janua, user_id, &event).await?;
         member.role = role;
         Ok(member)
     })?;
@@ -92,12 +92,12 @@ async fn change_role(
 }
 
 async fn remove_member(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: InOrg<AdminOrSelf>,
     Path(Whom { user_id }): Path<Whom>,
 ) -> Result<NoContent> {
     let org = caller.org().id;
-    transact!(app, async |tx| {
+    transact!(janua, async |tx| {
         let (own, member) = held(tx, &caller, user_id).await?;
         let leaves = user_id == caller.session.account().id;
         if !leaves && (own < Role::Admin || own < member.role) {
@@ -108,7 +108,7 @@ async fn remove_member(
         }
         OrgMember::remove(tx, org, user_id).await?;
         Invite::withdraw(tx, org, user_id, None).await?;
-        Ok(caller.record_about(tx, &app, user_id, &MemberRemoved).await?)
+        Ok(caller.record_about(tx, &janua, user_id, &MemberRemoved).await?)
     })?;
     Ok(NoContent)
 }

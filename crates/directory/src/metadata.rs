@@ -2,7 +2,7 @@
 use crate::events::MetadataUpdated;
 use axum::extract::State;
 use kernel::{
-    App,
+    Janua,
     fault::Result,
     http::{Json, Routes},
     transact,
@@ -26,18 +26,18 @@ async fn get_metadata(caller: InOrg<Member>) -> Json<Record> {
 }
 
 async fn update_metadata(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: InOrg<Admin>,
     Json(change): Json<Record>,
 ) -> Result<Json<Record>> {
-    let merged = transact!(app, async |tx| {
+    let merged = transact!(janua, async |tx| {
         let mut org = caller.hold(tx).await?.org;
         let merged = records::merge("metadata", records::of(&org.metadata), &change)?;
         org.metadata = Value::Object(merged.clone());
-        org.updated_at = app.clock.now();
+        org.updated_at = janua.clock.now();
         org.save_metadata(tx).await?;
         let event = MetadataUpdated { keys: change.keys().cloned().collect() };
-        caller.record(tx, &app, &event).await?;
+        caller.record(tx, &janua, &event).await?;
         Ok(merged)
     })?;
     Ok(Json(merged))

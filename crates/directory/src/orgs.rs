@@ -1,7 +1,7 @@
 //! Making an organization, looking at it, changing its name and look, and giving it up.
 use axum::{extract::State, response::NoContent};
 use kernel::{
-    App,
+    Janua,
     fault::Result,
     http::{Json, Page, Routes},
     transact,
@@ -38,24 +38,24 @@ struct NewOrg {
     slug: Option<String>,
 }
 
-async fn create_org(State(app): State<App>, session: Session, Json(new): Json<NewOrg>) -> Result<Json<OrgView>> {
-    let (now, account) = (app.clock.now(), session.account().id);
+async fn create_org(State(janua): State<Janua>, session: Session, Json(new): Json<NewOrg>) -> Result<Json<OrgView>> {
+    let (now, account) = (janua.clock.now(), session.account().id);
     new.slug.as_deref().map(slugs::check).transpose()?;
-    let mut org = Org::new(OrgId::new(&app.entropy, now), new.name.trim(), "", now);
-    transact!(app, async |tx| {
-        org.slug = new.slug.clone().unwrap_or_else(|| slugs::made_from(&app, &new.name));
+    let mut org = Org::new(OrgId::new(&janua.entropy, now), new.name.trim(), "", now);
+    transact!(janua, async |tx| {
+        org.slug = new.slug.clone().unwrap_or_else(|| slugs::made_from(&janua, &new.name));
         if !org.insert(tx).await? {
             if new.slug.is_some() {
                 return Err(SLUG_TAKEN.into());
             }
             // A name may be had by many; what makes the slug unique is chance.
-            org.slug = orgs::slug_near(&app, &org.slug);
+            org.slug = orgs::slug_near(&janua, &org.slug);
             if !org.insert(tx).await? {
                 return Err(SLUG_TAKEN.into());
             }
         }
         OrgMember::add(tx, org.id, account, Role::Owner, now).await?;
-        session.record_about(tx, &app, About::in_org(org.id), &OrgCreated).await?;
+        session.record_about(tx, &janua, About::in_org(org.id), &OrgCreated).await?;
         // Whoever acts for nobody acts for the first organization they have.
         if session.org().is_none() {
             orgs::switch(tx, session.id(), account, org.id).await?;
@@ -75,8 +75,8 @@ struct OrgDetails {
     next_cursor: Option<String>,
 }
 
-async fn get_org(State(app): State<App>, caller: InOrg<Member>, page: Page) -> Result<Json<OrgDetails>> {
-    let members::Members { members, next_cursor } = members::page(&app, caller.org().id, &page).await?;
+async fn get_org(State(janua): State<Janua>, caller: InOrg<Member>, page: Page) -> Result<Json<OrgDetails>> {
+    let members::Members { members, next_cursor } = members::page(&janua, caller.org().id, &page).await?;
     Ok(Json(OrgDetails { org: OrgView::of(&caller.membership), members, next_cursor }))
 }
 
@@ -99,11 +99,11 @@ struct Branding {
 }
 
 async fn update_org(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: InOrg<Admin>,
     Json(change): Json<OrgChange>,
 ) -> Result<Json<OrgView>> {
-    let org = transact!(app, async |tx| {
+    let org = transact!(janua, async |tx| {
         let mut org = caller.hold(tx).await?.org;
         let mut fields = vec![];
         if let Some(name) = &change.name {
@@ -122,24 +122,24 @@ async fn update_org(
             org.primary_color.clone_from(&branding.primary_color);
             fields.push("branding");
         }
-        org.updated_at = app.clock.now();
+        org.updated_at = janua.clock.now();
         if !org.save(tx).await? {
             return Err(SLUG_TAKEN.into());
         }
         let event = OrgUpdated { fields };
-        caller.record(tx, &app, &event).await?;
+        caller.record(tx, &janua, &event).await?;
         Ok(org)
     })?;
     Ok(Json(OrgView::of(&Membership { org, role: caller.role() })))
 }
 
-async fn delete_org(State(app): State<App>, caller: InOrg<Owner>) -> Result<NoContent> {
+async fn delete_org(State(janua): State<Janua>, caller: InOrg<Owner>) -> Result<NoContent> {
     let (id, by) = (caller.org().id, caller.session.by());
-    transact!(app, async |tx| caller.hold(tx).await)?;
-    orgs::empty(&app, id).await?;
-    transact!(app, async |tx| {
+    transact!(janua, async |tx| caller.hold(tx).await)?;
+    orgs::empty(&janua, id).await?;
+    transact!(janua, async |tx| {
         caller.hold(tx).await?;
-        Ok(orgs::end(tx, &app, &by, id).await?)
+        Ok(orgs::end(tx, &janua, &by, id).await?)
     })?;
     Ok(NoContent)
 }

@@ -6,7 +6,7 @@ use axum::{
 };
 use db::{Reach, Tx};
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     fault::Result,
     http::{Json, Key, Listed, MaybeJson, Page, Routes},
@@ -55,19 +55,19 @@ pub fn routes() -> Routes {
 
 /// The pictures of people, as uploads know them.
 pub const AVATARS: PicturesOf =
-    PicturesOf { kind: "avatar", show: |tx, app, upload, url| Box::pin(show(tx, app, upload, url)) };
+    PicturesOf { kind: "avatar", show: |tx, janua, upload, url| Box::pin(show(tx, janua, upload, url)) };
 
 /// Uploads of a person who goes come to nothing, and their picture is deleted.
 pub const GONE: Gone =
-    Gone::Account(|tx, app, id| Box::pin(async move { uploads::subject_gone(tx, app, &AVATARS.of(id)).await }));
+    Gone::Account(|tx, janua, id| Box::pin(async move { uploads::subject_gone(tx, janua, &AVATARS.of(id)).await }));
 
-async fn show(tx: &mut Tx, app: &App, upload: &Upload, url: &str) -> db::Result<bool> {
+async fn show(tx: &mut Tx, janua: &Janua, upload: &Upload, url: &str) -> db::Result<bool> {
     let Some(account) = upload.subject.id() else { return Ok(false) };
-    if !Account::set_avatar(tx, account, url, app.clock.now()).await? {
+    if !Account::set_avatar(tx, account, url, janua.clock.now()).await? {
         return Ok(false);
     }
     let event = ProfileUpdated { fields: vec!["avatarUrl"] };
-    events::record(tx, app, &upload.by, Some(account), &event).await?;
+    events::record(tx, janua, &upload.by, Some(account), &event).await?;
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.to_string()).await?;
     Ok(true)
 }
@@ -84,17 +84,17 @@ struct ProfilePatch {
 }
 
 async fn update_profile(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     AnySession(session): AnySession,
     Json(patch): Json<ProfilePatch>,
 ) -> Result<Json<UserView>> {
-    let along = (app.clone(), session.account().id, session.by(), patch);
-    let changed = app.carry(along, |tx, (app, id, by, patch)| Box::pin(patch.apply(tx, app, *id, by)));
+    let along = (janua.clone(), session.account().id, session.by(), patch);
+    let changed = janua.carry(along, |tx, (janua, id, by, patch)| Box::pin(patch.apply(tx, janua, *id, by)));
     Ok(Json(UserView::seen_in(&session.living.session, &changed.await?, session.factors())))
 }
 
 impl ProfilePatch {
-    async fn apply(&self, tx: &mut Tx, app: &App, id: AccountId, by: &By) -> Result<Account> {
+    async fn apply(&self, tx: &mut Tx, janua: &Janua, id: AccountId, by: &By) -> Result<Account> {
         // Held, so that of two changes at once neither undoes the other.
         let held = Account::hold(tx, id).await?.ok_or(kernel::fault::UNAUTHENTICATED)?;
         let (mut account, mut fields) = (held.clone(), vec![]);
@@ -110,20 +110,20 @@ impl ProfilePatch {
             account.accepts_marketing = accepts;
             fields.push("acceptMarketing");
         }
-        account.updated_at = app.clock.now();
+        account.updated_at = janua.clock.now();
         account.save_profile(tx, &held.name).await?;
-        events::record(tx, app, by, Some(id), &ProfileUpdated { fields }).await?;
+        events::record(tx, janua, by, Some(id), &ProfileUpdated { fields }).await?;
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, id.to_string()).await?;
         Ok(account)
     }
 }
 
 async fn create_avatar_upload(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     AnySession(session): AnySession,
     Json(wish): Json<Wish>,
 ) -> Result<Json<Offer>> {
-    uploads::open(&app, AVATARS.of(session.account().id), session.by(), &wish).await.map(Json)
+    uploads::open(&janua, AVATARS.of(session.account().id), session.by(), &wish).await.map(Json)
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -133,10 +133,10 @@ struct AuditLog {
     next_cursor: Option<String>,
 }
 
-async fn audit_log(State(app): State<App>, session: Session, page: Page) -> Result<Json<AuditLog>> {
+async fn audit_log(State(janua): State<Janua>, session: Session, page: Page) -> Result<Json<AuditLog>> {
     let account = session.account().id;
-    let fetch = async |below, most| AuditEntry::of_person(&app.db, account, &below, most).await;
-    let Listed { rows, next_cursor } = page.list(&app, "audit-log", account, fetch, AuditEntry::key).await?;
+    let fetch = async |below, most| AuditEntry::of_person(&janua.db, account, &below, most).await;
+    let Listed { rows, next_cursor } = page.list(&janua, "audit-log", account, fetch, AuditEntry::key).await?;
     Ok(Json(AuditLog { events: rows, next_cursor }))
 }
 
@@ -196,20 +196,24 @@ const EXPORTED_CONSENTS: u32 = 1000;
 /// How many audit events an export holds at the most; the audit log has them all, page by page.
 const EXPORTED_EVENTS: u32 = 10_000;
 
-async fn export(State(app): State<App>, NotAdmitted(visitor): NotAdmitted, session: Session) -> Result<Json<Export>> {
-    let (now, account) = (app.clock.now(), session.account());
-    transact!(app, async |tx| Ok(session.record(tx, &app, &DataExported).await?))?;
-    let audit_events = AuditEntry::of_person(&app.db, account.id, &Key::newest(), EXPORTED_EVENTS).await?;
-    let found = sessions::StoredSession::of(&app.db, account.id, now).await?;
-    let linked = Identity::of(&app.db, account.id).await?;
-    let consents = Consent::page(&app.db, account.id, &Key::newest(), EXPORTED_CONSENTS).await?;
+async fn export(
+    State(janua): State<Janua>,
+    NotAdmitted(visitor): NotAdmitted,
+    session: Session,
+) -> Result<Json<Export>> {
+    let (now, account) = (janua.clock.now(), session.account());
+    transact!(janua, async |tx| Ok(session.record(tx, &janua, &DataExported).await?))?;
+    let audit_events = AuditEntry::of_person(&janua.db, account.id, &Key::newest(), EXPORTED_EVENTS).await?;
+    let found = sessions::StoredSession::of(&janua.db, account.id, now).await?;
+    let linked = Identity::of(&janua.db, account.id).await?;
+    let consents = Consent::page(&janua.db, account.id, &Key::newest(), EXPORTED_CONSENTS).await?;
     Ok(Json(Export {
         exported_at: now,
         user: UserView::of(account, session.factors()),
         recovery_codes_left: session.factors().recovery_left,
-        trusted_devices: trusted::list(&app, &visitor, account.id).await?,
-        orgs: Membership::all_of(&app.db, account.id).await?.iter().map(OrgView::of).collect(),
-        used_apps: UsedApp::of(&app.db, account.id).await?,
+        trusted_devices: trusted::list(&janua, &visitor, account.id).await?,
+        orgs: Membership::all_of(&janua.db, account.id).await?.iter().map(OrgView::of).collect(),
+        used_apps: UsedApp::of(&janua.db, account.id).await?,
         accepts_marketing: account.accepts_marketing,
         has_password: account.password_hash.is_some(),
         sessions: found.into_iter().map(|found| SessionView::of(found, session.id())).collect(),
@@ -226,42 +230,42 @@ async fn ends_with(tx: &mut Tx, account: AccountId) -> Result<Vec<Alone>> {
 }
 
 async fn delete_account(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     ToAdmit(visitor): ToAdmit,
     session: Session,
     MaybeJson(fresh): MaybeJson<Fresh>,
 ) -> Result<Response> {
     let account = session.account();
-    fresh.unwrap_or_default().check(&app, &visitor, &session).await?;
-    let alone = transact!(app, async |tx| ends_with(tx, account.id).await)?;
+    fresh.unwrap_or_default().check(&janua, &visitor, &session).await?;
+    let alone = transact!(janua, async |tx| ends_with(tx, account.id).await)?;
     // What may be many rows goes some at a time.
     for org in alone {
-        orgs::empty(&app, org.id).await?;
+        orgs::empty(&janua, org.id).await?;
     }
-    events::forget_past(&app.db, account.id).await?;
-    transact!(app, async |tx| {
+    events::forget_past(&janua.db, account.id).await?;
+    transact!(janua, async |tx| {
         let alone = ends_with(tx, account.id).await?;
         // What nobody else is in goes with its only member; the others are told who left.
         for org in alone {
-            orgs::end(tx, &app, &session.by(), org.id).await?;
+            orgs::end(tx, &janua, &session.by(), org.id).await?;
         }
         for org in orgs::of(tx, account.id).await? {
             let about = About::in_org(org).person(account.id);
-            session.record_about(tx, &app, about, &MemberRemoved).await?;
+            session.record_about(tx, &janua, about, &MemberRemoved).await?;
             members::OrgMember::remove(tx, org, account.id).await?;
         }
-        sessions::end_all(tx, &app, &session.by(), account.id, None, "account_deleted").await?;
-        session.record(tx, &app, &AccountDeleted).await?;
+        sessions::end_all(tx, &janua, &session.by(), account.id, None, "account_deleted").await?;
+        session.record(tx, &janua, &AccountDeleted).await?;
         events::forget_person(tx, account.id).await?;
         if let Some(email) = &account.email {
-            mail::send(tx, &app, email, &mails::AccountDeleted { name: account.name.clone() }).await?;
+            mail::send(tx, &janua, email, &mails::AccountDeleted { name: account.name.clone() }).await?;
         }
-        gone::account(tx, &app, account.id).await?;
+        gone::account(tx, &janua, account.id).await?;
         Account::delete(tx, account.id).await?;
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
         Ok(())
     })?;
     let mut response = StatusCode::NO_CONTENT.into_response();
-    cookies::clear_session(&app, response.headers_mut());
+    cookies::clear_session(&janua, response.headers_mut());
     Ok(response)
 }

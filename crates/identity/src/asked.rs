@@ -13,7 +13,7 @@ use crate::{
 use data_encoding::BASE64;
 use db::Tx;
 use kernel::{
-    App,
+    Janua,
     fault::Result,
     http::network_of,
     jobs::{self, Job, Later},
@@ -88,19 +88,19 @@ const PURPOSE: &str = "asked";
 const PLACE: &str = "job:payload";
 
 /// Takes a request in.
-pub async fn take(app: &App, visitor: &Visitor, email: &Email, what: What) -> Result<Accepted> {
-    keep(app, visitor, email, what).await?;
+pub async fn take(janua: &Janua, visitor: &Visitor, email: &Email, what: What) -> Result<Accepted> {
+    keep(janua, visitor, email, what).await?;
     Ok(Accepted { accepted: true })
 }
 
 /// Keeps it for later.
-pub async fn keep(app: &App, visitor: &Visitor, email: &Email, what: What) -> Result<()> {
+pub async fn keep(janua: &Janua, visitor: &Visitor, email: &Email, what: What) -> Result<()> {
     let By { ip, user_agent, app: app_id, .. } = visitor.by.clone();
     let request = Request { email: email.as_str().to_owned(), what, ip, user_agent, app_id };
     let plain = serde_json::to_vec(&request).unwrap_or_default();
-    let job = Asked { sealed: BASE64.encode(&app.vault.seal(PURPOSE, PLACE, &plain)) };
-    transact!(app, async |tx| {
-        jobs::enqueue(tx, app, app.clock.now(), &job).await?;
+    let job = Asked { sealed: BASE64.encode(&janua.vault.seal(PURPOSE, PLACE, &plain)) };
+    transact!(janua, async |tx| {
+        jobs::enqueue(tx, janua, janua.clock.now(), &job).await?;
         Ok(())
     })
 }
@@ -108,24 +108,24 @@ pub async fn keep(app: &App, visitor: &Visitor, email: &Email, what: What) -> Re
 impl Job for Asked {
     const KIND: &'static str = "identity.asked";
 
-    async fn run(self, app: App) -> Result<(), Later> {
+    async fn run(self, janua: Janua) -> Result<(), Later> {
         let sealed = BASE64.decode(self.sealed.as_bytes()).map_err(Later::give_up)?;
-        let plain = app.vault.open(PURPOSE, PLACE, &sealed).map_err(Later::give_up)?;
+        let plain = janua.vault.open(PURPOSE, PLACE, &sealed).map_err(Later::give_up)?;
         let request: Request = serde_json::from_slice(&plain).map_err(Later::give_up)?;
         let email = Email::parse(&request.email).ok_or_else(|| Later::give_up("the email cannot be read"))?;
-        let budget = budget(&app, &request, &email).await?;
-        db::transact!(app.db, async |tx| work(tx, &app, &request, &email, &budget).await)?;
+        let budget = budget(&janua, &request, &email).await?;
+        db::transact!(janua.db, async |tx| work(tx, &janua, &request, &email, &budget).await)?;
         Ok(())
     }
 }
 
 /// What a mail counts against that was asked for from here.
-async fn budget(app: &App, request: &Request, email: &Email) -> db::Result<Budget> {
+async fn budget(janua: &Janua, request: &Request, email: &Email) -> db::Result<Budget> {
     let Some(ip) = request.ip.as_deref().and_then(|ip| ip.parse().ok()) else {
         return Ok(Budget::Anybody { from: String::new() });
     };
     let (network, from) = (network_of(ip), network_of(ip).to_string());
-    let is_known = StoredSession::knows_network(&app.db, email.key(), network).await?;
+    let is_known = StoredSession::knows_network(&janua.db, email.key(), network).await?;
     Ok(if is_known { Budget::Known { from } } else { Budget::Anybody { from } })
 }
 
@@ -135,46 +135,46 @@ fn called(account: &Account) -> String {
     if account.email_verified { account.name.clone() } else { String::new() }
 }
 
-async fn work(tx: &mut Tx, app: &App, request: &Request, email: &Email, budget: &Budget) -> db::Result<()> {
+async fn work(tx: &mut Tx, janua: &Janua, request: &Request, email: &Email, budget: &Budget) -> db::Result<()> {
     let (ip, user_agent) = (request.ip.clone(), request.user_agent.clone());
     let by = By { actor: None, ip, user_agent, app: request.app_id };
     if let What::Register { name, password_hash, accepts_marketing, likeness } = &request.what {
         let (password_hash, likeness) = (Some(password_hash.clone()), likeness.clone());
         let registration = Registration { name: name.clone(), password_hash, likeness };
-        return register(tx, app, &by, (email, budget), registration, *accepts_marketing).await;
+        return register(tx, janua, &by, (email, budget), registration, *accepts_marketing).await;
     }
     let Some(account) = Account::by_email(&mut *tx, email).await? else { return Ok(()) };
     let to = account.email.clone().unwrap_or_default();
-    let (name, now) = (called(&account), app.clock.now());
+    let (name, now) = (called(&account), janua.clock.now());
     match &request.what {
         What::WrongPassword { is_last } => {
             let failed = SignInFailed { reason: "wrong_password" };
-            events::record(tx, app, &by, Some(account.id), &failed).await?;
+            events::record(tx, janua, &by, Some(account.id), &failed).await?;
             if *is_last {
-                events::record(tx, app, &by, Some(account.id), &SignInLocked).await?;
-                if mail::may_send(tx, app, email, &Budget::Warning(Warning::Locked)).await? {
-                    mail::send(tx, app, &to, &mails::Locked { name }).await?;
+                events::record(tx, janua, &by, Some(account.id), &SignInLocked).await?;
+                if mail::may_send(tx, janua, email, &Budget::Warning(Warning::Locked)).await? {
+                    mail::send(tx, janua, &to, &mails::Locked { name }).await?;
                 }
             }
             Ok(())
         }
         What::ResendVerification if !account.email_verified => {
-            let likeness = pending(tx, app, &account).await?.pop().flatten();
+            let likeness = pending(tx, janua, &account).await?.pop().flatten();
             let name = account.name.clone();
             let registration = Registration { name, password_hash: account.password_hash.clone(), likeness };
-            send_verification(tx, app, &account, (email, budget), &registration).await
+            send_verification(tx, janua, &account, (email, budget), &registration).await
         }
-        What::ForgotPassword if mail::may_send(tx, app, email, budget).await? => {
+        What::ForgotPassword if mail::may_send(tx, janua, email, budget).await? => {
             once::make_room(tx, RESET_PASSWORD, account.id, now).await?;
-            let token = once::issue(tx, app, RESET_PASSWORD, Some(account.id), &[]).await?;
-            events::record(tx, app, &by, Some(account.id), &PasswordResetRequested).await?;
-            mail::send(tx, app, &to, &mails::ResetPassword { name, token }).await
+            let token = once::issue(tx, janua, RESET_PASSWORD, Some(account.id), &[]).await?;
+            events::record(tx, janua, &by, Some(account.id), &PasswordResetRequested).await?;
+            mail::send(tx, janua, &to, &mails::ResetPassword { name, token }).await
         }
-        What::MagicLink if mail::may_send(tx, app, email, budget).await? => {
+        What::MagicLink if mail::may_send(tx, janua, email, budget).await? => {
             once::make_room(tx, MAGIC_LINK, account.id, now).await?;
-            let token = once::issue(tx, app, MAGIC_LINK, Some(account.id), &[]).await?;
-            events::record(tx, app, &by, Some(account.id), &MagicLinkRequested).await?;
-            mail::send(tx, app, &to, &mails::MagicLink { name, token }).await
+            let token = once::issue(tx, janua, MAGIC_LINK, Some(account.id), &[]).await?;
+            events::record(tx, janua, &by, Some(account.id), &MagicLinkRequested).await?;
+            mail::send(tx, janua, &to, &mails::MagicLink { name, token }).await
         }
         What::ResendVerification | What::Register { .. } | What::ForgotPassword | What::MagicLink => Ok(()),
     }
@@ -182,65 +182,65 @@ async fn work(tx: &mut Tx, app: &App, request: &Request, email: &Email, budget: 
 
 async fn register(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     by: &By,
     (email, budget): (&Email, &Budget),
     registration: Registration,
     accepts_marketing: bool,
 ) -> db::Result<()> {
-    let now = app.clock.now();
+    let now = janua.clock.now();
     let new = Account {
         password_hash: registration.password_hash.clone(),
         accepts_marketing,
-        ..Account::new(AccountId::new(&app.entropy, now), Some(email), &registration.name, now)
+        ..Account::new(AccountId::new(&janua.entropy, now), Some(email), &registration.name, now)
     };
     let (account, is_new) = Account::ensure(tx, &new).await?;
     if account.email_verified {
         let warning = mails::AlreadyRegistered { name: account.name.clone() };
-        if mail::may_send(tx, app, email, &Budget::Warning(Warning::AlreadyRegistered)).await? {
-            mail::send(tx, app, email.as_str(), &warning).await?;
+        if mail::may_send(tx, janua, email, &Budget::Warning(Warning::AlreadyRegistered)).await? {
+            mail::send(tx, janua, email.as_str(), &warning).await?;
         }
         return Ok(());
     }
     if is_new {
-        events::record(tx, app, by, Some(account.id), &AccountCreated).await?;
-    } else if pending(tx, app, &account).await?.iter().any(|open| *open != registration.likeness) {
+        events::record(tx, janua, by, Some(account.id), &AccountCreated).await?;
+    } else if pending(tx, janua, &account).await?.iter().any(|open| *open != registration.likeness) {
         // Two people may have signed up with this address, and a mail does not tell them apart: no password of either
         // counts. Whoever confirms the address chooses one by a mail of its own. Who only did it twice gave the same.
         Account::clear_password(tx, account.id, now).await?;
         once::void(tx, VERIFY_EMAIL, account.id, now).await?;
         let nobodys = Registration { password_hash: None, likeness: None, ..registration };
-        return send_verification(tx, app, &account, (email, budget), &nobodys).await;
+        return send_verification(tx, janua, &account, (email, budget), &nobodys).await;
     } else if let Some(hash) = &registration.password_hash {
         Account::set_password(tx, account.id, hash, now).await?;
     }
-    send_verification(tx, app, &account, (email, budget), &registration).await
+    send_verification(tx, janua, &account, (email, budget), &registration).await
 }
 
 /// What the open links of an account would set, by its likeness.
-async fn pending(tx: &mut Tx, app: &App, account: &Account) -> db::Result<Vec<Option<String>>> {
-    let open = once::open(tx, VERIFY_EMAIL, account.id, app.clock.now()).await?;
-    let read = |open: &once::Spent| serde_json::from_slice::<Registration>(&open.aside(app)?).ok();
+async fn pending(tx: &mut Tx, janua: &Janua, account: &Account) -> db::Result<Vec<Option<String>>> {
+    let open = once::open(tx, VERIFY_EMAIL, account.id, janua.clock.now()).await?;
+    let read = |open: &once::Spent| serde_json::from_slice::<Registration>(&open.aside(janua)?).ok();
     Ok(open.iter().map(|open| read(open).and_then(|registration| registration.likeness)).collect())
 }
 
 async fn send_verification(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     account: &Account,
     (email, budget): (&Email, &Budget),
     registration: &Registration,
 ) -> db::Result<()> {
-    if !mail::may_send(tx, app, email, budget).await? {
+    if !mail::may_send(tx, janua, email, budget).await? {
         return Ok(());
     }
-    once::make_room(tx, VERIFY_EMAIL, account.id, app.clock.now()).await?;
+    once::make_room(tx, VERIFY_EMAIL, account.id, janua.clock.now()).await?;
     let aside = serde_json::to_vec(registration).unwrap_or_default();
-    let token = once::issue(tx, app, VERIFY_EMAIL, Some(account.id), &aside).await?;
-    let code = once::add_code(tx, app, &token, account.id, CODE_LIFE).await?;
+    let token = once::issue(tx, janua, VERIFY_EMAIL, Some(account.id), &aside).await?;
+    let code = once::add_code(tx, janua, &token, account.id, CODE_LIFE).await?;
     let (to, name) = (account.email.as_deref().unwrap_or_default(), called(account));
     match registration.password_hash {
-        Some(_) => mail::send(tx, app, to, &mails::Verify { name, token, code }).await,
-        None => mail::send(tx, app, to, &mails::VerifyAgain { name, token, code }).await,
+        Some(_) => mail::send(tx, janua, to, &mails::Verify { name, token, code }).await,
+        None => mail::send(tx, janua, to, &mails::VerifyAgain { name, token, code }).await,
     }
 }

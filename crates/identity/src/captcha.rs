@@ -1,7 +1,7 @@
 //! The answer to a challenge, for a pass.
 use axum::extract::State;
 use kernel::{
-    App,
+    Janua,
     fault::Result,
     http::{Json, Routes},
     transact,
@@ -37,10 +37,10 @@ struct Pass {
 }
 
 async fn verify_captcha(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     NotAdmitted(_): NotAdmitted,
     Json(solved): Json<Solved>,
 ) -> Result<Json<Pass>> {
-    let pass = transact!(app, async |tx| Captcha::redeem(tx, &app, &solved.token.0).await)?;
+    let pass = transact!(janua, async |tx| Captcha::redeem(tx, &janua, &solved.token.0).await)?;
     Ok(Json(Pass { captcha_pass: pass.expose().to_owned() }))
 }

@@ -3,7 +3,7 @@ use std::sync::OnceLock;
 
 use axum::{extract::State, http::HeaderMap, response::Response};
 use kernel::{
-    App,
+    Janua,
     http::{Document, Routes},
 };
 use serde_json::json;
@@ -31,22 +31,22 @@ type Anything = std::collections::BTreeMap<String, serde_json::Value>;
 #[derive(Default)]
 pub struct Metadata(OnceLock<Document>);
 
-async fn jwks(State(app): State<App>, headers: HeaderMap) -> Response {
-    app.own::<Ring>().key_set(&app).answer(&headers)
+async fn jwks(State(janua): State<Janua>, headers: HeaderMap) -> Response {
+    janua.own::<Ring>().key_set(&janua).answer(&headers)
 }
 
-async fn configuration(State(app): State<App>, headers: HeaderMap) -> Response {
-    let make = || Document::new("application/json", metadata(&app).to_string().into_bytes());
-    app.own::<Metadata>().0.get_or_init(make).answer(&headers)
+async fn configuration(State(janua): State<Janua>, headers: HeaderMap) -> Response {
+    let make = || Document::new("application/json", metadata(&janua).to_string().into_bytes());
+    janua.own::<Metadata>().0.get_or_init(make).answer(&headers)
 }
 
 /// The same under the name that OAuth has for it (RFC 8414).
-async fn authorization_server(state: State<App>, headers: HeaderMap) -> Response {
+async fn authorization_server(state: State<Janua>, headers: HeaderMap) -> Response {
     configuration(state, headers).await
 }
 
-fn metadata(app: &App) -> serde_json::Value {
-    let base = app.config.base_url();
+fn metadata(janua: &Janua) -> serde_json::Value {
+    let base = janua.config.base_url();
     let mut told = json!({
         "issuer": base,
         "authorization_endpoint": format!("{base}/oauth/authorize"),
@@ -81,9 +81,9 @@ fn metadata(app: &App) -> serde_json::Value {
         "claims_parameter_supported": false,
         "request_parameter_supported": false,
         "request_uri_parameter_supported": false,
-        "client_id_metadata_document_supported": app.config.of::<crate::oauth::Settings>().client_documents.is_on(),
+        "client_id_metadata_document_supported": janua.config.of::<crate::oauth::Settings>().client_documents.is_on(),
     });
-    if app.config.of::<crate::oauth::Settings>().client_registration.is_on() {
+    if janua.config.of::<crate::oauth::Settings>().client_registration.is_on() {
         told["registration_endpoint"] = format!("{base}/oauth/register").into();
     }
     told

@@ -1,7 +1,7 @@
 //! The first person of a new installation. The start prints a link; whoever has it can read what the server says, and
 //! becomes its owner. It works once, and not where the settings name the owners.
 use kernel::{
-    App,
+    Janua,
     crypto::same,
     fault::{Code, Result},
     installation, transact,
@@ -37,46 +37,46 @@ pub(crate) const AFTER_RESTORE: AfterRestore = AfterRestore::delete_fact(SEED);
 
 /// Gets the link ready, or closes the door for good where the settings name the owners: an old link must not come back to
 /// life when they no longer do.
-pub async fn start(app: &App) -> db::Result<()> {
-    let seed = app.config.of::<tenancy::Settings>().platform_owners.is_empty().then(|| app.entropy.token());
+pub async fn start(janua: &Janua) -> db::Result<()> {
+    let seed = janua.config.of::<tenancy::Settings>().platform_owners.is_empty().then(|| janua.entropy.token());
     let (name, value) = seed.as_ref().map_or((TAKEN, "settings"), |seed| (SEED, seed.expose()));
-    db::transact!(app.db, async |tx| installation::write_once(tx, name, value).await).map(drop)
+    db::transact!(janua.db, async |tx| installation::write_once(tx, name, value).await).map(drop)
 }
 
 /// What the link bears; nothing once the door is closed.
-async fn token(app: &App) -> db::Result<Option<String>> {
-    if installation::read(&app.db, TAKEN).await?.is_some() {
+async fn token(janua: &Janua) -> db::Result<Option<String>> {
+    if installation::read(&janua.db, TAKEN).await?.is_some() {
         return Ok(None);
     }
-    let seed = installation::read(&app.db, SEED).await?;
-    Ok(seed.map(|seed| app.vault.mac(SEED, seed.as_bytes())))
+    let seed = installation::read(&janua.db, SEED).await?;
+    Ok(seed.map(|seed| janua.vault.mac(SEED, seed.as_bytes())))
 }
 
 /// Where the first owner is made; nothing once there is one. The same after every start and on every node.
-pub async fn link(app: &App) -> db::Result<Option<String>> {
-    Ok(token(app).await?.map(|token| format!("{}{PATH}?token={token}", app.config.base_url())))
+pub async fn link(janua: &Janua) -> db::Result<Option<String>> {
+    Ok(token(janua).await?.map(|token| format!("{}{PATH}?token={token}", janua.config.base_url())))
 }
 
 /// Refuses whoever comes with another token, or too late.
-pub async fn look(app: &App, given: &Typed) -> Result<()> {
-    let token = token(app).await?;
+pub async fn look(janua: &Janua, given: &Typed) -> Result<()> {
+    let token = token(janua).await?;
     let is_right = token.is_some_and(|token| same(given.0.expose().as_bytes(), token.as_bytes()));
     if is_right { Ok(()) } else { Err(TOKEN_SPENT.into()) }
 }
 
 /// Makes the account and lets it in. There is nothing to confirm: nobody else can read what a server prints.
-pub async fn make(app: &App, visitor: &Visitor, given: &Typed, new: &SignUp) -> Result<Entered> {
-    visitor.admit(app, Some(&new.email)).await?;
-    look(app, given).await?;
+pub async fn make(janua: &Janua, visitor: &Visitor, given: &Typed, new: &SignUp) -> Result<Entered> {
+    visitor.admit(janua, Some(&new.email)).await?;
+    look(janua, given).await?;
     password::check("password", &new.password.0, Some(&new.email), &new.name)?;
-    let password_hash = app.own::<Hasher>().hash(&app.entropy, &new.password.0).await?;
-    let now = app.clock.now();
+    let password_hash = janua.own::<Hasher>().hash(&janua.entropy, &new.password.0).await?;
+    let now = janua.clock.now();
     let owner = Account {
         password_hash: Some(password_hash),
         email_verified: true,
-        ..Account::new(AccountId::new(&app.entropy, now), Some(&new.email), new.name.trim(), now)
+        ..Account::new(AccountId::new(&janua.entropy, now), Some(&new.email), new.name.trim(), now)
     };
-    transact!(app, async |tx| {
+    transact!(janua, async |tx| {
         if !installation::write_once(tx, TAKEN, &owner.id.to_string()).await? {
             return Err(TOKEN_SPENT.into());
         }
@@ -85,8 +85,8 @@ pub async fn make(app: &App, visitor: &Visitor, given: &Typed, new: &SignUp) -> 
             return Err(ADDRESS_TAKEN.into());
         }
         Account::entrust_platform(tx, account.id).await?;
-        visitor.record_about(tx, app, account.id, &AccountCreated).await?;
-        visitor.record_about(tx, app, account.id, &PlatformOwnerMade).await?;
-        sign_in::enter(tx, app, visitor, account, Way::by("pwd", Delivery::Cookie)).await
+        visitor.record_about(tx, janua, account.id, &AccountCreated).await?;
+        visitor.record_about(tx, janua, account.id, &PlatformOwnerMade).await?;
+        sign_in::enter(tx, janua, visitor, account, Way::by("pwd", Delivery::Cookie)).await
     })
 }

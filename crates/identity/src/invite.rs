@@ -5,7 +5,7 @@
 use axum::{extract::State, response::Response};
 use db::{Reach, Tx};
 use kernel::{
-    App,
+    Janua,
     crypto::Secret,
     fault::{Code, Fault, INVALID, Result},
     http::{Json, Routes},
@@ -52,18 +52,18 @@ pub struct Accept {
 }
 
 async fn accept_invite(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     ToAdmit(visitor): ToAdmit,
     MaybeSession(session): MaybeSession,
     Json(body): Json<Accept>,
 ) -> Result<Response> {
     let delivery = body.options.as_ref().and_then(|options| options.token_delivery).unwrap_or_default();
-    match accept(&app, &visitor, session.as_ref(), body, delivery).await? {
+    match accept(&janua, &visitor, session.as_ref(), body, delivery).await? {
         Accepted::Joined(membership) => match &session {
-            Some(session) => sign_in::renew(&app, session, &membership),
+            Some(session) => sign_in::renew(&janua, session, &membership),
             None => Err(TOKEN_SPENT.into()),
         },
-        Accepted::Entered(entered) => entered.answer(&app),
+        Accepted::Entered(entered) => entered.answer(&janua),
     }
 }
 
@@ -77,20 +77,20 @@ pub enum Accepted {
 
 /// The same for programs and for the page.
 pub async fn accept(
-    app: &App,
+    janua: &Janua,
     visitor: &Visitor,
     session: Option<&Session>,
     body: Accept,
     delivery: Delivery,
 ) -> Result<Accepted> {
-    visitor.admit(app, None).await?;
-    let invite = Invite::look(&app.db, &body.token.0, app.clock.now()).await?.ok_or(TOKEN_SPENT)?;
+    visitor.admit(janua, None).await?;
+    let invite = Invite::look(&janua.db, &body.token.0, janua.clock.now()).await?.ok_or(TOKEN_SPENT)?;
     if let Some(session) = session {
-        let joined = join(app, session, &invite, &body.token.0).await?;
+        let joined = join(janua, session, &invite, &body.token.0).await?;
         return Ok(Accepted::Joined(Box::new(joined)));
     }
     let email = Email::parse(&invite.email).ok_or(TOKEN_SPENT)?;
-    if Account::by_email(&app.db, &email).await?.is_some_and(|account| account.email_verified) {
+    if Account::by_email(&janua.db, &email).await?.is_some_and(|account| account.email_verified) {
         return Err(SIGN_IN_FIRST.into());
     }
     let (name, password) = match (body.name, body.password) {
@@ -103,31 +103,31 @@ pub async fn accept(
         }
     };
     password::check("password", &password.0, Some(&email), &name)?;
-    let hash = app.own::<Hasher>().hash(&app.entropy, &password.0).await?;
-    let (now, id) = (app.clock.now(), AccountId::new(&app.entropy, app.clock.now()));
-    let entered = transact!(app, async |tx| {
+    let hash = janua.own::<Hasher>().hash(&janua.entropy, &password.0).await?;
+    let (now, id) = (janua.clock.now(), AccountId::new(&janua.entropy, janua.clock.now()));
+    let entered = transact!(janua, async |tx| {
         let new = Account { password_hash: Some(hash.clone()), ..Account::new(id, Some(&email), name.trim(), now) };
-        let account = newcomer(tx, app, visitor, new, &body.token.0).await?;
+        let account = newcomer(tx, janua, visitor, new, &body.token.0).await?;
         let way = Way::by("pwd", delivery);
-        sign_in::enter(tx, app, visitor, account, way).await
+        sign_in::enter(tx, janua, visitor, account, way).await
     })?;
     Ok(Accepted::Entered(Box::new(entered)))
 }
 
 /// An invite for this address that could be accepted now. A look that decides nothing.
-pub async fn look(app: &App, email: &Email, token: &Secret) -> Result<Invite> {
-    let invite = Invite::look(&app.db, token, app.clock.now()).await?;
+pub async fn look(janua: &Janua, email: &Email, token: &Secret) -> Result<Invite> {
+    let invite = Invite::look(&janua.db, token, janua.clock.now()).await?;
     invite.filter(|invite| invite.email_key == email.key()).ok_or_else(|| TOKEN_SPENT.into())
 }
 
 /// Somebody who is signed in joins, and acts for the organization from now on.
-async fn join(app: &App, session: &Session, invite: &Invite, token: &Secret) -> Result<Membership> {
+async fn join(janua: &Janua, session: &Session, invite: &Invite, token: &Secret) -> Result<Membership> {
     let account = session.account();
     if !account.email_verified || account.email_key.as_deref() != Some(&invite.email_key) {
         return Err(OTHER_ADDRESS.into());
     }
-    transact!(app, async |tx| {
-        let org = Invite::accept(tx, app, &session.by(), token, account).await?.ok_or(TOKEN_SPENT)?;
+    transact!(janua, async |tx| {
+        let org = Invite::accept(tx, janua, &session.by(), token, account).await?.ok_or(TOKEN_SPENT)?;
         orgs::switch(tx, session.id(), account.id, org).await?;
         Ok(Membership::of(&mut *tx, org, account.id).await?.ok_or(TOKEN_SPENT)?)
     })
@@ -135,8 +135,14 @@ async fn join(app: &App, session: &Session, invite: &Invite, token: &Secret) -> 
 
 /// Makes the account of an invited address, verified at once, and takes it in. What was signed up for the address
 /// before and never confirmed counts for nothing. Refuses where an account is verified: nothing of it is changed.
-pub async fn newcomer(tx: &mut Tx, app: &App, visitor: &Visitor, new: Account, token: &Secret) -> Result<Account> {
-    let now = app.clock.now();
+pub async fn newcomer(
+    tx: &mut Tx,
+    janua: &Janua,
+    visitor: &Visitor,
+    new: Account,
+    token: &Secret,
+) -> Result<Account> {
+    let now = janua.clock.now();
     let (there, is_new) = Account::ensure(tx, &new).await?;
     if there.email_verified {
         return Err(SIGN_IN_FIRST.into());
@@ -147,12 +153,12 @@ pub async fn newcomer(tx: &mut Tx, app: &App, visitor: &Visitor, new: Account, t
     known.save_profile(tx, &known.name).await?;
     once::void(tx, VERIFY_EMAIL, there.id, now).await?;
     if is_new {
-        visitor.record_about(tx, app, there.id, &AccountCreated).await?;
+        visitor.record_about(tx, janua, there.id, &AccountCreated).await?;
     }
-    visitor.record_about(tx, app, there.id, &EmailVerified).await?;
+    visitor.record_about(tx, janua, there.id, &EmailVerified).await?;
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, there.id.to_string()).await?;
     let account = Account::find(tx, there.id).await?.ok_or(TOKEN_SPENT)?;
-    let org = Invite::accept(tx, app, &visitor.by, token, &account).await?.ok_or(TOKEN_SPENT)?;
+    let org = Invite::accept(tx, janua, &visitor.by, token, &account).await?.ok_or(TOKEN_SPENT)?;
     people::found_home(tx, org, account.id).await?;
     Ok(account)
 }

@@ -24,8 +24,8 @@ mod tidy;
 mod trusted;
 
 use kernel::{
-    app::{Feature, Part},
     config::{Config, Listed},
+    feature::{Feature, Part},
     http::Routes,
     jobs::Jobs,
 };
@@ -70,9 +70,9 @@ pub fn feature(config: &Config) -> Feature {
         .declares(&[account::AVATARS])
         .declares(&[account::GONE, oauth::GONE, tidy::DEVICE_CODES])
         .declares(tidy::AFTER_RESTORE)
-        .start(|app| {
+        .start(|janua| {
             Box::pin(async move {
-                first_owner::start(&app).await.map_err(|error| format!("cannot keep who comes first: {error}"))
+                first_owner::start(&janua).await.map_err(|error| format!("cannot keep who comes first: {error}"))
             })
         })
         .own(passkeys::Passkeys::new(config))

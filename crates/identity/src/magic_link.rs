@@ -4,7 +4,7 @@ use std::time::Duration;
 use axum::{extract::State, response::Response};
 use db::{Reach, Tx};
 use kernel::{
-    App,
+    Janua,
     fault::Result,
     http::{Json, Routes},
     transact,
@@ -40,17 +40,17 @@ pub fn routes() -> Routes {
 }
 
 async fn request_magic_link(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     ToAdmit(visitor): ToAdmit,
     Json(body): Json<Address>,
 ) -> Result<Json<Accepted>> {
-    ask(&app, &visitor, &body.email).await.map(Json)
+    ask(&janua, &visitor, &body.email).await.map(Json)
 }
 
 /// The same for programs and for the page.
-pub async fn ask(app: &App, visitor: &Visitor, email: &Email) -> Result<Accepted> {
-    visitor.admit(app, Some(email)).await?;
-    asked::take(app, visitor, email, What::MagicLink).await
+pub async fn ask(janua: &Janua, visitor: &Visitor, email: &Email) -> Result<Accepted> {
+    visitor.admit(janua, Some(email)).await?;
+    asked::take(janua, visitor, email, What::MagicLink).await
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -60,37 +60,37 @@ struct Follow {
 }
 
 async fn verify_magic_link(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     ToAdmit(visitor): ToAdmit,
     Json(body): Json<Follow>,
 ) -> Result<Response> {
     let delivery = body.options.and_then(|options| options.token_delivery).unwrap_or_default();
-    follow(&app, &visitor, &body.token, delivery).await?.answer(&app)
+    follow(&janua, &visitor, &body.token, delivery).await?.answer(&janua)
 }
 
 /// The same for programs and for the page.
-pub async fn follow(app: &App, visitor: &Visitor, token: &Typed, delivery: Delivery) -> Result<Entered> {
-    visitor.admit(app, None).await?;
-    transact!(app, async |tx| {
-        let spent = once::spend(tx, MAGIC_LINK, &token.0, app.clock.now()).await?;
+pub async fn follow(janua: &Janua, visitor: &Visitor, token: &Typed, delivery: Delivery) -> Result<Entered> {
+    visitor.admit(janua, None).await?;
+    transact!(janua, async |tx| {
+        let spent = once::spend(tx, MAGIC_LINK, &token.0, janua.clock.now()).await?;
         let id = spent.and_then(|spent| spent.account_id).ok_or(TOKEN_SPENT)?;
-        once::void(tx, MAGIC_LINK, id, app.clock.now()).await?;
+        once::void(tx, MAGIC_LINK, id, janua.clock.now()).await?;
         let mut account = Account::find(tx, id).await?.ok_or(TOKEN_SPENT)?;
         if !account.email_verified {
-            account = confirmed(tx, app, visitor, account).await?;
+            account = confirmed(tx, janua, visitor, account).await?;
         }
-        sign_in::enter(tx, app, visitor, account, Way::by("mail", delivery)).await
+        sign_in::enter(tx, janua, visitor, account, Way::by("mail", delivery)).await
     })
 }
 
 /// The link proves the address. Whoever signed up with it before, and what password they chose, is not known to be the
 /// same person, so that password does not count.
-async fn confirmed(tx: &mut Tx, app: &App, visitor: &Visitor, account: Account) -> Result<Account> {
-    let now = app.clock.now();
+async fn confirmed(tx: &mut Tx, janua: &Janua, visitor: &Visitor, account: Account) -> Result<Account> {
+    let now = janua.clock.now();
     Account::clear_password(tx, account.id, now).await?;
     Account::mark_verified(tx, account.id, now).await?;
     once::void(tx, VERIFY_EMAIL, account.id, now).await?;
-    visitor.record_about(tx, app, account.id, &EmailVerified).await?;
+    visitor.record_about(tx, janua, account.id, &EmailVerified).await?;
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
     Ok(Account::find(tx, account.id).await?.ok_or(TOKEN_SPENT)?)
 }

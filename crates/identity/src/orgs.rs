@@ -1,7 +1,7 @@
 //! The organizations one is in, and which of them one acts for.
 use axum::{extract::State, response::Response};
 use kernel::{
-    App,
+    Janua,
     fault::Result,
     http::{Json, Routes},
     transact,
@@ -26,13 +26,13 @@ struct Orgs {
     orgs: Vec<OrgView>,
 }
 
-async fn list_orgs(State(app): State<App>, session: Session) -> Result<Json<Orgs>> {
-    let found = Membership::all_of(&app.db, session.account().id).await?;
+async fn list_orgs(State(janua): State<Janua>, session: Session) -> Result<Json<Orgs>> {
+    let found = Membership::all_of(&janua.db, session.account().id).await?;
     Ok(Json(Orgs { orgs: found.iter().map(OrgView::of).collect() }))
 }
 
-async fn switch_org(State(app): State<App>, caller: InOrg<Member>) -> Result<Response> {
+async fn switch_org(State(janua): State<Janua>, caller: InOrg<Member>) -> Result<Response> {
     let (session, org) = (&caller.session, caller.org().id);
-    transact!(app, async |tx| Ok(orgs::switch(tx, session.id(), session.account().id, org).await?))?;
-    sign_in::renew(&app, session, &caller.membership)
+    transact!(janua, async |tx| Ok(orgs::switch(tx, session.id(), session.account().id, org).await?))?;
+    sign_in::renew(&janua, session, &caller.membership)
 }

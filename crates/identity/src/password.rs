@@ -8,7 +8,7 @@ use axum::{
 };
 use db::Reach;
 use kernel::{
-    App,
+    Janua,
     fault::{Code, Fault, OVERLOADED, Result},
     http::{Json, Routes},
     transact,
@@ -79,61 +79,61 @@ pub struct LoginOptions {
     pub token_delivery: Option<Delivery>,
 }
 
-async fn login(State(app): State<App>, ToAdmit(visitor): ToAdmit, Json(body): Json<Login>) -> Result<Response> {
+async fn login(State(janua): State<Janua>, ToAdmit(visitor): ToAdmit, Json(body): Json<Login>) -> Result<Response> {
     let delivery = body.options.and_then(|options| options.token_delivery).unwrap_or_default();
-    sign_in(&app, &visitor, &body.email, &body.password, delivery).await?.answer(&app)
+    sign_in(&janua, &visitor, &body.email, &body.password, delivery).await?.answer(&janua)
 }
 
 /// The same for programs and for the page.
 pub async fn sign_in(
-    app: &App,
+    janua: &Janua,
     visitor: &Visitor,
     email: &Email,
     password: &Typed,
     delivery: Delivery,
 ) -> Result<Entered> {
-    let attempt = visitor.attempt(app, email).await?;
-    let account = Account::by_email(&app.db, email).await?;
+    let attempt = visitor.attempt(janua, email).await?;
+    let account = Account::by_email(&janua.db, email).await?;
     let hash = account.as_ref().and_then(|account| account.password_hash.clone());
-    let verdict = app.own::<Hasher>().verify(&password.0, hash.clone()).await?;
+    let verdict = janua.own::<Hasher>().verify(&password.0, hash.clone()).await?;
     let Some(account) = account.filter(|_| verdict.matches) else {
         // Whatever key the request came with: a failure is written down, and no answer from before stands in for it.
-        let noted = asked::keep(app, visitor, email, What::WrongPassword { is_last: attempt.is_last });
+        let noted = asked::keep(janua, visitor, email, What::WrongPassword { is_last: attempt.is_last });
         db::aside(noted).await?;
         return Err(INVALID_CREDENTIALS.into());
     };
     if !account.email_verified {
         // The password was right: trying again before the mail is read closes nobody's account.
-        transact!(app, async |tx| Ok(attempt.forgive(tx).await?))?;
+        transact!(janua, async |tx| Ok(attempt.forgive(tx).await?))?;
         return Err(EMAIL_NOT_VERIFIED.into());
     }
     let mut matched = hash.clone();
     if let Some(old) = hash.filter(|_| verdict.is_outdated) {
-        let new = app.own::<Hasher>().hash(&app.entropy, &password.0).await?;
-        Account::upgrade_hash(&app.db, account.id, &old, &new).await?;
+        let new = janua.own::<Hasher>().hash(&janua.entropy, &password.0).await?;
+        Account::upgrade_hash(&janua.db, account.id, &old, &new).await?;
         matched = Some(new);
     }
-    transact!(app, async |tx| {
+    transact!(janua, async |tx| {
         // The password may have been changed since it was compared; who came with the old one is too late.
         let held = Account::hold(tx, account.id).await?.filter(|held| held.password_hash == matched);
         let held = held.ok_or(Fault::from(INVALID_CREDENTIALS))?;
         attempt.forgive(tx).await?;
-        sign_in::enter_held(tx, app, visitor, held, Way::by("pwd", delivery)).await
+        sign_in::enter_held(tx, janua, visitor, held, Way::by("pwd", delivery)).await
     })
 }
 
 async fn forgot_password(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     ToAdmit(visitor): ToAdmit,
     Json(body): Json<Address>,
 ) -> Result<Json<Accepted>> {
-    forget(&app, &visitor, &body.email).await.map(Json)
+    forget(&janua, &visitor, &body.email).await.map(Json)
 }
 
 /// The same for programs and for the page.
-pub async fn forget(app: &App, visitor: &Visitor, email: &Email) -> Result<Accepted> {
-    visitor.admit(app, Some(email)).await?;
-    asked::take(app, visitor, email, What::ForgotPassword).await
+pub async fn forget(janua: &Janua, visitor: &Visitor, email: &Email) -> Result<Accepted> {
+    visitor.admit(janua, Some(email)).await?;
+    asked::take(janua, visitor, email, What::ForgotPassword).await
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -144,54 +144,54 @@ struct Reset {
 
 /// Sets the password and ends every session; it begins none, so that a second factor is still asked for.
 async fn reset_password(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     ToAdmit(visitor): ToAdmit,
     Json(body): Json<Reset>,
 ) -> Result<NoContent> {
-    reset(&app, &visitor, &body.token, &body.password).await.map(|()| NoContent)
+    reset(&janua, &visitor, &body.token, &body.password).await.map(|()| NoContent)
 }
 
 /// The same for programs and for the page.
-pub async fn reset(app: &App, visitor: &Visitor, token: &Typed, new: &Typed) -> Result<()> {
-    visitor.admit(app, None).await?;
+pub async fn reset(janua: &Janua, visitor: &Visitor, token: &Typed, new: &Typed) -> Result<()> {
+    visitor.admit(janua, None).await?;
     // The password is judged before the link is used up: a weak one costs nobody the link.
     password::check("password", &new.0, None, "")?;
-    let now = app.clock.now();
-    if once::look(&app.db, RESET_PASSWORD, &token.0, now).await?.is_none() {
+    let now = janua.clock.now();
+    if once::look(&janua.db, RESET_PASSWORD, &token.0, now).await?.is_none() {
         return Err(TOKEN_SPENT.into());
     }
-    let hash = app.own::<Hasher>().hash(&app.entropy, &new.0).await?;
-    transact!(app, async |tx| {
+    let hash = janua.own::<Hasher>().hash(&janua.entropy, &new.0).await?;
+    transact!(janua, async |tx| {
         let spent = once::spend(tx, RESET_PASSWORD, &token.0, now).await?;
         let id = spent.and_then(|spent| spent.account_id).ok_or(TOKEN_SPENT)?;
         let account = Account::find(tx, id).await?.ok_or(TOKEN_SPENT)?;
         Account::set_password(tx, id, &hash, now).await?;
         if Account::mark_verified(tx, id, now).await? {
             once::void(tx, VERIFY_EMAIL, id, now).await?;
-            visitor.record_about(tx, app, id, &EmailVerified).await?;
+            visitor.record_about(tx, janua, id, &EmailVerified).await?;
         }
-        visitor.record_about(tx, app, id, &PasswordReset).await?;
-        end_sessions(tx, app, &visitor.by, &account, None).await
+        visitor.record_about(tx, janua, id, &PasswordReset).await?;
+        end_sessions(tx, janua, &visitor.by, &account, None).await
     })
 }
 
 /// A changed password ends what the old one opened, and the person is told.
 async fn end_sessions(
     tx: &mut db::Tx,
-    app: &App,
+    janua: &Janua,
     by: &events::By,
     account: &Account,
     except: Option<sessions::SessionId>,
 ) -> Result<()> {
-    let now = app.clock.now();
+    let now = janua.clock.now();
     for purpose in [RESET_PASSWORD, MAGIC_LINK] {
         once::void(tx, purpose, account.id, now).await?;
     }
     factors::distrust_devices(tx, account.id).await?;
     device::withdraw(tx, account.id).await?;
-    sessions::end_all(tx, app, by, account.id, except, "password_changed").await?;
+    sessions::end_all(tx, janua, by, account.id, except, "password_changed").await?;
     if let Some(email) = &account.email {
-        mail::send(tx, app, email, &mails::PasswordChanged { name: account.name.clone() }).await?;
+        mail::send(tx, janua, email, &mails::PasswordChanged { name: account.name.clone() }).await?;
     }
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
     Ok(())
@@ -205,7 +205,7 @@ struct Change {
 }
 
 async fn change_password(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     ToAdmit(visitor): ToAdmit,
     session: Session,
     Json(body): Json<Change>,
@@ -213,22 +213,22 @@ async fn change_password(
     let account = session.account();
     let email = account.email.as_deref().and_then(Email::parse);
     password::check("newPassword", &body.new_password.0, email.as_ref(), &account.name)?;
-    let attempt = proof::by_password(&app, &visitor, &session, &body.current_password).await?;
-    let hash = app.own::<Hasher>().hash(&app.entropy, &body.new_password.0).await?;
-    let turned = transact!(app, async |tx| {
+    let attempt = proof::by_password(&janua, &visitor, &session, &body.current_password).await?;
+    let hash = janua.own::<Hasher>().hash(&janua.entropy, &body.new_password.0).await?;
+    let turned = transact!(janua, async |tx| {
         attempt.forgive(tx).await?;
-        Account::set_password(tx, account.id, &hash, app.clock.now()).await?;
-        session.record(tx, &app, &PasswordChanged).await?;
-        end_sessions(tx, &app, &session.by(), account, Some(session.id())).await?;
+        Account::set_password(tx, account.id, &hash, janua.clock.now()).await?;
+        session.record(tx, &janua, &PasswordChanged).await?;
+        end_sessions(tx, &janua, &session.by(), account, Some(session.id())).await?;
         // Whoever has a copy of this browser's cookies is out, too. A program keeps its refresh token: it hears of no other.
         match session.delivery {
-            Delivery::Cookie => turn_over(tx, &app, session.id()).await,
+            Delivery::Cookie => turn_over(tx, &janua, session.id()).await,
             Delivery::Body => Ok(None),
         }
     })?;
     let mut response = StatusCode::NO_CONTENT.into_response();
     if let Some(person) = turned {
-        response.headers_mut().extend(person.hand_out(&app)?.1);
+        response.headers_mut().extend(person.hand_out(&janua)?.1);
     }
     Ok(response)
 }

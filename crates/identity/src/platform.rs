@@ -1,7 +1,7 @@
 //! For the people who run the platform: who misbehaves, which keys sign, and what the outbox holds.
 use axum::extract::State;
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     fault::{INTERNAL, NOT_FOUND, Result},
     http::{Json, Key, Listed, Page, Path, Routes, Scope},
@@ -33,10 +33,10 @@ struct Reports {
     next_cursor: Option<String>,
 }
 
-async fn list_abuse_reports(State(app): State<App>, _owner: PlatformOwner, page: Page) -> Result<Json<Reports>> {
-    let fetch = async |below, most| abuse_reports(&app.db, &below, most).await;
+async fn list_abuse_reports(State(janua): State<Janua>, _owner: PlatformOwner, page: Page) -> Result<Json<Reports>> {
+    let fetch = async |below, most| abuse_reports(&janua.db, &below, most).await;
     let key = |report: &AbuseReport| Key { at: report.last_at, id: report.id.to_string() };
-    let Listed { rows, next_cursor } = page.list(&app, "abuse-reports", Scope::platform(), fetch, key).await?;
+    let Listed { rows, next_cursor } = page.list(&janua, "abuse-reports", Scope::platform(), fetch, key).await?;
     Ok(Json(Reports { reports: rows, next_cursor }))
 }
 
@@ -45,8 +45,8 @@ struct SigningKeys {
     keys: Vec<SigningKey>,
 }
 
-async fn list_signing_keys(State(app): State<App>, _owner: PlatformOwner) -> Json<SigningKeys> {
-    Json(SigningKeys { keys: app.own::<Ring>().list(app.clock.now()) })
+async fn list_signing_keys(State(janua): State<Janua>, _owner: PlatformOwner) -> Json<SigningKeys> {
+    Json(SigningKeys { keys: janua.own::<Ring>().list(janua.clock.now()) })
 }
 
 /// The name of its file, which is the name under which it was sent.
@@ -76,11 +76,11 @@ struct Mails {
     next_cursor: Option<String>,
 }
 
-async fn list_outbox(State(app): State<App>, _owner: PlatformOwner, page: Page) -> Result<Json<Mails>> {
-    let folder = app.mail.folder().ok_or(NOT_FOUND)?;
+async fn list_outbox(State(janua): State<Janua>, _owner: PlatformOwner, page: Page) -> Result<Json<Mails>> {
+    let folder = janua.mail.folder().ok_or(NOT_FOUND)?;
     let fetch = async |below, most| mails_below(folder, &below, most).await;
     let key = |id: &MailId| Key { at: id.moment(), id: id.to_string() };
-    let Listed { rows, next_cursor } = page.list(&app, "outbox", Scope::platform(), fetch, key).await?;
+    let Listed { rows, next_cursor } = page.list(&janua, "outbox", Scope::platform(), fetch, key).await?;
     let mut mails = vec![];
     for id in rows {
         // One that was cleared away meanwhile is not shown.
@@ -121,11 +121,11 @@ struct WholeMail {
 }
 
 async fn get_outbox_mail(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     _owner: PlatformOwner,
     Path(MailPath { id }): Path<MailPath>,
 ) -> Result<Json<WholeMail>> {
-    let folder = app.mail.folder().ok_or(NOT_FOUND)?;
+    let folder = janua.mail.folder().ok_or(NOT_FOUND)?;
     let bytes = fs::read(folder.join(format!("{id}.eml"))).await.map_err(|_| NOT_FOUND)?;
     let mail = MessageParser::new().parse(&bytes).ok_or(NOT_FOUND)?;
     let text = mail.body_text(0).unwrap_or_default().into_owned();

@@ -6,7 +6,7 @@
 //! ago; or it comes with the request.
 
 use kernel::{
-    App,
+    Janua,
     fault::{Code, Fault, Result},
     transact,
 };
@@ -58,10 +58,10 @@ enum Method {
 }
 
 /// What the strongest proof of a person is worth, and what it can be given by.
-fn needed(app: &App, session: &Session) -> (Strength, Vec<Method>) {
+fn needed(janua: &Janua, session: &Session) -> (Strength, Vec<Method>) {
     let (account, factors) = (session.account(), session.factors());
     // Where passkeys are off nobody can show one.
-    let has_passkey = !factors.passkeys.is_empty() && app.own::<Passkeys>().are_on();
+    let has_passkey = !factors.passkeys.is_empty() && janua.own::<Passkeys>().are_on();
     let of_factors = factors.names().into_iter().map(|factor| match factor {
         Factor::Totp => Method::Totp,
         Factor::Sms => Method::Sms,
@@ -81,8 +81,8 @@ fn needed(app: &App, session: &Session) -> (Strength, Vec<Method>) {
 
 /// The strongest that was proven in a session not long ago. A trusted device stands in for a second factor at the gate, and
 /// for nothing else.
-fn proven(app: &App, session: &Session) -> Option<Strength> {
-    let fresh = session.fresh(app)?;
+fn proven(janua: &Janua, session: &Session) -> Option<Strength> {
+    let fresh = session.fresh(janua)?;
     Some(if fresh.passkey || fresh.factor {
         Strength::Strong
     } else if fresh.password {
@@ -112,30 +112,30 @@ impl Fresh {
 
     /// As [`check`](Self::check), where a second factor is to be switched off or another door opened in its place: the code
     /// comes with the request, however fresh the session is. A passkey just used is as good.
-    pub async fn check_strictly(&self, app: &App, visitor: &Visitor, session: &Session) -> Result<()> {
+    pub async fn check_strictly(&self, janua: &Janua, visitor: &Visitor, session: &Session) -> Result<()> {
         match &self.code {
-            None if session.factors().is_on() && !session.fresh(app).is_some_and(|fresh| fresh.passkey) => {
-                Err(refusal(&needed(app, session).1))
+            None if session.factors().is_on() && !session.fresh(janua).is_some_and(|fresh| fresh.passkey) => {
+                Err(refusal(&needed(janua, session).1))
             }
-            _ => self.check(app, visitor, session).await,
+            _ => self.check(janua, visitor, session).await,
         }
     }
 
     /// Refuses unless what was given is right and strong enough or, when nothing was given, what was proven in the session is
     /// fresh and strong enough. What is proven here counts in the session from now on.
-    pub async fn check(&self, app: &App, visitor: &Visitor, session: &Session) -> Result<()> {
-        let (strength, methods) = needed(app, session);
+    pub async fn check(&self, janua: &Janua, visitor: &Visitor, session: &Session) -> Result<()> {
+        let (strength, methods) = needed(janua, session);
         match (&self.password, &self.code) {
-            (_, Some(code)) if session.factors().is_on() => by_code(app, visitor, session, code).await,
+            (_, Some(code)) if session.factors().is_on() => by_code(janua, visitor, session, code).await,
             (Some(password), _) if strength <= Strength::Password && session.account().password_hash.is_some() => {
-                let attempt = by_password(app, visitor, session, password).await?;
-                transact!(app, async |tx| {
+                let attempt = by_password(janua, visitor, session, password).await?;
+                transact!(janua, async |tx| {
                     attempt.forgive(tx).await?;
-                    session.living.session.proved(tx, Proof::Password, app.clock.now()).await?;
+                    session.living.session.proved(tx, Proof::Password, janua.clock.now()).await?;
                     Ok(())
                 })
             }
-            _ if proven(app, session).is_some_and(|proven| proven >= strength) => Ok(()),
+            _ if proven(janua, session).is_some_and(|proven| proven >= strength) => Ok(()),
             _ => Err(refusal(&methods)),
         }
     }
@@ -146,14 +146,14 @@ fn refusal(methods: &[Method]) -> Fault {
     Fault::from(REAUTHENTICATION_REQUIRED).with_extra("methods", &methods)
 }
 
-async fn by_code(app: &App, visitor: &Visitor, session: &Session, code: &Typed) -> Result<()> {
+async fn by_code(janua: &Janua, visitor: &Visitor, session: &Session, code: &Typed) -> Result<()> {
     let account = session.account().id;
-    let attempt = visitor.attempt_factor(app, account).await?;
-    let proven = transact!(app, async |tx| {
-        let proven = factors::prove(tx, app, account, &code.0, None).await?;
+    let attempt = visitor.attempt_factor(janua, account).await?;
+    let proven = transact!(janua, async |tx| {
+        let proven = factors::prove(tx, janua, account, &code.0, None).await?;
         if let Some(factor) = proven {
             attempt.forgive(tx).await?;
-            session.living.session.proved(tx, Proof::Factor(factor), app.clock.now()).await?;
+            session.living.session.proved(tx, Proof::Factor(factor), janua.clock.now()).await?;
         }
         // Committed either way: a wrong code counts against the right one.
         Ok(proven)
@@ -162,12 +162,12 @@ async fn by_code(app: &App, visitor: &Visitor, session: &Session, code: &Typed) 
 }
 
 /// The try with the right password, to be forgiven with whatever it is for.
-pub async fn by_password(app: &App, visitor: &Visitor, session: &Session, password: &Typed) -> Result<Attempt> {
+pub async fn by_password(janua: &Janua, visitor: &Visitor, session: &Session, password: &Typed) -> Result<Attempt> {
     let account = session.account();
     // Nobody has a password without an email.
     let email = account.email.as_deref().and_then(Email::parse).ok_or(WRONG_PASSWORD)?;
-    let attempt = visitor.attempt(app, &email).await?;
-    match app.own::<Hasher>().verify(&password.0, account.password_hash.clone()).await? {
+    let attempt = visitor.attempt(janua, &email).await?;
+    match janua.own::<Hasher>().verify(&password.0, account.password_hash.clone()).await? {
         Verdict { matches: true, .. } => Ok(attempt),
         Verdict { matches: false, .. } => Err(WRONG_PASSWORD.into()),
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use axum::extract::State;
 use db::{Reach, Tx};
 use kernel::{
-    App,
+    Janua,
     crypto::Secret,
     fault::{INVALID, Result},
     http::{Json, Routes},
@@ -65,34 +65,34 @@ struct SignedUp {
 }
 
 async fn register(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     ToAdmit(visitor): ToAdmit,
     Json(new): Json<SignUp>,
 ) -> Result<Json<SignedUp>> {
-    let requires_verification = sign_up(&app, &visitor, &new).await?;
+    let requires_verification = sign_up(&janua, &visitor, &new).await?;
     Ok(Json(SignedUp { requires_verification, email: new.email }))
 }
 
 /// The same for programs and for the page. Answers whether the address must still be confirmed.
-pub async fn sign_up(app: &App, visitor: &Visitor, new: &SignUp) -> Result<bool> {
-    visitor.admit(app, Some(&new.email)).await?;
+pub async fn sign_up(janua: &Janua, visitor: &Visitor, new: &SignUp) -> Result<bool> {
+    visitor.admit(janua, Some(&new.email)).await?;
     password::check("password", &new.password.0, Some(&new.email), &new.name)?;
     if let Some(token) = &new.invite_token {
         // Refused at once: not everybody's password is worth hashing.
-        invite::look(app, &new.email, &token.0).await?;
+        invite::look(janua, &new.email, &token.0).await?;
     }
-    let password_hash = app.own::<Hasher>().hash(&app.entropy, &new.password.0).await?;
+    let password_hash = janua.own::<Hasher>().hash(&janua.entropy, &new.password.0).await?;
     if let Some(token) = &new.invite_token
-        && !Account::by_email(&app.db, &new.email).await?.is_some_and(|account| account.email_verified)
+        && !Account::by_email(&janua.db, &new.email).await?.is_some_and(|account| account.email_verified)
     {
         // The link came to this very address, so there is nothing left to confirm.
-        let (now, name) = (app.clock.now(), new.name.trim());
+        let (now, name) = (janua.clock.now(), new.name.trim());
         let newcomer = Account {
             password_hash: Some(password_hash),
             accepts_marketing: new.accept_marketing.unwrap_or(false),
-            ..Account::new(AccountId::new(&app.entropy, now), Some(&new.email), name, now)
+            ..Account::new(AccountId::new(&janua.entropy, now), Some(&new.email), name, now)
         };
-        transact!(app, async |tx| invite::newcomer(tx, app, visitor, newcomer.clone(), &token.0).await)?;
+        transact!(janua, async |tx| invite::newcomer(tx, janua, visitor, newcomer.clone(), &token.0).await)?;
         return Ok(false);
     }
     let what = What::Register {
@@ -100,10 +100,10 @@ pub async fn sign_up(app: &App, visitor: &Visitor, new: &SignUp) -> Result<bool>
         password_hash,
         accepts_marketing: new.accept_marketing.unwrap_or(false),
         likeness: Some(
-            app.vault.mac("sign-up", format!("{}\n{}", new.email.key(), new.password.0.expose()).as_bytes()),
+            janua.vault.mac("sign-up", format!("{}\n{}", new.email.key(), new.password.0.expose()).as_bytes()),
         ),
     };
-    asked::keep(app, visitor, &new.email, what).await?;
+    asked::keep(janua, visitor, &new.email, what).await?;
     Ok(true)
 }
 
@@ -113,12 +113,12 @@ pub struct Address {
 }
 
 async fn resend_verification(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     ToAdmit(visitor): ToAdmit,
     Json(body): Json<Address>,
 ) -> Result<Json<Accepted>> {
-    visitor.admit(&app, Some(&body.email)).await?;
-    asked::take(&app, &visitor, &body.email, What::ResendVerification).await.map(Json)
+    visitor.admit(&janua, Some(&body.email)).await?;
+    asked::take(&janua, &visitor, &body.email, What::ResendVerification).await.map(Json)
 }
 
 /// Either the token of the link, or the address and the code.
@@ -138,41 +138,41 @@ pub struct Verified {
 }
 
 async fn verify_email(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     ToAdmit(visitor): ToAdmit,
     Json(proof): Json<Proof>,
 ) -> Result<Json<Verified>> {
     let verified = match (proof.token, proof.email, proof.code) {
         (Some(token), _, _) => {
-            visitor.admit(&app, None).await?;
-            by_token(&app, &visitor, &token.0).await?
+            visitor.admit(&janua, None).await?;
+            by_token(&janua, &visitor, &token.0).await?
         }
-        (None, Some(email), Some(code)) => by_code(&app, &visitor, &email, &code.into()).await?,
+        (None, Some(email), Some(code)) => by_code(&janua, &visitor, &email, &code.into()).await?,
         _ => return Err(INVALID.at("token", "required", "is required, or email and code instead")),
     };
     verified.map(Json).ok_or_else(|| TOKEN_SPENT.into())
 }
 
 /// The same for programs and for the page behind the link; `None` when the token is invalid or was used.
-pub async fn by_token(app: &App, visitor: &Visitor, token: &Secret) -> Result<Option<Verified>> {
-    transact!(app, async |tx| {
-        match once::spend(tx, VERIFY_EMAIL, token, app.clock.now()).await? {
-            Some(spent) => complete(tx, app, visitor, spent).await,
+pub async fn by_token(janua: &Janua, visitor: &Visitor, token: &Secret) -> Result<Option<Verified>> {
+    transact!(janua, async |tx| {
+        match once::spend(tx, VERIFY_EMAIL, token, janua.clock.now()).await? {
+            Some(spent) => complete(tx, janua, visitor, spent).await,
             None => Ok(None),
         }
     })
 }
 
-async fn by_code(app: &App, visitor: &Visitor, email: &Email, code: &Secret) -> Result<Option<Verified>> {
-    let attempt = visitor.attempt_mailed_code(app, email).await?;
+async fn by_code(janua: &Janua, visitor: &Visitor, email: &Email, code: &Secret) -> Result<Option<Verified>> {
+    let attempt = visitor.attempt_mailed_code(janua, email).await?;
     // Who has no account takes as long as who has one.
-    let account = Account::by_email(&app.db, email).await?;
-    let id = account.map_or_else(|| AccountId::new(&app.entropy, app.clock.now()), |account| account.id);
-    transact!(app, async |tx| {
-        match once::spend_code(tx, app, VERIFY_EMAIL, id, code, app.clock.now()).await? {
+    let account = Account::by_email(&janua.db, email).await?;
+    let id = account.map_or_else(|| AccountId::new(&janua.entropy, janua.clock.now()), |account| account.id);
+    transact!(janua, async |tx| {
+        match once::spend_code(tx, janua, VERIFY_EMAIL, id, code, janua.clock.now()).await? {
             Some(spent) => {
                 attempt.forgive(tx).await?;
-                complete(tx, app, visitor, spent).await
+                complete(tx, janua, visitor, spent).await
             }
             None => Ok(None),
         }
@@ -180,16 +180,16 @@ async fn by_code(app: &App, visitor: &Visitor, email: &Email, code: &Secret) -> 
 }
 
 /// The address is proven: the account takes over what came with the proof.
-async fn complete(tx: &mut Tx, app: &App, visitor: &Visitor, spent: Spent) -> Result<Option<Verified>> {
-    let now = app.clock.now();
-    let aside = spent.aside(app).unwrap_or_default();
+async fn complete(tx: &mut Tx, janua: &Janua, visitor: &Visitor, spent: Spent) -> Result<Option<Verified>> {
+    let now = janua.clock.now();
+    let aside = spent.aside(janua).unwrap_or_default();
     let (Some(id), Ok(registration)) = (spent.account_id, serde_json::from_slice::<Registration>(&aside)) else {
         return Ok(None);
     };
     let Some(account) = Account::find(tx, id).await? else { return Ok(None) };
     Account::verified(tx, id, &registration.name, registration.password_hash.as_deref(), now).await?;
     once::void(tx, VERIFY_EMAIL, id, now).await?;
-    visitor.record_about(tx, app, id, &EmailVerified).await?;
+    visitor.record_about(tx, janua, id, &EmailVerified).await?;
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, id.to_string()).await?;
     Ok(Some(Verified { email_verified: true, email: account.email }))
 }

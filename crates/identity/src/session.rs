@@ -6,7 +6,7 @@ use axum::{
 };
 use db::Tx;
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     fault::{NOT_FOUND, Result, UNAUTHENTICATED},
     http::{Json, MaybeJson, Path, Routes},
@@ -58,7 +58,7 @@ struct Refresh {
 }
 
 async fn refresh(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     NotAdmitted(visitor): NotAdmitted,
     RefreshToken(cookie): RefreshToken,
     headers: HeaderMap,
@@ -67,20 +67,20 @@ async fn refresh(
     let in_body = body.and_then(|body| body.refresh_token).map(|typed| typed.0);
     let delivery = if in_body.is_some() { Delivery::Body } else { Delivery::Cookie };
     let token = in_body.or(cookie).ok_or(UNAUTHENTICATED)?;
-    let (id, generation) = read_refresh_token(&app, &token).ok_or(UNAUTHENTICATED)?;
+    let (id, generation) = read_refresh_token(&janua, &token).ok_or(UNAUTHENTICATED)?;
     // Looked at before anything turns: a page elsewhere must not even end the session.
     if delivery == Delivery::Cookie && headers.contains_key(header::ORIGIN) {
-        let session = sessions::StoredSession::find(&app.db, id).await?.ok_or(UNAUTHENTICATED)?;
-        may_use_cookie(&app, &headers, &session).await?;
+        let session = sessions::StoredSession::find(&janua.db, id).await?.ok_or(UNAUTHENTICATED)?;
+        may_use_cookie(&janua, &headers, &session).await?;
     }
     let through = visitor.app.as_ref().map(|keyed| keyed.app_id.to_string());
-    let person = turn(&app, &visitor.by, (id, generation), through.as_deref(), delivery).await?;
-    person.ok_or(UNAUTHENTICATED)?.answer(&app)
+    let person = turn(&janua, &visitor.by, (id, generation), through.as_deref(), delivery).await?;
+    person.ok_or(UNAUTHENTICATED)?.answer(&janua)
 }
 
 /// Gives the next refresh token for one that was shown, to whoever holds the session; nothing when it is worth nothing.
 pub async fn turn(
-    app: &App,
+    janua: &Janua,
     by: &By,
     shown: (SessionId, i64),
     holder: Option<&str>,
@@ -88,11 +88,11 @@ pub async fn turn(
 ) -> Result<Option<CompletedSignIn>> {
     let (id, generation) = shown;
     // Not carried to the writer, which was measured and cost more: probably fewer shared a commit.
-    transact!(app, async |tx| {
-        match sessions::turn(tx, app, id, generation, holder).await? {
+    transact!(janua, async |tx| {
+        match sessions::turn(tx, janua, id, generation, holder).await? {
             Turned::On(session) => person(tx, *session, delivery).await,
             Turned::Reused(session) => {
-                end_copied(tx, app, by, &session).await?;
+                end_copied(tx, janua, by, &session).await?;
                 Ok(None)
             }
             Turned::Ended => Ok(None),
@@ -118,12 +118,12 @@ pub async fn person(
 
 /// Gives a session another refresh token than the one its client has. By two steps: what the client has is then no retry of
 /// a moment ago, and gets no successor.
-pub async fn turn_over(tx: &mut Tx, app: &App, id: SessionId) -> Result<Option<CompletedSignIn>> {
+pub async fn turn_over(tx: &mut Tx, janua: &Janua, id: SessionId) -> Result<Option<CompletedSignIn>> {
     let mut person = None;
     for _ in 0..2 {
         let Some(session) = sessions::StoredSession::find(&mut *tx, id).await? else { return Ok(None) };
         let holder = session.holder();
-        if let Turned::On(session) = sessions::turn(tx, app, id, session.generation, holder.as_deref()).await? {
+        if let Turned::On(session) = sessions::turn(tx, janua, id, session.generation, holder.as_deref()).await? {
             person = self::person(tx, *session, Delivery::Cookie).await?;
         }
     }
@@ -131,30 +131,30 @@ pub async fn turn_over(tx: &mut Tx, app: &App, id: SessionId) -> Result<Option<C
 }
 
 /// Somebody has a copy of the refresh token; nobody knows who of the two is right.
-async fn end_copied(tx: &mut Tx, app: &App, by: &By, session: &sessions::StoredSession) -> Result<()> {
-    let (now, account, id) = (app.clock.now(), session.account_id, session.id);
+async fn end_copied(tx: &mut Tx, janua: &Janua, by: &By, session: &sessions::StoredSession) -> Result<()> {
+    let (now, account, id) = (janua.clock.now(), session.account_id, session.id);
     if sessions::StoredSession::revoke(tx, account, id, now).await? {
         let reused = RefreshTokenReused { session_id: id };
-        events::record(tx, app, by, Some(account), &reused).await?;
+        events::record(tx, janua, by, Some(account), &reused).await?;
         let ended = SessionRevoked { session_id: id, reason: "refresh_token_reused" };
-        events::record(tx, app, by, Some(account), &ended).await?;
+        events::record(tx, janua, by, Some(account), &ended).await?;
     }
     Ok(())
 }
 
-async fn logout(State(app): State<App>, Granted(session): Granted) -> Result<Response> {
-    end(&app, &session.by(), session.account(), session.id(), "signed_out").await?;
-    Ok(gone(&app))
+async fn logout(State(janua): State<Janua>, Granted(session): Granted) -> Result<Response> {
+    end(&janua, &session.by(), session.account(), session.id(), "signed_out").await?;
+    Ok(gone(&janua))
 }
 
-async fn end(app: &App, by: &By, account: &Account, id: SessionId, reason: &'static str) -> Result<bool> {
-    transact!(app, async |tx| Ok(sessions::end(tx, app, by, account.id, id, reason).await?))
+async fn end(janua: &Janua, by: &By, account: &Account, id: SessionId, reason: &'static str) -> Result<bool> {
+    transact!(janua, async |tx| Ok(sessions::end(tx, janua, by, account.id, id, reason).await?))
 }
 
 /// Nothing to say, and the cookies go.
-fn gone(app: &App) -> Response {
+fn gone(janua: &Janua) -> Response {
     let mut response = StatusCode::NO_CONTENT.into_response();
-    cookies::clear_session(app, response.headers_mut());
+    cookies::clear_session(janua, response.headers_mut());
     response
 }
 
@@ -197,11 +197,11 @@ impl SessionView {
 }
 
 /// In an app's session, those of the app.
-async fn list_sessions(State(app): State<App>, AnySession(session): AnySession) -> Result<Json<Sessions>> {
-    let (account, now) = (session.account().id, app.clock.now());
+async fn list_sessions(State(janua): State<Janua>, AnySession(session): AnySession) -> Result<Json<Sessions>> {
+    let (account, now) = (session.account().id, janua.clock.now());
     let found = match session.of_app() {
-        Some(own) => sessions::StoredSession::of_app(&app.db, account, own, now).await?,
-        None => sessions::StoredSession::of(&app.db, account, now).await?,
+        Some(own) => sessions::StoredSession::of_app(&janua.db, account, own, now).await?,
+        None => sessions::StoredSession::of(&janua.db, account, now).await?,
     };
     let mut sessions: Vec<_> = found.into_iter().map(|found| SessionView::of(found, session.id())).collect();
     // How somebody signs in to the service is not the app's concern.
@@ -219,36 +219,36 @@ struct OneSession {
 }
 
 async fn revoke_session(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     AnySession(session): AnySession,
     Path(path): Path<OneSession>,
 ) -> Result<Response> {
     if let Some(own) = session.of_app() {
-        let other = sessions::StoredSession::find(&app.db, path.id).await?;
+        let other = sessions::StoredSession::find(&janua.db, path.id).await?;
         other.filter(|other| other.app_id == Some(own)).ok_or(NOT_FOUND)?;
     }
-    if !end(&app, &session.by(), session.account(), path.id, "revoked").await? {
+    if !end(&janua, &session.by(), session.account(), path.id, "revoked").await? {
         return Err(NOT_FOUND.into());
     }
-    Ok(if path.id == session.id() { gone(&app) } else { StatusCode::NO_CONTENT.into_response() })
+    Ok(if path.id == session.id() { gone(&janua) } else { StatusCode::NO_CONTENT.into_response() })
 }
 
 /// What would become a session is void, too, and no device is trusted any more. An app ends what it has, and nothing else.
-async fn revoke_sessions(State(app): State<App>, AnySession(session): AnySession) -> Result<Response> {
+async fn revoke_sessions(State(janua): State<Janua>, AnySession(session): AnySession) -> Result<Response> {
     let (account, by) = (session.account().id, session.by());
-    transact!(app, async |tx| {
+    transact!(janua, async |tx| {
         if let Some(own) = session.of_app() {
-            return Ok(sessions::end_in_app(tx, &app, &by, account, own, "revoked").await?);
+            return Ok(sessions::end_in_app(tx, &janua, &by, account, own, "revoked").await?);
         }
         // Before anything else: what is let in meanwhile is let in before, or after all sessions are over.
         Account::hold(tx, account).await?;
         device::withdraw(tx, account).await?;
-        trusted::forget_all(tx, &app, &by, account).await?;
-        Ok(sessions::end_all(tx, &app, &by, account, None, "revoked").await?)
+        trusted::forget_all(tx, &janua, &by, account).await?;
+        Ok(sessions::end_all(tx, &janua, &by, account, None, "revoked").await?)
     })?;
-    let mut response = gone(&app);
+    let mut response = gone(&janua);
     if session.of_app().is_none() {
-        cookies::clear_trusted(&app, response.headers_mut());
+        cookies::clear_trusted(&janua, response.headers_mut());
     }
     Ok(response)
 }

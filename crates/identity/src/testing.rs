@@ -2,22 +2,22 @@
 #![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 use kernel::{
     config::Config,
-    testing::{Answer, Ask, TestApp},
+    testing::{Answer, Ask, TestJanua},
 };
 use serde_json::{Value, json};
 
 pub const PASSWORD: &str = "correct horse battery staple";
 
-pub fn feature(config: &Config) -> kernel::app::Feature {
+pub fn feature(config: &Config) -> kernel::feature::Feature {
     tenancy::feature(config).and(crate::feature(config))
 }
 
-pub async fn start() -> TestApp {
-    TestApp::start(feature).await
+pub async fn start() -> TestJanua {
+    TestJanua::start(feature).await
 }
 
 /// The newest mail to somebody, decoded.
-pub fn mail_to(t: &TestApp, address: &str) -> Option<String> {
+pub fn mail_to(t: &TestJanua, address: &str) -> Option<String> {
     let mails = t.mailbox.mails();
     let found = mails.iter().rev().find(|mail| mail.contains(&format!("To: {address}")))?;
     Some(found.replace("=\r\n", "").replace("=3D", "="))
@@ -40,21 +40,21 @@ pub fn sign_up_body(email: &str) -> Value {
 }
 
 /// Signs up and lets the mail come.
-pub async fn register(t: &TestApp, email: &str) -> Answer {
+pub async fn register(t: &TestJanua, email: &str) -> Answer {
     let answer = t.post("/auth/register").json(&sign_up_body(email)).await;
     t.run_jobs().await;
     answer
 }
 
 /// An account with a confirmed address.
-pub async fn member(t: &TestApp, email: &str) {
+pub async fn member(t: &TestJanua, email: &str) {
     register(t, email).await;
     let token = token_in(&mail_to(t, email).expect("a mail"));
     let answer = t.post("/auth/verify-email").json(&json!({ "token": token })).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
 }
 
-pub async fn login(t: &TestApp, email: &str, password: &str) -> Answer {
+pub async fn login(t: &TestJanua, email: &str, password: &str) -> Answer {
     let body = json!({ "email": email, "password": password, "options": { "tokenDelivery": "body" } });
     t.post("/auth/login").json(&body).header("user-agent", FIREFOX).await
 }
@@ -87,11 +87,11 @@ impl Person {
 }
 
 /// Somebody who has an account and is signed in.
-pub async fn signed_in(t: &TestApp, email: &str) -> Person {
+pub async fn signed_in(t: &TestJanua, email: &str) -> Person {
     member(t, email).await;
     Person::of(&login(t, email, PASSWORD).await)
 }
 
-pub async fn refresh(t: &TestApp, token: &str) -> Answer {
+pub async fn refresh(t: &TestJanua, token: &str) -> Answer {
     t.post("/auth/refresh").json(&json!({ "refreshToken": token })).await
 }

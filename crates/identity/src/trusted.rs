@@ -6,7 +6,7 @@ use axum::{
 };
 use db::Tx;
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     fault::{NOT_FOUND, Result},
     http::{Json, Path, Routes},
@@ -62,8 +62,8 @@ pub struct TrustedDeviceView {
 }
 
 /// The devices of a person, newest first.
-pub async fn list(app: &App, visitor: &Visitor, account: AccountId) -> db::Result<Vec<TrustedDeviceView>> {
-    let found = TrustedDevice::of(&app.db, account, app.clock.now()).await?;
+pub async fn list(janua: &Janua, visitor: &Visitor, account: AccountId) -> db::Result<Vec<TrustedDeviceView>> {
+    let found = TrustedDevice::of(&janua.db, account, janua.clock.now()).await?;
     let view = |device: TrustedDevice| TrustedDeviceView {
         current: visitor.trusted_device.as_ref().is_some_and(|mark| device.bears(mark)),
         name: device_name(&device.user_agent),
@@ -77,20 +77,20 @@ pub async fn list(app: &App, visitor: &Visitor, account: AccountId) -> db::Resul
 }
 
 /// Asks for the second factor everywhere again, and writes it down where that changes something.
-pub async fn forget_all(tx: &mut Tx, app: &App, by: &By, account: AccountId) -> db::Result<()> {
+pub async fn forget_all(tx: &mut Tx, janua: &Janua, by: &By, account: AccountId) -> db::Result<()> {
     if factors::distrust_devices(tx, account).await? > 0 {
         let event = TrustedDeviceRemoved { device: None };
-        events::record(tx, app, by, Some(account), &event).await?;
+        events::record(tx, janua, by, Some(account), &event).await?;
     }
     Ok(())
 }
 
 async fn list_trusted_devices(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     NotAdmitted(visitor): NotAdmitted,
     session: Session,
 ) -> Result<Json<TrustedDevices>> {
-    let trusted_devices = list(&app, &visitor, session.account().id).await?;
+    let trusted_devices = list(&janua, &visitor, session.account().id).await?;
     Ok(Json(TrustedDevices { trusted_devices, next_cursor: None }))
 }
 
@@ -101,24 +101,24 @@ struct OneDevice {
 }
 
 async fn remove_trusted_device(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     session: Session,
     Path(path): Path<OneDevice>,
 ) -> Result<StatusCode> {
     let account = session.account().id;
-    transact!(app, async |tx| {
+    transact!(janua, async |tx| {
         let removed = TrustedDevice::remove(tx, account, &path.id).await?;
         let device = Some(device_name(&removed.ok_or(NOT_FOUND)?));
         let event = TrustedDeviceRemoved { device };
-        Ok(session.record(tx, &app, &event).await?)
+        Ok(session.record(tx, &janua, &event).await?)
     })?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn remove_trusted_devices(State(app): State<App>, session: Session) -> Result<Response> {
+async fn remove_trusted_devices(State(janua): State<Janua>, session: Session) -> Result<Response> {
     let account = session.account().id;
-    transact!(app, async |tx| Ok(forget_all(tx, &app, &session.by(), account).await?))?;
+    transact!(janua, async |tx| Ok(forget_all(tx, &janua, &session.by(), account).await?))?;
     let mut response = StatusCode::NO_CONTENT.into_response();
-    cookies::clear_trusted(&app, response.headers_mut());
+    cookies::clear_trusted(&janua, response.headers_mut());
     Ok(response)
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use db::{Error, Outcome, Work};
 
 use crate::{
-    App,
+    Janua,
     fault::{self, Fault},
     telemetry,
 };
@@ -19,7 +19,7 @@ macro_rules! transact {
     };
 }
 
-impl App {
+impl Janua {
     /// Runs a hot transaction with [`Db::carry`](db::Db::carry). Its log lines carry the id of the present request or job,
     /// as everywhere else.
     pub async fn carry<A, T, E>(&self, along: A, work: Work<A, T, E>) -> Result<T, E>

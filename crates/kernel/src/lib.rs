@@ -1,6 +1,5 @@
 //! The base of all features: the HTTP server and route tables, jobs, settings, clock, randomness, secrets, errors,
 //! ports to the outside, and the [`App`] through which requests and jobs reach them. It depends on no feature.
-pub mod app;
 pub mod clock;
 pub mod config;
 pub mod crypto;
@@ -8,6 +7,7 @@ mod database;
 pub mod email;
 pub mod entropy;
 pub mod fault;
+pub mod feature;
 pub mod http;
 pub mod id;
 pub mod installation;
@@ -20,4 +20,4 @@ pub mod telemetry;
 #[expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot start fails")]
 pub mod testing;
 
-pub use app::App;
+pub use feature::Janua;

@@ -17,8 +17,8 @@ pub async fn run(config: Config, command: Command) -> Result<ExitCode> {
     let Command::Rotate = command;
     // Beside a running server: it hears of the new keys from the database, at once or within a minute.
     let node = Node::beside(config).await?;
-    let takes_over = keys::rotate(&node.app).await.map_err(|wrong| anyhow!(wrong))?;
-    let when = if takes_over <= node.app.clock.now() {
+    let takes_over = keys::rotate(&node.janua).await.map_err(|wrong| anyhow!(wrong))?;
+    let when = if takes_over <= node.janua.clock.now() {
         "from now on".to_owned()
     } else {
         format!("from {takes_over}, when every verifier can have seen it")

@@ -32,14 +32,14 @@ pub async fn run(config: Config) -> Result<ExitCode> {
     let (stop, stopping) = watch::channel(false);
     let mut tasks = JoinSet::new();
     for task in &node.tasks {
-        tasks.spawn(task(node.app.clone()));
+        tasks.spawn(task(node.janua.clone()));
     }
-    let worker = tokio::spawn(Worker::new(node.app.clone(), node.jobs.clone()).run(told(stopping.clone())));
+    let worker = tokio::spawn(Worker::new(node.janua.clone(), node.jobs.clone()).run(told(stopping.clone())));
     let mut greeting = vec![
         format!("Janua {VERSION} listens on http://{address} and is reached at {base_url}"),
         format!("The console is at {base_url}/console"),
     ];
-    if let Some(link) = identity::first_owner::link(&node.app).await? {
+    if let Some(link) = identity::first_owner::link(&node.janua).await? {
         greeting.push(format!("Nobody runs this installation yet. Become its owner at {link}"));
     }
     tasks.spawn(give_memory_back());

@@ -9,12 +9,12 @@ use std::{
 use anyhow::{Context as _, Result, anyhow, bail};
 use db::{Db, Durability, sqlite_path};
 use kernel::{
-    App,
-    app::{Feature, Leaving, Part, Parts, Start, Task},
+    Janua,
     clock::Clock,
     config::{Config, Listed},
     crypto::{MasterKey, Vault},
     entropy::Entropy,
+    feature::{Feature, Leaving, Part, Parts, Start, Task},
     http::{Description, Door, Inside, Routes},
     jobs::{self, Jobs},
     ports::{mail, objects, outgoing::Outgoing, sms},
@@ -38,7 +38,7 @@ pub fn sections() -> Vec<Listed> {
 
 /// A node that is ready to serve.
 pub struct Node {
-    pub app: App,
+    pub janua: Janua,
     pub door: Door,
     pub jobs: Arc<Jobs>,
     pub tasks: Vec<Task>,
@@ -55,9 +55,9 @@ impl Node {
         let alone = lock.is_some();
         let node = Self::assemble(config, lock).await?;
         if alone {
-            jobs::release_all(&node.app.db, node.app.clock.now()).await?;
+            jobs::release_all(&node.janua.db, node.janua.clock.now()).await?;
             for release in &node.releases {
-                release(node.app.clone()).await.map_err(|wrong| anyhow!(wrong))?;
+                release(node.janua.clone()).await.map_err(|wrong| anyhow!(wrong))?;
             }
         }
         Ok(node)
@@ -82,7 +82,7 @@ impl Node {
         let sms = sms::from_config(&config).map_err(|wrong| anyhow!(wrong))?;
         let objects = objects::from_config(&config, &vault, &clock).map_err(|wrong| anyhow!(wrong))?;
         let Feature { routes, jobs, own, starts, releases, tasks } = features(&config);
-        let app = App::new(Parts {
+        let janua = Janua::new(Parts {
             db,
             vault,
             mail,
@@ -99,10 +99,10 @@ impl Node {
             config,
         });
         for start in starts {
-            start(app.clone()).await.map_err(|wrong| anyhow!(wrong))?;
+            start(janua.clone()).await.map_err(|wrong| anyhow!(wrong))?;
         }
-        let door = Door::new(app.clone(), routes, VERSION).map_err(|wrong| anyhow!(wrong))?;
-        Ok(Self { app, door, jobs: Arc::new(jobs), tasks, releases, _lock: lock })
+        let door = Door::new(janua.clone(), routes, VERSION).map_err(|wrong| anyhow!(wrong))?;
+        Ok(Self { janua, door, jobs: Arc::new(jobs), tasks, releases, _lock: lock })
     }
 }
 

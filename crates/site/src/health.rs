@@ -12,7 +12,7 @@ use axum::{
 };
 use bytes::Bytes;
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     http::{Query, Routes},
 };
@@ -79,19 +79,19 @@ struct Seen {
 }
 
 /// Looks again and again, for as long as the node runs.
-pub async fn watch(app: App) {
+pub async fn watch(janua: Janua) {
     loop {
-        look(&app).await;
+        look(&janua).await;
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 
-async fn look(app: &App) -> Arc<Seen> {
+async fn look(janua: &Janua) -> Arc<Seen> {
     let started = tokio::time::Instant::now();
-    let outcome = app.db.ping(PATIENCE).await;
+    let outcome = janua.db.ping(PATIENCE).await;
     let latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     // Who leaves still works, but is not the one to send anything to.
-    let (answers, leaving) = (outcome.is_ok(), app.leaving.is_so());
+    let (answers, leaving) = (outcome.is_ok(), janua.leaving.is_so());
     let ready = answers && !leaving;
     if let Err(error) = outcome {
         tracing::warn!(%error, "not ready: the database does not answer");
@@ -110,17 +110,18 @@ async fn look(app: &App) -> Arc<Seen> {
         checks: vec![Check { name: "database", ok: answers, latency_ms }],
     };
     let json = serde_json::to_vec(&view).unwrap_or_default().into();
-    let seen = Arc::new(Seen { at: app.clock.now(), ready, leaving, json });
-    *app.own::<Health>().0.write().unwrap_or_else(PoisonError::into_inner) = Some(seen.clone());
+    let seen = Arc::new(Seen { at: janua.clock.now(), ready, leaving, json });
+    *janua.own::<Health>().0.write().unwrap_or_else(PoisonError::into_inner) = Some(seen.clone());
     seen
 }
 
-async fn health(State(app): State<App>, Query(query): Query<HealthQuery>) -> Response {
-    let last = app.own::<Health>().0.read().unwrap_or_else(PoisonError::into_inner).clone();
-    let is_fresh = |seen: &Arc<Seen>| app.clock.now().since(seen.at) < STALE && seen.leaving == app.leaving.is_so();
+async fn health(State(janua): State<Janua>, Query(query): Query<HealthQuery>) -> Response {
+    let last = janua.own::<Health>().0.read().unwrap_or_else(PoisonError::into_inner).clone();
+    let is_fresh =
+        |seen: &Arc<Seen>| janua.clock.now().since(seen.at) < STALE && seen.leaving == janua.leaving.is_so();
     let seen = match last.filter(is_fresh) {
         Some(seen) => seen,
-        None => look(&app).await,
+        None => look(&janua).await,
     };
     let good = seen.ready || query.part == Some(Part::Live);
     let status = if good { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };

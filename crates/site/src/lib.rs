@@ -11,8 +11,8 @@ mod well_known;
 use std::time::Duration;
 
 use kernel::{
-    app::{Feature, Part},
     config::{Config, Listed},
+    feature::{Feature, Part},
     http::ForgetReplies,
     jobs::Jobs,
 };
@@ -32,7 +32,7 @@ pub fn feature(config: &Config) -> Feature {
         .declares(status::events::EVENTS)
         .own(health::Health::default())
         .own(legal::Library::render(config))
-        .task(|app| Box::pin(health::watch(app)))
+        .task(|janua| Box::pin(health::watch(janua)))
 }
 
 #[cfg(test)]

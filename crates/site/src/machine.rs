@@ -5,7 +5,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use kernel::{
-    App,
+    Janua,
     crypto::same,
     fault::{Fault, INTERNAL, Result, UNAUTHENTICATED},
     http::{Client, GenContext, Operation, OperationInput, Routes, bearer, may_answer, requires},
@@ -34,15 +34,15 @@ type Anything = std::collections::BTreeMap<String, serde_json::Value>;
 /// what it passes on comes from elsewhere.
 struct MetricsReader;
 
-impl FromRequestParts<App> for MetricsReader {
+impl FromRequestParts<Janua> for MetricsReader {
     type Rejection = Fault;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        let client = Client::from_request_parts(parts, app).await?;
+    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
+        let client = Client::from_request_parts(parts, janua).await?;
         if client.address.is_loopback() && !Client::is_forwarded(&parts.headers) {
             return Ok(Self);
         }
-        match (&app.config.metrics_token, bearer(&parts.headers)) {
+        match (&janua.config.metrics_token, bearer(&parts.headers)) {
             (Some(token), Some(sent)) if same(token.expose().as_bytes(), sent.as_bytes()) => Ok(Self),
             _ => Err(UNAUTHENTICATED.into()),
         }
@@ -58,24 +58,24 @@ impl OperationInput for MetricsReader {
     }
 }
 
-async fn metrics(State(app): State<App>, _reader: MetricsReader, headers: HeaderMap) -> Result<Response> {
-    if let Ok((waiting, dead)) = kernel::jobs::figures(&app.db).await {
-        app.metrics.jobs_waiting.set(waiting);
-        app.metrics.jobs_dead.set(dead);
+async fn metrics(State(janua): State<Janua>, _reader: MetricsReader, headers: HeaderMap) -> Result<Response> {
+    if let Ok((waiting, dead)) = kernel::jobs::figures(&janua.db).await {
+        janua.metrics.jobs_waiting.set(waiting);
+        janua.metrics.jobs_dead.set(dead);
     }
     let exposition = exposition(&headers);
-    let text = app.metrics.render(exposition).map_err(|error| INTERNAL.caused_by(error))?;
+    let text = janua.metrics.render(exposition).map_err(|error| INTERNAL.caused_by(error))?;
     let said = [(header::CONTENT_TYPE, exposition.content_type()), (header::VARY, "accept")];
     Ok((said, text).into_response())
 }
 
-async fn openapi_json(State(app): State<App>, headers: HeaderMap) -> Result<Response> {
-    let documents = app.description.get().ok_or(INTERNAL)?;
+async fn openapi_json(State(janua): State<Janua>, headers: HeaderMap) -> Result<Response> {
+    let documents = janua.description.get().ok_or(INTERNAL)?;
     Ok(documents.json.answer(&headers))
 }
 
-async fn openapi_yaml(State(app): State<App>, headers: HeaderMap) -> Result<Response> {
-    let documents = app.description.get().ok_or(INTERNAL)?;
+async fn openapi_yaml(State(janua): State<Janua>, headers: HeaderMap) -> Result<Response> {
+    let documents = janua.description.get().ok_or(INTERNAL)?;
     Ok(documents.yaml().answer(&headers))
 }
 

@@ -3,18 +3,18 @@ use std::time::Duration;
 
 use axum::http::Method;
 use db::params;
-use kernel::{config::Config, testing::TestApp, transact};
+use kernel::{config::Config, testing::TestJanua, transact};
 use serde_json::{Value, json};
 
 use crate::status::incidents::{self, Impact, Report, Stage};
 
-fn feature(config: &Config) -> kernel::app::Feature {
+fn feature(config: &Config) -> kernel::feature::Feature {
     tenancy::feature(config).and(crate::feature(config))
 }
 
 #[tokio::test]
 async fn health_tells_the_truth_about_the_database() {
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     let answer = t.get("/health").await;
     assert_eq!(answer.status, 200);
     assert_eq!(
@@ -31,7 +31,7 @@ async fn health_tells_the_truth_about_the_database() {
 
 #[tokio::test]
 async fn status_is_unknown_until_somebody_looked_and_then_says_what_was_seen() {
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     let before = t.get("/status").await;
     assert_eq!((&before.body["status"], &before.body["components"]), (&Value::Null, &json!([])));
     t.run_jobs().await;
@@ -55,7 +55,7 @@ async fn status_is_unknown_until_somebody_looked_and_then_says_what_was_seen() {
 
 #[tokio::test]
 async fn the_canary_goes_all_the_way_each_time() {
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     let answer = t.get("/status/canary").await;
     assert_eq!((answer.status, &answer.body["ok"]), (200, &json!(true)));
     t.finish().await;
@@ -63,7 +63,7 @@ async fn the_canary_goes_all_the_way_each_time() {
 
 #[tokio::test]
 async fn uptime_is_kept_for_each_component_and_day_for_ninety_days() {
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     t.run_jobs().await;
     t.mailbox.set_down(true);
     t.advance(Duration::from_mins(1));
@@ -91,16 +91,16 @@ async fn uptime_is_kept_for_each_component_and_day_for_ninety_days() {
 
     t.advance(Duration::from_hours(91 * 24));
     t.run_jobs().await;
-    let oldest: (i64,) = t.app.db.one("SELECT MIN(day) AS day FROM uptime_day", params![]).await.unwrap();
-    assert_eq!(oldest.0, t.app.clock.now().day().0 - 89, "older days are forgotten");
+    let oldest: (i64,) = t.janua.db.one("SELECT MIN(day) AS day FROM uptime_day", params![]).await.unwrap();
+    assert_eq!(oldest.0, t.janua.clock.now().day().0 - 89, "older days are forgotten");
     t.finish().await;
 }
 
 #[tokio::test]
 async fn an_incident_has_a_timeline_and_once_resolved_stays_so() {
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     let tell = |message: &str, stage| Report { message: message.into(), stage: Some(stage), ..Report::default() };
-    let opened = transact!(t.app, async |tx| {
+    let opened = transact!(t.janua, async |tx| {
         let report = Report {
             title: Some("Sign-in is slow".into()),
             impact: Some(Impact::Major),
@@ -108,7 +108,7 @@ async fn an_incident_has_a_timeline_and_once_resolved_stays_so() {
             message: "We are looking into it.".into(),
             stage: None,
         };
-        incidents::open(tx, &t.app, report).await
+        incidents::open(tx, &t.janua, report).await
     })
     .unwrap();
     let summary = t.get("/status").await;
@@ -121,10 +121,11 @@ async fn an_incident_has_a_timeline_and_once_resolved_stays_so() {
         [("Found it.", Stage::Identified), ("Watching.", Stage::Monitoring), ("Over.", Stage::Resolved)]
     {
         t.advance(Duration::from_mins(5));
-        transact!(t.app, async |tx| incidents::update(tx, &t.app, opened.id, tell(message, stage)).await).unwrap();
+        transact!(t.janua, async |tx| incidents::update(tx, &t.janua, opened.id, tell(message, stage)).await)
+            .unwrap();
     }
     let again =
-        transact!(t.app, async |tx| incidents::update(tx, &t.app, opened.id, tell("?", Stage::Identified)).await);
+        transact!(t.janua, async |tx| incidents::update(tx, &t.janua, opened.id, tell("?", Stage::Identified)).await);
     assert_eq!(again.unwrap_err().code(), incidents::ALREADY_RESOLVED);
 
     let answer = t.get("/status/incidents").await;
@@ -142,10 +143,10 @@ async fn an_incident_has_a_timeline_and_once_resolved_stays_so() {
 
 #[tokio::test]
 async fn incidents_are_paged_newest_first() {
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     for i in 0..5 {
         let report = Report { title: Some(format!("number {i}")), message: "m".into(), ..Report::default() };
-        transact!(t.app, async |tx| incidents::open(tx, &t.app, report.clone()).await).unwrap();
+        transact!(t.janua, async |tx| incidents::open(tx, &t.janua, report.clone()).await).unwrap();
         // Two in the same millisecond must not be lost between pages.
         t.advance(Duration::from_millis(i % 2));
     }
@@ -178,7 +179,7 @@ fn https() -> Config {
 
 #[tokio::test]
 async fn security_txt_says_whom_to_tell_and_until_when() {
-    let t = TestApp::start_with(https(), feature).await;
+    let t = TestJanua::start_with(https(), feature).await;
     let answer = t.get("/.well-known/security.txt").await;
     assert_eq!(answer.header("content-type"), "text/plain; charset=utf-8");
     assert_eq!(
@@ -193,7 +194,7 @@ async fn security_txt_says_whom_to_tell_and_until_when() {
 
 #[tokio::test]
 async fn password_managers_find_where_passwords_and_passkeys_are_changed() {
-    let t = TestApp::start_with(https(), feature).await;
+    let t = TestJanua::start_with(https(), feature).await;
     let change = t.get("/.well-known/change-password").await;
     let page = "https://id.example.com/account/security#password-section";
     assert_eq!((change.status, change.header("location")), (303, page));
@@ -206,14 +207,14 @@ async fn password_managers_find_where_passwords_and_passkeys_are_changed() {
     t.finish().await;
 
     let by_number = Config { base_url: Some("https://192.0.2.7".parse().unwrap()), ..Config::for_tests() };
-    let t = TestApp::start_with(by_number, feature).await;
+    let t = TestJanua::start_with(by_number, feature).await;
     assert_eq!(t.get("/.well-known/passkey-endpoints").await.body, json!({}), "passkeys need a host name");
     t.finish().await;
 }
 
 #[tokio::test]
 async fn webfinger_points_every_address_of_ours_to_the_issuer() {
-    let t = TestApp::start_with(https(), feature).await;
+    let t = TestJanua::start_with(https(), feature).await;
     let issuer = "http://openid.net/specs/connect/1.0/issuer";
     for resource in ["acct:ada@id.example.com", "acct:nobody@ID.example.com", "https://id.example.com/x"] {
         let answer = t.get(&format!("/.well-known/webfinger?resource={resource}")).await;
@@ -237,7 +238,7 @@ async fn webfinger_points_every_address_of_ours_to_the_issuer() {
 
 #[tokio::test]
 async fn legal_documents_exist_for_their_jurisdictions_and_no_others() {
-    let t = TestApp::start_with(https(), feature).await;
+    let t = TestJanua::start_with(https(), feature).await;
     for (document, exists_for) in [
         ("terms", vec!["en", "eu", "uk", "us"]),
         ("privacy", vec!["en", "eu", "uk", "us"]),
@@ -266,7 +267,7 @@ async fn legal_documents_exist_for_their_jurisdictions_and_no_others() {
 
 #[tokio::test]
 async fn a_legal_document_comes_in_the_readers_version_and_form() {
-    let t = TestApp::start_with(https(), feature).await;
+    let t = TestJanua::start_with(https(), feature).await;
     let german = t.get("/legal/privacy").header("accept-language", "de-AT,en;q=0.5").await;
     assert_eq!(german.body["jurisdiction"], "eu");
     assert!(german.header("vary").contains("accept-language"));
@@ -286,7 +287,7 @@ async fn a_legal_document_comes_in_the_readers_version_and_form() {
 
 #[tokio::test]
 async fn the_legal_index_names_every_version_with_its_hash() {
-    let t = TestApp::start_with(https(), feature).await;
+    let t = TestJanua::start_with(https(), feature).await;
     let index = t.get("/legal").await;
     let documents = index.body["documents"].as_array().unwrap();
     assert_eq!(documents.iter().map(|d| d["jurisdictions"].as_array().unwrap().len()).sum::<usize>(), 12);
@@ -304,7 +305,7 @@ async fn the_legal_index_names_every_version_with_its_hash() {
 
 #[tokio::test]
 async fn a_document_that_did_not_change_is_sent_once() {
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     for path in ["/openapi.json", "/openapi.yaml", "/legal/terms"] {
         let first = t.get(path).await;
         assert_eq!(first.header("cache-control"), "public, max-age=300", "{path}");
@@ -326,7 +327,7 @@ async fn a_document_that_did_not_change_is_sent_once() {
 async fn metrics_are_for_this_machine_or_for_who_has_the_token() {
     let token = "a-long-token-for-the-scraper";
     let config = Config { metrics_token: Some(token.to_owned().into()), ..Config::for_tests() };
-    let t = TestApp::start_with(config, feature).await;
+    let t = TestJanua::start_with(config, feature).await;
     t.get("/health").await;
     let here = t.get("/metrics").await;
     assert_eq!(here.status, 200);
@@ -355,7 +356,7 @@ async fn metrics_are_for_this_machine_or_for_who_has_the_token() {
     assert_eq!(scraper.await.status, 200);
     t.finish().await;
 
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     let empty = t.get("/metrics").from("192.0.2.1").header("authorization", "Bearer ");
     assert_eq!(empty.await.status, 401, "no token set does not mean an empty token");
     t.finish().await;
@@ -363,7 +364,7 @@ async fn metrics_are_for_this_machine_or_for_who_has_the_token() {
 
 #[tokio::test]
 async fn crawlers_learn_what_they_may_look_at() {
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     let answer = t.get("/robots.txt").await;
     assert!(answer.text.contains("Disallow: /\n") && answer.text.contains("Allow: /legal\n"));
     t.finish().await;

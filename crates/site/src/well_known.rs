@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use kernel::{
-    App,
+    Janua,
     fault::{NOT_FOUND, Result},
     http::{Json, Query, Routes},
 };
@@ -31,11 +31,11 @@ pub fn routes() -> Routes {
 const CONTACT_IS_GOOD_FOR: Duration = Duration::from_hours(180 * 24);
 const ISSUER: &str = "http://openid.net/specs/connect/1.0/issuer";
 
-async fn security_txt(State(app): State<App>) -> impl IntoResponse + kernel::http::OperationOutput {
+async fn security_txt(State(janua): State<Janua>) -> impl IntoResponse + kernel::http::OperationOutput {
     // Whole days: everybody who asks today gets the same file.
-    let expires = app.clock.now().plus(CONTACT_IS_GOOD_FOR).day().start();
-    let contact = app.config.of::<crate::Operator>().security_contact();
-    let base = app.config.base_url();
+    let expires = janua.clock.now().plus(CONTACT_IS_GOOD_FOR).day().start();
+    let contact = janua.config.of::<crate::Operator>().security_contact();
+    let base = janua.config.base_url();
     let text = format!(
         "Contact: {contact}\nExpires: {expires}\nPreferred-Languages: en\nCanonical: {base}/.well-known/security.txt\n"
     );
@@ -44,8 +44,8 @@ async fn security_txt(State(app): State<App>) -> impl IntoResponse + kernel::htt
 
 /// Password managers open this page for a person whose password should be replaced (W3C, "A Well-Known URL for Changing
 /// Passwords").
-async fn change_password(State(app): State<App>) -> Response {
-    let to = format!("{}/account/security#password-section", app.config.base_url());
+async fn change_password(State(janua): State<Janua>) -> Response {
+    let to = format!("{}/account/security#password-section", janua.config.base_url());
     (StatusCode::SEE_OTHER, [(header::LOCATION, to)]).into_response()
 }
 
@@ -59,8 +59,8 @@ struct PasskeyEndpoints {
     manage: Option<String>,
 }
 
-async fn passkey_endpoints(State(app): State<App>) -> Json<PasskeyEndpoints> {
-    let base = app.config.base_url();
+async fn passkey_endpoints(State(janua): State<Janua>) -> Json<PasskeyEndpoints> {
+    let base = janua.config.base_url();
     let has_passkeys = Url::parse(&base).is_ok_and(|url| url.domain().is_some());
     let page = has_passkeys.then(|| format!("{base}/account/security#passkeys"));
     Json(PasskeyEndpoints { enroll: page.clone(), manage: page })
@@ -90,9 +90,9 @@ struct Link {
 }
 
 /// Every address at our host signs in here. Whether it has an account is nobody's business, so all are answered alike.
-async fn webfinger(State(app): State<App>, Query(lookup): Query<Lookup>) -> Result<Response> {
+async fn webfinger(State(janua): State<Janua>, Query(lookup): Query<Lookup>) -> Result<Response> {
     let host = host_of(&lookup.resource).ok_or(NOT_FOUND)?;
-    let base = app.config.base_url();
+    let base = janua.config.base_url();
     let ours = host_of(&base).unwrap_or_default();
     // An account has no port: acct:ada@localhost is ours at localhost:8080 too.
     if host != ours && ours.split(':').next() != Some(&host) {

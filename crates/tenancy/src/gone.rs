@@ -3,12 +3,12 @@
 use std::pin::Pin;
 
 use db::{Tx, params};
-use kernel::App;
+use kernel::Janua;
 
 use crate::ids::{AccountId, ApplicationId, OrgId};
 
 /// Runs in the transaction that deletes the row, before the row is deleted.
-pub type Hook<T> = for<'a> fn(&'a mut Tx, &'a App, T) -> Pin<Box<dyn Future<Output = db::Result<()>> + Send + 'a>>;
+pub type Hook<T> = for<'a> fn(&'a mut Tx, &'a Janua, T) -> Pin<Box<dyn Future<Output = db::Result<()>> + Send + 'a>>;
 
 /// What a feature declares, with [`Feature::declares`](kernel::app::Feature::declares).
 #[derive(Clone, Copy)]
@@ -34,55 +34,55 @@ pub struct LostAccess {
     pub is_home: bool,
 }
 
-pub async fn account(tx: &mut Tx, app: &App, id: AccountId) -> db::Result<()> {
-    for gone in app.declared::<Gone>() {
+pub async fn account(tx: &mut Tx, janua: &Janua, id: AccountId) -> db::Result<()> {
+    for gone in janua.declared::<Gone>() {
         if let Gone::Account(hook) = gone {
-            hook(tx, app, id).await?;
+            hook(tx, janua, id).await?;
         }
     }
     Ok(())
 }
 
-pub async fn org(tx: &mut Tx, app: &App, id: OrgId) -> db::Result<()> {
-    for gone in app.declared::<Gone>() {
+pub async fn org(tx: &mut Tx, janua: &Janua, id: OrgId) -> db::Result<()> {
+    for gone in janua.declared::<Gone>() {
         if let Gone::Org(hook) = gone {
-            hook(tx, app, id).await?;
+            hook(tx, janua, id).await?;
         }
     }
     Ok(())
 }
 
-pub async fn app(tx: &mut Tx, app: &App, id: ApplicationId) -> db::Result<()> {
-    for gone in app.declared::<Gone>() {
+pub async fn app(tx: &mut Tx, janua: &Janua, id: ApplicationId) -> db::Result<()> {
+    for gone in janua.declared::<Gone>() {
         if let Gone::App(hook) = gone {
-            hook(tx, app, id).await?;
+            hook(tx, janua, id).await?;
         }
     }
     Ok(())
 }
 
-pub(crate) async fn access(tx: &mut Tx, app: &App, lost: LostAccess) -> db::Result<()> {
-    for gone in app.declared::<Gone>() {
+pub(crate) async fn access(tx: &mut Tx, janua: &Janua, lost: LostAccess) -> db::Result<()> {
+    for gone in janua.declared::<Gone>() {
         if let Gone::Access(hook) = gone {
-            hook(tx, app, lost).await?;
+            hook(tx, janua, lost).await?;
         }
     }
     Ok(())
 }
 
-pub(crate) async fn empty_org(app: &App, id: OrgId) -> db::Result<()> {
-    for gone in app.declared::<Gone>() {
+pub(crate) async fn empty_org(janua: &Janua, id: OrgId) -> db::Result<()> {
+    for gone in janua.declared::<Gone>() {
         if let Gone::ManyOfOrg(sql) = gone {
-            app.db.sweep(*sql, params![id]).await?;
+            janua.db.sweep(*sql, params![id]).await?;
         }
     }
     Ok(())
 }
 
-pub(crate) async fn empty_app(app: &App, id: ApplicationId) -> db::Result<()> {
-    for gone in app.declared::<Gone>() {
+pub(crate) async fn empty_app(janua: &Janua, id: ApplicationId) -> db::Result<()> {
+    for gone in janua.declared::<Gone>() {
         if let Gone::ManyOfApp(sql) = gone {
-            app.db.sweep(*sql, params![id]).await?;
+            janua.db.sweep(*sql, params![id]).await?;
         }
     }
     Ok(())

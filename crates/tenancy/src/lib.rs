@@ -23,8 +23,8 @@ pub use settings::Settings;
 use std::{sync::Arc, time::Duration};
 
 use kernel::{
-    app::{Feature, Part},
     config::{Config, Listed},
+    feature::{Feature, Part},
     http::{AppOrigins, Routes},
     jobs::{Jobs, Tidy},
 };
@@ -45,8 +45,8 @@ pub fn feature(config: &Config) -> Feature {
         .declares(sessions::sign_in::MAILS)
         .declares(orgs::invites::MAILS)
         .own(messages::letters::Templates::default())
-        .release(|app| {
-            Box::pin(async move { messages::mail::release_all(&app.db).await.map_err(|error| error.to_string()) })
+        .release(|janua| {
+            Box::pin(async move { messages::mail::release_all(&janua.db).await.map_err(|error| error.to_string()) })
         })
         .own(messages::relay::Relay::new(config.workers))
         .jobs(uploads::jobs())
@@ -55,13 +55,13 @@ pub fn feature(config: &Config) -> Feature {
         .own(Arc::new(enter::Live::default()))
         .own(Arc::new(AppOrigins::default()))
         .own(accounts::password::Hasher::start(config.of::<Settings>().password_queue))
-        .start(|app| {
+        .start(|janua| {
             Box::pin(async move {
-                let live = app.own::<Arc<enter::Live>>().clone();
-                app.db.on_notice(move |notice| live.hear(notice));
-                enter::read_origins(&app).await.map_err(|error| error.to_string())?;
-                sessions::keys::start(&app).await
+                let live = janua.own::<Arc<enter::Live>>().clone();
+                janua.db.on_notice(move |notice| live.hear(notice));
+                enter::read_origins(&janua).await.map_err(|error| error.to_string())?;
+                sessions::keys::start(&janua).await
             })
         })
-        .task(|app| Box::pin(enter::watch(app)))
+        .task(|janua| Box::pin(enter::watch(janua)))
 }

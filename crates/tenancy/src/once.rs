@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use db::{Db, Tx, params, row};
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     crypto::{self, Secret},
     fault::Code,
@@ -54,8 +54,8 @@ row!(Spent { hash, account_id, sealed });
 
 impl Spent {
     /// What was put aside with it.
-    pub fn aside(&self, app: &App) -> Option<Vec<u8>> {
-        app.vault.open("once", &place(&self.hash), self.sealed.as_ref()?).ok().map(|plain| plain.to_vec())
+    pub fn aside(&self, janua: &Janua) -> Option<Vec<u8>> {
+        janua.vault.open("once", &place(&self.hash), self.sealed.as_ref()?).ok().map(|plain| plain.to_vec())
     }
 }
 
@@ -64,35 +64,35 @@ fn place(hash: &str) -> String {
 }
 
 /// A code is short, so its hash is keyed: without the master key it cannot be found by trying them all.
-fn code_hash(app: &App, account_id: AccountId, code: &Secret) -> String {
-    app.vault.mac("once-code", format!("{account_id}\n{}", code.expose()).as_bytes())
+fn code_hash(janua: &Janua, account_id: AccountId, code: &Secret) -> String {
+    janua.vault.mac("once-code", format!("{account_id}\n{}", code.expose()).as_bytes())
 }
 
 /// Makes a secret of its own for a purpose, with something put aside for when it is used.
 pub async fn issue(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     purpose: Purpose,
     account_id: Option<AccountId>,
     aside: &[u8],
 ) -> db::Result<Secret> {
-    let token = app.entropy.token();
-    keep(tx, app, purpose, &token, account_id, aside).await?;
+    let token = janua.entropy.token();
+    keep(tx, janua, purpose, &token, account_id, aside).await?;
     Ok(token)
 }
 
 /// As [`issue`], for a secret that somebody else made.
 pub async fn keep(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     purpose: Purpose,
     token: &Secret,
     account_id: Option<AccountId>,
     aside: &[u8],
 ) -> db::Result<()> {
-    let is_declared = app.declared::<Purpose>().contains(&purpose);
+    let is_declared = janua.declared::<Purpose>().contains(&purpose);
     debug_assert!(is_declared, "{} is in no list that a feature declares", purpose.name);
-    let now = app.clock.now();
+    let now = janua.clock.now();
     let hash = crypto::hash(token.expose().as_bytes());
     tx.exec(
         "INSERT INTO once (hash, purpose, account_id, tries, sealed, created_at, expires_at)
@@ -101,7 +101,7 @@ pub async fn keep(
             &hash,
             purpose.name,
             account_id,
-            app.vault.seal("once", &place(&hash), aside),
+            janua.vault.seal("once", &place(&hash), aside),
             now,
             now.plus(purpose.life)
         ],
@@ -136,16 +136,16 @@ pub async fn first_use(
 /// Gives a secret a code beside it, for people who cannot follow a link.
 pub async fn add_code(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     token: &Secret,
     account_id: AccountId,
     life: Duration,
 ) -> db::Result<Secret> {
-    let code = app.entropy.otp();
+    let code = janua.entropy.otp();
     let hash = crypto::hash(token.expose().as_bytes());
     tx.exec(
         "UPDATE once SET code_hash = $2, code_expires_at = $3 WHERE hash = $1",
-        params![hash, code_hash(app, account_id, &code), app.clock.now().plus(life)],
+        params![hash, code_hash(janua, account_id, &code), janua.clock.now().plus(life)],
     )
     .await?;
     Ok(code)
@@ -200,7 +200,7 @@ pub async fn attempt(db: &Db, purpose: Purpose, token: &Secret, now: Timestamp) 
 /// Uses a secret up by its code. A wrong guess counts against every code that is open for the person.
 pub async fn spend_code(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     purpose: Purpose,
     account_id: AccountId,
     code: &Secret,
@@ -223,7 +223,7 @@ pub async fn spend_code(
              WHERE account_id = $1 AND purpose = $2 AND used_at IS NULL AND code_expires_at > $3 AND tries <= $4
                AND code_hash = $5
              RETURNING hash, account_id, sealed",
-            params![account_id, purpose.name, now, TRIES, code_hash(app, account_id, code)],
+            params![account_id, purpose.name, now, TRIES, code_hash(janua, account_id, code)],
         )
         .await?;
     Ok(spent.into_iter().next())

@@ -5,7 +5,7 @@
 //! they were at the time of the backup.
 use db::{Db, Reach, Sql, Tx, Value, claim, params, row};
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     installation,
     jobs::{self, Job as _},
@@ -65,15 +65,15 @@ pub struct ValidKey {
 row!(ValidKey { prefix, owner, name, created_at });
 
 /// Ends all of it. Safe to repeat after an interruption.
-pub async fn end(app: &App, keys: Keys) -> Result<Ended, String> {
+pub async fn end(janua: &Janua, keys: Keys) -> Result<Ended, String> {
     // First, so that no old signature counts if a later step fails.
-    keys::replace(app).await?;
+    keys::replace(janua).await?;
     let failed = |error: db::Error| format!("cannot end what must not come back: {error}");
-    let ended = end_rows(app, keys).await.map_err(failed)?;
-    db::transact!(app.db, async |tx| {
-        installation::write(tx, RESTORED_AT, &app.clock.now().0.to_string()).await?;
+    let ended = end_rows(janua, keys).await.map_err(failed)?;
+    db::transact!(janua.db, async |tx| {
+        installation::write(tx, RESTORED_AT, &janua.clock.now().0.to_string()).await?;
         let event = DatabaseRestored { ended_sessions: ended.sessions };
-        events::record(tx, app, &By::default(), None, &event).await?;
+        events::record(tx, janua, &By::default(), None, &event).await?;
         // Running nodes clear their caches.
         tx.notify(Reach::EveryNode, sessions::TOPIC, "all").await?;
         tx.notify(Reach::EveryNode, apps::TOPIC, "all").await
@@ -129,14 +129,14 @@ impl AfterRestore {
         Self { work: Work::DeleteFact(name), counted: |ended| &mut ended.others }
     }
 
-    async fn done(self, app: &App, keys: Keys) -> db::Result<u64> {
+    async fn done(self, janua: &Janua, keys: Keys) -> db::Result<u64> {
         match self.work {
-            Work::Mark(sql) => each(&app.db, sql, Some(app.clock.now())).await,
-            Work::Remove(sql) => each(&app.db, sql, None).await,
-            Work::RemoveKeys(sql) if keys == Keys::End => each(&app.db, sql, None).await,
+            Work::Mark(sql) => each(&janua.db, sql, Some(janua.clock.now())).await,
+            Work::Remove(sql) => each(&janua.db, sql, None).await,
+            Work::RemoveKeys(sql) if keys == Keys::End => each(&janua.db, sql, None).await,
             Work::RemoveKeys(_) => Ok(0),
-            Work::DeleteJobs(kind) => jobs::forget_kind(&app.db, kind).await,
-            Work::DeleteFact(name) => installation::delete(&app.db, name).await.map(|()| 0),
+            Work::DeleteJobs(kind) => jobs::forget_kind(&janua.db, kind).await,
+            Work::DeleteFact(name) => installation::delete(&janua.db, name).await.map(|()| 0),
         }
     }
 }
@@ -192,16 +192,16 @@ pub(crate) const AFTER_RESTORE: &[AfterRestore] = &[
     ),
 ];
 
-async fn end_rows(app: &App, keys: Keys) -> db::Result<Ended> {
+async fn end_rows(janua: &Janua, keys: Keys) -> db::Result<Ended> {
     let mut ended = Ended::default();
-    for declared in app.declared::<AfterRestore>() {
-        *(declared.counted)(&mut ended) += declared.done(app, keys).await?;
+    for declared in janua.declared::<AfterRestore>() {
+        *(declared.counted)(&mut ended) += declared.done(janua, keys).await?;
     }
     // A reply kept for a repeated request may hold tokens, and describes a state that is lost.
-    claim::forget_before(&app.db, i64::MAX).await?;
+    claim::forget_before(&janua.db, i64::MAX).await?;
     // A code of an authenticator app that was used just before the loss must not work a second time.
-    let step = app.clock.now().0 / TOTP_STEP_MS + 1;
-    app.db.exec("UPDATE totp_factor SET last_step = $1 WHERE last_step < $1", params![step]).await?;
+    let step = janua.clock.now().0 / TOTP_STEP_MS + 1;
+    janua.db.exec("UPDATE totp_factor SET last_step = $1 WHERE last_step < $1", params![step]).await?;
     Ok(ended)
 }
 

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use kernel::{
-    App,
+    Janua,
     jobs::{Chore, Job, Later},
 };
 use serde::{Deserialize, Serialize};
@@ -42,8 +42,8 @@ pub(crate) const CHORES: &[Chore] = &[
              (SELECT subject FROM mail_budget WHERE day_from < $1 ORDER BY day_from LIMIT $2)",
         SECRETS_KEPT,
     ),
-    Chore::run("upload", |app| Box::pin(async move { Ok(uploads::sweep(&app).await?) })),
-    Chore::run("app_user", |app| Box::pin(async move { Ok(end_users::note_wordless(&app).await?) })),
+    Chore::run("upload", |janua| Box::pin(async move { Ok(uploads::sweep(&janua).await?) })),
+    Chore::run("app_user", |janua| Box::pin(async move { Ok(end_users::note_wordless(&janua).await?) })),
 ];
 
 /// Publishes the next signing key in time. A job of its own: nothing else may stand in its way.
@@ -53,7 +53,7 @@ pub struct TurnKeys {}
 impl Job for TurnKeys {
     const KIND: &'static str = "tenancy.turn_keys";
 
-    async fn run(self, app: App) -> Result<(), Later> {
-        keys::turn_if_due(&app).await.map_err(Later::retry)
+    async fn run(self, janua: Janua) -> Result<(), Later> {
+        keys::turn_if_due(&janua).await.map_err(Later::retry)
     }
 }

@@ -58,6 +58,6 @@ async fn export_file(me: Me) -> Response {
             headers.insert(header::CONTENT_DISPOSITION, name);
             me.keeps(response)
         }
-        Err(fault) => error(&me.app, &fault),
+        Err(fault) => error(&me.janua, &fault),
     }
 }

@@ -31,8 +31,8 @@ async fn act(_: OwnPage, Sender(me): Sender, form: Fields) -> Response {
         Ok(me) => me,
         Err(to_sign_in) => return to_sign_in,
     };
-    let Some(back) = local(&me.app, form.get("back")) else {
-        return error(&me.app, &INVALID.at("back", "wrong_form", "must be a page of ours"));
+    let Some(back) = local(&me.janua, form.get("back")) else {
+        return error(&me.janua, &INVALID.at("back", "wrong_form", "must be a page of ours"));
     };
     match call(&me, &form).await {
         Ok(ApiAnswer { body, headers }) => {
@@ -40,7 +40,7 @@ async fn act(_: OwnPage, Sender(me): Sender, form: Fields) -> Response {
                 me.again(&back, told(&form, None, body)).await
             } else {
                 let then = filled(form.get("then"), &body);
-                go(&local(&me.app, &then).unwrap_or(back))
+                go(&local(&me.janua, &then).unwrap_or(back))
             });
             // What the interface says about cookies comes last, and counts.
             for cookie in headers.get_all(header::SET_COOKIE) {
@@ -59,7 +59,7 @@ async fn call(me: &Me, form: &Fields) -> Result<ApiAnswer> {
     let wrong = || INVALID.at("call", "wrong_form", "must be a method and a path");
     let (method, to) = form.get("call").split_once(' ').ok_or_else(wrong)?;
     let method = [Method::POST, Method::PATCH, Method::PUT, Method::DELETE].into_iter().find(|known| known == method);
-    let to = local(&me.app, to).ok_or_else(wrong)?;
+    let to = local(&me.janua, to).ok_or_else(wrong)?;
     // A form that sends this very form would never end.
     if me.is_within() {
         return Err(wrong());

@@ -10,7 +10,7 @@ use identity::oauth::{
     request::{Reply, Request},
 };
 use kernel::{
-    App,
+    Janua,
     crypto::same,
     fault::{Result, UNAUTHENTICATED},
     http::Routes,
@@ -47,46 +47,46 @@ fn by_post() -> Routes {
 }
 
 async fn authorize(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     ToAdmit(visitor): ToAdmit,
     Browser(who): Browser,
     RawQuery(query): RawQuery,
 ) -> Response {
-    shown(&app, answer(&app, &visitor, who.as_ref(), &query.unwrap_or_default()).await)
+    shown(&janua, answer(&janua, &visitor, who.as_ref(), &query.unwrap_or_default()).await)
 }
 
-async fn answer(app: &App, visitor: &Visitor, who: Option<&Session>, query: &str) -> Result<Response> {
-    captcha::weigh(app, visitor).await?;
-    Ok(match next(app, Reach::Asked(visitor), who, query).await? {
-        Step::Go(reply) => answered(app, &reply),
-        Step::SignIn(request) => go(&address(app, "/sign-in", "continue", &request.again(app))),
-        Step::AskConsent(request) => go(&address(app, "/consent", "request", request.query())),
+async fn answer(janua: &Janua, visitor: &Visitor, who: Option<&Session>, query: &str) -> Result<Response> {
+    captcha::weigh(janua, visitor).await?;
+    Ok(match next(janua, Reach::Asked(visitor), who, query).await? {
+        Step::Go(reply) => answered(janua, &reply),
+        Step::SignIn(request) => go(&address(janua, "/sign-in", "continue", &request.again(janua))),
+        Step::AskConsent(request) => go(&address(janua, "/consent", "request", request.query())),
     })
 }
 
 /// Sends the browser on to the client, or hands it a page that posts the answer there.
-fn answered(app: &App, reply: &Reply) -> Response {
+fn answered(janua: &Janua, reply: &Reply) -> Response {
     match reply.posted() {
-        Some((to, fields)) => form_post(app, to, fields),
+        Some((to, fields)) => form_post(janua, to, fields),
         None => go(&reply.location()),
     }
 }
 
 /// From another site a form brings no cookies along, so the person is looked for on the way of a link.
-async fn authorize_by_post(State(app): State<App>, form: Fields) -> Response {
-    go(&format!("{}/oauth/authorize?{}", app.config.base_url(), form.query()))
+async fn authorize_by_post(State(janua): State<Janua>, form: Fields) -> Response {
+    go(&format!("{}/oauth/authorize?{}", janua.config.base_url(), form.query()))
 }
 
-async fn consent_page(State(app): State<App>, Browser(who): Browser, RawQuery(query): RawQuery) -> Response {
+async fn consent_page(State(janua): State<Janua>, Browser(who): Browser, RawQuery(query): RawQuery) -> Response {
     let asked = parameter(query.as_deref(), "request");
-    shown(&app, ask(&app, who.as_ref(), &asked).await)
+    shown(&janua, ask(&janua, who.as_ref(), &asked).await)
 }
 
 /// Drawn from the request itself, which is looked at again: a link to this page says nothing that is not checked.
-async fn ask(app: &App, who: Option<&Session>, query: &str) -> Result<Response> {
-    let request = match next(app, Reach::Known, who, query).await? {
-        Step::Go(reply) => return Ok(answered(app, &reply)),
-        Step::SignIn(request) => return Ok(go(&address(app, "/sign-in", "continue", &request.again(app)))),
+async fn ask(janua: &Janua, who: Option<&Session>, query: &str) -> Result<Response> {
+    let request = match next(janua, Reach::Known, who, query).await? {
+        Step::Go(reply) => return Ok(answered(janua, &reply)),
+        Step::SignIn(request) => return Ok(go(&address(janua, "/sign-in", "continue", &request.again(janua)))),
         Step::AskConsent(request) => request,
     };
     let session = who.ok_or(UNAUTHENTICATED)?;
@@ -94,7 +94,7 @@ async fn ask(app: &App, who: Option<&Session>, query: &str) -> Result<Response> 
     let Request { client, redirect_uri, .. } = &*request;
     let content = context! {
         name => &client.name,
-        brand => Brand::of(app, client).as_ref(),
+        brand => Brand::of(janua, client).as_ref(),
         host => &client.host,
         wishes => wishes(&request.scopes),
         servers => request.targets.iter().map(|target| server(target, &request.scopes)).collect::<Vec<_>>(),
@@ -102,9 +102,9 @@ async fn ask(app: &App, who: Option<&Session>, query: &str) -> Result<Response> 
         onward => place(redirect_uri),
         request => request.query(),
         is_checked => client.app.is_some(),
-        person_mark => mark(app, session, request.query()),
+        person_mark => mark(janua, session, request.query()),
     };
-    Ok(page_onward(app, StatusCode::OK, "consent.html", content, [redirect_uri.as_str()]))
+    Ok(page_onward(janua, StatusCode::OK, "consent.html", content, [redirect_uri.as_str()]))
 }
 
 /// A server that tokens are wanted for, with what its own app says about the scopes there: the words of one organization
@@ -121,16 +121,16 @@ fn place(uri: &str) -> String {
 }
 
 /// Who was asked what: a page that was drawn for one person is not answered by another.
-fn mark(app: &App, session: &Session, request: &str) -> String {
-    app.vault.mac("consent-page", format!("{}\n{request}", session.account().id).as_bytes())
+fn mark(janua: &Janua, session: &Session, request: &str) -> String {
+    janua.vault.mac("consent-page", format!("{}\n{request}", session.account().id).as_bytes())
 }
 
-async fn decide_consent(State(app): State<App>, _: OwnPage, Browser(who): Browser, form: Fields) -> Response {
+async fn decide_consent(State(janua): State<Janua>, _: OwnPage, Browser(who): Browser, form: Fields) -> Response {
     // Somebody in front of the page, not a program that holds their token.
     let who = who.filter(|session| session.delivery == Delivery::Cookie);
     let request = form.get("request");
-    let was_asked = |session: &Session| same(form.get("mark").as_bytes(), mark(&app, session, request).as_bytes());
+    let was_asked = |session: &Session| same(form.get("mark").as_bytes(), mark(&janua, session, request).as_bytes());
     let who = who.filter(was_asked);
-    let decided = decide(&app, who.as_ref(), request, form.get("decision") == "allow").await;
-    shown(&app, decided.map(|reply| answered(&app, &reply)))
+    let decided = decide(&janua, who.as_ref(), request, form.get("decision") == "allow").await;
+    shown(&janua, decided.map(|reply| answered(&janua, &reply)))
 }

@@ -3,7 +3,7 @@
 use axum::{http::HeaderMap, response::Response};
 use identity::oauth::clients::{Client, shown_name};
 use kernel::{
-    App,
+    Janua,
     fault::{NOT_FOUND, Result},
     http::{Document, Path, Routes},
 };
@@ -37,24 +37,24 @@ pub struct Brand {
 
 impl Brand {
     /// Nothing for a client that only describes itself: it could say that it is anybody.
-    pub fn of(app: &App, client: &Client) -> Option<Self> {
+    pub fn of(janua: &Janua, client: &Client) -> Option<Self> {
         let owned = client.app.as_ref()?;
-        Self::new(app, &client.name, owned.logo_url.as_deref(), owned.primary_color.as_deref())
+        Self::new(janua, &client.name, owned.logo_url.as_deref(), owned.primary_color.as_deref())
     }
 
     /// A page without its look is better than no page.
-    pub async fn of_app(app: &App, id: Option<ApplicationId>) -> Option<Self> {
-        let Application { name, logo_url, primary_color, .. } = Application::find(&app.db, id?).await.ok()??;
-        Self::new(app, &name, logo_url.as_deref(), primary_color.as_deref())
+    pub async fn of_app(janua: &Janua, id: Option<ApplicationId>) -> Option<Self> {
+        let Application { name, logo_url, primary_color, .. } = Application::find(&janua.db, id?).await.ok()??;
+        Self::new(janua, &name, logo_url.as_deref(), primary_color.as_deref())
     }
 
-    fn new(app: &App, name: &str, logo_url: Option<&str>, color: Option<&str>) -> Option<Self> {
+    fn new(janua: &Janua, name: &str, logo_url: Option<&str>, color: Option<&str>) -> Option<Self> {
         let logo = logo_url.and_then(picture);
         let color = color.and_then(Color::parse).map(Color::digits);
         if logo.is_none() && color.is_none() {
             return None;
         }
-        let base = Url::parse(&app.config.base_url()).ok()?;
+        let base = Url::parse(&janua.config.base_url()).ok()?;
         let host = base[Position::BeforeHost..Position::AfterPort].to_owned();
         Some(Self { name: shown_name(name), logo, color, host })
     }

@@ -1,6 +1,6 @@
 //! The proof of work, on a page: the challenge is drawn into it, the script solves it, and the form brings the solution.
 use kernel::{
-    App,
+    Janua,
     crypto::Secret,
     fault::{Fault, Result},
     transact,
@@ -10,18 +10,18 @@ use tenancy::enter::{CAPTCHA_REQUIRED, Captcha, Visitor};
 use crate::form::Fields;
 
 /// The visitor brings along what was solved on the page.
-pub async fn solved(app: &App, visitor: &mut Visitor, form: &Fields) -> Result<()> {
+pub async fn solved(janua: &Janua, visitor: &mut Visitor, form: &Fields) -> Result<()> {
     if form.says("captcha") {
         let solution = Secret::from(form.get("captcha").to_owned());
-        visitor.bring(transact!(app, async |tx| Captcha::redeem(tx, app, &solution).await)?);
+        visitor.bring(transact!(janua, async |tx| Captcha::redeem(tx, janua, &solution).await)?);
     }
     Ok(())
 }
 
 /// Weighs a visitor where there is nothing to guess: who comes too often is sent away, but nobody solves anything, since a
 /// link has no form to bring a solution in.
-pub async fn weigh(app: &App, visitor: &Visitor) -> Result<()> {
-    match visitor.admit(app, None).await {
+pub async fn weigh(janua: &Janua, visitor: &Visitor) -> Result<()> {
+    match visitor.admit(janua, None).await {
         Err(fault) if fault.code() == CAPTCHA_REQUIRED => Ok(()),
         weighed => weighed,
     }

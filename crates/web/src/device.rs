@@ -5,7 +5,7 @@ use axum::{
     response::Response,
 };
 use identity::device::approve::{self, Asking};
-use kernel::{App, http::Routes};
+use kernel::{Janua, http::Routes};
 use minijinja::context;
 use tenancy::enter::{Browser, Session, ToAdmit};
 use url::form_urlencoded::Serializer;
@@ -24,76 +24,76 @@ pub fn routes() -> Routes {
         .post("/device/decide", decide_on_device, "let the device in or send it away")
 }
 
-fn to_sign_in(app: &App, user_code: &str) -> Response {
+fn to_sign_in(janua: &Janua, user_code: &str) -> Response {
     let back = Serializer::new("/device?".to_owned()).append_pair("user_code", user_code).finish();
-    go(&address(app, "/sign-in", "continue", &back))
+    go(&address(janua, "/sign-in", "continue", &back))
 }
 
-fn form(app: &App, status: StatusCode, user_code: &str, wrong: Option<String>) -> Response {
-    page(app, status, "device.html", context! { user_code, wrong })
+fn form(janua: &Janua, status: StatusCode, user_code: &str, wrong: Option<String>) -> Response {
+    page(janua, status, "device.html", context! { user_code, wrong })
 }
 
 /// A link only fills in the code: what it leads to is shown once somebody says that they see it.
-async fn device_page(State(app): State<App>, Browser(who): Browser, RawQuery(query): RawQuery) -> Response {
+async fn device_page(State(janua): State<Janua>, Browser(who): Browser, RawQuery(query): RawQuery) -> Response {
     let code = parameter(query.as_deref(), "user_code");
     match who {
-        Some(_) => form(&app, StatusCode::OK, &code, None),
-        None => to_sign_in(&app, &code),
+        Some(_) => form(&janua, StatusCode::OK, &code, None),
+        None => to_sign_in(&janua, &code),
     }
 }
 
 async fn look_at_device(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     _: OwnPage,
     ToAdmit(visitor): ToAdmit,
     Browser(who): Browser,
     fields: Fields,
 ) -> Response {
     let code = fields.get("user_code");
-    let Some(session) = who else { return to_sign_in(&app, code) };
-    match approve::look(&app, &visitor, &session, code).await {
+    let Some(session) = who else { return to_sign_in(&janua, code) };
+    match approve::look(&janua, &visitor, &session, code).await {
         Ok(asking) => {
-            let brand = Brand::of_app(&app, asking.app_id).await;
-            shown(&app, &session, &asking, brand.as_ref(), code)
+            let brand = Brand::of_app(&janua, asking.app_id).await;
+            shown(&janua, &session, &asking, brand.as_ref(), code)
         }
-        Err(fault) => form(&app, status_of(&fault), code, Some(fault.above_form())),
+        Err(fault) => form(&janua, status_of(&fault), code, Some(fault.above_form())),
     }
 }
 
-fn shown(app: &App, session: &Session, asking: &Asking, brand: Option<&Brand>, user_code: &str) -> Response {
+fn shown(janua: &Janua, session: &Session, asking: &Asking, brand: Option<&Brand>, user_code: &str) -> Response {
     let content = context! {
         user_code,
         brand,
-        app => &asking.app_name,
+        janua => &asking.app_name,
         device => &asking.device,
         ip => &asking.ip,
         at => asking.created_at.to_string(),
         wishes => asking.scopes.as_ref().map(wishes).unwrap_or_default(),
         asks_code => !session.passed_gate(),
     };
-    page(app, StatusCode::OK, "device_decide.html", content)
+    page(janua, StatusCode::OK, "device_decide.html", content)
 }
 
 async fn decide_on_device(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     _: OwnPage,
     ToAdmit(visitor): ToAdmit,
     Browser(who): Browser,
     fields: Fields,
 ) -> Response {
     let user_code = fields.get("user_code");
-    let Some(session) = who else { return to_sign_in(&app, user_code) };
+    let Some(session) = who else { return to_sign_in(&janua, user_code) };
     let approved = fields.get("decision") == "allow";
     let code = fields.says("code").then(|| fields.secret("code"));
-    match approve::decide(&app, &visitor, &session, user_code, approved, code).await {
+    match approve::decide(&janua, &visitor, &session, user_code, approved, code).await {
         Ok(asking) => {
             let gone_on = format!("{} continues by itself. You can close this page.", asking.device);
             if approved {
-                note(&app, "Device connected", &gone_on)
+                note(&janua, "Device connected", &gone_on)
             } else {
-                note(&app, "Device denied", "It gets no access. You can close this page.")
+                note(&janua, "Device denied", "It gets no access. You can close this page.")
             }
         }
-        Err(fault) => form(&app, status_of(&fault), user_code, Some(fault.above_form())),
+        Err(fault) => form(&janua, status_of(&fault), user_code, Some(fault.above_form())),
     }
 }

@@ -7,7 +7,7 @@ use axum::{
 use data_encoding::BASE64URL_NOPAD;
 use identity::social::{self, Back};
 use kernel::{
-    App,
+    Janua,
     fault::{Code, NOT_FOUND, Result},
     http::{Path, Routes},
 };
@@ -46,20 +46,20 @@ fn by_post() -> Routes {
 const TURNED_BACK: Code =
     Code::new(400, "provider_turned_back", "The provider did not sign you in. Try again or use another way.");
 
-async fn leave(State(app): State<App>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, form: Fields) -> Response {
-    let onward = Onward::read(&app, form.get("continue")).await;
+async fn leave(State(janua): State<Janua>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, form: Fields) -> Response {
+    let onward = Onward::read(&janua, form.get("continue")).await;
     let sent: Result<Response> = async {
-        captcha::solved(&app, &mut visitor, &form).await?;
-        visitor.admit(&app, None).await?;
+        captcha::solved(&janua, &mut visitor, &form).await?;
+        visitor.admit(&janua, None).await?;
         // Where somebody was going comes back with them: nobody but this browser can say it.
-        let state = format!("{}.{}", app.entropy.token().expose(), BASE64URL_NOPAD.encode(onward.to.as_bytes()));
-        let (url, cookie) = social::begin(&app, &visitor, form.get("provider"), None, Some(state)).await?;
+        let state = format!("{}.{}", janua.entropy.token().expose(), BASE64URL_NOPAD.encode(onward.to.as_bytes()));
+        let (url, cookie) = social::begin(&janua, &visitor, form.get("provider"), None, Some(state)).await?;
         let mut response = go(&url);
         response.headers_mut().extend(cookie);
         Ok(response)
     }
     .await;
-    sent.unwrap_or_else(|fault| onward.sign_in_page(&app, status_of(&fault), "", Some(&fault)))
+    sent.unwrap_or_else(|fault| onward.sign_in_page(&janua, status_of(&fault), "", Some(&fault)))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -68,23 +68,23 @@ struct ByProvider {
 }
 
 async fn come_back(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     ToAdmit(visitor): ToAdmit,
     headers: HeaderMap,
     Path(path): Path<ByProvider>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    shown(&app, enter(&app, &visitor, &headers, &path.provider, query.as_deref()).await)
+    shown(&janua, enter(&janua, &visitor, &headers, &path.provider, query.as_deref()).await)
 }
 
 async fn enter(
-    app: &App,
+    janua: &Janua,
     visitor: &Visitor,
     headers: &HeaderMap,
     provider: &str,
     query: Option<&str>,
 ) -> Result<Response> {
-    captcha::weigh(app, visitor).await?;
+    captcha::weigh(janua, visitor).await?;
     let (code, state, user) = (parameter(query, "code"), parameter(query, "state"), parameter(query, "user"));
     if code.is_empty() {
         return Err(TURNED_BACK.into());
@@ -96,18 +96,22 @@ async fn enter(
         redirect_uri: None,
         user: Some(user).filter(|user| !user.is_empty()),
     };
-    let (entered, _) = social::complete(app, visitor, headers, provider, back, Delivery::Cookie).await?;
-    let onward = Onward::read(app, &String::from_utf8_lossy(&to)).await;
-    let mut response = onward.enter_or_ask(app, entered)?;
-    cookies::clear_social(app, response.headers_mut());
+    let (entered, _) = social::complete(janua, visitor, headers, provider, back, Delivery::Cookie).await?;
+    let onward = Onward::read(janua, &String::from_utf8_lossy(&to)).await;
+    let mut response = onward.enter_or_ask(janua, entered)?;
+    cookies::clear_social(janua, response.headers_mut());
     Ok(response)
 }
 
 /// From another site a form brings no cookies along, so it comes again as a link.
-async fn come_back_by_post(State(app): State<App>, Path(path): Path<ByProvider>, form: Fields) -> Result<Response> {
-    let is_known = social::offered(&app).iter().any(|offered| offered.name == path.provider);
+async fn come_back_by_post(
+    State(janua): State<Janua>,
+    Path(path): Path<ByProvider>,
+    form: Fields,
+) -> Result<Response> {
+    let is_known = social::offered(&janua).iter().any(|offered| offered.name == path.provider);
     if !is_known {
         return Err(NOT_FOUND.into());
     }
-    Ok(go(&format!("{}/sign-in/{}?{}", app.config.base_url(), path.provider, form.query())))
+    Ok(go(&format!("{}/sign-in/{}?{}", janua.config.base_url(), path.provider, form.query())))
 }

@@ -5,7 +5,7 @@ use axum::{
     response::Response,
 };
 use identity::{first_owner, register::SignUp};
-use kernel::{App, fault::Fault, http::Routes};
+use kernel::{Janua, fault::Fault, http::Routes};
 use minijinja::context;
 use tenancy::{enter::ToAdmit, sessions::sign_in::Typed};
 
@@ -23,33 +23,37 @@ pub fn routes() -> Routes {
         .post(first_owner::PATH, make_first_owner, "what that page sends")
 }
 
-fn form(app: &App, status: StatusCode, token: &str, typed: (&str, &str), fault: Option<&Fault>) -> Response {
+fn form(janua: &Janua, status: StatusCode, token: &str, typed: (&str, &str), fault: Option<&Fault>) -> Response {
     let (name, email) = typed;
     let (wrong, challenge) = (fault.map(Fault::above_form), fault.and_then(captcha::challenge));
     let errors = fault.map(by_field).unwrap_or_default();
-    page(app, status, "first_owner.html", context! { token, name, email, wrong, errors, challenge })
+    page(janua, status, "first_owner.html", context! { token, name, email, wrong, errors, challenge })
 }
 
-async fn first_owner_page(State(app): State<App>, ToAdmit(visitor): ToAdmit, RawQuery(query): RawQuery) -> Response {
+async fn first_owner_page(
+    State(janua): State<Janua>,
+    ToAdmit(visitor): ToAdmit,
+    RawQuery(query): RawQuery,
+) -> Response {
     let token = parameter(query.as_deref(), "token");
     let looked = async {
-        visitor.admit(&app, None).await?;
-        first_owner::look(&app, &Typed(token.clone().into())).await
+        visitor.admit(&janua, None).await?;
+        first_owner::look(&janua, &Typed(token.clone().into())).await
     };
     match looked.await {
-        Ok(()) => form(&app, StatusCode::OK, &token, ("", ""), None),
-        Err(fault) => error(&app, &fault),
+        Ok(()) => form(&janua, StatusCode::OK, &token, ("", ""), None),
+        Err(fault) => error(&janua, &fault),
     }
 }
 
 async fn make_first_owner(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     _: OwnPage,
     ToAdmit(mut visitor): ToAdmit,
     fields: Fields,
 ) -> Response {
     let made = async {
-        captcha::solved(&app, &mut visitor, &fields).await?;
+        captcha::solved(&janua, &mut visitor, &fields).await?;
         let new = SignUp {
             email: fields.email()?,
             password: fields.secret("password"),
@@ -57,11 +61,11 @@ async fn make_first_owner(
             accept_marketing: None,
             invite_token: None,
         };
-        let entered = first_owner::make(&app, &visitor, &fields.secret("token"), &new).await?;
-        Onward::to_page("/console").enter_or_ask(&app, entered)
+        let entered = first_owner::make(&janua, &visitor, &fields.secret("token"), &new).await?;
+        Onward::to_page("/console").enter_or_ask(&janua, entered)
     };
     made.await.unwrap_or_else(|fault| {
         let typed = (fields.get("name"), fields.get("email"));
-        form(&app, status_of(&fault), fields.get("token"), typed, Some(&fault))
+        form(&janua, status_of(&fault), fields.get("token"), typed, Some(&fault))
     })
 }

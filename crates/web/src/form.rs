@@ -4,7 +4,7 @@ use axum::{
     http::{HeaderMap, HeaderName, request::Parts},
 };
 use kernel::{
-    App,
+    Janua,
     email::Email,
     fault::{CROSS_SITE, Fault, INVALID, Result},
     http::{FormPairs, GenContext, Operation, OperationInput, foreign_origin, may_answer},
@@ -49,11 +49,11 @@ impl Fields {
     }
 }
 
-impl FromRequest<App> for Fields {
+impl FromRequest<Janua> for Fields {
     type Rejection = Fault;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self> {
-        FormPairs::from_request(request, app).await.map(|FormPairs(pairs)| Self(pairs))
+    async fn from_request(request: Request, janua: &Janua) -> Result<Self> {
+        FormPairs::from_request(request, janua).await.map(|FormPairs(pairs)| Self(pairs))
     }
 }
 
@@ -66,19 +66,19 @@ impl OperationInput for Fields {
 /// A form that came from a page of ours. Nobody is signed in by a page elsewhere, not even as somebody else.
 pub struct OwnPage;
 
-impl FromRequestParts<App> for OwnPage {
+impl FromRequestParts<Janua> for OwnPage {
     type Rejection = Fault;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        Self::check(app, &parts.headers)
+    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
+        Self::check(janua, &parts.headers)
     }
 }
 
 impl OwnPage {
-    pub fn check(app: &App, headers: &HeaderMap) -> Result<Self> {
+    pub fn check(janua: &Janua, headers: &HeaderMap) -> Result<Self> {
         let site = headers.get(HeaderName::from_static("sec-fetch-site"));
         let is_elsewhere = site.is_some_and(|site| site == "cross-site" || site == "same-site");
-        if is_elsewhere || foreign_origin(app, headers).is_some() { Err(CROSS_SITE.into()) } else { Ok(Self) }
+        if is_elsewhere || foreign_origin(janua, headers).is_some() { Err(CROSS_SITE.into()) } else { Ok(Self) }
     }
 }
 

@@ -25,8 +25,8 @@ mod verify;
 mod words;
 
 use kernel::{
-    app::{Feature, Part},
     config::Config,
+    feature::{Feature, Part},
     http::Routes,
 };
 use site::status::StatusPage;

@@ -9,7 +9,7 @@ use axum::{
     response::Response,
 };
 use kernel::{
-    App,
+    Janua,
     fault::{Fault, INTERNAL, NOT_FOUND, Result, UNAUTHENTICATED},
     http::{Client, GenContext, Operation, OperationInput},
 };
@@ -29,7 +29,7 @@ const LONGEST: usize = 16 * 1024 * 1024;
 
 /// Somebody who is signed in; whoever is not is sent to the page where that is done, and back.
 pub struct Me {
-    pub app: App,
+    pub janua: Janua,
     session: Session,
     parts: Parts,
     /// New cookies for whoever came with an access token that has run out.
@@ -57,20 +57,20 @@ pub struct FormOutcome {
     pub status: StatusCode,
 }
 
-impl FromRequestParts<App> for Me {
+impl FromRequestParts<Janua> for Me {
     type Rejection = Response;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Response> {
-        let who = Browser::from_request_parts(parts, app).await.map_err(|fault| error(app, &fault))?;
+    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self, Response> {
+        let who = Browser::from_request_parts(parts, janua).await.map_err(|fault| error(janua, &fault))?;
         match who.own() {
             Some(session) if !session.is_due => {
-                Ok(Self { app: app.clone(), session, parts: parts.clone(), renewed: vec![] })
+                Ok(Self { janua: janua.clone(), session, parts: parts.clone(), renewed: vec![] })
             }
-            _ if cookies::read_strictly(app, &parts.headers, cookies::REFRESH).is_some() => {
-                let refused = |fault: Fault| refused(app, &fault, &parts.method, &parts.uri);
-                Self::renewed(app, parts.clone()).await.map_err(refused)
+            _ if cookies::read_strictly(janua, &parts.headers, cookies::REFRESH).is_some() => {
+                let refused = |fault: Fault| refused(janua, &fault, &parts.method, &parts.uri);
+                Self::renewed(janua, parts.clone()).await.map_err(refused)
             }
-            _ => Err(to_sign_in(app, &parts.method, &parts.uri)),
+            _ => Err(to_sign_in(janua, &parts.method, &parts.uri)),
         }
     }
 }
@@ -79,11 +79,11 @@ impl FromRequestParts<App> for Me {
 /// all is looked at first.
 pub struct Sender(pub Result<Me, Response>);
 
-impl FromRequestParts<App> for Sender {
+impl FromRequestParts<Janua> for Sender {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Infallible> {
-        Ok(Self(Me::from_request_parts(parts, app).await))
+    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self, Infallible> {
+        Ok(Self(Me::from_request_parts(parts, janua).await))
     }
 }
 
@@ -99,16 +99,16 @@ impl OperationInput for Me {
     }
 }
 
-fn to_sign_in(app: &App, method: &Method, uri: &Uri) -> Response {
+fn to_sign_in(janua: &Janua, method: &Method, uri: &Uri) -> Response {
     let here = uri.path_and_query().map(ToString::to_string).filter(|_| method == Method::GET);
-    go(&address(app, "/sign-in", "continue", &here.unwrap_or_default()))
+    go(&address(janua, "/sign-in", "continue", &here.unwrap_or_default()))
 }
 
 /// To whoever may not see a page, or may do so once they have signed in.
-fn refused(app: &App, fault: &Fault, method: &Method, uri: &Uri) -> Response {
+fn refused(janua: &Janua, fault: &Fault, method: &Method, uri: &Uri) -> Response {
     match status_of(fault) {
-        StatusCode::UNAUTHORIZED => to_sign_in(app, method, uri),
-        _ => error(app, fault),
+        StatusCode::UNAUTHORIZED => to_sign_in(janua, method, uri),
+        _ => error(janua, fault),
     }
 }
 
@@ -135,14 +135,14 @@ pub struct ApiAnswer {
 
 impl Me {
     /// Turns the refresh token over as every client does, so that a copy of it is noticed here, too.
-    async fn renewed(app: &App, mut parts: Parts) -> Result<Self> {
-        let response = app.inside.ask(request(&parts, Method::POST, "/auth/refresh")?).await?;
+    async fn renewed(janua: &Janua, mut parts: Parts) -> Result<Self> {
+        let response = janua.inside.ask(request(&parts, Method::POST, "/auth/refresh")?).await?;
         let renewed: Vec<_> = response.headers().get_all(header::SET_COOKIE).iter().cloned().collect();
         let pairs = renewed.iter().filter_map(|line| line.to_str().ok()?.split(';').next());
         let cookie = HeaderValue::try_from(pairs.collect::<Vec<_>>().join("; ")).map_err(|_| UNAUTHENTICATED)?;
         parts.headers.insert(header::COOKIE, cookie);
-        let who = Browser::from_request_parts(&mut parts, app).await?.own();
-        Ok(Self { app: app.clone(), session: who.ok_or(UNAUTHENTICATED)?, parts, renewed })
+        let who = Browser::from_request_parts(&mut parts, janua).await?.own();
+        Ok(Self { janua: janua.clone(), session: who.ok_or(UNAUTHENTICATED)?, parts, renewed })
     }
 
     /// The answer, with the cookies that go on from here.
@@ -171,7 +171,7 @@ impl Me {
             request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
             *request.body_mut() = Body::from(body.to_string());
         }
-        let (parts, body) = self.app.inside.ask(request).await?.into_parts();
+        let (parts, body) = self.janua.inside.ask(request).await?.into_parts();
         let body = to_bytes(body, LONGEST).await.map_err(|error| INTERNAL.caused_by(error))?;
         let body = if body.is_empty() {
             Value::Null
@@ -193,7 +193,7 @@ impl Me {
             Ok(mut request) => {
                 request.extensions_mut().insert(told);
                 request.extensions_mut().insert(Within::of(&self.session));
-                self.app.inside.ask(request).await
+                self.janua.inside.ask(request).await
             }
             Err(fault) => Err(fault),
         };
@@ -204,7 +204,7 @@ impl Me {
                 }
                 response
             }
-            Err(fault) => error(&self.app, &fault),
+            Err(fault) => error(&self.janua, &fault),
         }
     }
 
@@ -232,7 +232,7 @@ impl Me {
             let (name, answer) = match (name.strip_prefix('?'), said) {
                 (kept, Ok(said)) => (kept.unwrap_or(name), said.body),
                 (Some(name), Err(fault)) if fault.code().status < 500 => (name, Value::Null),
-                (_, Err(fault)) => return refused(&self.app, &fault, &self.parts.method, &self.parts.uri),
+                (_, Err(fault)) => return refused(&self.janua, &fault, &self.parts.method, &self.parts.uri),
             };
             content.insert(name.to_owned(), answer);
         }
@@ -245,16 +245,16 @@ impl Me {
         content.insert("search".into(), json!(parameter(self.parts.uri.query(), "search")));
         // The dialog that is open: `?new=key` shows the form to create a key over the list of keys.
         content.insert("new".into(), json!(parameter(self.parts.uri.query(), "new")));
-        content.insert("base".into(), json!(self.app.config.base_url()));
-        content.insert("now".into(), json!(self.app.clock.now()));
+        content.insert("base".into(), json!(self.janua.config.base_url()));
+        content.insert("now".into(), json!(self.janua.clock.now()));
         content.insert(
             "me".into(),
             json!({
                 "id": account.id, "name": account.name, "email": account.email, "avatarUrl": account.avatar_url,
-                "runsPlatform": is_platform_owner(&self.app, &self.session),
+                "runsPlatform": is_platform_owner(&self.janua, &self.session),
             }),
         );
-        self.keeps(page(&self.app, StatusCode::OK, template, Content::from(Serde(content))))
+        self.keeps(page(&self.janua, StatusCode::OK, template, Content::from(Serde(content))))
     }
 
     fn fill(&self, pattern: &str, place: &Value) -> String {

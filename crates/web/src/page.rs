@@ -7,7 +7,7 @@ use axum::{
 };
 use data_encoding::BASE64;
 use kernel::{
-    App, crypto,
+    Janua, crypto,
     fault::{Fault, Result},
     http::Routes,
 };
@@ -20,19 +20,19 @@ use crate::{brand::Brand, look::Look};
 pub const HTML: &str = "text/html; charset=utf-8";
 
 /// A page whose forms stay here.
-pub fn page(app: &App, status: StatusCode, name: &str, content: Value) -> Response {
-    page_onward(app, status, name, content, [])
+pub fn page(janua: &Janua, status: StatusCode, name: &str, content: Value) -> Response {
+    page_onward(janua, status, name, content, [])
 }
 
 /// A page whose forms go to us, and from us on to `onward`: browsers look at the whole way.
 pub fn page_onward<'a>(
-    app: &App,
+    janua: &Janua,
     status: StatusCode,
     name: &str,
     content: Value,
     onward: impl IntoIterator<Item = &'a str>,
 ) -> Response {
-    let (status, html) = match app.own::<Look>().draw(name, content) {
+    let (status, html) = match janua.own::<Look>().draw(name, content) {
         Ok(html) => (status, html),
         Err(sorry) => (StatusCode::INTERNAL_SERVER_ERROR, sorry),
     };
@@ -69,10 +69,10 @@ const SUBMIT: &str = "document.forms[0].submit()";
 
 /// A page that posts an answer to a client as soon as it is there, or by a button where scripts are off. It loads, runs
 /// and reaches nothing else.
-pub fn form_post(app: &App, to: &str, fields: &[(String, String)]) -> Response {
+pub fn form_post(janua: &Janua, to: &str, fields: &[(String, String)]) -> Response {
     let fields: Vec<_> = fields.iter().map(|(name, value)| context! { name, value }).collect();
     let content = context! { to, fields, script => SUBMIT };
-    let mut response = page(app, StatusCode::OK, "form_post.html", content);
+    let mut response = page(janua, StatusCode::OK, "form_post.html", content);
     let hash = BASE64.encode(&crypto::digest(SUBMIT.as_bytes()));
     let policy = format!(
         "default-src 'none'; style-src 'self'; script-src 'sha256-{hash}'; form-action {}; base-uri 'none'; \
@@ -100,34 +100,34 @@ pub fn go(to: &str) -> Response {
 }
 
 /// A few words and nothing to do.
-pub fn note(app: &App, title: &str, text: &str) -> Response {
-    note_with(app, None, (title, text), "check", None)
+pub fn note(janua: &Janua, title: &str, text: &str) -> Response {
+    note_with(janua, None, (title, text), "check", None)
 }
 
 /// The same about a mail that was sent, on the way to an app.
-pub fn note_of(app: &App, brand: Option<&Brand>, title: &str, text: &str) -> Response {
-    note_with(app, brand, (title, text), "mail", None)
+pub fn note_of(janua: &Janua, brand: Option<&Brand>, title: &str, text: &str) -> Response {
+    note_with(janua, brand, (title, text), "mail", None)
 }
 
 /// The same with a way on: the words of a button and the page it leads to.
-pub fn note_to(app: &App, title: &str, text: &str, next: (&str, &str)) -> Response {
-    note_with(app, None, (title, text), "check", Some(next))
+pub fn note_to(janua: &Janua, title: &str, text: &str, next: (&str, &str)) -> Response {
+    note_with(janua, None, (title, text), "check", Some(next))
 }
 
 fn note_with(
-    app: &App,
+    janua: &Janua,
     brand: Option<&Brand>,
     (title, text): (&str, &str),
     sign: &str,
     next: Option<(&str, &str)>,
 ) -> Response {
     let next = next.map(|(words, to)| vec![words.to_owned(), to.to_owned()]);
-    page(app, StatusCode::OK, "note.html", context! { title, text, brand, sign, next })
+    page(janua, StatusCode::OK, "note.html", context! { title, text, brand, sign, next })
 }
 
 /// What cannot be answered anywhere else is said here, in words.
-pub fn shown(app: &App, result: Result<Response>) -> Response {
-    result.unwrap_or_else(|fault| error(app, &fault))
+pub fn shown(janua: &Janua, result: Result<Response>) -> Response {
+    result.unwrap_or_else(|fault| error(janua, &fault))
 }
 
 /// What has a cause is for those who run the service to read, wherever a page says it.
@@ -137,11 +137,11 @@ pub fn noted(fault: &Fault) {
     }
 }
 
-pub fn error(app: &App, fault: &Fault) -> Response {
+pub fn error(janua: &Janua, fault: &Fault) -> Response {
     noted(fault);
     let problem = fault.problem("");
     let (title, detail) = (problem.title, problem.detail);
-    page(app, status_of(fault), "error.html", context! { status => fault.code().status, title, detail })
+    page(janua, status_of(fault), "error.html", context! { status => fault.code().status, title, detail })
 }
 
 pub fn status_of(fault: &Fault) -> StatusCode {
@@ -196,8 +196,8 @@ pub fn wishes(scopes: &Scopes) -> Vec<&'static str> {
 }
 
 /// A place of ours to go on to, and nowhere else.
-pub fn local(app: &App, to: &str) -> Option<String> {
-    let base = Url::parse(&app.config.base_url()).ok()?;
+pub fn local(janua: &Janua, to: &str) -> Option<String> {
+    let base = Url::parse(&janua.config.base_url()).ok()?;
     let url = base.join(to).ok().filter(|url| url.origin() == base.origin() && to.starts_with('/'))?;
     // As it is read, not as it was written: a browser reads two slashes as another host.
     let path = &url[Position::BeforePath..];
@@ -205,9 +205,9 @@ pub fn local(app: &App, to: &str) -> Option<String> {
 }
 
 /// A page of ours, with one parameter.
-pub fn address(app: &App, path: &str, field: &str, value: &str) -> String {
+pub fn address(janua: &Janua, path: &str, field: &str, value: &str) -> String {
     let query = url::form_urlencoded::Serializer::new(String::new()).append_pair(field, value).finish();
-    format!("{}{path}?{query}", app.config.base_url())
+    format!("{}{path}?{query}", janua.config.base_url())
 }
 
 /// A parameter of the address.

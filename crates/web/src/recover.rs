@@ -6,7 +6,7 @@ use axum::{
 };
 use identity::{magic_link, password};
 use kernel::{
-    App,
+    Janua,
     fault::{Fault, Result},
     http::Routes,
 };
@@ -41,96 +41,101 @@ fn refused(fault: Option<&Fault>) -> Value {
     context! { wrong => fault.map(Fault::above_form), errors, challenge => fault.and_then(captcha::challenge) }
 }
 
-fn forgot_form(app: &App, status: StatusCode, onward: &Onward, email: &str, fault: Option<&Fault>) -> Response {
-    let content = context! { email, onward => &onward.to, brand => onward.brand(app).as_ref(), ..refused(fault) };
-    page(app, status, "forgot.html", content)
+fn forgot_form(janua: &Janua, status: StatusCode, onward: &Onward, email: &str, fault: Option<&Fault>) -> Response {
+    let content = context! { email, onward => &onward.to, brand => onward.brand(janua).as_ref(), ..refused(fault) };
+    page(janua, status, "forgot.html", content)
 }
 
-async fn forgot_page(State(app): State<App>, RawQuery(query): RawQuery) -> Response {
-    let onward = Onward::read(&app, &parameter(query.as_deref(), "continue")).await;
-    forgot_form(&app, StatusCode::OK, &onward, "", None)
+async fn forgot_page(State(janua): State<Janua>, RawQuery(query): RawQuery) -> Response {
+    let onward = Onward::read(&janua, &parameter(query.as_deref(), "continue")).await;
+    forgot_form(&janua, StatusCode::OK, &onward, "", None)
 }
 
-async fn forgot(State(app): State<App>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, fields: Fields) -> Response {
-    let onward = Onward::read(&app, fields.get("continue")).await;
+async fn forgot(State(janua): State<Janua>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, fields: Fields) -> Response {
+    let onward = Onward::read(&janua, fields.get("continue")).await;
     let asked: Result<()> = async {
-        captcha::solved(&app, &mut visitor, &fields).await?;
-        password::forget(&app, &visitor, &fields.email()?).await.map(drop)
+        captcha::solved(&janua, &mut visitor, &fields).await?;
+        password::forget(&janua, &visitor, &fields.email()?).await.map(drop)
     }
     .await;
     match asked {
-        Ok(()) => on_its_way(&app, &onward),
-        Err(fault) => forgot_form(&app, status_of(&fault), &onward, fields.get("email"), Some(&fault)),
+        Ok(()) => on_its_way(&janua, &onward),
+        Err(fault) => forgot_form(&janua, status_of(&fault), &onward, fields.get("email"), Some(&fault)),
     }
 }
 
 /// The same whether or not there is an account.
-fn on_its_way(app: &App, onward: &Onward) -> Response {
+fn on_its_way(janua: &Janua, onward: &Onward) -> Response {
     note_of(
-        app,
-        onward.brand(app).as_ref(),
+        janua,
+        onward.brand(janua).as_ref(),
         "Check your email",
         "If this email has an account, we sent it a link. The link expires soon.",
     )
 }
 
-fn reset_form(app: &App, status: StatusCode, token: &str, fault: Option<&Fault>) -> Response {
-    page(app, status, "reset.html", context! { token, ..refused(fault) })
+fn reset_form(janua: &Janua, status: StatusCode, token: &str, fault: Option<&Fault>) -> Response {
+    page(janua, status, "reset.html", context! { token, ..refused(fault) })
 }
 
-async fn reset_page(State(app): State<App>, RawQuery(query): RawQuery) -> Response {
-    reset_form(&app, StatusCode::OK, &parameter(query.as_deref(), "token"), None)
+async fn reset_page(State(janua): State<Janua>, RawQuery(query): RawQuery) -> Response {
+    reset_form(&janua, StatusCode::OK, &parameter(query.as_deref(), "token"), None)
 }
 
-async fn reset(State(app): State<App>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, fields: Fields) -> Response {
+async fn reset(State(janua): State<Janua>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, fields: Fields) -> Response {
     let done: Result<()> = async {
-        captcha::solved(&app, &mut visitor, &fields).await?;
-        password::reset(&app, &visitor, &fields.secret("token"), &fields.secret("password")).await
+        captcha::solved(&janua, &mut visitor, &fields).await?;
+        password::reset(&janua, &visitor, &fields.secret("token"), &fields.secret("password")).await
     }
     .await;
     match done {
         Ok(()) => note_to(
-            &app,
+            &janua,
             "Password saved",
             "You were signed out everywhere. Sign in with the new password.",
             ("Sign in", "/sign-in"),
         ),
-        Err(fault) if fault.code() == TOKEN_SPENT => error(&app, &fault),
-        Err(fault) => reset_form(&app, status_of(&fault), fields.get("token"), Some(&fault)),
+        Err(fault) if fault.code() == TOKEN_SPENT => error(&janua, &fault),
+        Err(fault) => reset_form(&janua, status_of(&fault), fields.get("token"), Some(&fault)),
     }
 }
 
-async fn send_link(State(app): State<App>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, fields: Fields) -> Response {
-    let onward = Onward::read(&app, fields.get("continue")).await;
+async fn send_link(
+    State(janua): State<Janua>,
+    _: OwnPage,
+    ToAdmit(mut visitor): ToAdmit,
+    fields: Fields,
+) -> Response {
+    let onward = Onward::read(&janua, fields.get("continue")).await;
     let asked: Result<()> = async {
-        captcha::solved(&app, &mut visitor, &fields).await?;
-        magic_link::ask(&app, &visitor, &fields.email()?).await.map(drop)
+        captcha::solved(&janua, &mut visitor, &fields).await?;
+        magic_link::ask(&janua, &visitor, &fields.email()?).await.map(drop)
     }
     .await;
     match asked {
-        Ok(()) => on_its_way(&app, &onward),
-        Err(fault) => onward.sign_in_page(&app, status_of(&fault), fields.get("email"), Some(&fault)),
+        Ok(()) => on_its_way(&janua, &onward),
+        Err(fault) => onward.sign_in_page(&janua, status_of(&fault), fields.get("email"), Some(&fault)),
     }
 }
 
-fn follow_form(app: &App, status: StatusCode, token: &str, fault: Option<&Fault>) -> Response {
-    page(app, status, "follow.html", context! { token, ..refused(fault) })
+fn follow_form(janua: &Janua, status: StatusCode, token: &str, fault: Option<&Fault>) -> Response {
+    page(janua, status, "follow.html", context! { token, ..refused(fault) })
 }
 
 /// A mail scanner that looks at the link must not use it up, so there is a button.
-async fn follow_page(State(app): State<App>, RawQuery(query): RawQuery) -> Response {
-    follow_form(&app, StatusCode::OK, &parameter(query.as_deref(), "token"), None)
+async fn follow_page(State(janua): State<Janua>, RawQuery(query): RawQuery) -> Response {
+    follow_form(&janua, StatusCode::OK, &parameter(query.as_deref(), "token"), None)
 }
 
-async fn follow(State(app): State<App>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, fields: Fields) -> Response {
+async fn follow(State(janua): State<Janua>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, fields: Fields) -> Response {
     let entered = async {
-        captcha::solved(&app, &mut visitor, &fields).await?;
-        magic_link::follow(&app, &visitor, &fields.secret("token"), Delivery::Cookie).await
+        captcha::solved(&janua, &mut visitor, &fields).await?;
+        magic_link::follow(&janua, &visitor, &fields.secret("token"), Delivery::Cookie).await
     }
     .await;
-    match entered.and_then(|entered| Onward::nowhere().enter_or_ask(&app, entered)) {
+    match entered.and_then(|entered| Onward::nowhere().enter_or_ask(&janua, entered)) {
         Ok(response) => response,
-        Err(fault) if fault.code() == TOKEN_SPENT => error(&app, &fault),
-        Err(fault) => follow_form(&app, status_of(&fault), fields.get("token"), Some(&fault)),
+        Err(fault) if fault.code() == TOKEN_SPENT => error(&janua, &fault),
+        Err(fault) => follow_form(&janua, status_of(&fault), fields.get("token"), Some(&fault)),
     }
 }

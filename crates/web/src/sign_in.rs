@@ -13,7 +13,7 @@ use identity::{
     password, social,
 };
 use kernel::{
-    App,
+    Janua,
     fault::{Code, Fault, Result},
     http::Routes,
 };
@@ -48,10 +48,10 @@ pub struct Onward {
 }
 
 impl Onward {
-    pub async fn read(app: &App, to: &str) -> Self {
-        let to = local(app, to).unwrap_or_default();
+    pub async fn read(janua: &Janua, to: &str) -> Self {
+        let to = local(janua, to).unwrap_or_default();
         let request = match to.strip_prefix("/oauth/authorize?") {
-            Some(query) => Request::read(app, Reach::Known, query).await.ok(),
+            Some(query) => Request::read(janua, Reach::Known, query).await.ok(),
             None => None,
         };
         let request = request.and_then(|reading| match reading {
@@ -71,21 +71,21 @@ impl Onward {
     }
 
     /// How the app looks that somebody is on the way to.
-    pub fn brand(&self, app: &App) -> Option<Brand> {
-        self.request.as_ref().and_then(|request| Brand::of(app, &request.client))
+    pub fn brand(&self, janua: &Janua) -> Option<Brand> {
+        self.request.as_ref().and_then(|request| Brand::of(janua, &request.client))
     }
 
     fn leads_to(&self) -> Option<&str> {
         self.request.as_ref().map(|request| request.redirect_uri.as_str())
     }
 
-    pub fn sign_in_page(&self, app: &App, status: StatusCode, email: &str, fault: Option<&Fault>) -> Response {
+    pub fn sign_in_page(&self, janua: &Janua, status: StatusCode, email: &str, fault: Option<&Fault>) -> Response {
         let client = self.request.as_ref().map(|request| request.client.name.clone());
         let hint = self.request.as_ref().and_then(|request| request.login_hint.as_deref()).unwrap_or_default();
-        let offered = social::offered(app);
+        let offered = social::offered(janua);
         let content = context! {
             client,
-            brand => self.brand(app).as_ref(),
+            brand => self.brand(janua).as_ref(),
             email => if email.is_empty() { hint } else { email },
             onward => &self.to,
             providers => offered.iter().map(|one| context! { name => one.name, label => one.label }).collect::<Vec<_>>(),
@@ -94,36 +94,36 @@ impl Onward {
             challenge => fault.and_then(captcha::challenge),
         };
         let places = offered.iter().map(|one| one.address.as_str()).chain(self.leads_to());
-        page_onward(app, status, "sign_in.html", content, places)
+        page_onward(janua, status, "sign_in.html", content, places)
     }
 
-    fn factor_page(&self, app: &App, status: StatusCode, asked: Asked<'_>, fault: Option<&Fault>) -> Response {
+    fn factor_page(&self, janua: &Janua, status: StatusCode, asked: Asked<'_>, fault: Option<&Fault>) -> Response {
         let content = context! {
             hint => asked.hint,
-            brand => self.brand(app).as_ref(),
+            brand => self.brand(janua).as_ref(),
             ticket => asked.ticket,
             onward => &self.to,
             wrong => fault.map(Fault::above_form),
             challenge => fault.and_then(captcha::challenge),
         };
-        page_onward(app, status, "factor.html", content, self.leads_to())
+        page_onward(janua, status, "factor.html", content, self.leads_to())
     }
 
     /// In, or before the second factor.
-    pub fn enter_or_ask(&self, app: &App, entered: Entered) -> Result<Response> {
+    pub fn enter_or_ask(&self, janua: &Janua, entered: Entered) -> Result<Response> {
         match entered {
-            Entered::In(person) => self.enter(app, &person),
+            Entered::In(person) => self.enter(janua, &person),
             Entered::Closed => Err(ACCOUNT_CLOSED.into()),
             Entered::Waiting(challenge) => {
                 let asked = Asked { hint: &hint(&challenge), ticket: &challenge.mfa_ticket };
-                Ok(self.factor_page(app, StatusCode::OK, asked, None))
+                Ok(self.factor_page(janua, StatusCode::OK, asked, None))
             }
         }
     }
 
     /// In, with cookies, and on.
-    fn enter(&self, app: &App, person: &CompletedSignIn) -> Result<Response> {
-        let (_, cookies) = person.hand_out(app)?;
+    fn enter(&self, janua: &Janua, person: &CompletedSignIn) -> Result<Response> {
+        let (_, cookies) = person.hand_out(janua)?;
         let mut response = match self.to.as_str() {
             "" => go("/account"),
             to => go(to),
@@ -133,21 +133,21 @@ impl Onward {
     }
 }
 
-async fn sign_in_page(State(app): State<App>, RawQuery(query): RawQuery) -> Response {
+async fn sign_in_page(State(janua): State<Janua>, RawQuery(query): RawQuery) -> Response {
     let to = parameter(query.as_deref(), "continue");
-    Onward::read(&app, &to).await.sign_in_page(&app, StatusCode::OK, "", None)
+    Onward::read(&janua, &to).await.sign_in_page(&janua, StatusCode::OK, "", None)
 }
 
-async fn sign_in(State(app): State<App>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, form: Fields) -> Response {
-    let onward = Onward::read(&app, form.get("continue")).await;
+async fn sign_in(State(janua): State<Janua>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, form: Fields) -> Response {
+    let onward = Onward::read(&janua, form.get("continue")).await;
     let entered = async {
-        captcha::solved(&app, &mut visitor, &form).await?;
+        captcha::solved(&janua, &mut visitor, &form).await?;
         let (email, typed) = (form.email()?, form.secret("password"));
-        let entered = password::sign_in(&app, &visitor, &email, &typed, Delivery::Cookie).await?;
-        onward.enter_or_ask(&app, entered)
+        let entered = password::sign_in(&janua, &visitor, &email, &typed, Delivery::Cookie).await?;
+        onward.enter_or_ask(&janua, entered)
     }
     .await;
-    entered.unwrap_or_else(|fault| onward.sign_in_page(&app, status_of(&fault), form.get("email"), Some(&fault)))
+    entered.unwrap_or_else(|fault| onward.sign_in_page(&janua, status_of(&fault), form.get("email"), Some(&fault)))
 }
 
 /// What the page of the second factor says and keeps.
@@ -170,23 +170,28 @@ fn hint(challenge: &MfaChallenge) -> String {
     format!("Enter {}.", known.join(", or "))
 }
 
-async fn prove_factor(State(app): State<App>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, form: Fields) -> Response {
-    let onward = Onward::read(&app, form.get("continue")).await;
+async fn prove_factor(
+    State(janua): State<Janua>,
+    _: OwnPage,
+    ToAdmit(mut visitor): ToAdmit,
+    form: Fields,
+) -> Response {
+    let onward = Onward::read(&janua, form.get("continue")).await;
     let entered = async {
-        captcha::solved(&app, &mut visitor, &form).await?;
+        captcha::solved(&janua, &mut visitor, &form).await?;
         let (ticket, code) = (form.secret("ticket"), form.secret("code"));
-        let person = gate::pass(&app, &visitor, &ticket, &code, None, form.says("trust")).await?;
-        onward.enter(&app, &person)
+        let person = gate::pass(&janua, &visitor, &ticket, &code, None, form.says("trust")).await?;
+        onward.enter(&janua, &person)
     }
     .await;
     entered.unwrap_or_else(|fault| match fault.code() {
         // The ticket is gone: from the beginning.
-        TOKEN_SPENT => onward.sign_in_page(&app, status_of(&fault), "", Some(&TOO_LATE.into())),
-        code if code.status >= 500 => error(&app, &fault),
+        TOKEN_SPENT => onward.sign_in_page(&janua, status_of(&fault), "", Some(&TOO_LATE.into())),
+        code if code.status >= 500 => error(&janua, &fault),
         _ => {
             let hint: String = form.get("hint").chars().take(300).collect();
             let asked = Asked { hint: &hint, ticket: form.get("ticket") };
-            onward.factor_page(&app, status_of(&fault), asked, Some(&fault))
+            onward.factor_page(&janua, status_of(&fault), asked, Some(&fault))
         }
     })
 }

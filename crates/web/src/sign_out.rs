@@ -6,7 +6,7 @@ use axum::{
 };
 use identity::oauth::logout::Request;
 use kernel::{
-    App,
+    Janua,
     fault::{CROSS_SITE, Result},
     http::Routes,
 };
@@ -27,41 +27,41 @@ pub fn routes() -> Routes {
         .fails(&[CROSS_SITE])
 }
 
-async fn logout_page(State(app): State<App>, Browser(who): Browser, RawQuery(query): RawQuery) -> Response {
-    shown(&app, ask(&app, who.as_ref(), &query.unwrap_or_default()).await)
+async fn logout_page(State(janua): State<Janua>, Browser(who): Browser, RawQuery(query): RawQuery) -> Response {
+    shown(&janua, ask(&janua, who.as_ref(), &query.unwrap_or_default()).await)
 }
 
-async fn ask(app: &App, who: Option<&Session>, query: &str) -> Result<Response> {
-    let request = Request::read(app, query).await?;
+async fn ask(janua: &Janua, who: Option<&Session>, query: &str) -> Result<Response> {
+    let request = Request::read(janua, query).await?;
     if request.is_sure(who) {
-        return leave(app, who, request).await;
+        return leave(janua, who, request).await;
     }
     let client = request.client.as_ref().map(|client| client.name.as_str());
-    let brand = request.client.as_ref().and_then(|client| Brand::of(app, client));
+    let brand = request.client.as_ref().and_then(|client| Brand::of(janua, client));
     let content = context! { client, brand => brand.as_ref(), request => query };
-    Ok(page_onward(app, StatusCode::OK, "sign_out.html", content, request.back()))
+    Ok(page_onward(janua, StatusCode::OK, "sign_out.html", content, request.back()))
 }
 
 /// A client's form is asked like a link; our own page's button means it.
 async fn logout_by_post(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     Browser(who): Browser,
     headers: HeaderMap,
     form: Fields,
 ) -> Result<Response> {
     if !form.says("sure") {
-        return Ok(go(&format!("{}/oauth/logout?{}", app.config.base_url(), form.query())));
+        return Ok(go(&format!("{}/oauth/logout?{}", janua.config.base_url(), form.query())));
     }
-    OwnPage::check(&app, &headers)?;
-    let request = Request::read(&app, form.get("request")).await?;
-    leave(&app, who.as_ref(), request).await
+    OwnPage::check(&janua, &headers)?;
+    let request = Request::read(&janua, form.get("request")).await?;
+    leave(&janua, who.as_ref(), request).await
 }
 
-async fn leave(app: &App, who: Option<&Session>, request: Request) -> Result<Response> {
-    let mut response = match request.leave(app, who).await? {
+async fn leave(janua: &Janua, who: Option<&Session>, request: Request) -> Result<Response> {
+    let mut response = match request.leave(janua, who).await? {
         Some(back) => go(&back),
-        None => note_to(app, "You are signed out", "You can close this page.", ("Sign in again", "/sign-in")),
+        None => note_to(janua, "You are signed out", "You can close this page.", ("Sign in again", "/sign-in")),
     };
-    cookies::clear_session(app, response.headers_mut());
+    cookies::clear_session(janua, response.headers_mut());
     Ok(response)
 }

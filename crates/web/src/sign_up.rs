@@ -9,7 +9,7 @@ use identity::{
     register::{self, SignUp},
 };
 use kernel::{
-    App,
+    Janua,
     email::Email,
     fault::{Fault, Result},
     http::Routes,
@@ -38,71 +38,71 @@ pub fn routes() -> Routes {
         .post("/accept-invite", accept, "what that page sends")
 }
 
-async fn sign_up_page(State(app): State<App>, RawQuery(query): RawQuery) -> Response {
-    let onward = Onward::read(&app, &parameter(query.as_deref(), "continue")).await;
-    form(&app, StatusCode::OK, &onward, ("", ""), None)
+async fn sign_up_page(State(janua): State<Janua>, RawQuery(query): RawQuery) -> Response {
+    let onward = Onward::read(&janua, &parameter(query.as_deref(), "continue")).await;
+    form(&janua, StatusCode::OK, &onward, ("", ""), None)
 }
 
-fn form(app: &App, status: StatusCode, onward: &Onward, typed: (&str, &str), fault: Option<&Fault>) -> Response {
+fn form(janua: &Janua, status: StatusCode, onward: &Onward, typed: (&str, &str), fault: Option<&Fault>) -> Response {
     let (name, email) = typed;
     let content = context! {
         name,
         email,
         onward => &onward.to,
-        brand => onward.brand(app).as_ref(),
+        brand => onward.brand(janua).as_ref(),
         wrong => fault.map(Fault::above_form),
         errors => fault.map(by_field).unwrap_or_default(),
         challenge => fault.and_then(captcha::challenge),
     };
-    page(app, status, "sign_up.html", content)
+    page(janua, status, "sign_up.html", content)
 }
 
-async fn sign_up(State(app): State<App>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, fields: Fields) -> Response {
-    let onward = Onward::read(&app, fields.get("continue")).await;
-    let made = make(&app, &mut visitor, &fields).await;
+async fn sign_up(State(janua): State<Janua>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, fields: Fields) -> Response {
+    let onward = Onward::read(&janua, fields.get("continue")).await;
+    let made = make(&janua, &mut visitor, &fields).await;
     match made {
         Ok(()) => note_of(
-            &app,
-            onward.brand(&app).as_ref(),
+            &janua,
+            onward.brand(&janua).as_ref(),
             "Check your email",
             "We sent you a link. Open it to confirm your email. Then you can sign in.",
         ),
         Err(fault) => {
             let typed = (fields.get("name"), fields.get("email"));
-            form(&app, status_of(&fault), &onward, typed, Some(&fault))
+            form(&janua, status_of(&fault), &onward, typed, Some(&fault))
         }
     }
 }
 
-async fn make(app: &App, visitor: &mut Visitor, fields: &Fields) -> Result<()> {
-    captcha::solved(app, visitor, fields).await?;
+async fn make(janua: &Janua, visitor: &mut Visitor, fields: &Fields) -> Result<()> {
+    captcha::solved(janua, visitor, fields).await?;
     let (email, name) = (fields.email()?, fields.short("name", "Enter your name.")?);
     let new = SignUp { email, name, password: fields.secret("password"), accept_marketing: None, invite_token: None };
-    register::sign_up(app, visitor, &new).await.map(drop)
+    register::sign_up(janua, visitor, &new).await.map(drop)
 }
 
-async fn invite_page(State(app): State<App>, who: Browser, RawQuery(query): RawQuery) -> Response {
+async fn invite_page(State(janua): State<Janua>, who: Browser, RawQuery(query): RawQuery) -> Response {
     let token = parameter(query.as_deref(), "token");
-    shown(&app, invitation(&app, who.own().as_ref(), &token, StatusCode::OK, None).await)
+    shown(&janua, invitation(&janua, who.own().as_ref(), &token, StatusCode::OK, None).await)
 }
 
 /// Looking at it uses nothing up.
 async fn invitation(
-    app: &App,
+    janua: &Janua,
     who: Option<&Session>,
     token: &str,
     status: StatusCode,
     fault: Option<&Fault>,
 ) -> Result<Response> {
-    let invite = Invite::look(&app.db, &token.to_owned().into(), app.clock.now()).await?.ok_or(TOKEN_SPENT)?;
+    let invite = Invite::look(&janua.db, &token.to_owned().into(), janua.clock.now()).await?.ok_or(TOKEN_SPENT)?;
     let email = Email::parse(&invite.email).ok_or(TOKEN_SPENT)?;
-    let is_known = Account::by_email(&app.db, &email).await?.is_some_and(|account| account.email_verified);
+    let is_known = Account::by_email(&janua.db, &email).await?.is_some_and(|account| account.email_verified);
     if who.is_none() && is_known {
-        let back = address(app, "/auth/accept-invite", "token", token);
-        let back = back.strip_prefix(&app.config.base_url()).unwrap_or_default().to_owned();
-        return Ok(go(&address(app, "/sign-in", "continue", &back)));
+        let back = address(janua, "/auth/accept-invite", "token", token);
+        let back = back.strip_prefix(&janua.config.base_url()).unwrap_or_default().to_owned();
+        return Ok(go(&address(janua, "/sign-in", "continue", &back)));
     }
-    let org = Org::find(&app.db, invite.org_id).await?.ok_or(TOKEN_SPENT)?;
+    let org = Org::find(&janua.db, invite.org_id).await?.ok_or(TOKEN_SPENT)?;
     let content = context! {
         org => org.name,
         email => invite.email,
@@ -113,38 +113,39 @@ async fn invitation(
         errors => fault.map(by_field).unwrap_or_default(),
         challenge => fault.and_then(captcha::challenge),
     };
-    Ok(page(app, status, "invite.html", content))
+    Ok(page(janua, status, "invite.html", content))
 }
 
 async fn accept(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     _: OwnPage,
     ToAdmit(mut visitor): ToAdmit,
     who: Browser,
     fields: Fields,
 ) -> Response {
     let who = who.own();
-    match join(&app, &mut visitor, who.as_ref(), &fields).await {
+    match join(&janua, &mut visitor, who.as_ref(), &fields).await {
         Ok(response) => response,
-        Err(fault) if [TOKEN_SPENT, SIGN_IN_FIRST].contains(&fault.code()) => shown(&app, Err(fault)),
-        Err(fault) => {
-            shown(&app, invitation(&app, who.as_ref(), fields.get("token"), status_of(&fault), Some(&fault)).await)
-        }
+        Err(fault) if [TOKEN_SPENT, SIGN_IN_FIRST].contains(&fault.code()) => shown(&janua, Err(fault)),
+        Err(fault) => shown(
+            &janua,
+            invitation(&janua, who.as_ref(), fields.get("token"), status_of(&fault), Some(&fault)).await,
+        ),
     }
 }
 
-async fn join(app: &App, visitor: &mut Visitor, who: Option<&Session>, fields: &Fields) -> Result<Response> {
-    captcha::solved(app, visitor, fields).await?;
+async fn join(janua: &Janua, visitor: &mut Visitor, who: Option<&Session>, fields: &Fields) -> Result<Response> {
+    captcha::solved(janua, visitor, fields).await?;
     let name = if who.is_none() { Some(fields.short("name", "Enter your name.")?) } else { None };
     let body =
         Accept { token: fields.secret("token"), name, password: Some(fields.secret("password")), options: None };
-    match invite::accept(app, visitor, who, body, Delivery::Cookie).await? {
+    match invite::accept(janua, visitor, who, body, Delivery::Cookie).await? {
         Accepted::Joined(membership) => Ok(note_to(
-            app,
+            janua,
             &format!("Welcome to {}", membership.org.name),
             "You are a member now.",
             ("Open console", "/console"),
         )),
-        Accepted::Entered(entered) => Onward::nowhere().enter_or_ask(app, *entered),
+        Accepted::Entered(entered) => Onward::nowhere().enter_or_ask(janua, *entered),
     }
 }

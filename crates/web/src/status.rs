@@ -1,7 +1,7 @@
 //! The status page: how everything does, how it did on each of the last days, and what went wrong. What a colour says
 //! is said by a shape and a word, too.
 use axum::{http::StatusCode, response::Response};
-use kernel::{App, clock::Timestamp, fault::Result};
+use kernel::{Janua, clock::Timestamp, fault::Result};
 use minijinja::{Value, context};
 use site::status::{Component, ComponentUptime, DAYS_KEPT, DayView, Impact, IncidentView, Overview, Stage, State};
 
@@ -15,14 +15,14 @@ const HEIGHT: usize = 30;
 const A_FEW: f64 = 95.0;
 
 /// Answers whoever would rather have a page than JSON.
-pub fn status_page(app: &App, overview: Result<Overview>) -> Response {
+pub fn status_page(janua: &Janua, overview: Result<Overview>) -> Response {
     match overview {
-        Ok(overview) => draw(app, &overview),
-        Err(fault) => error(app, &fault),
+        Ok(overview) => draw(janua, &overview),
+        Err(fault) => error(janua, &fault),
     }
 }
 
-fn draw(app: &App, overview: &Overview) -> Response {
+fn draw(janua: &Janua, overview: &Overview) -> Response {
     let content = context! {
         state => overview.status.map(State::name),
         headline => headline(overview.status),
@@ -32,7 +32,7 @@ fn draw(app: &App, overview: &Overview) -> Response {
         open => overview.open.iter().map(incident).collect::<Vec<_>>(),
         past => overview.past.iter().map(incident).collect::<Vec<_>>(),
     };
-    page(app, StatusCode::OK, "status.html", content)
+    page(janua, StatusCode::OK, "status.html", content)
 }
 
 fn headline(state: Option<State>) -> &'static str {

@@ -22,10 +22,10 @@ mod stock_clients;
 use data_encoding::BASE64URL_NOPAD;
 use identity::testing::{Person, signed_in};
 use kernel::{
-    app::Feature,
     config::Config,
     crypto,
-    testing::{Answer, TestApp},
+    feature::Feature,
+    testing::{Answer, TestJanua},
 };
 use serde_json::{Value, json};
 use url::{Url, form_urlencoded::Serializer};
@@ -42,8 +42,8 @@ fn whole(config: &Config) -> Feature {
     feature(config).and(site::feature(config))
 }
 
-async fn start() -> TestApp {
-    TestApp::start(feature).await
+async fn start() -> TestJanua {
+    TestJanua::start(feature).await
 }
 
 const REDIRECT: &str = "https://app.example/cb?tenant=1";
@@ -65,7 +65,7 @@ struct Client {
     publishable: String,
 }
 
-async fn client(t: &TestApp, owner: &Person, name: &str) -> Client {
+async fn client(t: &TestJanua, owner: &Person, name: &str) -> Client {
     let body = json!({ "name": name, "redirectUris": [REDIRECT, "http://127.0.0.1/cb", "com.example.app:/cb"],
         "allowedOrigins": ["https://app.example"] });
     let made = owner.asks(t.post("/apps").json(&body)).await;
@@ -105,7 +105,7 @@ fn asked(client: &str, changes: &[(&str, &str)]) -> String {
     query(&pairs)
 }
 
-async fn authorize(t: &TestApp, who: Option<&Person>, query: &str) -> Answer {
+async fn authorize(t: &TestJanua, who: Option<&Person>, query: &str) -> Answer {
     let ask = t.get(&format!("/oauth/authorize?{query}"));
     match who {
         Some(person) => person.asks(ask).await,
@@ -125,13 +125,13 @@ fn field(answer: &Answer, name: &str) -> Option<String> {
     sent(answer).1.into_iter().find(|(key, _)| key == name).map(|(_, value)| value)
 }
 
-async fn code(t: &TestApp, who: &Person, client: &Client) -> String {
+async fn code(t: &TestJanua, who: &Person, client: &Client) -> String {
     let answer = authorize(t, Some(who), &asked(&client.id, &[])).await;
     field(&answer, "code").unwrap_or_else(|| panic!("no code: {:?}", answer.headers))
 }
 
 /// As clients of the standard send it.
-async fn form(t: &TestApp, path: &str, fields: &[(&str, &str)], header: Option<(&str, &str)>) -> Answer {
+async fn form(t: &TestJanua, path: &str, fields: &[(&str, &str)], header: Option<(&str, &str)>) -> Answer {
     let ask = t.post(path).header("content-type", FORM).body(query(fields));
     match header {
         Some((name, value)) => ask.header(name, value).await,
@@ -140,7 +140,7 @@ async fn form(t: &TestApp, path: &str, fields: &[(&str, &str)], header: Option<(
 }
 
 /// Redeems a code as a public client, with some of it changed.
-async fn redeem(t: &TestApp, client: &str, code: &str, changes: &[(&str, &str)]) -> Answer {
+async fn redeem(t: &TestJanua, client: &str, code: &str, changes: &[(&str, &str)]) -> Answer {
     let mut fields = vec![
         ("grant_type", "authorization_code"),
         ("client_id", client),
@@ -160,7 +160,7 @@ fn error_of(answer: &Answer) -> (u16, &str) {
     (answer.status, answer.body["error"].as_str().unwrap_or_default())
 }
 
-async fn with_token(t: &TestApp, path: &str, token: &str) -> Answer {
+async fn with_token(t: &TestJanua, path: &str, token: &str) -> Answer {
     t.get(path).header("authorization", &format!("Bearer {token}")).await
 }
 
@@ -187,7 +187,7 @@ fn hidden(page: &Answer, name: &str) -> String {
 }
 
 /// Posts a form as a browser does from our own page.
-async fn submit(t: &TestApp, path: &str, fields: &[(&str, &str)], cookies: &str) -> Answer {
+async fn submit(t: &TestJanua, path: &str, fields: &[(&str, &str)], cookies: &str) -> Answer {
     let ask = t.post(path).header("content-type", FORM).header("origin", &base(t)).body(query(fields));
     if cookies.is_empty() { ask.await } else { ask.header("cookie", cookies).await }
 }
@@ -201,31 +201,31 @@ fn solve(page: &str) -> String {
     data_encoding::BASE64.encode(json!({ "challenge": challenge, "solution": solution }).to_string().as_bytes())
 }
 
-fn base(t: &TestApp) -> String {
-    t.app.config.base_url()
+fn base(t: &TestJanua) -> String {
+    t.janua.config.base_url()
 }
 
 /// Somebody's browser.
-async fn browser(t: &TestApp, email: &str) -> String {
+async fn browser(t: &TestJanua, email: &str) -> String {
     let fields = [("email", email), ("password", identity::testing::PASSWORD)];
     let entered = submit(t, "/sign-in", &fields, "").await;
     assert_eq!(entered.header("location"), "/account", "{}", entered.text);
     cookies(&entered)
 }
 
-async fn visit(t: &TestApp, to: &str, cookies: &str) -> Answer {
+async fn visit(t: &TestJanua, to: &str, cookies: &str) -> Answer {
     t.get(to.strip_prefix(&base(t)).unwrap_or(to)).header("cookie", cookies).await
 }
 
 /// Answers the consent page.
-async fn decide(t: &TestApp, page: &Answer, decision: &str, cookies: &str) -> Answer {
+async fn decide(t: &TestJanua, page: &Answer, decision: &str, cookies: &str) -> Answer {
     let fields = [("request", hidden(page, "request")), ("mark", hidden(page, "mark"))];
     let fields = fields.each_ref().map(|(name, value)| (*name, value.as_str()));
     submit(t, "/consent", &[fields[0], fields[1], ("decision", decision)], cookies).await
 }
 
 /// Sends a form of the account or the console: one request to the interface, from the page at `back`.
-async fn act(t: &TestApp, cookies: &str, call: &str, back: &str, fields: &[(&str, &str)]) -> Answer {
+async fn act(t: &TestJanua, cookies: &str, call: &str, back: &str, fields: &[(&str, &str)]) -> Answer {
     let fields: Vec<_> =
         [("call", call), ("back", back), ("form", "it")].into_iter().chain(fields.iter().copied()).collect();
     submit(t, "/act", &fields, cookies).await

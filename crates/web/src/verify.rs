@@ -6,7 +6,7 @@ use axum::{
 };
 use identity::register::{self, Verified};
 use kernel::{
-    App,
+    Janua,
     fault::Result,
     http::{Form, Json, Query, Routes},
 };
@@ -38,7 +38,7 @@ struct Link {
 /// A mail scanner that looks at the link must not use it up: a HEAD, a prefetch or a browser gets a page with a button;
 /// a program that asks for JSON means it.
 async fn verify_link(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     Admitted(visitor): Admitted,
     method: Method,
     headers: HeaderMap,
@@ -50,20 +50,20 @@ async fn verify_link(
         || ["purpose", "sec-purpose", "x-purpose", "x-moz"].iter().any(|name| text(name).contains("prefetch"));
     if only_looks || text("accept").contains("text/html") {
         let content = context! { state => "ask", token => link.token.0.expose() };
-        return Ok(page(&app, StatusCode::OK, "verify.html", content));
+        return Ok(page(&janua, StatusCode::OK, "verify.html", content));
     }
-    let verified = register::by_token(&app, &visitor, &link.token.0).await?.ok_or(TOKEN_SPENT)?;
+    let verified = register::by_token(&janua, &visitor, &link.token.0).await?.ok_or(TOKEN_SPENT)?;
     Ok(Json(verified).into_response())
 }
 
 async fn confirm_link(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     Admitted(visitor): Admitted,
     Form(link): Form<Link>,
 ) -> Result<Response> {
-    let (status, state) = match register::by_token(&app, &visitor, &link.token.0).await? {
+    let (status, state) = match register::by_token(&janua, &visitor, &link.token.0).await? {
         Some(_) => (StatusCode::OK, "done"),
         None => (StatusCode::GONE, "spent"),
     };
-    Ok(page(&app, status, "verify.html", context! { state, token => "" }))
+    Ok(page(&janua, status, "verify.html", context! { state, token => "" }))
 }

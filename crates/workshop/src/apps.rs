@@ -3,7 +3,7 @@ use crate::events::{AppCreated, AppUpdated};
 use axum::{extract::State, response::NoContent};
 use db::Tx;
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     fault::{FORBIDDEN, NOT_FOUND, Result},
     http::{Json, Key, Listed, Page, Routes},
@@ -94,11 +94,11 @@ struct Apps {
     next_cursor: Option<String>,
 }
 
-async fn list_apps(State(app): State<App>, session: Session, page: Page) -> Result<Json<Apps>> {
+async fn list_apps(State(janua): State<Janua>, session: Session, page: Page) -> Result<Json<Apps>> {
     let account = session.account().id;
-    let fetch = async |below, most| Application::page(&app.db, account, &below, most).await;
+    let fetch = async |below, most| Application::page(&janua.db, account, &below, most).await;
     let key = |found: &Reached| Key { at: found.application.created_at, id: found.application.id.to_string() };
-    let Listed { rows, next_cursor } = page.list(&app, "apps", account, fetch, key).await?;
+    let Listed { rows, next_cursor } = page.list(&janua, "apps", account, fetch, key).await?;
     let apps = rows.into_iter().map(|found| AppView::of(found.application, found.role)).collect();
     Ok(Json(Apps { apps, next_cursor }))
 }
@@ -127,8 +127,8 @@ struct NewApp {
     require_pkce: Option<bool>,
 }
 
-async fn create_app(State(app): State<App>, session: Session, Json(new): Json<NewApp>) -> Result<Json<AppView>> {
-    let now = app.clock.now();
+async fn create_app(State(janua): State<Janua>, session: Session, Json(new): Json<NewApp>) -> Result<Json<AppView>> {
+    let now = janua.clock.now();
     redirects::check(&new.redirect_uris, &new.allowed_origins)?;
     scopes::check(new.scopes.as_deref().unwrap_or_default())?;
     new.slug.as_deref().map(slugs::check).transpose()?;
@@ -136,17 +136,17 @@ async fn create_app(State(app): State<App>, session: Session, Json(new): Json<Ne
     if let Some(org) = new.org_id {
         // Before the transaction, which may answer what was answered to the same request before.
         may_build_in(
-            Membership::all_of(&app.db, session.account().id).await?.into_iter().find(|one| one.org.id == org),
+            Membership::all_of(&janua.db, session.account().id).await?.into_iter().find(|one| one.org.id == org),
         )?;
     }
-    let (application, role) = transact!(app, async |tx| {
-        let Membership { org, role } = home(tx, &app, &session, new.org_id).await?;
+    let (application, role) = transact!(janua, async |tx| {
+        let Membership { org, role } = home(tx, &janua, &session, new.org_id).await?;
         let mut application = Application {
-            id: ApplicationId::new(&app.entropy, now),
+            id: ApplicationId::new(&janua.entropy, now),
             org_id: org.id,
             owner_id: Some(session.account().id),
             name: new.name.trim().to_owned(),
-            slug: new.slug.clone().unwrap_or_else(|| slugs::made_from(&app, &new.name)),
+            slug: new.slug.clone().unwrap_or_else(|| slugs::made_from(&janua, &new.name)),
             redirect_uris: new.redirect_uris.clone(),
             allowed_origins: allowed_origins.clone(),
             settings: Value::Object(Map::new()),
@@ -158,12 +158,12 @@ async fn create_app(State(app): State<App>, session: Session, Json(new): Json<Ne
             updated_at: now,
         };
         if !application.insert(tx).await? {
-            application.slug = orgs::slug_near(&app, &application.slug);
+            application.slug = orgs::slug_near(&janua, &application.slug);
             if new.slug.is_some() || !application.insert(tx).await? {
                 return Err(SLUG_TAKEN.into());
             }
         }
-        session.record_about(tx, &app, About::app(&application), &AppCreated).await?;
+        session.record_about(tx, &janua, About::app(&application), &AppCreated).await?;
         Ok((application, role))
     })?;
     Ok(Json(AppView::of(application, role)))
@@ -175,8 +175,8 @@ fn may_build_in(membership: Option<Membership>) -> Result<Membership> {
 }
 
 /// The organization a new app belongs to.
-async fn home(tx: &mut Tx, app: &App, session: &Session, wanted: Option<OrgId>) -> Result<Membership> {
-    let (account, now) = (session.account(), app.clock.now());
+async fn home(tx: &mut Tx, janua: &Janua, session: &Session, wanted: Option<OrgId>) -> Result<Membership> {
+    let (account, now) = (session.account(), janua.clock.now());
     if let Some(org) = wanted {
         return may_build_in(Membership::of(&mut *tx, org, account.id).await?);
     }
@@ -187,15 +187,15 @@ async fn home(tx: &mut Tx, app: &App, session: &Session, wanted: Option<OrgId>) 
         return Ok(found);
     }
     let name = format!("{}'s organization", account.name);
-    let mut org = Org::new(OrgId::new(&app.entropy, now), &name, &slugs::made_from(app, &account.name), now);
+    let mut org = Org::new(OrgId::new(&janua.entropy, now), &name, &slugs::made_from(janua, &account.name), now);
     if !org.insert(tx).await? {
-        org.slug = orgs::slug_near(app, &org.slug);
+        org.slug = orgs::slug_near(janua, &org.slug);
         if !org.insert(tx).await? {
             return Err(SLUG_TAKEN.into());
         }
     }
     OrgMember::add(tx, org.id, account.id, Role::Owner, now).await?;
-    session.record_about(tx, app, About::in_org(org.id), &OrgCreated).await?;
+    session.record_about(tx, janua, About::in_org(org.id), &OrgCreated).await?;
     if session.org().is_none() {
         orgs::switch(tx, session.id(), account.id, org.id).await?;
     }
@@ -238,7 +238,7 @@ struct Branding {
 }
 
 async fn update_app(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: InApp<Admin>,
     Json(change): Json<AppChange>,
 ) -> Result<Json<AppView>> {
@@ -246,7 +246,7 @@ async fn update_app(
     let (uris, origins) = (change.redirect_uris.as_ref(), change.allowed_origins.as_ref());
     redirects::check(uris.unwrap_or(&none), origins.unwrap_or(&none))?;
     scopes::check(change.scopes.as_deref().unwrap_or_default())?;
-    let application = transact!(app, async |tx| {
+    let application = transact!(janua, async |tx| {
         let mut application = caller.hold(tx).await?;
         let mut fields = vec![];
         if let Some(name) = &change.name {
@@ -286,24 +286,24 @@ async fn update_app(
             application.primary_color = branding.primary_color.as_ref().map(|color| color.to_lowercase());
             fields.push("branding");
         }
-        application.updated_at = app.clock.now();
+        application.updated_at = janua.clock.now();
         if !application.save(tx).await? {
             return Err(SLUG_TAKEN.into());
         }
         let event = AppUpdated { fields };
-        caller.record(tx, &app, &event).await?;
+        caller.record(tx, &janua, &event).await?;
         Ok(application)
     })?;
     Ok(Json(AppView::of(application, caller.role)))
 }
 
-async fn delete_app(State(app): State<App>, caller: InApp<Admin>) -> Result<NoContent> {
-    let application = transact!(app, async |tx| caller.hold(tx).await)?;
-    Application::empty(&app, application.id).await?;
-    transact!(app, async |tx| {
+async fn delete_app(State(janua): State<Janua>, caller: InApp<Admin>) -> Result<NoContent> {
+    let application = transact!(janua, async |tx| caller.hold(tx).await)?;
+    Application::empty(&janua, application.id).await?;
+    transact!(janua, async |tx| {
         let application = caller.hold(tx).await?;
-        application.delete(tx, &app).await?;
-        Ok(caller.record(tx, &app, &AppDeleted).await?)
+        application.delete(tx, &janua).await?;
+        Ok(caller.record(tx, &janua, &AppDeleted).await?)
     })?;
     Ok(NoContent)
 }

@@ -2,7 +2,7 @@
 use crate::events::AppKeyCreated;
 use axum::{extract::State, response::NoContent};
 use kernel::{
-    App,
+    Janua,
     fault::{Code, INVALID, NOT_FOUND, Result},
     http::{Json, Key, Listed, Page, Path, Routes},
     transact,
@@ -44,19 +44,24 @@ struct MadeKey {
     value: String,
 }
 
-async fn create_key(State(app): State<App>, caller: InApp<Admin>, Json(new): Json<NewKey>) -> Result<Json<MadeKey>> {
+async fn create_key(
+    State(janua): State<Janua>,
+    caller: InApp<Admin>,
+    Json(new): Json<NewKey>,
+) -> Result<Json<MadeKey>> {
     if (new.kind, new.environment) == (KeyKind::Secret, Environment::Test) {
         return Err(INVALID.at("environment", "not_allowed", "must be live for a secret key"));
     }
     let (id, by) = (caller.application.id, caller.session.account().id);
-    let (key, value) = transact!(app, async |tx| {
+    let (key, value) = transact!(janua, async |tx| {
         caller.hold(tx).await?;
         if StoredAppKey::count(tx, id).await? >= MOST {
             return Err(TOO_MANY_KEYS.into());
         }
-        let (key, value) = StoredAppKey::make(tx, &app, id, by, new.kind, new.environment, new.name.clone()).await?;
+        let (key, value) =
+            StoredAppKey::make(tx, &janua, id, by, new.kind, new.environment, new.name.clone()).await?;
         let event = AppKeyCreated { key_id: key.id, r#type: key.kind, environment: key.environment };
-        caller.record(tx, &app, &event).await?;
+        caller.record(tx, &janua, &event).await?;
         Ok((key, value))
     })?;
     Ok(Json(MadeKey { key, value: value.expose().to_owned() }))
@@ -69,11 +74,11 @@ struct Keys {
     next_cursor: Option<String>,
 }
 
-async fn list_keys(State(app): State<App>, caller: InApp<Member>, page: Page) -> Result<Json<Keys>> {
+async fn list_keys(State(janua): State<Janua>, caller: InApp<Member>, page: Page) -> Result<Json<Keys>> {
     let id = caller.application.id;
-    let fetch = async |below, most| StoredAppKey::page(&app.db, id, &below, most).await;
+    let fetch = async |below, most| StoredAppKey::page(&janua.db, id, &below, most).await;
     let key = |key: &StoredAppKey| Key { at: key.created_at, id: key.id.to_string() };
-    let Listed { rows, next_cursor } = page.list(&app, "keys", id, fetch, key).await?;
+    let Listed { rows, next_cursor } = page.list(&janua, "keys", id, fetch, key).await?;
     Ok(Json(Keys { keys: rows, next_cursor }))
 }
 
@@ -84,16 +89,16 @@ struct AppKeyPath {
 }
 
 async fn delete_key(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: InApp<Admin>,
     Path(AppKeyPath { key_id }): Path<AppKeyPath>,
 ) -> Result<NoContent> {
-    transact!(app, async |tx| {
+    transact!(janua, async |tx| {
         caller.hold(tx).await?;
         if !StoredAppKey::delete(tx, caller.application.id, key_id).await? {
             return Err(NOT_FOUND.into());
         }
-        Ok(caller.record(tx, &app, &AppKeyDeleted { key_id }).await?)
+        Ok(caller.record(tx, &janua, &AppKeyDeleted { key_id }).await?)
     })?;
     Ok(NoContent)
 }

@@ -9,9 +9,9 @@ mod users;
 pub mod webhooks;
 
 use kernel::{
-    app::{Feature, Part},
     config::{Config, Listed},
     fault::Code,
+    feature::{Feature, Part},
     http::Routes,
     ports::dns::Resolver,
 };

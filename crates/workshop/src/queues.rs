@@ -2,7 +2,7 @@
 use axum::extract::State;
 use db::params;
 use kernel::{
-    App,
+    Janua,
     fault::Result,
     http::{Json, Routes},
     jobs,
@@ -31,11 +31,18 @@ struct Queues {
     deliveries: i64,
 }
 
-async fn list_queues(State(app): State<App>, _owner: PlatformOwner) -> Result<Json<Queues>> {
-    let (jobs, dead_jobs) = jobs::figures(&app.db).await?;
-    let (mails, mail_error) = mail::waiting(&app.db).await?;
+async fn list_queues(State(janua): State<Janua>, _owner: PlatformOwner) -> Result<Json<Queues>> {
+    let (jobs, dead_jobs) = jobs::figures(&janua.db).await?;
+    let (mails, mail_error) = mail::waiting(&janua.db).await?;
     let deliveries = "SELECT CAST(COUNT(*) AS BIGINT) AS n
                       FROM (SELECT 1 FROM webhook_delivery WHERE ready_at IS NOT NULL LIMIT 10000) w";
-    let (deliveries,): (i64,) = app.db.one(deliveries, params![]).await?;
-    Ok(Json(Queues { jobs, dead_jobs, mails, mail_error, events: outbox::count_waiting(&app.db).await?, deliveries }))
+    let (deliveries,): (i64,) = janua.db.one(deliveries, params![]).await?;
+    Ok(Json(Queues {
+        jobs,
+        dead_jobs,
+        mails,
+        mail_error,
+        events: outbox::count_waiting(&janua.db).await?,
+        deliveries,
+    }))
 }

@@ -9,9 +9,9 @@ mod users;
 use axum::http::Method;
 use identity::testing::{Person, signed_in};
 use kernel::{
-    app::Feature,
     config::Config,
-    testing::{Answer, TestApp},
+    feature::Feature,
+    testing::{Answer, TestJanua},
 };
 use serde_json::{Value, json};
 
@@ -19,17 +19,17 @@ pub fn feature(config: &Config) -> Feature {
     identity::testing::feature(config).and(directory::feature(config)).and(crate::feature(config))
 }
 
-async fn start() -> TestApp {
-    TestApp::start(feature).await
+async fn start() -> TestJanua {
+    TestJanua::start(feature).await
 }
 
-pub async fn make_app(t: &TestApp, person: &Person, name: &str) -> Value {
+pub async fn make_app(t: &TestJanua, person: &Person, name: &str) -> Value {
     let made = person.asks(t.post("/apps").json(&json!({ "name": name }))).await;
     assert_eq!(made.status, 200, "{}", made.text);
     made.body
 }
 
-pub async fn make_key(t: &TestApp, person: &Person, app: &str, kind: &str, environment: &str) -> Value {
+pub async fn make_key(t: &TestJanua, person: &Person, app: &str, kind: &str, environment: &str) -> Value {
     let body = json!({ "type": kind, "environment": environment });
     let made = person.asks(t.post(&format!("/apps/{app}/keys")).json(&body)).await;
     assert_eq!(made.status, 200, "{}", made.text);
@@ -41,14 +41,14 @@ pub fn id(value: &Value) -> &str {
 }
 
 /// Puts somebody into the organization of an app.
-pub async fn put(t: &TestApp, app: &Value, person: &Person, role: &str) {
+pub async fn put(t: &TestJanua, app: &Value, person: &Person, role: &str) {
     let sql = "INSERT INTO org_member (org_id, account_id, role, joined_at) VALUES ($1, $2, $3, 0)";
     let org = app["orgId"].as_str().expect("an organization");
-    t.app.db.exec(sql, db::params![org, &person.id, role]).await.expect("a member");
+    t.janua.db.exec(sql, db::params![org, &person.id, role]).await.expect("a member");
 }
 
 /// Signs in through an app.
-pub async fn login_with(t: &TestApp, email: &str, key: &str) -> Answer {
+pub async fn login_with(t: &TestJanua, email: &str, key: &str) -> Answer {
     let body = json!({ "email": email, "password": identity::testing::PASSWORD,
         "options": { "tokenDelivery": "body" } });
     t.post("/auth/login").json(&body).header("x-service-app-key", key).await

@@ -1,7 +1,7 @@
 //! The people who signed in through an app.
 use axum::extract::State;
 use kernel::{
-    App,
+    Janua,
     fault::Result,
     http::{Json, Listed, Page, Query, Routes, Scope},
 };
@@ -32,7 +32,7 @@ struct Users {
 }
 
 async fn list_users(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: InApp<Member>,
     Query(Wanted { search }): Query<Wanted>,
     page: Page,
@@ -41,14 +41,14 @@ async fn list_users(
     let text = search.unwrap_or_default();
     let (users, next_cursor) = match Search::read(&text) {
         None => {
-            let fetch = async |below, most| EndUser::page(&app.db, id, &below, most).await;
-            let Listed { rows, next_cursor } = page.list(&app, "users", id, fetch, EndUser::key).await?;
+            let fetch = async |below, most| EndUser::page(&janua.db, id, &below, most).await;
+            let Listed { rows, next_cursor } = page.list(&janua, "users", id, fetch, EndUser::key).await?;
             (rows, next_cursor)
         }
         Some(wanted) => {
-            let fetch = async |below, most| EndUser::search(&app.db, id, &wanted, &below, most).await;
+            let fetch = async |below, most| EndUser::search(&janua.db, id, &wanted, &below, most).await;
             let scope = Scope::from(id).found_by(&text);
-            let Listed { rows, next_cursor } = page.list(&app, "found", scope, fetch, Hit::key).await?;
+            let Listed { rows, next_cursor } = page.list(&janua, "found", scope, fetch, Hit::key).await?;
             (rows.into_iter().map(|hit| hit.user).collect(), next_cursor)
         }
     };

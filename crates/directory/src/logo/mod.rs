@@ -2,7 +2,7 @@
 use axum::extract::State;
 use db::Tx;
 use kernel::{
-    App,
+    Janua,
     fault::Result,
     http::{Json, Routes},
 };
@@ -24,28 +24,28 @@ pub fn routes() -> Routes {
 
 /// The logos of organizations, as uploads know them.
 pub const LOGOS: PicturesOf =
-    PicturesOf { kind: "logo", show: |tx, app, upload, url| Box::pin(show(tx, app, upload, url)) };
+    PicturesOf { kind: "logo", show: |tx, janua, upload, url| Box::pin(show(tx, janua, upload, url)) };
 
 /// Uploads of an organization that goes come to nothing, and its logo is deleted.
 pub const GONE: Gone =
-    Gone::Org(|tx, app, id| Box::pin(async move { uploads::subject_gone(tx, app, &LOGOS.of(id)).await }));
+    Gone::Org(|tx, janua, id| Box::pin(async move { uploads::subject_gone(tx, janua, &LOGOS.of(id)).await }));
 
-async fn show(tx: &mut Tx, app: &App, upload: &Upload, url: &str) -> db::Result<bool> {
+async fn show(tx: &mut Tx, janua: &Janua, upload: &Upload, url: &str) -> db::Result<bool> {
     let Some(org) = upload.subject.id() else { return Ok(false) };
-    if !uploads::may_still(tx, upload, org).await? || !Org::set_logo(tx, org, url, app.clock.now()).await? {
+    if !uploads::may_still(tx, upload, org).await? || !Org::set_logo(tx, org, url, janua.clock.now()).await? {
         return Ok(false);
     }
     let event = OrgUpdated { fields: vec!["logoUrl"] };
-    events::record(tx, app, &upload.by, About::in_org(org), &event).await?;
+    events::record(tx, janua, &upload.by, About::in_org(org), &event).await?;
     Ok(true)
 }
 
 async fn create_logo_upload(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: InOrg<Admin>,
     Json(wish): Json<Wish>,
 ) -> Result<Json<Offer>> {
-    uploads::open(&app, LOGOS.of(caller.org().id), caller.session.by(), &wish).await.map(Json)
+    uploads::open(&janua, LOGOS.of(caller.org().id), caller.session.by(), &wish).await.map(Json)
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@ use db::params;
 use identity::testing::{Person, signed_in};
 use image::{DynamicImage, ImageFormat};
 use kernel::{
-    app::Feature,
     config::Config,
-    testing::{Answer, TestApp},
+    feature::Feature,
+    testing::{Answer, TestJanua},
 };
 use serde_json::{Value, json};
 use tenancy::orgs::{OrgId, Role, members::OrgMember};
@@ -19,25 +19,25 @@ fn feature(config: &Config) -> Feature {
     tenancy::feature(config).and(identity::feature(config)).and(crate::feature(config))
 }
 
-async fn offer(t: &TestApp, person: &Person, org: OrgId, size: usize) -> Answer {
+async fn offer(t: &TestJanua, person: &Person, org: OrgId, size: usize) -> Answer {
     let wish = json!({ "contentType": PNG, "size": size });
     person.asks(t.post(&format!("/org/{org}/logo/upload-url"))).json(&wish).await
 }
 
-async fn logo_of(t: &TestApp, person: &Person, org: OrgId) -> Value {
+async fn logo_of(t: &TestJanua, person: &Person, org: OrgId) -> Value {
     person.asks(t.get(&format!("/org/{org}"))).await.body["logoUrl"].clone()
 }
 
-async fn join(t: &TestApp, org: OrgId, person: &Person, role: Role) {
-    let (account, now) = (person.id.parse().unwrap(), t.app.clock.now());
-    let joined = db::transact!(t.app.db, async |tx| {
+async fn join(t: &TestJanua, org: OrgId, person: &Person, role: Role) {
+    let (account, now) = (person.id.parse().unwrap(), t.janua.clock.now());
+    let joined = db::transact!(t.janua.db, async |tx| {
         OrgMember::add(tx, org, account, Role::Member, now).await?;
         OrgMember::set_role(tx, org, account, role).await
     });
     joined.map_err(|error: db::Error| error.to_string()).unwrap();
 }
 
-async fn found(t: &TestApp, owner: &Person) -> OrgId {
+async fn found(t: &TestJanua, owner: &Person) -> OrgId {
     let made = owner.asks(t.post("/org")).json(&json!({ "name": "Acme" })).await;
     made.body["id"].as_str().unwrap().parse().unwrap()
 }
@@ -52,14 +52,14 @@ fn path(url: &Value) -> String {
     url.as_str().unwrap().strip_prefix("http://localhost:0").unwrap().to_owned()
 }
 
-async fn put(t: &TestApp, offered: &Answer, file: &[u8]) -> Answer {
+async fn put(t: &TestJanua, offered: &Answer, file: &[u8]) -> Answer {
     let to = path(&offered.body["uploadUrl"]);
     t.ask(Method::PUT, &to).header("content-type", PNG).body(file.to_vec()).await
 }
 
 #[tokio::test]
 async fn an_admin_uploads_a_logo_and_members_see_it() {
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     let (owner, admin) = (signed_in(&t, "owner@example.com").await, signed_in(&t, "admin@example.com").await);
     let (member, stranger) = (signed_in(&t, "member@example.com").await, signed_in(&t, "eve@example.com").await);
     let org = found(&t, &owner).await;
@@ -86,7 +86,7 @@ async fn an_admin_uploads_a_logo_and_members_see_it() {
     let shown = image::load_from_memory(&seen.bytes).unwrap();
     assert_eq!((shown.width(), shown.height(), shown.color().has_alpha()), (512, 512, true), "still transparent");
     let log: (String,) = t
-        .app
+        .janua
         .db
         .one("SELECT details FROM audit_event WHERE type = 'ORG_UPDATED' AND actor = $1", params![&admin.id])
         .await
@@ -102,7 +102,7 @@ async fn an_admin_uploads_a_logo_and_members_see_it() {
 
 #[tokio::test]
 async fn whoever_is_no_admin_any_more_changes_no_logo() {
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     let (owner, admin) = (signed_in(&t, "owner@example.com").await, signed_in(&t, "admin@example.com").await);
     let org = found(&t, &owner).await;
     join(&t, org, &admin, Role::Admin).await;
@@ -124,7 +124,7 @@ async fn whoever_is_no_admin_any_more_changes_no_logo() {
 
 #[tokio::test]
 async fn a_logo_leaves_with_its_organization() {
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     let owner = signed_in(&t, "owner@example.com").await;
     let org = found(&t, &owner).await;
     let file = logo();

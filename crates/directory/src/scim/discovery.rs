@@ -1,7 +1,7 @@
 //! What this server can do, for whoever asks: configuration, schemas, kinds of resources.
 use axum::{extract::State, http::StatusCode, response::Response};
 use kernel::{
-    App,
+    Janua,
     fault::{FORBIDDEN, NOT_FOUND, Result},
     http::{Path, Query, Routes},
 };
@@ -32,8 +32,8 @@ pub fn routes() -> Routes {
         .answers::<Shown>(200, SCIM)
 }
 
-async fn service_provider_config(State(app): State<App>) -> Response {
-    let base = app.config.base_url();
+async fn service_provider_config(State(janua): State<Janua>) -> Response {
+    let base = janua.config.base_url();
     let yes = json!({ "supported": true });
     let no = json!({ "supported": false });
     answer::scim(
@@ -70,29 +70,29 @@ fn all(query: &NoFilter, found: Vec<Value>) -> Result<Response> {
     Ok(answer::scim(StatusCode::OK, &List::new(total, 1, found)))
 }
 
-async fn list_schemas(State(app): State<App>, Query(query): Query<NoFilter>) -> Result<Response> {
-    let base = app.config.base_url();
+async fn list_schemas(State(janua): State<Janua>, Query(query): Query<NoFilter>) -> Result<Response> {
+    let base = janua.config.base_url();
     all(&query, SCHEMAS.iter().map(|schema| schema.json(&base)).collect())
 }
 
 async fn get_schema(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     Path(ResourcePath { id }): Path<ResourcePath<String>>,
 ) -> Result<Response> {
     let found = SCHEMAS.iter().find(|schema| schema.id.eq_ignore_ascii_case(&id)).ok_or(NOT_FOUND)?;
-    Ok(answer::scim(StatusCode::OK, &found.json(&app.config.base_url())))
+    Ok(answer::scim(StatusCode::OK, &found.json(&janua.config.base_url())))
 }
 
-async fn list_resource_types(State(app): State<App>, Query(query): Query<NoFilter>) -> Result<Response> {
-    let base = app.config.base_url();
+async fn list_resource_types(State(janua): State<Janua>, Query(query): Query<NoFilter>) -> Result<Response> {
+    let base = janua.config.base_url();
     all(&query, [&USERS, &GROUPS].iter().map(|kind| kind.json(&base)).collect())
 }
 
 async fn get_resource_type(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     Path(ResourcePath { id }): Path<ResourcePath<String>>,
 ) -> Result<Response> {
     let kinds = [&USERS, &GROUPS];
     let found = kinds.iter().find(|kind| kind.name.eq_ignore_ascii_case(&id)).ok_or(NOT_FOUND)?;
-    Ok(answer::scim(StatusCode::OK, &found.json(&app.config.base_url())))
+    Ok(answer::scim(StatusCode::OK, &found.json(&janua.config.base_url())))
 }

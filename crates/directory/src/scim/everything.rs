@@ -1,7 +1,7 @@
 //! `/scim/v2/.search`: users first, then groups, as one list.
 use axum::{extract::State, http::StatusCode, response::Response};
 use kernel::{
-    App,
+    Janua,
     fault::Result,
     http::{Json, Routes},
 };
@@ -24,26 +24,26 @@ pub fn routes() -> Routes {
 }
 
 async fn search_everything(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: ScimToken,
     Json(request): Json<Request>,
 ) -> Result<Response> {
     let asked = request.asked()?;
     let is_unknown = |fault: &kernel::fault::Fault| fault.code().name == INVALID_FILTER.name;
     // An attribute that only one kind has finds nothing among the other.
-    let (users, found, is_of_users) = match user::page(&app, caller.org, &asked).await {
+    let (users, found, is_of_users) = match user::page(&janua, caller.org, &asked).await {
         Err(fault) if is_unknown(&fault) => (0, vec![], false),
         found => found.map(|(total, found)| (total, found, true))?,
     };
-    let mut shown: Vec<_> = found.iter().map(|seen| asked.shape.cut(&USERS, seen.show(&app))).collect();
+    let mut shown: Vec<_> = found.iter().map(|seen| asked.shape.cut(&USERS, seen.show(&janua))).collect();
     let taken = i64::try_from(shown.len()).unwrap_or(i64::MAX);
     let start = asked.start;
     let rest = Asked { start: (asked.start - users).max(1), count: asked.count - taken, ..asked };
-    let (groups, found) = match group::page(&app.db, caller.org, &rest).await {
+    let (groups, found) = match group::page(&janua.db, caller.org, &rest).await {
         Err(fault) if is_unknown(&fault) && is_of_users => (0, vec![]),
         found => found?,
     };
-    let found = group::show(&app, caller.org, &found, &rest.shape).await?;
+    let found = group::show(&janua, caller.org, &found, &rest.shape).await?;
     shown.extend(found.into_iter().map(|group| rest.shape.cut(&GROUPS, group)));
     Ok(answer::scim(StatusCode::OK, &List::new(users + groups, start, shown)))
 }

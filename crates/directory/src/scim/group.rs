@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use db::{Composed, Db, Read, Tx, params, row};
-use kernel::{App, clock::Timestamp, fault::Result};
+use kernel::{Janua, clock::Timestamp, fault::Result};
 use serde_json::{Map, Value, json};
 use tenancy::orgs::{OrgId, Role, people::PersonId};
 
@@ -74,10 +74,10 @@ pub async fn page(db: &Db, org: OrgId, asked: &Asked) -> Result<(i64, Vec<Group>
 }
 
 /// Groups as they are shown, in the order they came in. The members of all of them are read together.
-pub async fn show(app: &App, org: OrgId, groups: &[Group], shape: &Shape) -> db::Result<Vec<Value>> {
-    let seats = if shape.wants("members") { seats(&app.db, org, groups).await? } else { HashMap::new() };
+pub async fn show(janua: &Janua, org: OrgId, groups: &[Group], shape: &Shape) -> db::Result<Vec<Value>> {
+    let seats = if shape.wants("members") { seats(&janua.db, org, groups).await? } else { HashMap::new() };
     let of = |group: &Group| seats.get(&group.id).map_or(&[][..], Vec::as_slice);
-    Ok(groups.iter().map(|group| group.show(app, of(group))).collect())
+    Ok(groups.iter().map(|group| group.show(janua, of(group))).collect())
 }
 
 /// Who is in each of these groups, by the groups' ids. One query for all groups that were pushed, and one for each of the
@@ -211,8 +211,8 @@ impl Group {
         tx.send(sql, params![self.org_id, &self.id, person]).await
     }
 
-    fn show(&self, app: &App, members: &[PersonId]) -> Value {
-        let base = app.config.base_url();
+    fn show(&self, janua: &Janua, members: &[PersonId]) -> Value {
+        let base = janua.config.base_url();
         let mut shown = json!({
             "schemas": [GROUP], "id": self.id, "displayName": self.display_name,
             "meta": {

@@ -9,7 +9,7 @@ use axum::{
 };
 use db::Tx;
 use kernel::{
-    App,
+    Janua,
     fault::{CONFLICT, Fault, INVALID, NOT_FOUND, Result},
     http::{Json, Path, Query, Routes},
     jobs::{self, Job, Later},
@@ -74,31 +74,31 @@ pub fn mapping_routes() -> Routes {
 }
 
 async fn list_groups(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: ScimToken,
     Query(query): Query<search::Query>,
 ) -> Result<Response> {
-    listed(&app, caller.org, &query.asked()?).await
+    listed(&janua, caller.org, &query.asked()?).await
 }
 
 async fn search_groups(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: ScimToken,
     Json(request): Json<search::Request>,
 ) -> Result<Response> {
-    listed(&app, caller.org, &request.asked()?).await
+    listed(&janua, caller.org, &request.asked()?).await
 }
 
-async fn listed(app: &App, org: OrgId, asked: &Asked) -> Result<Response> {
-    let (total, found) = group::page(&app.db, org, asked).await?;
-    let shown = group::show(app, org, &found, &asked.shape).await?;
+async fn listed(janua: &Janua, org: OrgId, asked: &Asked) -> Result<Response> {
+    let (total, found) = group::page(&janua.db, org, asked).await?;
+    let shown = group::show(janua, org, &found, &asked.shape).await?;
     let shown = shown.into_iter().map(|group| asked.shape.cut(&GROUPS, group)).collect();
     Ok(answer::scim(StatusCode::OK, &List::new(total, asked.start, shown)))
 }
 
-async fn show(app: &App, org: OrgId, id: &str, status: StatusCode, shape: &Shape) -> Result<Response> {
-    let group = group::one(&app.db, org, id).await?.ok_or(NOT_FOUND)?;
-    let whole = group::show(app, org, &[group], shape).await?.pop().ok_or(NOT_FOUND)?;
+async fn show(janua: &Janua, org: OrgId, id: &str, status: StatusCode, shape: &Shape) -> Result<Response> {
+    let group = group::one(&janua.db, org, id).await?.ok_or(NOT_FOUND)?;
+    let whole = group::show(janua, org, &[group], shape).await?.pop().ok_or(NOT_FOUND)?;
     let (parts, _) = answer::resource(status, &whole).into_parts();
     let mut response = Response::from_parts(parts, answer::scim(status, &shape.cut(&GROUPS, whole)).into_body());
     response.headers_mut().remove(axum::http::header::CONTENT_LENGTH);
@@ -106,18 +106,18 @@ async fn show(app: &App, org: OrgId, id: &str, status: StatusCode, shape: &Shape
 }
 
 async fn get_group(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: ScimToken,
     Path(ResourcePath { id }): Path<ResourcePath<String>>,
     Query(wanted): Query<Wanted>,
     headers: HeaderMap,
 ) -> Result<Response> {
-    let group = group::one(&app.db, caller.org, &id).await?.ok_or(NOT_FOUND)?;
+    let group = group::one(&janua.db, caller.org, &id).await?.ok_or(NOT_FOUND)?;
     // The groups of roles have no version: their members come and go by other doors.
     if role_of(&id).is_none() && is_known(&headers, group.version) {
         return Ok(StatusCode::NOT_MODIFIED.into_response());
     }
-    show(&app, caller.org, &id, StatusCode::OK, &wanted.shape()).await
+    show(&janua, caller.org, &id, StatusCode::OK, &wanted.shape()).await
 }
 
 /// What a document says.
@@ -145,18 +145,18 @@ fn nobody() -> Fault {
 }
 
 async fn create_group(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: ScimToken,
     Query(wanted): Query<Wanted>,
     Json(Sent(sent)): Json<Sent>,
 ) -> Result<Response> {
-    let (now, org) = (app.clock.now(), caller.org);
+    let (now, org) = (janua.clock.now(), caller.org);
     let read = Read::of(&document::read(&GROUPS, &sent)?)?;
-    let seats = seats_to_change(&app, org, &BTreeSet::new(), &read.members).await?;
+    let seats = seats_to_change(&janua, org, &BTreeSet::new(), &read.members).await?;
     let (first, rest) = seats.split_at(seats.len().min(AT_ONCE));
     let group = Group {
         org_id: org,
-        id: app.entropy.uuid(now).to_string(),
+        id: janua.entropy.uuid(now).to_string(),
         display_name: read.display_name.clone(),
         external_id: read.external_id.clone(),
         role: None,
@@ -164,7 +164,7 @@ async fn create_group(
         created_at: now,
         updated_at: now,
     };
-    transact!(app, async |tx| {
+    transact!(janua, async |tx| {
         if !Org::hold(tx, org).await? {
             return Err(NOT_FOUND.into());
         }
@@ -172,31 +172,31 @@ async fn create_group(
             return Err(UNIQUENESS.because("displayName is taken."));
         }
         let event = GroupPushed { group_id: group.id.clone() };
-        caller.record(tx, &app, &event).await?;
-        change_seats(tx, &app, &caller.by, &group, first).await
+        caller.record(tx, &janua, &event).await?;
+        change_seats(tx, &janua, &caller.by, &group, first).await
     })?;
-    change_rest(&app, &caller.by, &group, rest).await?;
-    show(&app, org, &group.id, StatusCode::CREATED, &wanted.shape()).await
+    change_rest(&janua, &caller.by, &group, rest).await?;
+    show(&janua, org, &group.id, StatusCode::CREATED, &wanted.shape()).await
 }
 
 async fn patch_group(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: ScimToken,
     Path(ResourcePath { id }): Path<ResourcePath<String>>,
     Query(wanted): Query<Wanted>,
     headers: HeaderMap,
     Json(patch): Json<Patch>,
 ) -> Result<Response> {
-    change(&app, &caller, &id, &headers, |mut document| {
+    change(&janua, &caller, &id, &headers, |mut document| {
         patch::apply(&GROUPS, &mut document, &patch)?;
         Ok(document)
     })
     .await?;
-    show(&app, caller.org, &id, StatusCode::OK, &wanted.shape()).await
+    show(&janua, caller.org, &id, StatusCode::OK, &wanted.shape()).await
 }
 
 async fn replace_group(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: ScimToken,
     Path(ResourcePath { id }): Path<ResourcePath<String>>,
     Query(wanted): Query<Wanted>,
@@ -204,8 +204,8 @@ async fn replace_group(
     Json(Sent(sent)): Json<Sent>,
 ) -> Result<Response> {
     let document = document::read(&GROUPS, &sent)?;
-    change(&app, &caller, &id, &headers, |_| Ok(document.clone())).await?;
-    show(&app, caller.org, &id, StatusCode::OK, &wanted.shape()).await
+    change(&janua, &caller, &id, &headers, |_| Ok(document.clone())).await?;
+    show(&janua, caller.org, &id, StatusCode::OK, &wanted.shape()).await
 }
 
 fn must_be_pushed(id: &str) -> Result<()> {
@@ -223,7 +223,7 @@ async fn held(tx: &mut Tx, org: OrgId, id: &str) -> Result<Group> {
 }
 
 async fn change(
-    app: &App,
+    janua: &Janua,
     caller: &ScimToken,
     id: &str,
     headers: &HeaderMap,
@@ -233,17 +233,17 @@ async fn change(
     for _ in 0..TRIES {
         must_be_pushed(id)?;
         // A large group takes a while to read and to compare, and nobody waits for it.
-        let group = Group::find(&app.db, org, id).await?.ok_or(NOT_FOUND)?;
+        let group = Group::find(&janua.db, org, id).await?.ok_or(NOT_FOUND)?;
         must_match(headers, group.version)?;
-        let before = group.members(&app.db).await?;
+        let before = group.members(&janua.db).await?;
         let read = Read::of(&make(group.document(&before))?)?;
         let is_same = (&read.display_name, &read.external_id) == (&group.display_name, &group.external_id);
         if is_same && read.members == before {
             return Ok(());
         }
-        let seats = seats_to_change(app, org, &before, &read.members).await?;
+        let seats = seats_to_change(janua, org, &before, &read.members).await?;
         let (first, rest) = seats.split_at(seats.len().min(AT_ONCE));
-        let changed = transact!(app, async |tx| {
+        let changed = transact!(janua, async |tx| {
             let held = held(tx, org, id).await?;
             if held.version != group.version {
                 return Ok(None);
@@ -252,19 +252,19 @@ async fn change(
                 display_name: read.display_name.clone(),
                 external_id: read.external_id.clone(),
                 version: held.version + 1,
-                updated_at: app.clock.now(),
+                updated_at: janua.clock.now(),
                 ..held
             };
             if role_of(&Group::key(&new.display_name)).is_some() || !new.save(tx).await? {
                 return Err(UNIQUENESS.because("displayName is taken."));
             }
             let event = GroupUpdated { group_id: new.id.clone() };
-            caller.record(tx, app, &event).await?;
-            change_seats(tx, app, &caller.by, &new, first).await?;
+            caller.record(tx, janua, &event).await?;
+            change_seats(tx, janua, &caller.by, &new, first).await?;
             Ok(Some(new))
         })?;
         if let Some(new) = changed {
-            return change_rest(app, &caller.by, &new, rest).await;
+            return change_rest(janua, &caller.by, &new, rest).await;
         }
     }
     Err(CONFLICT.into())
@@ -291,7 +291,7 @@ impl Seat {
 
 /// The difference between two sets of members. Whoever is new must be somebody of the organization.
 async fn seats_to_change(
-    app: &App,
+    janua: &Janua,
     org: OrgId,
     before: &BTreeSet<PersonId>,
     after: &BTreeSet<PersonId>,
@@ -301,13 +301,13 @@ async fn seats_to_change(
     let seats = seats.chain(before.difference(after).copied().map(Seat::Leave)).collect();
     if unknown.len() <= AT_ONCE {
         for person in &unknown {
-            Person::find(&app.db, org, *person).await?.ok_or_else(nobody)?;
+            Person::find(&janua.db, org, *person).await?.ok_or_else(nobody)?;
         }
         return Ok(seats);
     }
     let mut after = String::new();
     while !unknown.is_empty() {
-        let known = people::ids_after(&app.db, org, &after, 5_000).await?;
+        let known = people::ids_after(&janua.db, org, &after, 5_000).await?;
         let (last,) = known.last().ok_or_else(nobody)?;
         after = last.to_string();
         for (person,) in known {
@@ -317,7 +317,7 @@ async fn seats_to_change(
     Ok(seats)
 }
 
-async fn change_seats(tx: &mut Tx, app: &App, by: &By, group: &Group, seats: &[Seat]) -> Result<()> {
+async fn change_seats(tx: &mut Tx, janua: &Janua, by: &By, group: &Group, seats: &[Seat]) -> Result<()> {
     for seat in seats {
         match seat {
             Seat::Take(person) => group.seat(tx, *person).await?,
@@ -327,7 +327,7 @@ async fn change_seats(tx: &mut Tx, app: &App, by: &By, group: &Group, seats: &[S
     if group.role.is_some() {
         for seat in seats {
             if let Some(standing) = Standing::of(tx, group.org_id, seat.person()).await? {
-                give_role(tx, app, by, group.org_id, &standing).await?;
+                give_role(tx, janua, by, group.org_id, &standing).await?;
             }
         }
     }
@@ -336,28 +336,28 @@ async fn change_seats(tx: &mut Tx, app: &App, by: &By, group: &Group, seats: &[S
 
 /// What is more than one transaction should see to. Whoever asked for it waits for all of it. Should it end on the way,
 /// asking again does the rest.
-async fn change_rest(app: &App, by: &By, group: &Group, seats: &[Seat]) -> Result<()> {
+async fn change_rest(janua: &Janua, by: &By, group: &Group, seats: &[Seat]) -> Result<()> {
     for some in seats.chunks(AT_ONCE) {
-        transact!(app, async |tx| {
+        transact!(janua, async |tx| {
             let now = held(tx, group.org_id, &group.id).await?;
             if now.version != group.version {
                 return Err(CONFLICT.into());
             }
-            change_seats(tx, app, by, &now, some).await
+            change_seats(tx, janua, by, &now, some).await
         })?;
     }
     Ok(())
 }
 
 async fn delete_group(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: ScimToken,
     Path(ResourcePath { id }): Path<ResourcePath<String>>,
     headers: HeaderMap,
 ) -> Result<NoContent> {
     let mut version = None;
     loop {
-        let is_gone = transact!(app, async |tx| {
+        let is_gone = transact!(janua, async |tx| {
             let group = held(tx, caller.org, &id).await?;
             must_match(&headers, group.version)?;
             if version.is_some_and(|version| version != group.version) {
@@ -372,10 +372,10 @@ async fn delete_group(
                 group.delete(tx).await?;
             }
             let seats: Vec<_> = members.into_iter().map(|member| Seat::Leave(member.person_id)).collect();
-            change_seats(tx, &app, &caller.by, &group, &seats).await?;
+            change_seats(tx, &janua, &caller.by, &group, &seats).await?;
             if is_last {
                 let event = GroupDeleted { group_id: id.clone() };
-                caller.record(tx, &app, &event).await?;
+                caller.record(tx, &janua, &event).await?;
             }
             Ok(is_last)
         })?;
@@ -386,7 +386,7 @@ async fn delete_group(
 }
 
 /// Gives somebody the role their groups stand for, or makes them a member again. Owners are left alone.
-async fn give_role(tx: &mut Tx, app: &App, by: &By, org: OrgId, standing: &Standing) -> Result<()> {
+async fn give_role(tx: &mut Tx, janua: &Janua, by: &By, org: OrgId, standing: &Standing) -> Result<()> {
     let (Some(account), Some(old)) = (standing.account_id, standing.role.filter(|role| *role != Role::Owner)) else {
         return Ok(());
     };
@@ -395,16 +395,23 @@ async fn give_role(tx: &mut Tx, app: &App, by: &By, org: OrgId, standing: &Stand
         OrgMember::set_role(tx, org, account, role).await?;
         Invite::withdraw(tx, org, account, Some(role)).await?;
         let event = MemberRoleChanged { from: old, to: role };
-        events::record(tx, app, by, About::in_org(org).person(account), &event).await?;
+        events::record(tx, janua, by, About::in_org(org).person(account), &event).await?;
     }
     Ok(())
 }
 
 /// Gives the next members of a group their roles; answers the last of them if there may be more.
-async fn give_roles(tx: &mut Tx, app: &App, by: &By, org: OrgId, group: &str, after: &str) -> Result<Option<String>> {
+async fn give_roles(
+    tx: &mut Tx,
+    janua: &Janua,
+    by: &By,
+    org: OrgId,
+    group: &str,
+    after: &str,
+) -> Result<Option<String>> {
     let members = Standing::in_group(tx, org, group, after, AT_ONCE).await?;
     for member in &members {
-        give_role(tx, app, by, org, member).await?;
+        give_role(tx, janua, by, org, member).await?;
     }
     let last = members.last().filter(|_| members.len() == AT_ONCE);
     Ok(last.map(|member| member.person_id.to_string()))
@@ -423,14 +430,14 @@ pub struct GiveRoles {
 impl Job for GiveRoles {
     const KIND: &'static str = "directory.give_roles";
 
-    async fn run(self, app: App) -> Result<(), Later> {
+    async fn run(self, janua: Janua) -> Result<(), Later> {
         let (org, mut after) = (self.org, Some(self.after.clone()));
         while let Some(last) = after {
-            after = transact!(app, async |tx| {
+            after = transact!(janua, async |tx| {
                 if !Org::hold(tx, org).await? {
                     return Ok(None);
                 }
-                give_roles(tx, &app, &self.by, org, &self.group, &last).await
+                give_roles(tx, &janua, &self.by, org, &self.group, &last).await
             })?;
         }
         Ok(())
@@ -459,8 +466,8 @@ struct PushedGroups {
     groups: Vec<PushedGroup>,
 }
 
-async fn list_scim_groups(State(app): State<App>, caller: InOrg<Admin>) -> Result<Json<PushedGroups>> {
-    let groups = Group::pushed(&app.db, caller.org().id).await?.into_iter().map(Into::into).collect();
+async fn list_scim_groups(State(janua): State<Janua>, caller: InOrg<Admin>) -> Result<Json<PushedGroups>> {
+    let groups = Group::pushed(&janua.db, caller.org().id).await?.into_iter().map(Into::into).collect();
     Ok(Json(PushedGroups { groups }))
 }
 
@@ -477,7 +484,7 @@ struct Mapping {
 }
 
 async fn map_scim_group(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: InOrg<Admin>,
     Path(WhichGroup { group_id }): Path<WhichGroup>,
     Json(Mapping { role }): Json<Mapping>,
@@ -490,17 +497,17 @@ async fn map_scim_group(
         return Err(kernel::fault::FORBIDDEN.into());
     }
     let (org, by) = (caller.org().id, caller.session.by());
-    let group = transact!(app, async |tx| {
+    let group = transact!(janua, async |tx| {
         caller.hold(tx).await?;
         let group = Group::find(&mut *tx, org, &group_id).await?.ok_or(NOT_FOUND)?;
-        let new = Group { role, updated_at: app.clock.now(), ..group };
+        let new = Group { role, updated_at: janua.clock.now(), ..group };
         new.save(tx).await?;
         let event = GroupMapped { group_id: new.id.clone(), role };
-        caller.record(tx, &app, &event).await?;
+        caller.record(tx, &janua, &event).await?;
         // The first of them at once, so that in most organizations nobody has to wait; the others by a job.
-        if let Some(after) = give_roles(tx, &app, &by, org, &new.id, "").await? {
+        if let Some(after) = give_roles(tx, &janua, &by, org, &new.id, "").await? {
             let rest = GiveRoles { org, group: new.id.clone(), by: by.clone(), after };
-            jobs::enqueue(tx, &app, app.clock.now(), &rest).await?;
+            jobs::enqueue(tx, &janua, janua.clock.now(), &rest).await?;
         }
         Ok(new)
     })?;

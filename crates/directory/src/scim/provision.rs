@@ -6,7 +6,7 @@
 use axum::http::HeaderMap;
 use db::{Reach, Tx};
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     fault::{Code, NOT_FOUND, Result},
     jobs::{self, Job, Later},
@@ -60,14 +60,14 @@ async fn must_be_free(tx: &mut Tx, org: OrgId, read: &Read, whose: Option<Person
 }
 
 /// A new person; or, where a member of the organization is meant, that member, from now on in the provider's hands.
-pub async fn create(app: &App, caller: &ScimToken, read: &Read) -> Result<PersonId> {
-    let (now, org) = (app.clock.now(), caller.org);
-    let id = PersonId::new(&app.entropy, now);
-    transact!(app, async |tx| {
+pub async fn create(janua: &Janua, caller: &ScimToken, read: &Read) -> Result<PersonId> {
+    let (now, org) = (janua.clock.now(), caller.org);
+    let id = PersonId::new(&janua.entropy, now);
+    transact!(janua, async |tx| {
         hold(tx, org).await?;
         if let Some(member) = member_meant(tx, org, read).await? {
             let id = member.id;
-            change(tx, app, &caller.by, member, read, now).await?;
+            change(tx, janua, &caller.by, member, read, now).await?;
             return Ok(id);
         }
         must_be_free(tx, org, read, None).await?;
@@ -94,9 +94,9 @@ pub async fn create(app: &App, caller: &ScimToken, read: &Read) -> Result<Person
         if !person.insert(tx).await? {
             return Err(UNIQUENESS.into());
         }
-        caller.record_about(tx, app, about(&person), &PersonProvisioned { person_id: id }).await?;
+        caller.record_about(tx, janua, about(&person), &PersonProvisioned { person_id: id }).await?;
         if person.active {
-            ask_in(tx, app, &person, now).await?;
+            ask_in(tx, janua, &person, now).await?;
         }
         Ok(id)
     })
@@ -115,32 +115,32 @@ async fn member_meant(tx: &mut Tx, org: OrgId, read: &Read) -> Result<Option<Per
 
 /// Another document for somebody who is there; `make` is given the one that is.
 pub async fn update(
-    app: &App,
+    janua: &Janua,
     caller: &ScimToken,
     id: PersonId,
     headers: &HeaderMap,
     make: impl Fn(&Person) -> Result<Read> + Send + Sync,
 ) -> Result<()> {
-    let (now, org) = (app.clock.now(), caller.org);
-    transact!(app, async |tx| {
+    let (now, org) = (janua.clock.now(), caller.org);
+    transact!(janua, async |tx| {
         hold(tx, org).await?;
         let person = Person::find(&mut *tx, org, id).await?.ok_or(NOT_FOUND)?;
         must_match(headers, person.version)?;
         let read = make(&person)?;
-        change(tx, app, &caller.by, person, &read, now).await
+        change(tx, janua, &caller.by, person, &read, now).await
     })
 }
 
 /// As a DELETE has it: the person stays, switched off.
-pub async fn remove(app: &App, caller: &ScimToken, id: PersonId, headers: &HeaderMap) -> Result<()> {
-    update(app, caller, id, headers, |person| {
+pub async fn remove(janua: &Janua, caller: &ScimToken, id: PersonId, headers: &HeaderMap) -> Result<()> {
+    update(janua, caller, id, headers, |person| {
         let read = Read::of(user::document(person))?;
         Ok(Read { active: Some(false), ..read })
     })
     .await
 }
 
-async fn change(tx: &mut Tx, app: &App, by: &By, person: Person, read: &Read, now: Timestamp) -> Result<()> {
+async fn change(tx: &mut Tx, janua: &Janua, by: &By, person: Person, read: &Read, now: Timestamp) -> Result<()> {
     let org = person.org_id;
     must_be_free(tx, org, read, Some(person.id)).await?;
     let active = read.active.unwrap_or(person.active);
@@ -166,15 +166,15 @@ async fn change(tx: &mut Tx, app: &App, by: &By, person: Person, read: &Read, no
     if new.email_key != person.email_key && person.account_id.is_none() {
         cancel_invite(tx, &person).await?;
         if person.active && active {
-            ask_in(tx, app, &new, now).await?;
+            ask_in(tx, janua, &new, now).await?;
         }
     }
     if is_other {
-        events::record(tx, app, by, about(&new), &PersonUpdated { person_id: new.id }).await?;
+        events::record(tx, janua, by, about(&new), &PersonUpdated { person_id: new.id }).await?;
     }
     match (person.active, active) {
-        (true, false) => switch_off(tx, app, by, &mut new, now).await?,
-        (false, true) => switch_on(tx, app, by, &mut new, now).await?,
+        (true, false) => switch_off(tx, janua, by, &mut new, now).await?,
+        (false, true) => switch_on(tx, janua, by, &mut new, now).await?,
         _ => {}
     }
     new.save(tx).await?;
@@ -189,7 +189,7 @@ async fn cancel_invite(tx: &mut Tx, person: &Person) -> Result<()> {
 }
 
 /// Everything the person could act with in the organization ends here, in this transaction.
-async fn switch_off(tx: &mut Tx, app: &App, by: &By, person: &mut Person, now: Timestamp) -> Result<()> {
+async fn switch_off(tx: &mut Tx, janua: &Janua, by: &By, person: &mut Person, now: Timestamp) -> Result<()> {
     let org = person.org_id;
     cancel_invite(tx, person).await?;
     person.active = false;
@@ -200,28 +200,35 @@ async fn switch_off(tx: &mut Tx, app: &App, by: &By, person: &mut Person, now: T
             return Err(LAST_OWNER.into());
         }
         Invite::withdraw(tx, org, account, None).await?;
-        let ended = OrgMember::switch_off(tx, app, org, account, person.is_home, now).await?;
+        let ended = OrgMember::switch_off(tx, janua, org, account, person.is_home, now).await?;
         for session in ended.sessions {
             let event = SessionRevoked { session_id: session, reason: "deactivated" };
-            events::record(tx, app, by, Some(account), &event).await?;
+            events::record(tx, janua, by, Some(account), &event).await?;
         }
         for (application, key) in ended.keys {
-            record_key(tx, app, by, org, application, &AppKeyDeleted { key_id: key }).await?;
+            record_key(tx, janua, by, org, application, &AppKeyDeleted { key_id: key }).await?;
         }
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.to_string()).await?;
         person.comes_back = true;
     }
-    events::record(tx, app, by, about(person), &PersonDeactivated { person_id: person.id }).await?;
+    events::record(tx, janua, by, about(person), &PersonDeactivated { person_id: person.id }).await?;
     Ok(())
 }
 
-async fn record_key(tx: &mut Tx, app: &App, by: &By, org: OrgId, of: ApplicationId, event: &dyn Event) -> Result<()> {
+async fn record_key(
+    tx: &mut Tx,
+    janua: &Janua,
+    by: &By,
+    org: OrgId,
+    of: ApplicationId,
+    event: &dyn Event,
+) -> Result<()> {
     let by = By { app: Some(of), ..by.clone() };
-    Ok(events::record(tx, app, &by, About::in_org(org), event).await?)
+    Ok(events::record(tx, janua, &by, About::in_org(org), event).await?)
 }
 
 /// Whoever was a member is one again, though never again an owner by it; everybody else is asked in anew.
-async fn switch_on(tx: &mut Tx, app: &App, by: &By, person: &mut Person, now: Timestamp) -> Result<()> {
+async fn switch_on(tx: &mut Tx, janua: &Janua, by: &By, person: &mut Person, now: Timestamp) -> Result<()> {
     person.active = true;
     match person.account_id.filter(|_| person.comes_back) {
         Some(account) => {
@@ -230,15 +237,15 @@ async fn switch_on(tx: &mut Tx, app: &App, by: &By, person: &mut Person, now: Ti
             OrgMember::add(tx, person.org_id, account, role, now).await?;
             tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.to_string()).await?;
         }
-        None => ask_in(tx, app, person, now).await?,
+        None => ask_in(tx, janua, person, now).await?,
     }
-    events::record(tx, app, by, about(person), &PersonReactivated { person_id: person.id }).await?;
+    events::record(tx, janua, by, about(person), &PersonReactivated { person_id: person.id }).await?;
     Ok(())
 }
 
-async fn ask_in(tx: &mut Tx, app: &App, person: &Person, now: Timestamp) -> Result<()> {
+async fn ask_in(tx: &mut Tx, janua: &Janua, person: &Person, now: Timestamp) -> Result<()> {
     if person.account_id.is_none() && person.email.is_some() {
-        jobs::enqueue(tx, app, now, &AskIn { org: person.org_id, person: person.id }).await?;
+        jobs::enqueue(tx, janua, now, &AskIn { org: person.org_id, person: person.id }).await?;
     }
     Ok(())
 }
@@ -259,8 +266,8 @@ impl Job for AskIn {
     /// A large directory is written to for days.
     const TRIES: u32 = 400;
 
-    async fn run(self, app: App) -> Result<(), Later> {
-        let is_sent = transact!(app, async |tx| {
+    async fn run(self, janua: Janua) -> Result<(), Later> {
+        let is_sent = transact!(janua, async |tx| {
             Org::hold(tx, self.org).await?;
             let person = Person::find(&mut *tx, self.org, self.person).await?;
             let waiting = person.filter(|person| person.active && person.account_id.is_none());
@@ -270,11 +277,11 @@ impl Job for AskIn {
             let Some(org) = Org::find(&mut *tx, self.org).await? else { return Ok(true) };
             let whose = org.id.to_string();
             for (kind, whose, most) in [("scim-org", whose.as_str(), BY_ORG), ("invite-to", email.key(), TO_ONE)] {
-                if !budget::spend(tx, &app, kind, whose, most).await? {
+                if !budget::spend(tx, &janua, kind, whose, most).await? {
                     return Ok(false);
                 }
             }
-            Ok(Invite::announce(tx, &app, &org, &email).await?)
+            Ok(Invite::announce(tx, &janua, &org, &email).await?)
         })?;
         if is_sent { Ok(()) } else { Err(Later::retry_after("the hour's budget of mails is spent", budget::HOUR)) }
     }

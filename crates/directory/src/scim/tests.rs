@@ -9,18 +9,18 @@ mod users;
 
 use axum::http::Method;
 use identity::testing::{Person, login, refresh, signed_in};
-use kernel::testing::{Answer, Ask, TestApp};
+use kernel::testing::{Answer, Ask, TestJanua};
 use serde_json::{Value, json};
 
 use crate::tests::{accept, id, invite_token, joined, make_org};
 
-fn feature(config: &kernel::config::Config) -> kernel::app::Feature {
+fn feature(config: &kernel::config::Config) -> kernel::feature::Feature {
     identity::testing::feature(config).and(crate::feature(config)).and(workshop::feature(config))
 }
 
 /// An organization with an owner and a token of its provider.
 struct Org {
-    t: TestApp,
+    t: TestJanua,
     owner: Person,
     id: String,
     token: String,
@@ -28,7 +28,7 @@ struct Org {
 
 impl Org {
     async fn start() -> Self {
-        let t = TestApp::start(feature).await;
+        let t = TestJanua::start(feature).await;
         let owner = signed_in(&t, "owner@example.com").await;
         let id = id(&make_org(&t, &owner, "Acme").await).to_owned();
         let token = make_token(&t, &owner, &id).await;
@@ -84,7 +84,7 @@ impl Org {
 
 const USER: &str = super::schema::USER;
 
-async fn make_token(t: &TestApp, person: &Person, org: &str) -> String {
+async fn make_token(t: &TestJanua, person: &Person, org: &str) -> String {
     let made = person.asks(t.post(&format!("/org/{org}/scim-tokens")).json(&json!({ "name": "Okta" }))).await;
     assert_eq!(made.status, 200, "{}", made.text);
     made.body["value"].as_str().unwrap().to_owned()
@@ -103,6 +103,6 @@ fn refused(answer: &Answer) -> (u16, &str) {
     (answer.status, answer.body["scimType"].as_str().unwrap_or_default())
 }
 
-async fn me(t: &TestApp, person: &Person) -> u16 {
+async fn me(t: &TestJanua, person: &Person) -> u16 {
     person.asks(t.get("/auth/me")).await.status
 }

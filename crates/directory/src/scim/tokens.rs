@@ -2,7 +2,7 @@
 use crate::scim::events::{ScimTokenCreated, ScimTokenDeleted};
 use axum::{extract::State, response::NoContent};
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     fault::{Code, INVALID, NOT_FOUND, Result},
     http::{Json, Key, Listed, Page, Path, Routes},
@@ -46,11 +46,11 @@ struct MadeToken {
 }
 
 async fn create_scim_token(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: InOrg<Admin>,
     Json(new): Json<NewToken>,
 ) -> Result<Json<MadeToken>> {
-    if new.expires_at.is_some_and(|at| at <= app.clock.now()) {
+    if new.expires_at.is_some_and(|at| at <= janua.clock.now()) {
         return Err(INVALID.at("expiresAt", "too_small", "must be in the future"));
     }
     let (org, by) = (caller.org().id, caller.session.account().id);
@@ -58,14 +58,14 @@ async fn create_scim_token(
     if caller.session.living.session.app_id.is_some() {
         return Err(kernel::fault::FORBIDDEN.into());
     }
-    let (token, value) = transact!(app, async |tx| {
+    let (token, value) = transact!(janua, async |tx| {
         caller.hold(tx).await?;
         if StoredScimToken::count(tx, org).await? >= MOST {
             return Err(TOO_MANY_TOKENS.into());
         }
-        let (token, value) = StoredScimToken::make(tx, &app, org, by, new.name.trim(), new.expires_at).await?;
+        let (token, value) = StoredScimToken::make(tx, &janua, org, by, new.name.trim(), new.expires_at).await?;
         let event = ScimTokenCreated { token_id: token.id, name: token.name.clone() };
-        caller.record(tx, &app, &event).await?;
+        caller.record(tx, &janua, &event).await?;
         Ok((token, value))
     })?;
     Ok(Json(MadeToken { token, value: value.expose().to_owned() }))
@@ -78,11 +78,11 @@ struct Tokens {
     next_cursor: Option<String>,
 }
 
-async fn list_scim_tokens(State(app): State<App>, caller: InOrg<Admin>, page: Page) -> Result<Json<Tokens>> {
+async fn list_scim_tokens(State(janua): State<Janua>, caller: InOrg<Admin>, page: Page) -> Result<Json<Tokens>> {
     let org = caller.org().id;
-    let fetch = async |below, most| StoredScimToken::page(&app.db, org, &below, most).await;
+    let fetch = async |below, most| StoredScimToken::page(&janua.db, org, &below, most).await;
     let key = |token: &StoredScimToken| Key { at: token.created_at, id: token.id.to_string() };
-    let Listed { rows, next_cursor } = page.list(&app, "scim-tokens", org, fetch, key).await?;
+    let Listed { rows, next_cursor } = page.list(&janua, "scim-tokens", org, fetch, key).await?;
     Ok(Json(Tokens { tokens: rows, next_cursor }))
 }
 
@@ -93,18 +93,18 @@ struct ScimTokenPath {
 }
 
 async fn delete_scim_token(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: InOrg<Admin>,
     Path(ScimTokenPath { token_id }): Path<ScimTokenPath>,
 ) -> Result<NoContent> {
     let org = caller.org().id;
-    transact!(app, async |tx| {
+    transact!(janua, async |tx| {
         caller.hold(tx).await?;
         if !StoredScimToken::delete(tx, org, token_id).await? {
             return Err(NOT_FOUND.into());
         }
         let event = ScimTokenDeleted { token_id };
-        Ok(caller.record(tx, &app, &event).await?)
+        Ok(caller.record(tx, &janua, &event).await?)
     })?;
     Ok(NoContent)
 }

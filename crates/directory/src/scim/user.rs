@@ -1,6 +1,6 @@
 //! A person as SCIM shows them, and lists of them.
 use db::{Composed, FromRow, Row, params, row};
-use kernel::{App, fault::Result};
+use kernel::{Janua, fault::Result};
 use serde_json::{Map, Value, json};
 use tenancy::{
     email::Email,
@@ -39,39 +39,39 @@ row!(InGroup { person_id, id, display_name });
 
 const SEEN: &str = "SELECT * FROM person WHERE person.org_id = ";
 
-pub async fn one(app: &App, org: OrgId, id: PersonId) -> Result<Option<Seen>> {
+pub async fn one(janua: &Janua, org: OrgId, id: PersonId) -> Result<Option<Seen>> {
     let mut question = Composed::new(SEEN);
     question.value(org).sql(" AND person.id = ").value(id);
-    let mut found = app.db.find::<Seen>(question).await?;
-    add_groups(app, org, &mut found).await?;
+    let mut found = janua.db.find::<Seen>(question).await?;
+    add_groups(janua, org, &mut found).await?;
     Ok(found.pop())
 }
 
 /// A page, and how many there are in all.
-pub async fn page(app: &App, org: OrgId, asked: &Asked) -> Result<(i64, Vec<Seen>)> {
+pub async fn page(janua: &Janua, org: OrgId, asked: &Asked) -> Result<(i64, Vec<Seen>)> {
     let (mut found, total) = match (&asked.filter, &asked.sort_by) {
-        (None, None) => everybody(app, org, asked).await?,
-        _ => some(app, org, asked).await?,
+        (None, None) => everybody(janua, org, asked).await?,
+        _ => some(janua, org, asked).await?,
     };
     if asked.shape.wants("groups") {
-        add_groups(app, org, &mut found).await?;
+        add_groups(janua, org, &mut found).await?;
     }
     Ok((total, found))
 }
 
 /// A page of all is a range of places.
-async fn everybody(app: &App, org: OrgId, asked: &Asked) -> Result<(Vec<Seen>, i64)> {
-    let found = app
+async fn everybody(janua: &Janua, org: OrgId, asked: &Asked) -> Result<(Vec<Seen>, i64)> {
+    let found = janua
         .db
         .all(
             "SELECT * FROM person WHERE org_id = $1 AND place >= $2 AND place < $3 ORDER BY place",
             params![org, asked.start, asked.start + asked.count],
         )
         .await?;
-    Ok((found, people::count(&app.db, org).await?))
+    Ok((found, people::count(&janua.db, org).await?))
 }
 
-async fn some(app: &App, org: OrgId, asked: &Asked) -> Result<(Vec<Seen>, i64)> {
+async fn some(janua: &Janua, org: OrgId, asked: &Asked) -> Result<(Vec<Seen>, i64)> {
     let mut question = Composed::new(SEEN);
     question.value(org);
     let mut count = Composed::new("SELECT CAST(COUNT(*) AS BIGINT) AS total FROM person WHERE person.org_id = ");
@@ -93,17 +93,17 @@ async fn some(app: &App, org: OrgId, asked: &Asked) -> Result<(Vec<Seen>, i64)> 
         .value(asked.count)
         .sql(" OFFSET ")
         .value(asked.start - 1);
-    let found: Vec<Seen> = app.db.find(question).await?;
+    let found: Vec<Seen> = janua.db.find(question).await?;
     // A first page that is not full says it all.
     let seen = i64::try_from(found.len()).unwrap_or(i64::MAX);
     if asked.start == 1 && seen < asked.count {
         return Ok((found, seen));
     }
-    let total: Vec<(i64,)> = app.db.find(count).await?;
+    let total: Vec<(i64,)> = janua.db.find(count).await?;
     Ok((found, total.first().map_or(0, |(total,)| *total)))
 }
 
-async fn add_groups(app: &App, org: OrgId, found: &mut [Seen]) -> Result<()> {
+async fn add_groups(janua: &Janua, org: OrgId, found: &mut [Seen]) -> Result<()> {
     if found.is_empty() {
         return Ok(());
     }
@@ -117,7 +117,7 @@ async fn add_groups(app: &App, org: OrgId, found: &mut [Seen]) -> Result<()> {
         question.sql(if number == 0 { "" } else { ", " }).value(seen.person.id);
     }
     question.sql(") ORDER BY room.display_name_key, room.id");
-    for group in app.db.find::<InGroup>(question).await? {
+    for group in janua.db.find::<InGroup>(question).await? {
         if let Some(seen) = found.iter_mut().find(|seen| seen.person.id == group.person_id) {
             seen.groups.push(group);
         }
@@ -126,8 +126,8 @@ async fn add_groups(app: &App, org: OrgId, found: &mut [Seen]) -> Result<()> {
 }
 
 impl Seen {
-    pub fn show(&self, app: &App) -> Value {
-        let (person, base) = (&self.person, app.config.base_url());
+    pub fn show(&self, janua: &Janua) -> Value {
+        let (person, base) = (&self.person, janua.config.base_url());
         let mut shown = person.attributes.clone();
         let mut schemas = vec![USER];
         if !shown[ENTERPRISE].is_null() {

@@ -5,7 +5,7 @@ use axum::{
     response::{IntoResponse as _, NoContent, Response},
 };
 use kernel::{
-    App,
+    Janua,
     fault::{NOT_FOUND, Result},
     http::{Json, Path, Query, Routes},
 };
@@ -79,30 +79,30 @@ impl Wanted {
 pub struct Sent(pub Map<String, Value>);
 
 async fn list_users(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: ScimToken,
     Query(query): Query<search::Query>,
 ) -> Result<Response> {
-    listed(&app, caller.org, &query.asked()?).await
+    listed(&janua, caller.org, &query.asked()?).await
 }
 
 async fn search_users(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: ScimToken,
     Json(request): Json<search::Request>,
 ) -> Result<Response> {
-    listed(&app, caller.org, &request.asked()?).await
+    listed(&janua, caller.org, &request.asked()?).await
 }
 
-async fn listed(app: &App, org: OrgId, asked: &Asked) -> Result<Response> {
-    let (total, found) = user::page(app, org, asked).await?;
-    let shown = found.iter().map(|seen| asked.shape.cut(&USERS, seen.show(app))).collect();
+async fn listed(janua: &Janua, org: OrgId, asked: &Asked) -> Result<Response> {
+    let (total, found) = user::page(janua, org, asked).await?;
+    let shown = found.iter().map(|seen| asked.shape.cut(&USERS, seen.show(janua))).collect();
     Ok(answer::scim(StatusCode::OK, &List::new(total, asked.start, shown)))
 }
 
-async fn show(app: &App, org: OrgId, id: PersonId, status: StatusCode, shape: &Shape) -> Result<Response> {
-    let seen = user::one(app, org, id).await?.ok_or(NOT_FOUND)?;
-    let whole = seen.show(app);
+async fn show(janua: &Janua, org: OrgId, id: PersonId, status: StatusCode, shape: &Shape) -> Result<Response> {
+    let seen = user::one(janua, org, id).await?.ok_or(NOT_FOUND)?;
+    let whole = seen.show(janua);
     let mut response = answer::resource(status, &whole);
     if !shape.only.is_empty() || !shape.without.is_empty() {
         let (parts, _) = response.into_parts();
@@ -114,49 +114,49 @@ async fn show(app: &App, org: OrgId, id: PersonId, status: StatusCode, shape: &S
 }
 
 async fn create_user(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: ScimToken,
     Query(wanted): Query<Wanted>,
     Json(Sent(sent)): Json<Sent>,
 ) -> Result<Response> {
     let read = Read::of(document::read(&USERS, &sent)?)?;
-    let id = provision::create(&app, &caller, &read).await?;
-    show(&app, caller.org, id, StatusCode::CREATED, &wanted.shape()).await
+    let id = provision::create(&janua, &caller, &read).await?;
+    show(&janua, caller.org, id, StatusCode::CREATED, &wanted.shape()).await
 }
 
 async fn get_user(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: ScimToken,
     Path(ResourcePath { id }): Path<ResourcePath<PersonId>>,
     Query(wanted): Query<Wanted>,
     headers: HeaderMap,
 ) -> Result<Response> {
-    let seen = user::one(&app, caller.org, id).await?.ok_or(NOT_FOUND)?;
+    let seen = user::one(&janua, caller.org, id).await?.ok_or(NOT_FOUND)?;
     if is_known(&headers, seen.person.version) {
         return Ok(StatusCode::NOT_MODIFIED.into_response());
     }
-    show(&app, caller.org, id, StatusCode::OK, &wanted.shape()).await
+    show(&janua, caller.org, id, StatusCode::OK, &wanted.shape()).await
 }
 
 async fn patch_user(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: ScimToken,
     Path(ResourcePath { id }): Path<ResourcePath<PersonId>>,
     Query(wanted): Query<Wanted>,
     headers: HeaderMap,
     Json(patch): Json<Patch>,
 ) -> Result<Response> {
-    provision::update(&app, &caller, id, &headers, |person| {
+    provision::update(&janua, &caller, id, &headers, |person| {
         let mut document = user::document(person);
         patch::apply(&USERS, &mut document, &patch)?;
         Read::of(document)
     })
     .await?;
-    show(&app, caller.org, id, StatusCode::OK, &wanted.shape()).await
+    show(&janua, caller.org, id, StatusCode::OK, &wanted.shape()).await
 }
 
 async fn replace_user(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: ScimToken,
     Path(ResourcePath { id }): Path<ResourcePath<PersonId>>,
     Query(wanted): Query<Wanted>,
@@ -164,16 +164,16 @@ async fn replace_user(
     Json(Sent(sent)): Json<Sent>,
 ) -> Result<Response> {
     let document = document::read(&USERS, &sent)?;
-    provision::update(&app, &caller, id, &headers, |_| Read::of(document.clone())).await?;
-    show(&app, caller.org, id, StatusCode::OK, &wanted.shape()).await
+    provision::update(&janua, &caller, id, &headers, |_| Read::of(document.clone())).await?;
+    show(&janua, caller.org, id, StatusCode::OK, &wanted.shape()).await
 }
 
 async fn delete_user(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: ScimToken,
     Path(ResourcePath { id }): Path<ResourcePath<PersonId>>,
     headers: HeaderMap,
 ) -> Result<NoContent> {
-    provision::remove(&app, &caller, id, &headers).await?;
+    provision::remove(&janua, &caller, id, &headers).await?;
     Ok(NoContent)
 }

@@ -27,7 +27,7 @@ async fn p52_the_last_owner_stays() {
     t.happened().await;
     assert_eq!(bob.asks(t.ask(Method::DELETE, "/auth/me")).await.status, 204);
     assert!(t.happened().await.contains(&"ORG_DELETED".to_owned()));
-    let left: (i64,) = t.app.db.one("SELECT CAST(COUNT(*) AS BIGINT) FROM org", vec![]).await.unwrap();
+    let left: (i64,) = t.janua.db.one("SELECT CAST(COUNT(*) AS BIGINT) FROM org", vec![]).await.unwrap();
     assert_eq!(left, (0,));
     t.run_jobs().await;
     finish(t).await;
@@ -51,7 +51,7 @@ async fn p52_two_owners_who_remove_each_other_at_once_leave_one() {
         let done = answers.iter().filter(|answer| answer.status < 300).count();
         assert_eq!(done, 1, "{answers:?}");
         let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM org_member WHERE org_id = $1 AND role = 'owner'";
-        let owners: (i64,) = t.app.db.one(sql, db::params![org]).await.unwrap();
+        let owners: (i64,) = t.janua.db.one(sql, db::params![org]).await.unwrap();
         assert_eq!(owners, (1,));
     }
     t.run_jobs().await;
@@ -96,7 +96,7 @@ async fn p56_who_loses_a_role_while_they_use_it_leaves_nothing_behind() {
         let org = make_org(&t, &ada, "Acme").await;
         let org = id(&org).to_owned();
         let sql = "INSERT INTO org_member (org_id, account_id, role, joined_at) VALUES ($1, $2, 'admin', 0)";
-        t.app.db.exec(sql, db::params![&org, &bob.id]).await.unwrap();
+        t.janua.db.exec(sql, db::params![&org, &bob.id]).await.unwrap();
         let ask = |i: usize| {
             let (t, bob, org) = (&t, &bob, &org);
             async move { invite(t, bob, org, &format!("p{round}x{i}@example.com"), "admin").await }
@@ -106,7 +106,7 @@ async fn p56_who_loses_a_role_while_they_use_it_leaves_nothing_behind() {
         };
         let (..) = tokio::join!(join_all((0..6).map(ask)), demote);
         let left: (i64,) = t
-            .app
+            .janua
             .db
             .one("SELECT CAST(COUNT(*) AS BIGINT) FROM org_invite WHERE org_id = $1", db::params![&org])
             .await

@@ -2,7 +2,7 @@
 use axum::extract::State;
 use db::{params, row};
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     fault::{Code, Result, UNAUTHENTICATED},
     http::{FormOrJson, Json, Routes},
@@ -61,13 +61,13 @@ struct Decided {
 }
 
 async fn decide_device(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     ToAdmit(visitor): ToAdmit,
     AnySession(session): AnySession,
     FormOrJson(body): FormOrJson<Decide>,
 ) -> Result<Json<Decided>> {
     let approved = body.approve.unwrap_or(true);
-    let asking = decide(&app, &visitor, &session, &body.user_code, approved, body.code).await?;
+    let asking = decide(&janua, &visitor, &session, &body.user_code, approved, body.code).await?;
     let scopes = asking.scopes.iter().flat_map(Scopes::names).map(str::to_owned).collect();
     let Asking { device, ip, created_at, app_name, .. } = asking;
     Ok(Json(Decided { approved, device, ip, created_at, app: app_name, scopes }))
@@ -92,16 +92,16 @@ impl Asking {
 }
 
 /// Shows what asks, without an answer. A wrong code is a try like any other.
-pub async fn look(app: &App, visitor: &Visitor, session: &Session, user_code: &str) -> Result<Asking> {
-    let attempt = visitor.attempt_device(app, session.account().id).await?;
-    let hash = user_code_hash(app, user_code);
-    transact!(app, async |tx| {
+pub async fn look(janua: &Janua, visitor: &Visitor, session: &Session, user_code: &str) -> Result<Asking> {
+    let attempt = visitor.attempt_device(janua, session.account().id).await?;
+    let hash = user_code_hash(janua, user_code);
+    transact!(janua, async |tx| {
         let found: Option<Asking> = tx
             .opt(
                 "SELECT device, ip, device_code.created_at, scopes, app.name AS app_name, app_id
                  FROM device_code LEFT JOIN app ON app.id = device_code.app_id
                  WHERE user_code_hash = $1 AND state = 'pending' AND expires_at > $2",
-                params![&hash, app.clock.now()],
+                params![&hash, janua.clock.now()],
             )
             .await?;
         let found = found.filter(|found| found.is_for(session)).ok_or(NO_SUCH_CODE)?;
@@ -111,7 +111,7 @@ pub async fn look(app: &App, visitor: &Visitor, session: &Session, user_code: &s
 }
 
 pub async fn decide(
-    app: &App,
+    janua: &Janua,
     visitor: &Visitor,
     session: &Session,
     user_code: &str,
@@ -120,16 +120,16 @@ pub async fn decide(
 ) -> Result<Asking> {
     let proves_now = approved && !session.passed_gate();
     if proves_now {
-        Fresh::by_code(code).check_strictly(app, visitor, session).await?;
+        Fresh::by_code(code).check_strictly(janua, visitor, session).await?;
     }
-    let (account, now) = (session.account().id, app.clock.now());
+    let (account, now) = (session.account().id, janua.clock.now());
     // No more than was proven: a trusted device that lets another one in proved no second factor.
     let mark = if proves_now { Some("mfa") } else { session.living.session.gate_mark() };
     let methods: Vec<String> = mark.into_iter().map(str::to_owned).collect();
     let since = if proves_now { now } else { session.living.session.authenticated_at };
-    let attempt = visitor.attempt_device(app, account).await?;
-    let (state, hash) = (if approved { "approved" } else { "denied" }, user_code_hash(app, user_code));
-    transact!(app, async |tx| {
+    let attempt = visitor.attempt_device(janua, account).await?;
+    let (state, hash) = (if approved { "approved" } else { "denied" }, user_code_hash(janua, user_code));
+    transact!(janua, async |tx| {
         // Whoever ends all sessions holds the account, too: a session that is over lets nobody in.
         Account::hold(tx, account).await?;
         let own = sessions::StoredSession::find(&mut *tx, session.id()).await?;
@@ -147,12 +147,12 @@ pub async fn decide(
         attempt.forgive_one(tx).await?;
         let approval = DeviceApproved { device: asking.device.clone(), device_ip: asking.ip.clone() };
         let event: &dyn Event = if approved { &approval } else { &DeviceDenied };
-        session.record(tx, app, event).await?;
+        session.record(tx, janua, event).await?;
         if let (true, Some(id), Some(scopes)) = (approved, asking.app_id, &asking.scopes) {
             let name = asking.app_name.as_deref().unwrap_or_default();
             let agreed =
                 Agreed { client: &id.to_string(), app_id: Some(id), name, resource: None, scopes, place: "" };
-            agreed.remember(tx, app, &session.by(), account).await?;
+            agreed.remember(tx, janua, &session.by(), account).await?;
         }
         Ok(asking)
     })

@@ -11,7 +11,7 @@ use axum::{
 };
 use db::{Tx, params, row};
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     crypto,
     fault::{Code, Fault, Result},
@@ -89,29 +89,30 @@ struct Begin {
 
 /// A program of the person's own gets a session like theirs; an app gets what its scopes say.
 async fn begin_device(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     Admitted(visitor): Admitted,
     headers: HeaderMap,
     FormOrJson(body): FormOrJson<Begin>,
 ) -> Result<Json<Begun>> {
     let is_app = visitor.app.is_some() || body.client.client_id.is_some() || headers.contains_key(AUTHORIZATION);
     let application = if is_app {
-        let keyed = oauth::client_of(&app, &headers, &visitor, &body.client).await?.keyed;
+        let keyed = oauth::client_of(&janua, &headers, &visitor, &body.client).await?.keyed;
         Some(keyed.ok_or(oauth::INVALID_CLIENT)?.app_id)
     } else {
         None
     };
     let scopes = application.map(|_| body.scope.as_deref().map_or_else(Scopes::all, Scopes::standard));
-    let (token, now) = (app.entropy.token(), app.clock.now());
-    let user_code: String = app.entropy.bytes::<{ 4 * LENGTH }>().chunks(4).map(letter).collect();
-    app.db
+    let (token, now) = (janua.entropy.token(), janua.clock.now());
+    let user_code: String = janua.entropy.bytes::<{ 4 * LENGTH }>().chunks(4).map(letter).collect();
+    janua
+        .db
         .exec(
             "INSERT INTO device_code (hash, user_code_hash, state, device, ip, interval_s, polled_at, created_at,
                                       expires_at, app_id, scopes)
              VALUES ($1, $2, 'pending', $3, $4, $5, 0, $6, $7, $8, $9)",
             params![
                 crypto::hash(token.expose().as_bytes()),
-                user_code_hash(&app, &user_code),
+                user_code_hash(&janua, &user_code),
                 device_name(&visitor.user_agent),
                 visitor.client.address.to_string(),
                 INTERVAL_S,
@@ -123,7 +124,7 @@ async fn begin_device(
         )
         .await?;
     let shown = format!("{}-{}", &user_code[..LENGTH / 2], &user_code[LENGTH / 2..]);
-    let verification_uri = format!("{}/device", app.config.base_url());
+    let verification_uri = format!("{}/device", janua.config.base_url());
     Ok(Json(Begun {
         device_code: token.expose().to_owned(),
         verification_uri_complete: format!("{verification_uri}?user_code={shown}"),
@@ -141,9 +142,9 @@ fn letter(bytes: &[u8]) -> char {
 }
 
 /// As it is compared, however it was typed. Keyed, because it is short.
-fn user_code_hash(app: &App, typed: &str) -> String {
+fn user_code_hash(janua: &Janua, typed: &str) -> String {
     let kept: String = typed.chars().filter(char::is_ascii_alphabetic).map(|c| c.to_ascii_uppercase()).collect();
-    app.vault.mac("device-code", kept.as_bytes())
+    janua.vault.mac("device-code", kept.as_bytes())
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -174,9 +175,9 @@ struct DeviceTokens {
 }
 
 impl DeviceTokens {
-    fn of(app: &App, person: &CompletedSignIn) -> Result<Self> {
-        let (signed_in, _) = person.hand_out(app)?;
-        Ok(Self { tokens: oauth::Tokens::handed_out(app, person, &signed_in, None)?, signed_in })
+    fn of(janua: &Janua, person: &CompletedSignIn) -> Result<Self> {
+        let (signed_in, _) = person.hand_out(janua)?;
+        Ok(Self { tokens: oauth::Tokens::handed_out(janua, person, &signed_in, None)?, signed_in })
     }
 }
 
@@ -187,16 +188,16 @@ pub enum Found {
 }
 
 async fn poll_device(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     Admitted(visitor): Admitted,
     FormOrJson(body): FormOrJson<Poll>,
 ) -> Result<Response> {
     let hash = crypto::hash(body.device_code.0.expose().as_bytes());
-    let found = transact!(app, async |tx| poll(tx, &app, &visitor, &hash).await)?;
+    let found = transact!(janua, async |tx| poll(tx, &janua, &visitor, &hash).await)?;
     match found {
         Found::In(entered) => match *entered {
-            Entered::In(person) => Ok(Json(DeviceTokens::of(&app, &person)?).into_response()),
-            entered => entered.answer(&app),
+            Entered::In(person) => Ok(Json(DeviceTokens::of(&janua, &person)?).into_response()),
+            entered => entered.answer(&janua),
         },
         // Clients of the standard look for these fields.
         Found::Not(code) => {
@@ -205,8 +206,8 @@ async fn poll_device(
     }
 }
 
-pub async fn poll(tx: &mut Tx, app: &App, visitor: &Visitor, hash: &str) -> Result<Found> {
-    let now = app.clock.now();
+pub async fn poll(tx: &mut Tx, janua: &Janua, visitor: &Visitor, hash: &str) -> Result<Found> {
+    let now = janua.clock.now();
     let sql = "SELECT state, account_id, interval_s, polled_at, expires_at, app_id, methods, authenticated_at,
                       scopes
                FROM device_code WHERE hash = $1";
@@ -245,7 +246,7 @@ pub async fn poll(tx: &mut Tx, app: &App, visitor: &Visitor, hash: &str) -> Resu
             let since = waiting.authenticated_at;
             let scopes = waiting.scopes;
             let way = Way { method: "device", gate_mark, since, delivery: Delivery::Body, scopes };
-            Ok(Found::In(Box::new(sign_in::enter(tx, app, visitor, account, way).await?)))
+            Ok(Found::In(Box::new(sign_in::enter(tx, janua, visitor, account, way).await?)))
         }
         _ => Ok(Found::Not(INVALID_GRANT)),
     }

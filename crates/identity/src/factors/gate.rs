@@ -2,7 +2,7 @@
 use axum::{extract::State, response::Response};
 use db::Reach;
 use kernel::{
-    App,
+    Janua,
     fault::{Code, Result},
     http::{Json, Routes},
     transact,
@@ -47,55 +47,55 @@ struct Verify {
 }
 
 async fn login_verify(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     ToAdmit(visitor): ToAdmit,
     Json(body): Json<Verify>,
 ) -> Result<Response> {
-    pass(&app, &visitor, &body.mfa_ticket, &body.code, body.factor, body.trust_device).await?.answer(&app)
+    pass(&janua, &visitor, &body.mfa_ticket, &body.code, body.factor, body.trust_device).await?.answer(&janua)
 }
 
 /// The same for programs and for the page.
 pub async fn pass(
-    app: &App,
+    janua: &Janua,
     visitor: &Visitor,
     ticket: &Typed,
     code: &Typed,
     factor: Option<Factor>,
     trust_device: bool,
 ) -> Result<CompletedSignIn> {
-    let (now, ticket) = (app.clock.now(), &ticket.0);
+    let (now, ticket) = (janua.clock.now(), &ticket.0);
     // Looked at first: where it does not belong it is not used up either.
-    let known = once::look(&app.db, MFA_TICKET, ticket, now).await?;
-    let id = known.and_then(|known| sign_in::holder_of(app, visitor, &known)).ok_or(TOKEN_SPENT)?;
-    once::attempt(&app.db, MFA_TICKET, ticket, now).await?.ok_or(TOKEN_SPENT)?;
-    let attempt = visitor.attempt_factor(app, id).await?;
-    let person = transact!(app, async |tx| {
+    let known = once::look(&janua.db, MFA_TICKET, ticket, now).await?;
+    let id = known.and_then(|known| sign_in::holder_of(janua, visitor, &known)).ok_or(TOKEN_SPENT)?;
+    once::attempt(&janua.db, MFA_TICKET, ticket, now).await?.ok_or(TOKEN_SPENT)?;
+    let attempt = visitor.attempt_factor(janua, id).await?;
+    let person = transact!(janua, async |tx| {
         let account = Account::find(tx, id).await?.ok_or(TOKEN_SPENT)?;
-        let Some(factor) = factors::prove(tx, app, id, &code.0, factor).await? else {
+        let Some(factor) = factors::prove(tx, janua, id, &code.0, factor).await? else {
             // Committed: a wrong code counts against the right one, and the person can see that there was one.
             let failed = SignInFailed { reason: "wrong_code" };
-            visitor.record_about(tx, app, id, &failed).await?;
+            visitor.record_about(tx, janua, id, &failed).await?;
             return Ok(None);
         };
         let spent = once::spend(tx, MFA_TICKET, ticket, now).await?.ok_or(TOKEN_SPENT)?;
         attempt.forgive(tx).await?;
         if factor == Factor::Recovery {
-            recovered(tx, app, visitor, &account).await?;
+            recovered(tx, janua, visitor, &account).await?;
         }
-        let person = sign_in::pass(tx, app, visitor, account, &spent, factor, trust_device).await?;
+        let person = sign_in::pass(tx, janua, visitor, account, &spent, factor, trust_device).await?;
         Ok(Some(person.ok_or(TOKEN_SPENT)?))
     })?;
     person.ok_or_else(|| INVALID_CODE.into())
 }
 
 /// A recovery code is for emergencies, so the person is told that one was used.
-async fn recovered(tx: &mut db::Tx, app: &App, visitor: &Visitor, account: &Account) -> Result<()> {
-    visitor.record_about(tx, app, account.id, &RecoveryCodeUsed).await?;
+async fn recovered(tx: &mut db::Tx, janua: &Janua, visitor: &Visitor, account: &Account) -> Result<()> {
+    visitor.record_about(tx, janua, account.id, &RecoveryCodeUsed).await?;
     // How many are left is remembered with the person's other sessions.
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
     if let Some(email) = &account.email {
         let what = "one of your recovery codes was used to sign in.";
-        mail::send(tx, app, email, &FactorChanged { name: account.name.clone(), what }).await?;
+        mail::send(tx, janua, email, &FactorChanged { name: account.name.clone(), what }).await?;
     }
     Ok(())
 }

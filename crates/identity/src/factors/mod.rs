@@ -10,7 +10,7 @@ use crate::{
 use axum::response::NoContent;
 use db::{Reach, Tx};
 use kernel::{
-    App,
+    Janua,
     fault::{Code, Result, UNAUTHENTICATED},
     http::Routes,
     transact,
@@ -34,7 +34,7 @@ const FACTOR_NOT_ON: Code = Code::new(409, "factor_not_on", "This factor is not 
 
 const NEW_CODES: &str = "new recovery codes were made for your account; the old ones no longer work.";
 
-async fn changed(tx: &mut Tx, app: &App, session: &Session, factor: Factor, is_on: bool) -> Result<()> {
+async fn changed(tx: &mut Tx, janua: &Janua, session: &Session, factor: Factor, is_on: bool) -> Result<()> {
     let (on, off) = (MfaEnabled { factor }, MfaDisabled { factor });
     let event: &dyn Event = if is_on { &on } else { &off };
     let what = match (factor, is_on) {
@@ -46,39 +46,45 @@ async fn changed(tx: &mut Tx, app: &App, session: &Session, factor: Factor, is_o
     };
     // Whoever switches one on has just proven it.
     if is_on {
-        session.living.session.proved(tx, Proof::Factor(factor), app.clock.now()).await?;
+        session.living.session.proved(tx, Proof::Factor(factor), janua.clock.now()).await?;
     }
-    note(tx, app, session, event, what).await
+    note(tx, janua, session, event, what).await
 }
 
 /// Writes down that what the person proves themselves with has changed, tells them, makes every trusted device a stranger,
 /// and ends what else was begun. Refuses where the session was ended meanwhile: what was proven in it counts no more.
-pub async fn note(tx: &mut Tx, app: &App, session: &Session, event: &dyn Event, what: &'static str) -> Result<()> {
-    let (account, now) = (session.account(), app.clock.now());
+pub async fn note(
+    tx: &mut Tx,
+    janua: &Janua,
+    session: &Session,
+    event: &dyn Event,
+    what: &'static str,
+) -> Result<()> {
+    let (account, now) = (session.account(), janua.clock.now());
     Account::hold(tx, account.id).await?;
     let own = sessions::StoredSession::find(&mut *tx, session.id()).await?;
     own.filter(|own| own.is_alive(now)).ok_or(UNAUTHENTICATED)?;
     factors::void_open(tx, account.id, now).await?;
-    session.record(tx, app, event).await?;
+    session.record(tx, janua, event).await?;
     factors::distrust_devices(tx, account.id).await?;
-    tell(tx, app, session, what).await
+    tell(tx, janua, session, what).await
 }
 
-async fn remove(app: &App, session: &Session, factor: Factor) -> Result<NoContent> {
-    transact!(app, async |tx| {
+async fn remove(janua: &Janua, session: &Session, factor: Factor) -> Result<NoContent> {
+    transact!(janua, async |tx| {
         Account::hold(tx, session.account().id).await?;
         if !factors::remove(tx, session.account().id, factor).await? {
             return Err(FACTOR_NOT_ON.into());
         }
-        changed(tx, app, session, factor, false).await
+        changed(tx, janua, session, factor, false).await
     })?;
     Ok(NoContent)
 }
 
-async fn tell(tx: &mut Tx, app: &App, session: &Session, what: &'static str) -> Result<()> {
+async fn tell(tx: &mut Tx, janua: &Janua, session: &Session, what: &'static str) -> Result<()> {
     let account = session.account();
     if let Some(email) = &account.email {
-        mail::send(tx, app, email, &FactorChanged { name: account.name.clone(), what }).await?;
+        mail::send(tx, janua, email, &FactorChanged { name: account.name.clone(), what }).await?;
     }
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
     Ok(())

@@ -2,7 +2,7 @@
 use axum::{extract::State, response::NoContent};
 
 use kernel::{
-    App,
+    Janua,
     fault::{Fault, INVALID, RATE_LIMITED, Result},
     http::{Json, MaybeJson, Routes},
     transact,
@@ -71,28 +71,28 @@ impl Sent {
 
 /// Sends a code to the number; nothing changes before it comes back.
 async fn enroll_sms(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     ToAdmit(visitor): ToAdmit,
     session: Session,
     Json(body): Json<Enroll>,
 ) -> Result<Json<Sent>> {
     let wrong = || INVALID.at("phone", "wrong_form", "must be a phone number in E.164 form, such as +41446681800");
     let phone = Phone::parse(&body.phone).ok_or_else(wrong)?;
-    visitor.admit(&app, None).await?;
-    body.fresh.check(&app, &visitor, &session).await?;
-    send(&app, &visitor, session.account().id, &phone, SMS_ENROLL).await?;
+    visitor.admit(&janua, None).await?;
+    body.fresh.check(&janua, &visitor, &session).await?;
+    send(&janua, &visitor, session.account().id, &phone, SMS_ENROLL).await?;
     Ok(Sent::to(&phone))
 }
 
 async fn send(
-    app: &App,
+    janua: &Janua,
     visitor: &Visitor,
     account: tenancy::accounts::AccountId,
     phone: &Phone,
     purpose: Purpose,
 ) -> Result<()> {
-    transact!(app, async |tx| {
-        if !sms::send_code(tx, app, visitor, account, phone, purpose).await? {
+    transact!(janua, async |tx| {
+        if !sms::send_code(tx, janua, visitor, account, phone, purpose).await? {
             return Err(Fault::from(RATE_LIMITED).retry_after(WAIT));
         }
         Ok(())
@@ -117,28 +117,28 @@ struct Enrolled {
 }
 
 async fn verify_sms(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     ToAdmit(visitor): ToAdmit,
     session: Session,
     Json(body): Json<Verify>,
 ) -> Result<Json<Enrolled>> {
-    Fresh::by_password(body.password).check(&app, &visitor, &session).await?;
+    Fresh::by_password(body.password).check(&janua, &visitor, &session).await?;
     let account = session.account().id;
-    let attempt = visitor.attempt_factor(&app, account).await?;
-    let (code, now) = (factors::normal(&body.code.0), app.clock.now());
-    let enrolled = transact!(app, async |tx| {
+    let attempt = visitor.attempt_factor(&janua, account).await?;
+    let (code, now) = (factors::normal(&body.code.0), janua.clock.now());
+    let enrolled = transact!(janua, async |tx| {
         Account::hold(tx, account).await?;
-        let Some(spent) = once::spend_code(tx, &app, SMS_ENROLL, account, &code, now).await? else {
+        let Some(spent) = once::spend_code(tx, &janua, SMS_ENROLL, account, &code, now).await? else {
             // Committed: a wrong code counts against the right one.
             return Ok(None);
         };
         // The number the code went to, and no other.
-        let phone = spent.aside(&app).and_then(|aside| String::from_utf8(aside).ok()).ok_or(WRONG_CODE)?;
+        let phone = spent.aside(&janua).and_then(|aside| String::from_utf8(aside).ok()).ok_or(WRONG_CODE)?;
         attempt.forgive(tx).await?;
         let had_one = Factors::of(&mut *tx, account).await?.is_on();
         factors::set_phone(tx, account, &phone, now).await?;
-        changed(tx, &app, &session, Factor::Sms, true).await?;
-        let codes = if had_one { None } else { Some(factors::new_recovery_codes(tx, &app, account).await?) };
+        changed(tx, &janua, &session, Factor::Sms, true).await?;
+        let codes = if had_one { None } else { Some(factors::new_recovery_codes(tx, &janua, account).await?) };
         Ok(Some(Enrolled { mfa_sms_phone: phone, recovery_codes: codes }))
     })?;
     enrolled.map(Json).ok_or_else(|| WRONG_CODE.into())
@@ -151,34 +151,38 @@ struct Challenge {
 }
 
 async fn challenge_sms(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     Admitted(visitor): Admitted,
     Json(body): Json<Challenge>,
 ) -> Result<Json<Sent>> {
-    let ticket = once::look(&app.db, MFA_TICKET, &body.mfa_ticket.0, app.clock.now()).await?;
-    let account = ticket.and_then(|ticket| sign_in::holder_of(&app, &visitor, &ticket)).ok_or(TOKEN_SPENT)?;
-    let factors = Factors::of(&app.db, account).await?;
-    send_sign_in_code(&app, &visitor, account, &factors).await
+    let ticket = once::look(&janua.db, MFA_TICKET, &body.mfa_ticket.0, janua.clock.now()).await?;
+    let account = ticket.and_then(|ticket| sign_in::holder_of(&janua, &visitor, &ticket)).ok_or(TOKEN_SPENT)?;
+    let factors = Factors::of(&janua.db, account).await?;
+    send_sign_in_code(&janua, &visitor, account, &factors).await
 }
 
 /// Somebody who is signed in proves with it who they are, where that is asked for.
-async fn send_sms_code(State(app): State<App>, Admitted(visitor): Admitted, session: Session) -> Result<Json<Sent>> {
-    send_sign_in_code(&app, &visitor, session.account().id, session.factors()).await
+async fn send_sms_code(
+    State(janua): State<Janua>,
+    Admitted(visitor): Admitted,
+    session: Session,
+) -> Result<Json<Sent>> {
+    send_sign_in_code(&janua, &visitor, session.account().id, session.factors()).await
 }
 
 async fn send_sign_in_code(
-    app: &App,
+    janua: &Janua,
     visitor: &Visitor,
     account: tenancy::accounts::AccountId,
     factors: &Factors,
 ) -> Result<Json<Sent>> {
     let phone = factors.sms_phone.as_deref().and_then(Phone::parse).ok_or(FACTOR_NOT_ON)?;
-    send(app, visitor, account, &phone, sms::SIGN_IN).await?;
+    send(janua, visitor, account, &phone, sms::SIGN_IN).await?;
     Ok(Sent::to(&phone))
 }
 
 async fn disable_sms(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     ToAdmit(visitor): ToAdmit,
     session: Session,
     MaybeJson(fresh): MaybeJson<Fresh>,
@@ -186,6 +190,6 @@ async fn disable_sms(
     if session.factors().sms_phone.is_none() {
         return Err(FACTOR_NOT_ON.into());
     }
-    fresh.unwrap_or_default().check_strictly(&app, &visitor, &session).await?;
-    super::remove(&app, &session, Factor::Sms).await
+    fresh.unwrap_or_default().check_strictly(&janua, &visitor, &session).await?;
+    super::remove(&janua, &session, Factor::Sms).await
 }

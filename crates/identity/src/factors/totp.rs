@@ -3,7 +3,7 @@ use axum::{extract::State, response::NoContent};
 use fast_qr::{QRBuilder, convert::svg::SvgBuilder};
 
 use kernel::{
-    App,
+    Janua,
     fault::{Code, Result},
     http::{Json, MaybeJson, Routes},
     transact,
@@ -57,15 +57,16 @@ struct SetUp {
 
 /// The secret counts for nothing until a code confirms it; one that is on stays on until then.
 async fn set_up_totp(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     ToAdmit(visitor): ToAdmit,
     session: Session,
     MaybeJson(fresh): MaybeJson<Fresh>,
 ) -> Result<Json<SetUp>> {
-    fresh.unwrap_or_default().check(&app, &visitor, &session).await?;
+    fresh.unwrap_or_default().check(&janua, &visitor, &session).await?;
     let account = session.account();
     let person = account.email.as_deref().unwrap_or(&account.name);
-    let (secret, otpauth_uri) = transact!(app, async |tx| Ok(Totp30::set_up(tx, &app, account.id, person).await?))?;
+    let (secret, otpauth_uri) =
+        transact!(janua, async |tx| Ok(Totp30::set_up(tx, &janua, account.id, person).await?))?;
     let qr_svg = QRBuilder::new(otpauth_uri.as_bytes()).build().map(|qr| SvgBuilder::default().to_str(&qr));
     let qr_svg = qr_svg.map_err(|error| kernel::fault::INTERNAL.caused_by(format!("{error:?}")))?;
     Ok(Json(SetUp { secret, otpauth_uri, qr_svg }))
@@ -87,29 +88,29 @@ struct RecoveryCodes {
 }
 
 async fn enable_totp(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     ToAdmit(visitor): ToAdmit,
     session: Session,
     Json(body): Json<Enable>,
 ) -> Result<Json<RecoveryCodes>> {
-    Fresh::by_password(body.password).check(&app, &visitor, &session).await?;
+    Fresh::by_password(body.password).check(&janua, &visitor, &session).await?;
     let account = session.account().id;
-    let attempt = visitor.attempt_factor(&app, account).await?;
-    let recovery_codes = transact!(app, async |tx| {
+    let attempt = visitor.attempt_factor(&janua, account).await?;
+    let recovery_codes = transact!(janua, async |tx| {
         Account::hold(tx, account).await?;
-        let enabled = Totp30::enable(tx, &app, account, &body.code.0).await?.ok_or(NOT_SET_UP)?;
+        let enabled = Totp30::enable(tx, &janua, account, &body.code.0).await?.ok_or(NOT_SET_UP)?;
         if !enabled {
             return Err(WRONG_CODE.into());
         }
         attempt.forgive(tx).await?;
-        changed(tx, &app, &session, Factor::Totp, true).await?;
-        Ok(factors::new_recovery_codes(tx, &app, account).await?)
+        changed(tx, &janua, &session, Factor::Totp, true).await?;
+        Ok(factors::new_recovery_codes(tx, &janua, account).await?)
     })?;
     Ok(Json(RecoveryCodes { recovery_codes }))
 }
 
 async fn disable_totp(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     ToAdmit(visitor): ToAdmit,
     session: Session,
     MaybeJson(fresh): MaybeJson<Fresh>,
@@ -117,25 +118,25 @@ async fn disable_totp(
     if !session.factors().totp {
         return Err(FACTOR_NOT_ON.into());
     }
-    fresh.unwrap_or_default().check_strictly(&app, &visitor, &session).await?;
-    remove(&app, &session, Factor::Totp).await
+    fresh.unwrap_or_default().check_strictly(&janua, &visitor, &session).await?;
+    remove(&janua, &session, Factor::Totp).await
 }
 
 async fn regenerate_recovery_codes(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     ToAdmit(visitor): ToAdmit,
     session: Session,
     MaybeJson(fresh): MaybeJson<Fresh>,
 ) -> Result<Json<RecoveryCodes>> {
-    fresh.unwrap_or_default().check(&app, &visitor, &session).await?;
+    fresh.unwrap_or_default().check(&janua, &visitor, &session).await?;
     let account = session.account().id;
-    let recovery_codes = transact!(app, async |tx| {
+    let recovery_codes = transact!(janua, async |tx| {
         if !Factors::of(&mut *tx, account).await?.is_on() {
             return Err(FACTOR_NOT_ON.into());
         }
-        session.record(tx, &app, &RecoveryCodesRegenerated).await?;
-        tell(tx, &app, &session, NEW_CODES).await?;
-        Ok(factors::new_recovery_codes(tx, &app, account).await?)
+        session.record(tx, &janua, &RecoveryCodesRegenerated).await?;
+        tell(tx, &janua, &session, NEW_CODES).await?;
+        Ok(factors::new_recovery_codes(tx, &janua, account).await?)
     })?;
     Ok(Json(RecoveryCodes { recovery_codes }))
 }

@@ -3,7 +3,7 @@
 //! Decided here, shown elsewhere: the pages ask [`next`] and [`decide`] and draw what they say.
 
 use kernel::{
-    App,
+    Janua,
     fault::{Result, UNAUTHENTICATED},
     transact,
 };
@@ -24,42 +24,42 @@ pub enum Step {
     AskConsent(Box<Request>),
 }
 
-pub async fn next(app: &App, reach: Reach<'_>, who: Option<&Session>, query: &str) -> Result<Step> {
-    let request = match Request::read(app, reach, query).await? {
+pub async fn next(janua: &Janua, reach: Reach<'_>, who: Option<&Session>, query: &str) -> Result<Step> {
+    let request = match Request::read(janua, reach, query).await? {
         Reading::Good(request) => request,
         Reading::Refused(to) => return Ok(Step::Go(to)),
     };
-    let Some(session) = good_enough(app, who, &request) else {
+    let Some(session) = good_enough(janua, who, &request) else {
         if request.prompt.nothing {
             if request.client.app.is_none() {
                 return Err(UNAUTHENTICATED.into());
             }
-            let to = request.refuse(app, "login_required", "Nobody is signed in, or not recently enough.");
+            let to = request.refuse(janua, "login_required", "Nobody is signed in, or not recently enough.");
             return Ok(Step::Go(to));
         }
         return Ok(Step::SignIn(request));
     };
-    if needs_consent(app, session, &request).await? {
+    if needs_consent(janua, session, &request).await? {
         if request.prompt.nothing {
-            return Ok(Step::Go(request.refuse(app, "consent_required", "The person has not agreed yet.")));
+            return Ok(Step::Go(request.refuse(janua, "consent_required", "The person has not agreed yet.")));
         }
         return Ok(Step::AskConsent(request));
     }
-    let code = transact!(app, async |tx| Ok(codes::issue(tx, app, session.id(), &request).await?))?;
-    Ok(Step::Go(request.answer(app, &[("code", code.expose())])))
+    let code = transact!(janua, async |tx| Ok(codes::issue(tx, janua, session.id(), &request).await?))?;
+    Ok(Step::Go(request.answer(janua, &[("code", code.expose())])))
 }
 
 /// The person agreed, or did not. Everything is looked at again: the page may be old, and the request is what it says.
-pub async fn decide(app: &App, who: Option<&Session>, query: &str, agrees: bool) -> Result<Reply> {
-    let request = match Request::read(app, Reach::Known, query).await? {
+pub async fn decide(janua: &Janua, who: Option<&Session>, query: &str, agrees: bool) -> Result<Reply> {
+    let request = match Request::read(janua, Reach::Known, query).await? {
         Reading::Good(request) => request,
         Reading::Refused(to) => return Ok(to),
     };
     if !agrees {
-        return Ok(request.refuse(app, "access_denied", "The person said no."));
+        return Ok(request.refuse(janua, "access_denied", "The person said no."));
     }
-    let session = good_enough(app, who, &request).ok_or(UNAUTHENTICATED)?;
-    let code = transact!(app, async |tx| {
+    let session = good_enough(janua, who, &request).ok_or(UNAUTHENTICATED)?;
+    let code = transact!(janua, async |tx| {
         let (client, resource) = (&request.client, request.resource.as_ref().map(ToString::to_string));
         let app_id = client.app.as_ref().map(|owned| owned.id);
         let agreed = Agreed {
@@ -70,31 +70,31 @@ pub async fn decide(app: &App, who: Option<&Session>, query: &str, agrees: bool)
             scopes: &request.scopes,
             place: &request.place(),
         };
-        agreed.remember(tx, app, &session.by(), session.account().id).await?;
-        Ok(codes::issue(tx, app, session.id(), &request).await?)
+        agreed.remember(tx, janua, &session.by(), session.account().id).await?;
+        Ok(codes::issue(tx, janua, session.id(), &request).await?)
     })?;
-    Ok(request.answer(app, &[("code", code.expose())]))
+    Ok(request.answer(janua, &[("code", code.expose())]))
 }
 
 /// The session, if it is enough for what is asked: behind the second factor, fresh where that is wanted, of the person
 /// who was meant, and not another app's word.
-fn good_enough<'a>(app: &App, who: Option<&'a Session>, request: &Request) -> Option<&'a Session> {
+fn good_enough<'a>(janua: &Janua, who: Option<&'a Session>, request: &Request) -> Option<&'a Session> {
     let session = who.filter(|session| session.passed_gate())?;
     let since = session.living.session.authenticated_at;
-    let is_fresh = request.not_before(app.clock.now()).is_none_or(|moment| moment <= since);
-    let hinted = request.id_token_hint.as_deref().map(|hint| id_tokens::read_hint(app, hint));
+    let is_fresh = request.not_before(janua.clock.now()).is_none_or(|moment| moment <= since);
+    let hinted = request.id_token_hint.as_deref().map(|hint| id_tokens::read_hint(janua, hint));
     let is_meant = hinted.is_none_or(|hint| hint.is_some_and(|claims| claims.sub == session.account().id));
     let asks = request.client.app.as_ref().map(|owned| owned.id);
     let may_answer = session.may_let_in(asks, request.resource.as_ref());
     Some(session).filter(|_| is_fresh && is_meant && may_answer)
 }
 
-async fn needs_consent(app: &App, session: &Session, request: &Request) -> Result<bool> {
+async fn needs_consent(janua: &Janua, session: &Session, request: &Request) -> Result<bool> {
     let account = session.account().id;
     if request.prompt.consent {
         return Ok(true);
     }
-    if request.client.is_of_their_own(&app.db, account, &request.targets).await? {
+    if request.client.is_of_their_own(&janua.db, account, &request.targets).await? {
         return Ok(false);
     }
     let (client, resource) = (&request.client, request.resource.as_ref().map(ToString::to_string));
@@ -104,7 +104,7 @@ async fn needs_consent(app: &App, session: &Session, request: &Request) -> Resul
     if !is_web && !client.has_registered_port(&request.redirect_uri) {
         return Ok(true);
     }
-    let known = Consent::find(&app.db, account, &client.id, resource.as_deref()).await?;
+    let known = Consent::find(&janua.db, account, &client.id, resource.as_deref()).await?;
     let Some(known) = known else { return Ok(true) };
     // A client that is no app can be somebody else tomorrow, and what listens on a port, too: the yes must have been for
     // this very place.

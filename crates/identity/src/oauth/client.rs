@@ -7,7 +7,7 @@ use axum::{
 };
 use data_encoding::BASE64;
 use kernel::{
-    App,
+    Janua,
     crypto::Secret,
     fault::{Fault, Result},
     http::{GenContext, Operation, OperationInput, requires},
@@ -28,10 +28,10 @@ use super::{
 /// The headers by which a client may say who it is.
 pub struct ClientHeaders(pub HeaderMap);
 
-impl FromRequestParts<App> for ClientHeaders {
+impl FromRequestParts<Janua> for ClientHeaders {
     type Rejection = Fault;
 
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self> {
+    async fn from_request_parts(parts: &mut Parts, _: &Janua) -> Result<Self> {
         Ok(Self(parts.headers.clone()))
     }
 }
@@ -72,7 +72,7 @@ impl Caller {
 
 /// A client says who it is in one way: by the header with its key, by a secret key in the usual places, or, where nothing
 /// secret is needed, by its id alone.
-pub async fn of(app: &App, headers: &HeaderMap, visitor: &Visitor, said: &Credentials) -> Result<Caller> {
+pub async fn of(janua: &Janua, headers: &HeaderMap, visitor: &Visitor, said: &Credentials) -> Result<Caller> {
     let basic = headers.get(header::AUTHORIZATION).and_then(basic);
     let ways = [visitor.app.is_some(), basic.is_some(), said.client_secret.is_some()];
     if ways.into_iter().filter(|is_used| *is_used).count() > 1 {
@@ -85,9 +85,9 @@ pub async fn of(app: &App, headers: &HeaderMap, visitor: &Visitor, said: &Creden
     let known = match (&visitor.app, secret) {
         (Some(keyed), _) => Some(keyed.clone()),
         (None, Some(secret)) => {
-            app.own::<Arc<Live>>().keyed(app, &secret).await?.filter(|keyed| keyed.kind == KeyKind::Secret)
+            janua.own::<Arc<Live>>().keyed(janua, &secret).await?.filter(|keyed| keyed.kind == KeyKind::Secret)
         }
-        (None, None) => return named(app, id.as_deref()).await,
+        (None, None) => return named(janua, id.as_deref()).await,
     };
     // Whatever else it says of itself must be true.
     let is_said = |keyed: &Arc<Keyed>| {
@@ -99,12 +99,12 @@ pub async fn of(app: &App, headers: &HeaderMap, visitor: &Visitor, said: &Creden
 }
 
 /// One that proves nothing.
-async fn named(app: &App, id: Option<&str>) -> Result<Caller> {
+async fn named(janua: &Janua, id: Option<&str>) -> Result<Caller> {
     let id = id.ok_or_else(unknown)?;
     let keyed = match id.parse::<ApplicationId>() {
-        Ok(id) => Some(Keyed::public(&app.db, id).await?.map(Arc::new).ok_or_else(unknown)?),
+        Ok(id) => Some(Keyed::public(&janua.db, id).await?.map(Arc::new).ok_or_else(unknown)?),
         Err(_) => {
-            Client::find(app, Reach::Known, id).await?.ok_or_else(unknown)?;
+            Client::find(janua, Reach::Known, id).await?.ok_or_else(unknown)?;
             None
         }
     };
@@ -113,8 +113,8 @@ async fn named(app: &App, id: Option<&str>) -> Result<Caller> {
 }
 
 /// As [`of`], for what nobody may do by an id alone.
-pub async fn proven(app: &App, headers: &HeaderMap, visitor: &Visitor, said: &Credentials) -> Result<Arc<Keyed>> {
-    let keyed = of(app, headers, visitor, said).await?.keyed;
+pub async fn proven(janua: &Janua, headers: &HeaderMap, visitor: &Visitor, said: &Credentials) -> Result<Arc<Keyed>> {
+    let keyed = of(janua, headers, visitor, said).await?.keyed;
     keyed.filter(|keyed| keyed.key_id.is_some()).ok_or_else(unknown)
 }
 

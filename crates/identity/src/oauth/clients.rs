@@ -1,7 +1,7 @@
 //! Who asks for a person's consent: an app of ours, a client that describes itself at its own address, or one that
 //! registered itself.
 use db::{Db, Tx, params, row};
-use kernel::{App, clock::Timestamp, fault::Result};
+use kernel::{Janua, clock::Timestamp, fault::Result};
 use tenancy::{
     accounts::AccountId,
     apps::{
@@ -94,14 +94,14 @@ pub enum Reach<'a> {
 }
 
 impl Client {
-    pub async fn find(app: &App, reach: Reach<'_>, id: &str) -> Result<Option<Self>> {
+    pub async fn find(janua: &Janua, reach: Reach<'_>, id: &str) -> Result<Option<Self>> {
         if let Ok(id) = id.parse::<ApplicationId>() {
-            return Ok(Application::find(&app.db, id).await?.map(Self::from));
+            return Ok(Application::find(&janua.db, id).await?.map(Self::from));
         }
         if id.starts_with("https://") {
-            return documents::read(app, reach, id).await;
+            return documents::read(janua, reach, id).await;
         }
-        let known = Described::find(&app.db, id).await?.filter(|known| known.read_until.is_none());
+        let known = Described::find(&janua.db, id).await?.filter(|known| known.read_until.is_none());
         Ok(known.map(Described::client))
     }
 
@@ -125,7 +125,7 @@ impl Client {
 
     /// The server that tokens are wanted for: on a domain that some app has proven to be its own, or, while developing, on
     /// loopback, which every client may ask for and the person decides upon.
-    pub async fn target(&self, app: &App, resource: &str) -> Result<Option<Target>> {
+    pub async fn target(&self, janua: &Janua, resource: &str) -> Result<Option<Target>> {
         let Some(url) = target(resource) else { return Ok(None) };
         if redirects::is_loopback(&url) {
             let origin = url.origin().ascii_serialization();
@@ -138,10 +138,10 @@ impl Client {
                 is_loopback: true,
             }));
         }
-        let Some(id) = Application::of_domain(&app.db, url.host_str().unwrap_or_default()).await? else {
+        let Some(id) = Application::of_domain(&janua.db, url.host_str().unwrap_or_default()).await? else {
             return Ok(None);
         };
-        Ok(Application::find(&app.db, id).await?.map(|application| Target {
+        Ok(Application::find(&janua.db, id).await?.map(|application| Target {
             resource: resource.to_owned(),
             app_name: Some(shown_name(&application.name)),
             org_id: Some(application.org_id),

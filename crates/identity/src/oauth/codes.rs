@@ -4,7 +4,7 @@ use std::time::Duration;
 use data_encoding::BASE64URL_NOPAD;
 use db::{Tx, params, row};
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     crypto::{self, Secret, same},
 };
@@ -34,8 +34,8 @@ pub struct Code {
 row!(Code { session_id, redirect_uri, challenge, scopes, resource, nonce, expires_at, used_at, gave });
 
 /// A code for what was asked, on the word of a session.
-pub async fn issue(tx: &mut Tx, app: &App, session: SessionId, request: &Request) -> db::Result<Secret> {
-    let code = app.entropy.token();
+pub async fn issue(tx: &mut Tx, janua: &Janua, session: SessionId, request: &Request) -> db::Result<Secret> {
+    let code = janua.entropy.token();
     tx.exec(
         "INSERT INTO oauth_code (hash, client, session_id, redirect_uri, challenge, scopes, resource, nonce, expires_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
@@ -48,7 +48,7 @@ pub async fn issue(tx: &mut Tx, app: &App, session: SessionId, request: &Request
             &request.scopes,
             request.resource.as_ref(),
             request.nonce.clone(),
-            app.clock.now().plus(LIFE)
+            janua.clock.now().plus(LIFE)
         ],
     )
     .await?;

@@ -2,7 +2,7 @@
 use axum::{extract::State, response::NoContent};
 use db::{Db, Tx, params, row};
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     fault::{NOT_FOUND, Result},
     http::{Json, Key, Listed, Page, Path, Routes},
@@ -75,8 +75,8 @@ pub struct Agreed<'a> {
 
 impl Agreed<'_> {
     /// Remembers it, beside what was said before.
-    pub async fn remember(&self, tx: &mut Tx, app: &App, by: &By, account: AccountId) -> Result<()> {
-        let (now, resource) = (app.clock.now(), self.resource.unwrap_or_default());
+    pub async fn remember(&self, tx: &mut Tx, janua: &Janua, by: &By, account: AccountId) -> Result<()> {
+        let (now, resource) = (janua.clock.now(), self.resource.unwrap_or_default());
         let before: Option<Consent> = tx.opt(OF_CLIENT, params![account, self.client, resource]).await?;
         let all = before.map_or_else(|| self.scopes.clone(), |before| before.scopes.and(self.scopes));
         tx.exec(
@@ -86,7 +86,7 @@ impl Agreed<'_> {
              ON CONFLICT (account_id, client, resource) DO UPDATE SET name = $6, scopes = $7, place = $9,
                updated_at = $8",
             params![
-                Id::<Consent>::new(&app.entropy, now),
+                Id::<Consent>::new(&janua.entropy, now),
                 account,
                 self.client,
                 self.app_id,
@@ -102,7 +102,7 @@ impl Agreed<'_> {
             Described::note_use(tx, self.client, now).await?;
         }
         let event = ConsentGranted { client_id: self.client.to_owned(), scope: self.scopes.to_string() };
-        Ok(events::record(tx, app, by, Some(account), &event).await?)
+        Ok(events::record(tx, janua, by, Some(account), &event).await?)
     }
 }
 
@@ -147,11 +147,11 @@ struct Consents {
     next_cursor: Option<String>,
 }
 
-async fn list_consents(State(app): State<App>, session: Session, page: Page) -> Result<Json<Consents>> {
+async fn list_consents(State(janua): State<Janua>, session: Session, page: Page) -> Result<Json<Consents>> {
     let account = session.account().id;
-    let fetch = async |below, most| Consent::page(&app.db, account, &below, most).await;
+    let fetch = async |below, most| Consent::page(&janua.db, account, &below, most).await;
     let key = |consent: &Consent| Key { at: consent.created_at, id: consent.id.to_string() };
-    let Listed { rows, next_cursor } = page.list(&app, "consents", account, fetch, key).await?;
+    let Listed { rows, next_cursor } = page.list(&janua, "consents", account, fetch, key).await?;
     Ok(Json(Consents { consents: rows.into_iter().map(Into::into).collect(), next_cursor }))
 }
 
@@ -160,15 +160,19 @@ struct OneConsent {
     id: Id<Consent>,
 }
 
-async fn revoke_consent(State(app): State<App>, session: Session, Path(path): Path<OneConsent>) -> Result<NoContent> {
-    let (account, now) = (session.account().id, app.clock.now());
-    transact!(app, async |tx| {
+async fn revoke_consent(
+    State(janua): State<Janua>,
+    session: Session,
+    Path(path): Path<OneConsent>,
+) -> Result<NoContent> {
+    let (account, now) = (session.account().id, janua.clock.now());
+    transact!(janua, async |tx| {
         Account::hold(tx, account).await?;
         let sql = "DELETE FROM consent WHERE id = $1 AND account_id = $2
                    RETURNING id, client, name, resource, scopes, place, created_at, updated_at";
         let gone: Vec<Consent> = tx.put(sql, params![path.id, account]).await?;
         let Some(Consent { client, resource, .. }) = gone.into_iter().next() else { return Err(NOT_FOUND.into()) };
-        session.record(tx, &app, &ConsentRevoked { client_id: client.clone() }).await?;
+        session.record(tx, &janua, &ConsentRevoked { client_id: client.clone() }).await?;
         // What is under way is off, too.
         let sql = "DELETE FROM oauth_code WHERE client = $1 AND used_at IS NULL
                      AND session_id IN (SELECT id FROM session WHERE account_id = $2)";
@@ -178,7 +182,7 @@ async fn revoke_consent(State(app): State<App>, session: Session, Path(path): Pa
         tx.exec(sql, params![account, &client]).await?;
         for id in sessions::StoredSession::revoke_granted(tx, account, &client, &resource, now).await? {
             let event = SessionRevoked { session_id: id, reason: "consent_revoked" };
-            session.record(tx, &app, &event).await?;
+            session.record(tx, &janua, &event).await?;
         }
         Ok(())
     })?;

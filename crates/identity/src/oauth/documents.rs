@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     fault::{Code, Fault, RATE_LIMITED, Result},
     ports::outgoing::{self, Call, Limits, Reply},
@@ -51,35 +51,35 @@ impl Default for Silent {
 }
 
 /// The client at this address, as it was read last or, once that is too old and somebody is sent here anew, as it is now.
-pub async fn read(app: &App, reach: Reach<'_>, id: &str) -> Result<Option<Client>> {
+pub async fn read(janua: &Janua, reach: Reach<'_>, id: &str) -> Result<Option<Client>> {
     let Some(address) = address(id) else { return Ok(None) };
-    if !app.config.of::<crate::oauth::Settings>().client_documents.is_on() {
+    if !janua.config.of::<crate::oauth::Settings>().client_documents.is_on() {
         return Ok(None);
     }
-    let (now, known) = (app.clock.now(), Described::find(&app.db, id).await?);
+    let (now, known) = (janua.clock.now(), Described::find(&janua.db, id).await?);
     let is_enough =
         |known: &Described| matches!(reach, Reach::Known) || known.read_until.is_some_and(|until| now < until);
     let visitor = match (known.filter(is_enough), reach) {
         (None, Reach::Asked(visitor)) => visitor,
         (known, _) => return Ok(known.map(Described::client)),
     };
-    if app.own::<Silent>().0.get(id).is_some() {
+    if janua.own::<Silent>().0.get(id).is_some() {
         return Err(unreadable("Its address had nothing to say a moment ago."));
     }
-    let is_within = transact!(app, async |tx| {
-        let spent = budget::spend_by_network(tx, app, "client-document", visitor.client, MOST_AN_HOUR).await?;
+    let is_within = transact!(janua, async |tx| {
+        let spent = budget::spend_by_network(tx, janua, "client-document", visitor.client, MOST_AN_HOUR).await?;
         Ok(spent)
     })?;
     if !is_within {
         return Err(Fault::from(RATE_LIMITED).retry_after(budget::HOUR));
     }
-    match fetch(app, id, address, now).await {
+    match fetch(janua, id, address, now).await {
         Ok(found) => {
-            found.keep(&app.db).await?;
+            found.keep(&janua.db).await?;
             Ok(Some(found.client()))
         }
         Err(fault) => {
-            app.own::<Silent>().0.insert(id.to_owned(), ());
+            janua.own::<Silent>().0.insert(id.to_owned(), ());
             Err(fault)
         }
     }
@@ -91,7 +91,7 @@ fn address(id: &str) -> Option<Url> {
     (url.path() != "/" && url.query().is_none() && id.len() <= 2000).then_some(url)
 }
 
-async fn fetch(app: &App, id: &str, url: Url, now: Timestamp) -> Result<Described> {
+async fn fetch(janua: &Janua, id: &str, url: Url, now: Timestamp) -> Result<Described> {
     let headers = [
         (header::ACCEPT, HeaderValue::from_static("application/json")),
         (header::USER_AGENT, HeaderValue::from_static("Janua")),
@@ -99,7 +99,7 @@ async fn fetch(app: &App, id: &str, url: Url, now: Timestamp) -> Result<Describe
     let headers = headers.into_iter().collect::<HeaderMap>();
     let call = Call { method: Method::GET, url, headers, body: "".into(), limits: LIMITS };
     // Why not is for the log: who asks may want to know what is inside.
-    let reply = app.outgoing.send(call).await.map_err(|error| {
+    let reply = janua.outgoing.send(call).await.map_err(|error| {
         tracing::debug!(%error, id, "a client's description cannot be fetched");
         unreadable("Its address does not answer with a short document.")
     })?;

@@ -1,7 +1,7 @@
 //! Looking at a token (RFC 7662) and taking one back (RFC 7009), each app its own and no other's.
 use axum::extract::State;
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     fault::{Fault, Result},
     http::{FormOrJson, Json, Routes},
@@ -75,13 +75,13 @@ struct Found {
 }
 
 async fn introspect_token(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     NotAdmitted(visitor): NotAdmitted,
     ClientHeaders(headers): ClientHeaders,
     FormOrJson(body): FormOrJson<OneToken>,
 ) -> Result<Json<Introspection>> {
-    let client = client::proven(&app, &headers, &visitor, &body.client).await?;
-    let found = look(&app, &body.token.ok_or_else(missing)?, client.app_id).await?;
+    let client = client::proven(&janua, &headers, &visitor, &body.client).await?;
+    let found = look(&janua, &body.token.ok_or_else(missing)?, client.app_id).await?;
     Ok(Json(Introspection { active: found.is_some(), found }))
 }
 
@@ -90,12 +90,12 @@ fn missing() -> Fault {
 }
 
 /// What the token says, if it is good now and this app's.
-async fn look(app: &App, token: &Typed, client: ApplicationId) -> Result<Option<Found>> {
-    let iss = app.config.base_url();
-    if let Some((claims, living)) = enter::recognise(app, token.0.expose()).await? {
+async fn look(janua: &Janua, token: &Typed, client: ApplicationId) -> Result<Option<Found>> {
+    let iss = janua.config.base_url();
+    if let Some((claims, living)) = enter::recognise(janua, token.0.expose()).await? {
         // The app it was made for may look at it, and each app that runs a server it counts at.
         let is_theirs =
-            living.session.app_id == Some(client) || is_meant_for(app, claims.aud.as_ref(), client).await?;
+            living.session.app_id == Some(client) || is_meant_for(janua, claims.aud.as_ref(), client).await?;
         return Ok(is_theirs.then(|| Found {
             iss,
             sub: claims.sub.to_string(),
@@ -110,7 +110,7 @@ async fn look(app: &App, token: &Typed, client: ApplicationId) -> Result<Option<
             exp: claims.exp,
         }));
     }
-    if let Some(claims) = tokens::verify_for_app(app, token.0.expose()).filter(|claims| claims.sub == client) {
+    if let Some(claims) = tokens::verify_for_app(janua, token.0.expose()).filter(|claims| claims.sub == client) {
         return Ok(Some(Found {
             iss,
             sub: client.to_string(),
@@ -125,7 +125,7 @@ async fn look(app: &App, token: &Typed, client: ApplicationId) -> Result<Option<
             exp: claims.exp,
         }));
     }
-    let Some(session) = refreshable(app, token, &client.to_string()).await? else { return Ok(None) };
+    let Some(session) = refreshable(janua, token, &client.to_string()).await? else { return Ok(None) };
     let seconds = |at: Timestamp| at.0.div_euclid(1000);
     Ok(Some(Found {
         iss,
@@ -144,12 +144,12 @@ async fn look(app: &App, token: &Typed, client: ApplicationId) -> Result<Option<
 
 /// Whether a token counts at a server of this app: on a domain it has proven to be its own, or on loopback at one of its
 /// origins.
-async fn is_meant_for(app: &App, audience: Option<&Audience>, client: ApplicationId) -> Result<bool> {
+async fn is_meant_for(janua: &Janua, audience: Option<&Audience>, client: ApplicationId) -> Result<bool> {
     for url in audience.into_iter().flat_map(Audience::iter).filter_map(clients::target) {
         let is_its_own = if redirects::is_loopback(&url) {
-            Application::allows(&app.db, client, &url.origin().ascii_serialization()).await?
+            Application::allows(&janua.db, client, &url.origin().ascii_serialization()).await?
         } else {
-            Application::of_domain(&app.db, url.host_str().unwrap_or_default()).await? == Some(client)
+            Application::of_domain(&janua.db, url.host_str().unwrap_or_default()).await? == Some(client)
         };
         if is_its_own {
             return Ok(true);
@@ -159,34 +159,34 @@ async fn is_meant_for(app: &App, audience: Option<&Audience>, client: Applicatio
 }
 
 /// The session this is the present refresh token of, if it is the client's.
-async fn refreshable(app: &App, token: &Typed, client: &str) -> Result<Option<StoredSession>> {
-    let Some((id, generation)) = read_refresh_token(app, &token.0) else { return Ok(None) };
-    let session = StoredSession::find(&app.db, id).await?;
+async fn refreshable(janua: &Janua, token: &Typed, client: &str) -> Result<Option<StoredSession>> {
+    let Some((id, generation)) = read_refresh_token(janua, &token.0) else { return Ok(None) };
+    let session = StoredSession::find(&janua.db, id).await?;
     Ok(session.filter(|session| {
         session.holder().as_deref() == Some(client)
             && session.generation == generation
-            && session.is_alive(app.clock.now())
+            && session.is_alive(janua.clock.now())
     }))
 }
 
 /// With either of its tokens a session ends. What is nobody's, or somebody else's, is answered alike.
 async fn revoke_token(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     NotAdmitted(visitor): NotAdmitted,
     ClientHeaders(headers): ClientHeaders,
     FormOrJson(body): FormOrJson<OneToken>,
 ) -> Result<()> {
-    let client = client::of(&app, &headers, &visitor, &body.client).await?;
+    let client = client::of(&janua, &headers, &visitor, &body.client).await?;
     let token = body.token.ok_or_else(missing)?;
-    let session = match enter::recognise(&app, token.0.expose()).await? {
+    let session = match enter::recognise(&janua, token.0.expose()).await? {
         Some((_, living)) => {
             Some((*living.session).clone()).filter(|session| session.holder().as_ref() == Some(&client.id))
         }
-        None => refreshable(&app, &token, &client.id).await?,
+        None => refreshable(&janua, &token, &client.id).await?,
     };
     let Some(session) = session else { return Ok(()) };
-    transact!(app, async |tx| {
-        sessions::end(tx, &app, &visitor.by, session.account_id, session.id, "revoked_by_app").await?;
+    transact!(janua, async |tx| {
+        sessions::end(tx, &janua, &visitor.by, session.account_id, session.id, "revoked_by_app").await?;
         Ok(())
     })
 }

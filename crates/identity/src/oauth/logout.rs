@@ -1,5 +1,5 @@
 //! Signing out because a client asks for it (OpenID Connect RP-Initiated Logout).
-use kernel::{App, fault::Result, transact};
+use kernel::{Janua, fault::Result, transact};
 use tenancy::{
     enter,
     sessions::{
@@ -21,17 +21,17 @@ pub struct Request {
 
 impl Request {
     /// What cannot be believed is left out: somebody who wants to leave is not kept by a parameter.
-    pub async fn read(app: &App, query: &str) -> Result<Self> {
+    pub async fn read(janua: &Janua, query: &str) -> Result<Self> {
         let get = |wanted: &str| {
             let mut pairs = parse(query.as_bytes()).filter(|(name, value)| name == wanted && !value.is_empty());
             pairs.next().map(|(_, value)| value.into_owned()).filter(|_| pairs.next().is_none())
         };
         let said = get("client_id");
-        let hint = get("id_token_hint").and_then(|token| id_tokens::read_hint(app, &token));
+        let hint = get("id_token_hint").and_then(|token| id_tokens::read_hint(janua, &token));
         // The two must agree.
         let hint = hint.filter(|hint| said.as_ref().is_none_or(|id| *id == hint.aud));
         let client = match said.or_else(|| hint.as_ref().map(|hint| hint.aud.clone())) {
-            Some(id) => Client::find(app, Reach::Known, &id).await?,
+            Some(id) => Client::find(janua, Reach::Known, &id).await?,
             None => None,
         };
         let back = get("post_logout_redirect_uri")
@@ -61,15 +61,15 @@ impl Request {
     }
 
     /// Ends the session of the browser, and the one of the client that asks. Answers where to go.
-    pub async fn leave(self, app: &App, who: Option<&enter::Session>) -> Result<Option<String>> {
+    pub async fn leave(self, janua: &Janua, who: Option<&enter::Session>) -> Result<Option<String>> {
         let browser = who.map(|session| (session.account().id, session.id()));
         let given = self.hint.as_ref().map(|hint| (hint.sub, hint.sid));
         // Of a client's session only its own person's hint ends it.
         let given = given.filter(|(sub, _)| browser.is_none_or(|(account, _)| account == *sub));
         let by = who.map(enter::Session::by).unwrap_or_default();
-        transact!(app, async |tx| {
+        transact!(janua, async |tx| {
             for (account, id) in browser.into_iter().chain(given) {
-                sessions::end(tx, app, &by, account, id, "signed_out").await?;
+                sessions::end(tx, janua, &by, account, id, "signed_out").await?;
             }
             Ok(())
         })?;

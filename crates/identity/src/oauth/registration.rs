@@ -6,7 +6,7 @@ use axum::{
 };
 
 use kernel::{
-    App,
+    Janua,
     fault::{Code, Fault, FieldError, INVALID, RATE_LIMITED, Result},
     http::{Json, Routes},
     transact,
@@ -94,7 +94,7 @@ fn unreadable(fault: Fault) -> Fault {
 
 /// What is not supported is substituted, and the answer says what was registered (RFC 7591, 3.2.1).
 async fn register_client(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     Admitted(visitor): Admitted,
     new: Result<Json<NewClient>>,
 ) -> Result<Response> {
@@ -108,22 +108,22 @@ async fn register_client(
     if !grant_types.contains(&GRANTS[0]) {
         return Err(INVALID_CLIENT_METADATA.because("Self-registered clients use authorization_code."));
     }
-    let now = app.clock.now();
-    let is_within = transact!(app, async |tx| {
-        Ok(budget::spend_by_network(tx, &app, "client", visitor.client, MOST_AN_HOUR).await?)
+    let now = janua.clock.now();
+    let is_within = transact!(janua, async |tx| {
+        Ok(budget::spend_by_network(tx, &janua, "client", visitor.client, MOST_AN_HOUR).await?)
     })?;
     if !is_within {
         return Err(Fault::from(RATE_LIMITED).retry_after(budget::HOUR));
     }
     let name = new.client_name.as_deref().map(str::trim).filter(|name| !name.is_empty()).unwrap_or("A program");
     let client = Described {
-        id: format!("client_{}", app.entropy.uuid(now).simple()),
+        id: format!("client_{}", janua.entropy.uuid(now).simple()),
         name: shown_name(name),
         redirect_uris: new.redirect_uris,
         created_at: now,
         read_until: None,
     };
-    client.keep(&app.db).await?;
+    client.keep(&janua.db).await?;
     let registered = Registered {
         client_id: client.id,
         client_id_issued_at: now.0.div_euclid(1000),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use data_encoding::BASE64URL_NOPAD;
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     crypto::same,
     fault::{Code, Result},
@@ -75,8 +75,8 @@ pub struct Reply {
 }
 
 impl Reply {
-    fn new(app: &App, to: (&str, Mode), pairs: &[(&str, &str)], state: Option<&str>) -> Self {
-        let base = app.config.base_url();
+    fn new(janua: &Janua, to: (&str, Mode), pairs: &[(&str, &str)], state: Option<&str>) -> Self {
+        let base = janua.config.base_url();
         let (state, issuer) = (state.map(|state| ("state", state)), ("iss", base.as_str()));
         let fields = pairs.iter().copied().chain(state).chain([issuer]);
         let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
@@ -160,13 +160,13 @@ type Refusal = (&'static str, &'static str);
 
 impl Request {
     /// Refuses by a page of ours, or at the client once it is known to be the client's address.
-    pub async fn read(app: &App, reach: Reach<'_>, query: &str) -> Result<Reading> {
+    pub async fn read(janua: &Janua, reach: Reach<'_>, query: &str) -> Result<Reading> {
         let asked = Asked::read(query);
         if asked.is_repeated("client_id") || asked.is_repeated("redirect_uri") {
             return Err(INVALID_REQUEST.because("client_id or redirect_uri stands there twice."));
         }
         let id = asked.get("client_id").ok_or_else(|| INVALID_REQUEST.because("client_id is missing."))?;
-        let client = Client::find(app, reach, id).await?.ok_or(UNKNOWN_CLIENT)?;
+        let client = Client::find(janua, reach, id).await?.ok_or(UNKNOWN_CLIENT)?;
         let redirect_uri =
             asked.owned("redirect_uri").ok_or_else(|| INVALID_REQUEST.because("redirect_uri is missing."))?;
         if !client.may_send_to(&redirect_uri) {
@@ -179,7 +179,7 @@ impl Request {
             }
             let pairs = [("error", error), ("error_description", why)];
             let to = (redirect_uri.as_str(), mode(&asked, &redirect_uri).unwrap_or(Mode::Query));
-            Ok(Reading::Refused(Reply::new(app, to, &pairs, asked.get("state"))))
+            Ok(Reading::Refused(Reply::new(janua, to, &pairs, asked.get("state"))))
         };
         let requires_pkce = client.app.as_ref().is_none_or(|owned| owned.require_pkce);
         let read = wish(&asked)
@@ -191,7 +191,7 @@ impl Request {
         let resource = Audience::of(asked.all("resource"));
         let mut targets = vec![];
         for (place, resource) in resource.iter().flat_map(Audience::iter).enumerate() {
-            match client.target(app, resource).await?.filter(|_| place < MOST_RESOURCES) {
+            match client.target(janua, resource).await?.filter(|_| place < MOST_RESOURCES) {
                 Some(target) => targets.push(target),
                 None => return refused(("invalid_target", "No tokens are issued for this resource.")),
             }
@@ -218,7 +218,7 @@ impl Request {
             prompt,
             id_token_hint: asked.owned("id_token_hint"),
             max_age: asked.get("max_age").and_then(|text| text.parse().ok()).map(Duration::from_secs),
-            asked_at: asked.get(ASKED).and_then(|mark| read_mark(app, query, mark)),
+            asked_at: asked.get(ASKED).and_then(|mark| read_mark(janua, query, mark)),
             state: asked.owned("state"),
             query: query.to_owned(),
             redirect_uri,
@@ -227,12 +227,12 @@ impl Request {
     }
 
     /// Back to the client, with an answer.
-    pub fn answer(&self, app: &App, pairs: &[(&str, &str)]) -> Reply {
-        Reply::new(app, (&self.redirect_uri, self.mode), pairs, self.state.as_deref())
+    pub fn answer(&self, janua: &Janua, pairs: &[(&str, &str)]) -> Reply {
+        Reply::new(janua, (&self.redirect_uri, self.mode), pairs, self.state.as_deref())
     }
 
-    pub fn refuse(&self, app: &App, error: &str, why: &str) -> Reply {
-        self.answer(app, &[("error", error), ("error_description", why)])
+    pub fn refuse(&self, janua: &Janua, error: &str, why: &str) -> Reply {
+        self.answer(janua, &[("error", error), ("error_description", why)])
     }
 
     /// From when on somebody must have proven who they are; nothing when any time will do.
@@ -247,9 +247,9 @@ impl Request {
     }
 
     /// Where somebody comes back to who was asked to sign in.
-    pub fn again(&self, app: &App) -> String {
+    pub fn again(&self, janua: &Janua) -> String {
         let query = without_mark(&self.query);
-        let mark = Serializer::new(String::new()).append_pair(ASKED, &mark(app, &query)).finish();
+        let mark = Serializer::new(String::new()).append_pair(ASKED, &mark(janua, &query)).finish();
         format!("/oauth/authorize?{query}&{mark}")
     }
 
@@ -339,14 +339,14 @@ fn without_mark(query: &str) -> String {
 }
 
 /// That we asked somebody to sign in just now, for this very request: nobody can say so for us.
-fn mark(app: &App, query: &str) -> String {
-    let now = app.clock.now().0;
-    format!("{now}.{}", app.vault.mac("authorize-asked", format!("{now}.{query}").as_bytes()))
+fn mark(janua: &Janua, query: &str) -> String {
+    let now = janua.clock.now().0;
+    format!("{now}.{}", janua.vault.mac("authorize-asked", format!("{now}.{query}").as_bytes()))
 }
 
-fn read_mark(app: &App, query: &str, mark: &str) -> Option<Timestamp> {
+fn read_mark(janua: &Janua, query: &str, mark: &str) -> Option<Timestamp> {
     let (at, digest) = mark.split_once('.')?;
-    let expected = app.vault.mac("authorize-asked", format!("{at}.{}", without_mark(query)).as_bytes());
+    let expected = janua.vault.mac("authorize-asked", format!("{at}.{}", without_mark(query)).as_bytes());
     let at = Timestamp(at.parse().ok().filter(|_| same(digest.as_bytes(), expected.as_bytes()))?);
-    (app.clock.now().since(at) <= PATIENCE).then_some(at)
+    (janua.clock.now().since(at) <= PATIENCE).then_some(at)
 }

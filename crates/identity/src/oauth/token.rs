@@ -2,7 +2,7 @@
 use axum::extract::State;
 use db::Tx;
 use kernel::{
-    App,
+    Janua,
     crypto::{self, Secret},
     fault::{Fault, Result},
     http::{FormOrJson, Json, Routes},
@@ -86,21 +86,21 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    fn of(app: &App, person: &CompletedSignIn, nonce: Option<String>) -> Result<Json<Self>> {
-        let (signed_in, _) = person.hand_out(app)?;
-        Self::handed_out(app, person, &signed_in, nonce).map(Json)
+    fn of(janua: &Janua, person: &CompletedSignIn, nonce: Option<String>) -> Result<Json<Self>> {
+        let (signed_in, _) = person.hand_out(janua)?;
+        Self::handed_out(janua, person, &signed_in, nonce).map(Json)
     }
 
     /// The names of the standard for what was handed out.
     pub(crate) fn handed_out(
-        app: &App,
+        janua: &Janua,
         person: &CompletedSignIn,
         signed_in: &SignedIn,
         nonce: Option<String>,
     ) -> Result<Self> {
         let access_token = signed_in.access_token.clone();
         Ok(Self {
-            id_token: id_tokens::mint(app, &person.account, &person.session, &access_token, nonce)?,
+            id_token: id_tokens::mint(janua, &person.account, &person.session, &access_token, nonce)?,
             access_token,
             token_type: "Bearer",
             expires_in: signed_in.expires_in,
@@ -111,24 +111,24 @@ impl Tokens {
 }
 
 async fn exchange_token(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     ToAdmit(mut visitor): ToAdmit,
     ClientHeaders(headers): ClientHeaders,
     FormOrJson(body): FormOrJson<TokenRequest>,
 ) -> Result<Json<Tokens>> {
-    let client = client::of(&app, &headers, &visitor, &body.client).await?;
+    let client = client::of(&janua, &headers, &visitor, &body.client).await?;
     // A server that proved who it is solves no riddles.
     if client.keyed.as_ref().is_none_or(|keyed| keyed.key_id.is_none()) {
-        visitor.admit(&app, None).await?;
+        visitor.admit(&janua, None).await?;
     }
     // Whatever way the app said who it is, what begins now is its own.
     visitor.by.app = client.keyed.as_ref().map(|keyed| keyed.app_id);
     visitor.app.clone_from(&client.keyed);
     match body.grant_type.as_deref().ok_or_else(|| missing("grant_type"))? {
-        "authorization_code" => by_code(&app, &visitor, &client, body).await,
-        "refresh_token" => by_refresh_token(&app, &visitor, &client, body).await,
-        "urn:ietf:params:oauth:grant-type:device_code" => by_device_code(&app, &visitor, body.device_code).await,
-        "client_credentials" => for_itself(&app, client.keyed.as_deref()),
+        "authorization_code" => by_code(&janua, &visitor, &client, body).await,
+        "refresh_token" => by_refresh_token(&janua, &visitor, &client, body).await,
+        "urn:ietf:params:oauth:grant-type:device_code" => by_device_code(&janua, &visitor, body.device_code).await,
+        "client_credentials" => for_itself(&janua, client.keyed.as_deref()),
         _ => Err(UNSUPPORTED_GRANT.into()),
     }
 }
@@ -138,12 +138,12 @@ fn missing(field: &str) -> Fault {
 }
 
 /// A code works once. A second time somebody has a copy, and what it gave is taken back.
-async fn by_code(app: &App, visitor: &Visitor, client: &Caller, body: TokenRequest) -> Result<Json<Tokens>> {
+async fn by_code(janua: &Janua, visitor: &Visitor, client: &Caller, body: TokenRequest) -> Result<Json<Tokens>> {
     let code = body.code.ok_or_else(|| missing("code"))?.0;
     let redirect_uri = body.redirect_uri.ok_or_else(|| missing("redirect_uri"))?;
     let verifier = body.code_verifier.map(|verifier| verifier.0);
-    let now = app.clock.now();
-    let person = transact!(app, async |tx| {
+    let now = janua.clock.now();
+    let person = transact!(janua, async |tx| {
         let Some(found) = Code::find(tx, &code, &client.id).await? else { return Ok(None) };
         if found.used_at.is_none() {
             if found.needs_secret() && !client.is_confidential() {
@@ -158,19 +158,19 @@ async fn by_code(app: &App, visitor: &Visitor, client: &Caller, body: TokenReque
                 Account::hold(tx, from.account_id).await?;
             }
             if Code::use_up(tx, &code, now).await? {
-                return redeem(tx, app, visitor, client, &code, found).await;
+                return redeem(tx, janua, visitor, client, &code, found).await;
             }
         }
         // Read again: whoever was faster has a session by now.
         let gave = Code::find(tx, &code, &client.id).await?.and_then(|found| found.gave);
         if let Some(session) = gave {
-            end_given(tx, app, visitor, session).await?;
+            end_given(tx, janua, visitor, session).await?;
         }
         Ok(None)
     })?;
     let (mut person, nonce) = person.ok_or(INVALID_GRANT)?;
     person.session.resource = narrowed(person.session.resource.as_ref(), body.resource.as_ref())?;
-    Tokens::of(app, &person, nonce)
+    Tokens::of(janua, &person, nonce)
 }
 
 /// Where an access token counts: everywhere that was granted, or at those of it that the client asks for (RFC 8707, 2.2).
@@ -186,7 +186,7 @@ fn narrowed(granted: Option<&Audience>, asked: Option<&Audience>) -> Result<Opti
 /// The session of the client, as long as the one is alive in which the person let it in.
 async fn redeem(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     visitor: &Visitor,
     client: &Caller,
     code: &Secret,
@@ -195,30 +195,35 @@ async fn redeem(
     let app_id = client.keyed.as_ref().map(|keyed| keyed.app_id);
     let named = Some(client.id.clone()).filter(|_| app_id.is_none());
     let grant = Grant { app_id, client: named, scopes: found.scopes, resource: found.resource };
-    let Some(person) = sign_in::grant(tx, app, visitor, found.session_id, grant).await? else { return Ok(None) };
+    let Some(person) = sign_in::grant(tx, janua, visitor, found.session_id, grant).await? else { return Ok(None) };
     Code::note_gift(tx, code, person.session.id).await?;
     Ok(Some((person, found.nonce)))
 }
 
-async fn end_given(tx: &mut Tx, app: &App, visitor: &Visitor, id: SessionId) -> Result<()> {
+async fn end_given(tx: &mut Tx, janua: &Janua, visitor: &Visitor, id: SessionId) -> Result<()> {
     if let Some(session) = StoredSession::find(&mut *tx, id).await? {
-        sessions::end(tx, app, &visitor.by, session.account_id, id, "code_reused").await?;
+        sessions::end(tx, janua, &visitor.by, session.account_id, id, "code_reused").await?;
     }
     Ok(())
 }
 
-async fn by_refresh_token(app: &App, visitor: &Visitor, client: &Caller, body: TokenRequest) -> Result<Json<Tokens>> {
+async fn by_refresh_token(
+    janua: &Janua,
+    visitor: &Visitor,
+    client: &Caller,
+    body: TokenRequest,
+) -> Result<Json<Tokens>> {
     let token = body.refresh_token.ok_or_else(|| missing("refresh_token"))?;
-    let (id, generation) = read_refresh_token(app, &token.0).ok_or(INVALID_GRANT)?;
+    let (id, generation) = read_refresh_token(janua, &token.0).ok_or(INVALID_GRANT)?;
     // Looked at before anything turns: a wish that cannot be granted costs nobody the token.
-    if let Some(session) = StoredSession::find(&app.db, id).await? {
+    if let Some(session) = StoredSession::find(&janua.db, id).await? {
         refuse_more(&session, body.scope.as_deref())?;
         narrowed(session.resource.as_ref(), body.resource.as_ref())?;
     }
-    let person = session::turn(app, &visitor.by, (id, generation), Some(&client.id), Delivery::Body).await?;
+    let person = session::turn(janua, &visitor.by, (id, generation), Some(&client.id), Delivery::Body).await?;
     let mut person = person.ok_or(INVALID_GRANT)?;
     person.session.resource = narrowed(person.session.resource.as_ref(), body.resource.as_ref())?;
-    Tokens::of(app, &person, None)
+    Tokens::of(janua, &person, None)
 }
 
 /// A refresh brings what was granted: asking for less is answered with what there is, asking for more is refused. Scopes
@@ -231,16 +236,16 @@ fn refuse_more(session: &StoredSession, scope: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-async fn by_device_code(app: &App, visitor: &Visitor, code: Option<Typed>) -> Result<Json<Tokens>> {
+async fn by_device_code(janua: &Janua, visitor: &Visitor, code: Option<Typed>) -> Result<Json<Tokens>> {
     let code = code.ok_or_else(|| missing("device_code"))?;
     // Codes are shown to apps alone; nobody else has one to redeem.
     if visitor.app.is_none() {
         return Err(UNAUTHORIZED_CLIENT.into());
     }
     let hash = crypto::hash(code.0.expose().as_bytes());
-    match transact!(app, async |tx| device::poll(tx, app, visitor, &hash).await)? {
+    match transact!(janua, async |tx| device::poll(tx, janua, visitor, &hash).await)? {
         Found::In(entered) => match *entered {
-            Entered::In(person) => Tokens::of(app, &person, None),
+            Entered::In(person) => Tokens::of(janua, &person, None),
             // Whoever approved it passed the gate, so nobody waits here.
             Entered::Waiting(_) | Entered::Closed => Err(INVALID_GRANT.into()),
         },
@@ -249,10 +254,10 @@ async fn by_device_code(app: &App, visitor: &Visitor, code: Option<Typed>) -> Re
 }
 
 /// A token that stands for the app and for nobody in it.
-fn for_itself(app: &App, client: Option<&Keyed>) -> Result<Json<Tokens>> {
+fn for_itself(janua: &Janua, client: Option<&Keyed>) -> Result<Json<Tokens>> {
     let is_secret = |client: &&Keyed| client.key_id.is_some() && client.kind == KeyKind::Secret;
     let client = client.filter(is_secret).ok_or(UNAUTHORIZED_CLIENT)?;
-    let (access_token, expires_in) = tokens::mint_for_app(app, client.app_id)?;
+    let (access_token, expires_in) = tokens::mint_for_app(janua, client.app_id)?;
     Ok(Json(Tokens {
         access_token,
         token_type: "Bearer",

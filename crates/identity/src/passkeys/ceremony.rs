@@ -8,7 +8,7 @@ use std::time::Duration;
 use data_encoding::BASE64URL_NOPAD;
 use db::Tx;
 use kernel::{
-    App,
+    Janua,
     config::Config,
     crypto::Secret,
     fault::{Code, Fault, INTERNAL, INVALID, Result},
@@ -67,8 +67,8 @@ impl Passkeys {
         self.0.is_some()
     }
 
-    fn get(app: &App) -> Result<&Webauthn> {
-        app.own::<Self>().0.as_ref().ok_or_else(|| PASSKEYS_OFF.into())
+    fn get(janua: &Janua) -> Result<&Webauthn> {
+        janua.own::<Self>().0.as_ref().ok_or_else(|| PASSKEYS_OFF.into())
     }
 }
 
@@ -95,14 +95,14 @@ struct Registering {
 
 /// Asks for a new passkey that none of the person's authenticators has yet.
 pub async fn begin_registration(
-    app: &App,
+    janua: &Janua,
     account: &Account,
     session: SessionId,
     have: &[Passkey],
 ) -> Result<Options> {
     let known = have.iter().filter_map(|passkey| BASE64URL_NOPAD.decode(passkey.credential_id.as_bytes()).ok());
     let name = account.email.as_deref().unwrap_or(&account.name);
-    let (options, state) = Passkeys::get(app)?
+    let (options, state) = Passkeys::get(janua)?
         .start_passkey_registration(account.id.uuid(), name, &account.name, Some(known.collect()))
         .map_err(unexpected)?;
     let mut options = as_map(&options)?;
@@ -111,20 +111,20 @@ pub async fn begin_registration(
     selection["residentKey"] = json!("required");
     selection["requireResidentKey"] = json!(true);
     let aside = Registering { session, state };
-    keep(app, PASSKEY_REGISTER, &options, Some(account.id), &aside).await?;
+    keep(janua, PASSKEY_REGISTER, &options, Some(account.id), &aside).await?;
     Ok(options)
 }
 
 /// The new key, when it answers a challenge of this very session.
 pub async fn finish_registration(
-    app: &App,
+    janua: &Janua,
     account: AccountId,
     session: SessionId,
     made: &RegisterPublicKeyCredential,
 ) -> Result<Key> {
-    let passkeys = Passkeys::get(app)?;
-    let spent = spend(app, PASSKEY_REGISTER, &made.response.client_data_json).await?;
-    let begun: Registering = aside(app, &spent)?;
+    let passkeys = Passkeys::get(janua)?;
+    let spent = spend(janua, PASSKEY_REGISTER, &made.response.client_data_json).await?;
+    let begun: Registering = aside(janua, &spent)?;
     if spent.account_id != Some(account) || begun.session != session {
         return Err(TOKEN_SPENT.into());
     }
@@ -135,12 +135,12 @@ pub async fn finish_registration(
 }
 
 /// Asks whoever is there to sign with any passkey of this host.
-pub async fn begin_sign_in(app: &App) -> Result<Options> {
-    let (options, state) = Passkeys::get(app)?.start_discoverable_authentication().map_err(unexpected)?;
+pub async fn begin_sign_in(janua: &Janua) -> Result<Options> {
+    let (options, state) = Passkeys::get(janua)?.start_discoverable_authentication().map_err(unexpected)?;
     let mut options = as_map(&options)?;
     // Whether the browser offers it in a list or at a button is for the page to say.
     options.remove("mediation");
-    keep(app, SIGN_IN, &options, None, &state).await?;
+    keep(janua, SIGN_IN, &options, None, &state).await?;
     Ok(options)
 }
 
@@ -162,12 +162,12 @@ pub enum Refused {
 
 /// Checks a signature: the challenge, the host, the origin, that a person was there and was recognised, the owner, the
 /// count. The challenge is used up whatever comes out.
-pub async fn finish_sign_in(app: &App, given: &PublicKeyCredential) -> Result<Result<Signed, Refused>> {
-    let passkeys = Passkeys::get(app)?;
-    let spent = spend(app, SIGN_IN, &given.response.client_data_json).await?;
-    let state: DiscoverableAuthentication = aside(app, &spent)?;
+pub async fn finish_sign_in(janua: &Janua, given: &PublicKeyCredential) -> Result<Result<Signed, Refused>> {
+    let passkeys = Passkeys::get(janua)?;
+    let spent = spend(janua, SIGN_IN, &given.response.client_data_json).await?;
+    let state: DiscoverableAuthentication = aside(janua, &spent)?;
     let credential_id = BASE64URL_NOPAD.encode(given.get_credential_id());
-    let Some(Owned { account_id, key: old }) = Passkey::find(&app.db, &credential_id).await? else {
+    let Some(Owned { account_id, key: old }) = Passkey::find(&janua.db, &credential_id).await? else {
         return Ok(Err(Refused::Stranger));
     };
     let handle = passkeys.identify_discoverable_authentication(given).ok();
@@ -194,8 +194,8 @@ pub async fn finish_sign_in(app: &App, given: &PublicKeyCredential) -> Result<Re
 
 impl Signed {
     /// Writes the use down; refuses when another use of the same key came in between.
-    pub async fn note(&self, tx: &mut Tx, app: &App) -> Result<()> {
-        let is_noted = Passkey::used(tx, &self.credential_id, &self.old, &self.new, app.clock.now()).await?;
+    pub async fn note(&self, tx: &mut Tx, janua: &Janua) -> Result<()> {
+        let is_noted = Passkey::used(tx, &self.credential_id, &self.old, &self.new, janua.clock.now()).await?;
         if is_noted { Ok(()) } else { Err(INVALID_PASSKEY.into()) }
     }
 }
@@ -214,7 +214,7 @@ fn as_map(options: &impl Serialize) -> Result<Options> {
 }
 
 async fn keep(
-    app: &App,
+    janua: &Janua,
     purpose: Purpose,
     options: &Options,
     account: Option<AccountId>,
@@ -223,7 +223,7 @@ async fn keep(
     let challenge = options.get("publicKey").and_then(|inner| inner["challenge"].as_str()).unwrap_or_default();
     let state = serde_json::to_vec(state).map_err(|error| INTERNAL.caused_by(error))?;
     let challenge = Secret::from(challenge.to_owned());
-    transact!(app, async |tx| Ok(once::keep(tx, app, purpose, &challenge, account, &state).await?))
+    transact!(janua, async |tx| Ok(once::keep(tx, janua, purpose, &challenge, account, &state).await?))
 }
 
 #[derive(Deserialize)]
@@ -236,18 +236,18 @@ struct ClientData {
 }
 
 /// Uses up the challenge that was signed, in a transaction of its own: a wrong answer to it is the last one.
-async fn spend(app: &App, purpose: Purpose, client_data: &[u8]) -> Result<Spent> {
+async fn spend(janua: &Janua, purpose: Purpose, client_data: &[u8]) -> Result<Spent> {
     let client_data: ClientData = serde_json::from_slice(client_data).map_err(|_| {
         INVALID.at("credential.response.clientDataJSON", "malformed", "is not a browser's client data")
     })?;
-    let (challenge, now) = (Secret::from(client_data.challenge), app.clock.now());
-    let spent = db::transact!(app.db, async |tx| once::spend(tx, purpose, &challenge, now).await)?;
+    let (challenge, now) = (Secret::from(client_data.challenge), janua.clock.now());
+    let spent = db::transact!(janua.db, async |tx| once::spend(tx, purpose, &challenge, now).await)?;
     let spent = spent.ok_or(TOKEN_SPENT)?;
     if client_data.cross_origin { Err(PASSKEY_REFUSED.into()) } else { Ok(spent) }
 }
 
-fn aside<T: DeserializeOwned>(app: &App, spent: &Spent) -> Result<T> {
-    let aside = spent.aside(app).and_then(|aside| serde_json::from_slice(&aside).ok());
+fn aside<T: DeserializeOwned>(janua: &Janua, spent: &Spent) -> Result<T> {
+    let aside = spent.aside(janua).and_then(|aside| serde_json::from_slice(&aside).ok());
     aside.ok_or_else(|| TOKEN_SPENT.into())
 }
 

@@ -12,7 +12,7 @@ use axum::{
 use data_encoding::BASE64URL_NOPAD;
 use db::Reach;
 use kernel::{
-    App,
+    Janua,
     fault::{Code, INTERNAL, NOT_FOUND, Result},
     http::{Json, MaybeJson, Path, Routes},
     transact,
@@ -86,18 +86,18 @@ struct PublicKeyOptions {
 }
 
 async fn passkey_register_options(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     ToAdmit(visitor): ToAdmit,
     session: Session,
     MaybeJson(fresh): MaybeJson<Fresh>,
 ) -> Result<Json<PasskeyOptions>> {
-    fresh.unwrap_or_default().check(&app, &visitor, &session).await?;
+    fresh.unwrap_or_default().check(&janua, &visitor, &session).await?;
     let account = session.account();
-    let have = Passkey::of(&app.db, account.id).await?;
+    let have = Passkey::of(&janua.db, account.id).await?;
     if have.len() >= MOST {
         return Err(TOO_MANY.into());
     }
-    let options = ceremony::begin_registration(&app, account, session.id(), &have).await?;
+    let options = ceremony::begin_registration(&janua, account, session.id(), &have).await?;
     Ok(Json(PasskeyOptions { options }))
 }
 
@@ -113,15 +113,15 @@ struct NewPasskey {
 }
 
 async fn passkey_register_verify(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     NotAdmitted(visitor): NotAdmitted,
     session: Session,
     Json(new): Json<NewPasskey>,
 ) -> Result<Json<Passkey>> {
     let account = session.account();
     let made: RegisterPublicKeyCredential = ceremony::read(new.credential)?;
-    new.fresh.check(&app, &visitor, &session).await?;
-    let key = ceremony::finish_registration(&app, account.id, session.id(), &made).await?;
+    new.fresh.check(&janua, &visitor, &session).await?;
+    let key = ceremony::finish_registration(&janua, account.id, session.id(), &made).await?;
     let device_name = new.device_name.unwrap_or_else(|| match names::of(&made.response.attestation_object) {
         Some(name) => name.to_owned(),
         None => format!("Passkey ({})", device_name(&visitor.user_agent)),
@@ -129,11 +129,11 @@ async fn passkey_register_verify(
     let passkey = Passkey {
         credential_id: BASE64URL_NOPAD.encode(key.cred_id()),
         device_name,
-        created_at: app.clock.now(),
+        created_at: janua.clock.now(),
         last_used_at: None,
     };
     let key = serde_json::to_string(&key).map_err(|error| INTERNAL.caused_by(error))?;
-    transact!(app, async |tx| {
+    transact!(janua, async |tx| {
         match passkey.add(tx, account.id, &key).await? {
             Added::Kept => {}
             Added::Taken => return Err(PASSKEY_EXISTS.into()),
@@ -142,15 +142,15 @@ async fn passkey_register_verify(
         let name = passkey.device_name.clone();
         let event = PasskeyAdded { credential_id: passkey.credential_id.clone(), device_name: name };
         // Whoever makes one has just shown that they hold it, and that it knows them.
-        session.living.session.proved(tx, Proof::Passkey, app.clock.now()).await?;
-        note(tx, &app, &session, &event, "a passkey was added to your account.").await
+        session.living.session.proved(tx, Proof::Passkey, janua.clock.now()).await?;
+        note(tx, &janua, &session, &event, "a passkey was added to your account.").await
     })?;
     Ok(Json(passkey))
 }
 
-async fn passkey_login_options(State(app): State<App>, Admitted(_): Admitted) -> Result<Json<PasskeyOptions>> {
+async fn passkey_login_options(State(janua): State<Janua>, Admitted(_): Admitted) -> Result<Json<PasskeyOptions>> {
     // No list of keys, whoever asks: it would tell who has an account, and the authenticator knows its own.
-    Ok(Json(PasskeyOptions { options: ceremony::begin_sign_in(&app).await? }))
+    Ok(Json(PasskeyOptions { options: ceremony::begin_sign_in(&janua).await? }))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -161,20 +161,20 @@ struct PasskeySignIn {
 }
 
 async fn passkey_login_verify(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     Admitted(visitor): Admitted,
     Json(body): Json<PasskeySignIn>,
 ) -> Result<Response> {
     let given: PublicKeyCredential = ceremony::read(body.credential)?;
-    let signed = match ceremony::finish_sign_in(&app, &given).await? {
+    let signed = match ceremony::finish_sign_in(&janua, &given).await? {
         Ok(signed) => signed,
         Err(Refused::Stranger) => return Err(INVALID_PASSKEY.into()),
         Err(Refused::Wrong(account, reason)) => {
             // Whatever key the request came with.
             let noted = async {
-                transact!(app, async |tx| {
+                transact!(janua, async |tx| {
                     let failed = SignInFailed { reason };
-                    Ok(visitor.record_about(tx, &app, account, &failed).await?)
+                    Ok(visitor.record_about(tx, &janua, account, &failed).await?)
                 })
             };
             db::aside(noted).await?;
@@ -182,16 +182,16 @@ async fn passkey_login_verify(
         }
     };
     let delivery = body.options.and_then(|options| options.token_delivery).unwrap_or_default();
-    let entered = transact!(app, async |tx| {
-        signed.note(tx, &app).await?;
+    let entered = transact!(janua, async |tx| {
+        signed.note(tx, &janua).await?;
         let account = Account::find(tx, signed.account_id).await?.ok_or(INVALID_PASSKEY)?;
         let way = Way { method: "passkey", gate_mark: Some("mfa"), since: None, delivery, scopes: None };
-        let entered = sign_in::enter(tx, &app, &visitor, account, way).await?;
+        let entered = sign_in::enter(tx, &janua, &visitor, account, way).await?;
         // When it was used last is remembered with the person's other sessions.
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, signed.account_id.to_string()).await?;
         Ok(entered)
     })?;
-    entered.answer(&app)
+    entered.answer(&janua)
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -209,17 +209,17 @@ struct Renamed {
 }
 
 async fn rename_passkey(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     session: Session,
     Path(which): Path<PasskeyPath>,
     Json(Renamed { device_name }): Json<Renamed>,
 ) -> Result<Json<Passkey>> {
     let account = session.account().id;
-    let passkey = transact!(app, async |tx| {
+    let passkey = transact!(janua, async |tx| {
         let renamed = Passkey::rename(tx, account, &which.credential_id, &device_name).await?;
         let passkey = renamed.ok_or(NOT_FOUND)?;
         let event = PasskeyRenamed { credential_id: which.credential_id.clone(), device_name: device_name.clone() };
-        session.record(tx, &app, &event).await?;
+        session.record(tx, &janua, &event).await?;
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.to_string()).await?;
         Ok(passkey)
     })?;
@@ -227,19 +227,19 @@ async fn rename_passkey(
 }
 
 async fn remove_passkey(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     ToAdmit(visitor): ToAdmit,
     session: Session,
     Path(which): Path<PasskeyPath>,
     MaybeJson(fresh): MaybeJson<Fresh>,
 ) -> Result<NoContent> {
-    fresh.unwrap_or_default().check(&app, &visitor, &session).await?;
-    transact!(app, async |tx| {
+    fresh.unwrap_or_default().check(&janua, &visitor, &session).await?;
+    transact!(janua, async |tx| {
         if !Passkey::remove(tx, session.account().id, &which.credential_id).await? {
             return Err(NOT_FOUND.into());
         }
         let event = PasskeyRemoved { credential_id: which.credential_id.clone() };
-        note(tx, &app, &session, &event, "a passkey was removed from your account.").await
+        note(tx, &janua, &session, &event, "a passkey was removed from your account.").await
     })?;
     Ok(NoContent)
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use axum::http::HeaderMap;
 use kernel::{
-    App,
+    Janua,
     crypto::{Secret, same},
     fault::{Code, INVALID, Result},
     transact,
@@ -39,16 +39,16 @@ pub struct Attempt {
 
 impl Attempt {
     pub fn new(
-        app: &App,
+        janua: &Janua,
         visitor: &Visitor,
         provider: &Provider,
         redirect_uri: Option<String>,
         state: Option<String>,
     ) -> Result<Self> {
-        let chance = || app.entropy.token().expose().to_owned();
-        let usual = || format!("{}/sign-in/{}", app.config.base_url(), provider.row.name);
+        let chance = || janua.entropy.token().expose().to_owned();
+        let usual = || format!("{}/sign-in/{}", janua.config.base_url(), provider.row.name);
         let redirect_uri = match redirect_uri {
-            Some(given) if may_return_to(app, visitor, &given) => given,
+            Some(given) if may_return_to(janua, visitor, &given) => given,
             Some(_) => {
                 let why = "must be on this service, on an allowed origin, or http on the person's own machine";
                 return Err(INVALID.at("redirectUri", "not_allowed", why));
@@ -66,26 +66,26 @@ impl Attempt {
     }
 
     /// Puts it aside; what is answered goes into the cookie.
-    pub async fn keep(&self, app: &App) -> Result<Secret> {
+    pub async fn keep(&self, janua: &Janua) -> Result<Secret> {
         let aside = serde_json::to_vec(self).unwrap_or_default();
-        transact!(app, async |tx| Ok(once::issue(tx, app, STATE, None, &aside).await?))
+        transact!(janua, async |tx| Ok(once::issue(tx, janua, STATE, None, &aside).await?))
     }
 
     /// The attempt this browser began at this provider. It is used up by being asked for, whatever comes of it.
     pub async fn take(
-        app: &App,
+        janua: &Janua,
         visitor: &Visitor,
         headers: &HeaderMap,
         provider: &Provider,
         state: Option<&Secret>,
         redirect_uri: Option<&str>,
     ) -> Result<Self> {
-        let (Some(cookie), Some(state)) = (cookies::read_strictly(app, headers, cookies::SOCIAL), state) else {
+        let (Some(cookie), Some(state)) = (cookies::read_strictly(janua, headers, cookies::SOCIAL), state) else {
             return Err(INVALID_STATE.into());
         };
-        let now = app.clock.now();
-        let spent = transact!(app, async |tx| Ok(once::spend(tx, STATE, &cookie, now).await?))?;
-        let aside = spent.and_then(|spent| spent.aside(app)).ok_or(INVALID_STATE)?;
+        let now = janua.clock.now();
+        let spent = transact!(janua, async |tx| Ok(once::spend(tx, STATE, &cookie, now).await?))?;
+        let aside = spent.and_then(|spent| spent.aside(janua)).ok_or(INVALID_STATE)?;
         let attempt: Self = serde_json::from_slice(&aside).map_err(|_| INVALID_STATE)?;
         let is_this = attempt.provider == provider.row.name
             && attempt.app == visitor.by.app
@@ -97,10 +97,11 @@ impl Attempt {
 
 /// A code must reach nobody but our own pages, those of allowed origins or of the app that asks, and programs on the
 /// person's machine.
-fn may_return_to(app: &App, visitor: &Visitor, uri: &str) -> bool {
+fn may_return_to(janua: &Janua, visitor: &Visitor, uri: &str) -> bool {
     let Ok(url) = Url::parse(uri) else { return false };
     let origin = url.origin().ascii_serialization();
-    let is_ours = origin == app.config.base_url() || app.config.allowed_origins.iter().any(|ours| ours.0 == origin);
+    let is_ours =
+        origin == janua.config.base_url() || janua.config.allowed_origins.iter().any(|ours| ours.0 == origin);
     let is_apps = visitor.app.as_ref().is_some_and(|keyed| keyed.allowed_origins.contains(&origin));
     let is_plain =
         !uri.contains('\\') && url.fragment().is_none() && url.username().is_empty() && url.password().is_none();

@@ -3,7 +3,7 @@ use crate::events::ProfileUpdated;
 use axum::extract::State;
 use db::Reach;
 use kernel::{
-    App,
+    Janua,
     fault::{Code, Result, UNAUTHENTICATED},
     http::{Json, Routes},
     transact,
@@ -23,14 +23,14 @@ pub fn routes() -> Routes {
 const NO_LINKED_PICTURE: Code =
     Code::new(409, "no_linked_picture", "No provider that you signed in with has told of a picture.");
 
-async fn restore_avatar(State(app): State<App>, AnySession(session): AnySession) -> Result<Json<UserView>> {
+async fn restore_avatar(State(janua): State<Janua>, AnySession(session): AnySession) -> Result<Json<UserView>> {
     let id = session.account().id;
-    let linked = Identity::of(&app.db, id).await?;
+    let linked = Identity::of(&janua.db, id).await?;
     let url = linked.into_iter().find_map(|identity| identity.avatar_url).ok_or(NO_LINKED_PICTURE)?;
-    let account = transact!(app, async |tx| {
-        Account::set_avatar(tx, id, &url, app.clock.now()).await?;
+    let account = transact!(janua, async |tx| {
+        Account::set_avatar(tx, id, &url, janua.clock.now()).await?;
         let event = ProfileUpdated { fields: vec!["avatarUrl"] };
-        session.record(tx, &app, &event).await?;
+        session.record(tx, &janua, &event).await?;
         tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, id.to_string()).await?;
         Ok(Account::find(tx, id).await?.ok_or(UNAUTHENTICATED)?)
     })?;

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use kernel::{
-    App,
+    Janua,
     crypto::Secret,
     fault::{Code, Fault, INTERNAL, Result},
 };
@@ -80,8 +80,8 @@ impl Handed {
     }
 
     /// What is worth keeping, as it goes into the vault.
-    pub fn to_keep(&self, app: &App) -> Vec<u8> {
-        let expires_at = self.expires_in().map(|life| app.clock.now().plus(life).0);
+    pub fn to_keep(&self, janua: &Janua) -> Vec<u8> {
+        let expires_at = self.expires_in().map(|life| janua.clock.now().plus(life).0);
         let refresh = self.refresh_token.as_ref().map(RefreshToken::secret);
         let kept = json!({ "access": self.access_token.secret(), "refresh": refresh, "expiresAt": expires_at });
         kept.to_string().into_bytes()
@@ -131,12 +131,12 @@ pub fn address(provider: &Provider, attempt: &Attempt) -> Result<String> {
 }
 
 /// The provider's tokens for the code a person came back with.
-pub async fn exchange(app: &App, provider: &Provider, attempt: &Attempt, code: &Secret) -> Result<Handed> {
+pub async fn exchange(janua: &Janua, provider: &Provider, attempt: &Attempt, code: &Secret) -> Result<Handed> {
     let secret = match &provider.secret {
         ClientSecret::Text(text) => text.clone(),
         ClientSecret::Signed(key) => {
             let issuer = provider.issuers.first().map(String::as_str).unwrap_or_default();
-            key.sign(&provider.client_id, issuer, app.clock.now())?
+            key.sign(&provider.client_id, issuer, janua.clock.now())?
         }
     };
     let client = client(provider, &attempt.redirect_uri)?
@@ -145,7 +145,7 @@ pub async fn exchange(app: &App, provider: &Provider, attempt: &Attempt, code: &
     if provider.row.takes_pkce {
         request = request.set_pkce_verifier(PkceCodeVerifier::new(attempt.verifier.clone()));
     }
-    let wire = app.own::<Providers>().wire()?;
+    let wire = janua.own::<Providers>().wire()?;
     request.request_async(wire).await.map_err(|error| refused(provider, error))
 }
 

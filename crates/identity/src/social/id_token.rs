@@ -4,7 +4,7 @@ use jsonwebtoken::{
     jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse},
 };
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     crypto::{Secret, same},
     fault::{Code, Result},
@@ -54,15 +54,15 @@ pub fn signed_part(token: &Secret) -> Secret {
     token.expose().rsplit_once('.').map_or("", |(text, _)| text).to_owned().into()
 }
 
-pub async fn verify(app: &App, provider: &Provider, token: &Secret) -> Result<Verified> {
-    let now = app.clock.now();
+pub async fn verify(janua: &Janua, provider: &Provider, token: &Secret) -> Result<Verified> {
+    let now = janua.clock.now();
     if token.expose().len() > LONGEST {
         return Err(INVALID_ID_TOKEN.into());
     }
     // The header only chooses among the keys of the provider: a key, or an address of one, in it is not looked at.
     let header = decode_header(token.expose()).map_err(|_| INVALID_ID_TOKEN)?;
     let (Some(keys), Some(id)) = (&provider.keys, &header.kid) else { return Err(INVALID_ID_TOKEN.into()) };
-    let key = keys.find(app.own::<Providers>().wire()?, id, now).await?.ok_or(INVALID_ID_TOKEN)?;
+    let key = keys.find(janua.own::<Providers>().wire()?, id, now).await?.ok_or(INVALID_ID_TOKEN)?;
     let allowed = algorithms(&key);
     if !allowed.contains(&header.alg) {
         return Err(INVALID_ID_TOKEN.into());

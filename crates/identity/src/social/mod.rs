@@ -21,9 +21,9 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use kernel::{
-    App,
-    app::Feature,
+    Janua,
     fault::{CROSS_SITE, Code, INVALID, Result},
+    feature::Feature,
     http::{Json, Path, Query, Routes, foreign_origin},
     transact,
 };
@@ -51,7 +51,7 @@ pub fn feature() -> Feature {
     Feature::new(routes().and(one_tap::routes()).and(avatar::routes()))
         .declares(&[attempt::STATE, one_tap::TOKEN])
         .own(Providers::default())
-        .start(|app| Box::pin(async move { providers::start(&app) }))
+        .start(|janua| Box::pin(async move { providers::start(&janua) }))
 }
 
 fn routes() -> Routes {
@@ -92,7 +92,7 @@ struct RedirectUrl {
 }
 
 async fn oauth_url(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     Admitted(visitor): Admitted,
     Path(path): Path<ByProvider>,
     headers: HeaderMap,
@@ -100,12 +100,12 @@ async fn oauth_url(
 ) -> Result<Response> {
     // Somebody else's page must not begin a sign-in in this browser, by a call or by sending it here.
     let fetched = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if fetched("sec-fetch-site") == "cross-site" && foreign_origin(&app, &headers).is_none()
+    if fetched("sec-fetch-site") == "cross-site" && foreign_origin(&janua, &headers).is_none()
         || fetched("sec-fetch-mode") == "navigate"
     {
         return Err(CROSS_SITE.into());
     }
-    let (url, cookie) = begin(&app, &visitor, &path.provider, to.redirect_uri, to.state).await?;
+    let (url, cookie) = begin(&janua, &visitor, &path.provider, to.redirect_uri, to.state).await?;
     let mut response = Json(RedirectUrl { url }).into_response();
     response.headers_mut().extend(cookie);
     Ok(response)
@@ -113,17 +113,17 @@ async fn oauth_url(
 
 /// Where to send somebody, and the cookie without which nobody comes back. The same for programs and for the page.
 pub async fn begin(
-    app: &App,
+    janua: &Janua,
     visitor: &Visitor,
     provider: &str,
     redirect_uri: Option<String>,
     state: Option<String>,
 ) -> Result<(String, HeaderMap)> {
-    let provider = app.own::<Providers>().find(provider)?;
-    let attempt = Attempt::new(app, visitor, provider, redirect_uri, state)?;
+    let provider = janua.own::<Providers>().find(provider)?;
+    let attempt = Attempt::new(janua, visitor, provider, redirect_uri, state)?;
     let (url, mut headers) = (exchange::address(provider, &attempt)?, HeaderMap::new());
-    let cookie = attempt.keep(app).await?;
-    cookies::set_social(app, &cookie, attempt::STATE.life, &mut headers);
+    let cookie = attempt.keep(janua).await?;
+    cookies::set_social(janua, &cookie, attempt::STATE.life, &mut headers);
     Ok((url, headers))
 }
 
@@ -135,8 +135,9 @@ pub struct Offered {
     pub address: String,
 }
 
-pub fn offered(app: &App) -> Vec<Offered> {
-    app.own::<Providers>()
+pub fn offered(janua: &Janua) -> Vec<Offered> {
+    janua
+        .own::<Providers>()
         .all()
         .map(|provider| Offered {
             name: provider.row.name,
@@ -180,7 +181,7 @@ impl CookieWish {
 }
 
 async fn oauth_sign_in(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     Admitted(visitor): Admitted,
     headers: HeaderMap,
     Path(path): Path<ByProvider>,
@@ -189,8 +190,8 @@ async fn oauth_sign_in(
 ) -> Result<Response> {
     let delivery = wish.delivery(body.options);
     let back = Back { code: body.code, state: body.state, redirect_uri: body.redirect_uri, user: body.user };
-    let (entered, is_new) = complete(&app, &visitor, &headers, &path.provider, back, delivery).await?;
-    answer(&app, entered, is_new)
+    let (entered, is_new) = complete(&janua, &visitor, &headers, &path.provider, back, delivery).await?;
+    answer(&janua, entered, is_new)
 }
 
 /// What somebody brings along who comes back.
@@ -203,24 +204,24 @@ pub struct Back {
 
 /// Whose account it is, and whether it was made just now. The same for programs and for the page.
 pub async fn complete(
-    app: &App,
+    janua: &Janua,
     visitor: &Visitor,
     headers: &HeaderMap,
     provider: &str,
     body: Back,
     delivery: Delivery,
 ) -> Result<(Entered, bool)> {
-    let provider = app.own::<Providers>().find(provider)?;
+    let provider = janua.own::<Providers>().find(provider)?;
     let name = body.user.as_deref().filter(|_| provider.row.name == "apple").map(name_in).transpose()?.flatten();
     let state = body.state.as_ref().map(|state| &state.0);
-    let attempt = Attempt::take(app, visitor, headers, provider, state, body.redirect_uri.as_deref()).await?;
-    let handed = exchange::exchange(app, provider, &attempt, &body.code.0).await?;
-    let mut profile = profile::read(app, provider, &handed, &attempt.nonce.into()).await?;
+    let attempt = Attempt::take(janua, visitor, headers, provider, state, body.redirect_uri.as_deref()).await?;
+    let handed = exchange::exchange(janua, provider, &attempt, &body.code.0).await?;
+    let mut profile = profile::read(janua, provider, &handed, &attempt.nonce.into()).await?;
     profile.name = name.or(profile.name);
-    let kept = handed.to_keep(app);
-    transact!(app, async |tx| {
-        let (account, is_new) = who::recognise(tx, app, visitor, provider.row, &profile, Some(&kept)).await?;
-        let entered = sign_in::enter(tx, app, visitor, account, Way::by("social", delivery)).await?;
+    let kept = handed.to_keep(janua);
+    transact!(janua, async |tx| {
+        let (account, is_new) = who::recognise(tx, janua, visitor, provider.row, &profile, Some(&kept)).await?;
+        let entered = sign_in::enter(tx, janua, visitor, account, Way::by("social", delivery)).await?;
         Ok((entered, is_new))
     })
 }
@@ -263,16 +264,16 @@ enum MayEnterSocially {
     Waiting(MfaChallenge),
 }
 
-fn answer(app: &App, entered: Entered, is_new_user: bool) -> Result<Response> {
+fn answer(janua: &Janua, entered: Entered, is_new_user: bool) -> Result<Response> {
     let mut response = match entered {
-        Entered::Waiting(_) | Entered::Closed => entered.answer(app)?,
+        Entered::Waiting(_) | Entered::Closed => entered.answer(janua)?,
         Entered::In(person) => {
-            let (signed_in, headers) = person.hand_out(app)?;
+            let (signed_in, headers) = person.hand_out(janua)?;
             let mut response = Json(SociallySignedIn { signed_in, is_new_user }).into_response();
             response.headers_mut().extend(headers);
             response
         }
     };
-    cookies::clear_social(app, response.headers_mut());
+    cookies::clear_social(janua, response.headers_mut());
     Ok(response)
 }

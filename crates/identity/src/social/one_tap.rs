@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use axum::{extract::State, response::Response};
 use kernel::{
-    App,
+    Janua,
     fault::{NOT_FOUND, Result},
     http::{Json, Path, Query, Routes},
     transact,
@@ -45,28 +45,28 @@ struct Tapped {
 }
 
 async fn one_tap(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     Admitted(visitor): Admitted,
     Path(path): Path<ByProvider>,
     Query(wish): Query<CookieWish>,
     Json(body): Json<Tapped>,
 ) -> Result<Response> {
-    let provider = app.own::<Providers>().find(&path.provider)?;
+    let provider = janua.own::<Providers>().find(&path.provider)?;
     if provider.row.name != "google" {
         return Err(NOT_FOUND.into());
     }
     let token = &body.id_token.0;
-    let verified = id_token::verify(&app, provider, token).await?;
+    let verified = id_token::verify(&janua, provider, token).await?;
     let profile = profile::of_token(provider.row, &verified)?;
     let (signed, delivery) = (id_token::signed_part(token), wish.delivery(body.options));
     let (born, until) = (verified.born(), verified.until());
-    let (entered, is_new) = transact!(app, async |tx| {
-        if !once::first_use(tx, TOKEN, &signed, born, app.clock.now(), until).await? {
+    let (entered, is_new) = transact!(janua, async |tx| {
+        if !once::first_use(tx, TOKEN, &signed, born, janua.clock.now(), until).await? {
             return Err(INVALID_ID_TOKEN.into());
         }
-        let (account, is_new) = who::recognise(tx, &app, &visitor, provider.row, &profile, None).await?;
-        let entered = sign_in::enter(tx, &app, &visitor, account, Way::by("social", delivery)).await?;
+        let (account, is_new) = who::recognise(tx, &janua, &visitor, provider.row, &profile, None).await?;
+        let entered = sign_in::enter(tx, &janua, &visitor, account, Way::by("social", delivery)).await?;
         Ok((entered, is_new))
     })?;
-    answer(&app, entered, is_new)
+    answer(&janua, entered, is_new)
 }

@@ -1,5 +1,5 @@
 //! What a provider says about a person, read by the row of the table.
-use kernel::{App, crypto::Secret, fault::Result};
+use kernel::{Janua, crypto::Secret, fault::Result};
 use serde_json::Value;
 use tenancy::email::Email;
 use url::Url;
@@ -29,17 +29,17 @@ pub struct Profile {
 }
 
 /// Who came back with these tokens.
-pub async fn read(app: &App, provider: &Provider, handed: &Handed, nonce: &Secret) -> Result<Profile> {
+pub async fn read(janua: &Janua, provider: &Provider, handed: &Handed, nonce: &Secret) -> Result<Profile> {
     let row = provider.row;
     if matches!(row.source, Source::IdToken { .. }) {
         let token = handed.id_token().ok_or(INVALID_ID_TOKEN)?;
-        let verified = id_token::verify(app, provider, &token).await?;
+        let verified = id_token::verify(janua, provider, &token).await?;
         if !verified.has_nonce(&row.source, nonce) {
             return Err(INVALID_ID_TOKEN.into());
         }
         return of_token(row, &verified);
     }
-    let (wire, access) = (app.own::<Providers>().wire()?, handed.access());
+    let (wire, access) = (janua.own::<Providers>().wire()?, handed.access());
     let Some(userinfo) = &provider.userinfo else { return Err(PROVIDER_UNAVAILABLE.into()) };
     let said = wire.document(userinfo, Some(&access)).await?;
     let listed = match &provider.emails {

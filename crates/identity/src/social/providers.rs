@@ -2,7 +2,7 @@
 use std::{collections::BTreeMap, sync::OnceLock};
 
 use kernel::{
-    App,
+    Janua,
     config::Config,
     crypto::Secret,
     fault::{Code, NOT_FOUND, Result},
@@ -75,9 +75,9 @@ pub fn names(config: &Config) -> Result<Vec<&'static str>, String> {
 }
 
 /// Reads the settings; what is wrong with them stops the start.
-pub fn start(app: &App) -> Result<(), String> {
-    let ready = Ready { wire: Wire::default(), by_name: read(&app.config.of())? };
-    app.own::<Providers>().0.set(ready).map_err(|_| "the providers were read twice".to_owned())
+pub fn start(janua: &Janua) -> Result<(), String> {
+    let ready = Ready { wire: Wire::default(), by_name: read(&janua.config.of())? };
+    janua.own::<Providers>().0.set(ready).map_err(|_| "the providers were read twice".to_owned())
 }
 
 fn read(settings: &Settings) -> Result<BTreeMap<&'static str, Provider>, String> {

@@ -1,7 +1,7 @@
 //! Whose account it is that a provider opens. All of it in the transaction that also begins the session.
 use db::{Reach, Tx};
 use kernel::{
-    App,
+    Janua,
     fault::{Code, Result},
 };
 use tenancy::{
@@ -31,7 +31,7 @@ pub const ACCOUNT_EXISTS: Code = Code::new(
 /// The account, and whether it was made just now.
 pub async fn recognise(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     visitor: &Visitor,
     row: &Row,
     profile: &Profile,
@@ -39,7 +39,7 @@ pub async fn recognise(
 ) -> Result<(Account, bool)> {
     // The provider's own id says who it is, whatever the address says today.
     if let Some(known) = Identity::find(tx, row.name, &profile.subject).await? {
-        return Ok((known_again(tx, app, row, profile, known.account_id, tokens).await?, false));
+        return Ok((known_again(tx, janua, row, profile, known.account_id, tokens).await?, false));
     }
     let proven = profile.email.as_ref().filter(|_| profile.email_verified);
     let there = match &profile.email {
@@ -48,27 +48,27 @@ pub async fn recognise(
     };
     match (there, proven) {
         (Some(account), Some(_)) if account.email_verified => {
-            link_to(tx, app, visitor, row, profile, &account, tokens).await?;
+            link_to(tx, janua, visitor, row, profile, &account, tokens).await?;
             Ok((reread(tx, account.id).await?, false))
         }
         (Some(squatter), Some(_)) => {
-            remove_unproven(tx, app, visitor, &squatter).await?;
-            Ok((create(tx, app, visitor, row, profile, proven, tokens).await?, true))
+            remove_unproven(tx, janua, visitor, &squatter).await?;
+            Ok((create(tx, janua, visitor, row, profile, proven, tokens).await?, true))
         }
         (Some(_), None) => Err(ACCOUNT_EXISTS.into()),
-        (None, _) => Ok((create(tx, app, visitor, row, profile, proven, tokens).await?, true)),
+        (None, _) => Ok((create(tx, janua, visitor, row, profile, proven, tokens).await?, true)),
     }
 }
 
 async fn known_again(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     row: &Row,
     profile: &Profile,
     account: AccountId,
     tokens: Option<&[u8]>,
 ) -> Result<Account> {
-    identity(app, row, profile, account).refresh(tx, app, tokens.map(Tokens)).await?;
+    identity(janua, row, profile, account).refresh(tx, janua, tokens.map(Tokens)).await?;
     let mut account = reread(tx, account).await?;
     let told = profile.username.as_deref();
     if told.is_some() && told != account.linked.username(row.name) {
@@ -81,7 +81,7 @@ async fn known_again(
 /// Both sides have proven the address: the provider to its own, the person to us.
 async fn link_to(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     visitor: &Visitor,
     row: &Row,
     profile: &Profile,
@@ -89,7 +89,7 @@ async fn link_to(
     tokens: Option<&[u8]>,
 ) -> Result<()> {
     // Another account at the same provider, perhaps one that got the address later, is not let in beside the first.
-    if !Account::hold_verified(tx, account.id, app.clock.now()).await? {
+    if !Account::hold_verified(tx, account.id, janua.clock.now()).await? {
         return Err(again().into());
     }
     if reread(tx, account.id).await?.linked.has(row.name) {
@@ -97,19 +97,19 @@ async fn link_to(
         let is_this = Identity::find(tx, row.name, &profile.subject).await?.is_some();
         return Err(if is_this { again().into() } else { ACCOUNT_EXISTS.into() });
     }
-    link(tx, app, visitor, row, profile, account.id, tokens).await?;
+    link(tx, janua, visitor, row, profile, account.id, tokens).await?;
     if let Some(email) = &account.email {
         let linked = ProviderLinked { name: account.name.clone(), provider: row.label };
-        mail::send(tx, app, email, &linked).await?;
+        mail::send(tx, janua, email, &linked).await?;
     }
     Ok(())
 }
 
 /// Whoever signed up with somebody else's address and never proved it gets nothing of what its owner does later:
 /// the account goes with its password, its sessions and everything they opened.
-async fn remove_unproven(tx: &mut Tx, app: &App, visitor: &Visitor, account: &Account) -> Result<()> {
-    sessions::end_all(tx, app, &visitor.by, account.id, None, "account_replaced").await?;
-    visitor.record_about(tx, app, account.id, &AccountDeleted).await?;
+async fn remove_unproven(tx: &mut Tx, janua: &Janua, visitor: &Visitor, account: &Account) -> Result<()> {
+    sessions::end_all(tx, janua, &visitor.by, account.id, None, "account_replaced").await?;
+    visitor.record_about(tx, janua, account.id, &AccountDeleted).await?;
     events::forget_person(tx, account.id).await?;
     if !Account::delete_unverified(tx, account.id).await? {
         return Err(again().into());
@@ -120,52 +120,52 @@ async fn remove_unproven(tx: &mut Tx, app: &App, visitor: &Visitor, account: &Ac
 
 async fn create(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     visitor: &Visitor,
     row: &Row,
     profile: &Profile,
     proven: Option<&Email>,
     tokens: Option<&[u8]>,
 ) -> Result<Account> {
-    let now = app.clock.now();
+    let now = janua.clock.now();
     let new = Account {
         avatar_url: profile.avatar_url.clone(),
         email_verified: proven.is_some(),
         auth_provider: row.name.into(),
-        ..Account::new(AccountId::new(&app.entropy, now), proven, &name(profile), now)
+        ..Account::new(AccountId::new(&janua.entropy, now), proven, &name(profile), now)
     };
     if !new.insert(tx).await? {
         return Err(again().into());
     }
-    visitor.record_about(tx, app, new.id, &AccountCreated).await?;
+    visitor.record_about(tx, janua, new.id, &AccountCreated).await?;
     if new.email_verified {
-        visitor.record_about(tx, app, new.id, &EmailVerified).await?;
+        visitor.record_about(tx, janua, new.id, &EmailVerified).await?;
     }
-    let linked = link(tx, app, visitor, row, profile, new.id, tokens).await?;
+    let linked = link(tx, janua, visitor, row, profile, new.id, tokens).await?;
     Ok(Account { linked, ..new })
 }
 
 async fn link(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     visitor: &Visitor,
     row: &Row,
     profile: &Profile,
     account: AccountId,
     tokens: Option<&[u8]>,
 ) -> Result<Linked> {
-    if !identity(app, row, profile, account).insert(tx, app, tokens.map(Tokens)).await? {
+    if !identity(janua, row, profile, account).insert(tx, janua, tokens.map(Tokens)).await? {
         return Err(again().into());
     }
     let linked = Linked::renew(tx, account).await?;
     let by = events::By { actor: Some(account), ..visitor.by.clone() };
-    events::record(tx, app, &by, Some(account), &SocialLinked { provider: row.name }).await?;
+    events::record(tx, janua, &by, Some(account), &SocialLinked { provider: row.name }).await?;
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.to_string()).await?;
     Ok(linked)
 }
 
-fn identity(app: &App, row: &Row, profile: &Profile, account_id: AccountId) -> Identity {
-    let now = app.clock.now();
+fn identity(janua: &Janua, row: &Row, profile: &Profile, account_id: AccountId) -> Identity {
+    let now = janua.clock.now();
     Identity {
         provider: row.name.into(),
         subject: profile.subject.clone(),

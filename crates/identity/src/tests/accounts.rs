@@ -356,7 +356,7 @@ async fn a_browser_gets_cookies_that_scripts_cannot_read() {
         base_url: Some("https://id.example.com".parse().unwrap()),
         ..kernel::config::Config::for_tests()
     };
-    let t = kernel::testing::TestApp::start_with(config, feature).await;
+    let t = kernel::testing::TestJanua::start_with(config, feature).await;
     member(&t, "ada@example.com").await;
     let body = json!({ "email": "ada@example.com", "password": PASSWORD });
     let answer = t.post("/auth/login").json(&body).await;
@@ -466,7 +466,7 @@ async fn p07_who_leaves_is_gone_and_only_a_pseudonym_stays() {
         assert_eq!(t.post(follow).json(&body).await.status, 410, "{follow}");
     }
     let sql = "SELECT type FROM audit_event WHERE account_id = $1 AND (ip IS NOT NULL OR user_agent IS NOT NULL)";
-    let left: Vec<(String,)> = t.app.db.all(sql, db::params![&person.id]).await.unwrap();
+    let left: Vec<(String,)> = t.janua.db.all(sql, db::params![&person.id]).await.unwrap();
     assert!(left.is_empty(), "{left:?}");
     t.expects(&["SESSION_REVOKED", "ACCOUNT_DELETED"]).await;
     t.run_jobs().await;

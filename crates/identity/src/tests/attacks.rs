@@ -4,14 +4,14 @@ use std::time::Duration;
 use data_encoding::{BASE64, BASE64URL_NOPAD};
 use kernel::{
     config::Config,
-    testing::{Answer, TestApp, join_all},
+    testing::{Answer, TestJanua, join_all},
 };
 use serde_json::{Value, json};
 use tenancy::sessions::keys::Ring;
 
 use super::actors::*;
 
-async fn me(t: &TestApp, token: &str) -> u16 {
+async fn me(t: &TestJanua, token: &str) -> u16 {
     let by_header = t.get("/auth/me").header("authorization", &format!("Bearer {token}")).await;
     let by_cookie = t.get("/auth/me").header("cookie", &format!("service_access={token}")).await;
     assert_eq!(by_header.status, by_cookie.status, "the same by either way");
@@ -27,9 +27,9 @@ fn decode(part: &str) -> Value {
 }
 
 /// A token as our own key would sign it, with other parts.
-fn signed(t: &TestApp, header: &Value, claims: &Value) -> String {
+fn signed(t: &TestJanua, header: &Value, claims: &Value) -> String {
     let text = format!("{}.{}", encode(header), encode(claims));
-    let signature = t.app.own::<Ring>().signing(t.app.clock.now(), |key| key.sign(text.as_bytes()).unwrap());
+    let signature = t.janua.own::<Ring>().signing(t.janua.clock.now(), |key| key.sign(text.as_bytes()).unwrap());
     format!("{text}.{}", BASE64URL_NOPAD.encode(&signature.unwrap()))
 }
 
@@ -162,7 +162,7 @@ async fn p29_guessing_all_at_once_is_counted_one_by_one() {
 }
 
 /// Solves the challenge of a refusal, for a pass.
-async fn solve(t: &TestApp, refused: &Answer) -> String {
+async fn solve(t: &TestJanua, refused: &Answer) -> String {
     let answer = t.post("/auth/captcha/verify").json(&json!({ "token": solution(refused) })).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
     answer.body["captchaPass"].as_str().unwrap().to_owned()
@@ -217,7 +217,7 @@ async fn p77_a_pass_works_once_and_only_where_it_was_asked_for() {
 #[tokio::test]
 async fn p33_links_lead_home_whatever_the_request_says() {
     let config = Config { base_url: Some("https://id.example.com".parse().unwrap()), ..Config::for_tests() };
-    let t = TestApp::start_with(config, feature).await;
+    let t = TestJanua::start_with(config, feature).await;
     for (name, value) in [
         ("host", "evil.example"),
         ("x-forwarded-host", "evil.example"),
@@ -253,7 +253,7 @@ async fn p35_nothing_typed_becomes_a_header_or_a_second_recipient() {
 #[tokio::test(flavor = "multi_thread")]
 async fn p76_of_many_at_once_one_wins() {
     let many = u32::MAX;
-    let t = TestApp::start_with(
+    let t = TestJanua::start_with(
         Config::for_tests().with(|tenancy: &mut tenancy::Settings| {
             tenancy.mail_per_hour = many;
             tenancy.mail_per_day = many;
@@ -295,7 +295,7 @@ async fn p76_of_many_at_once_one_wins() {
         assert!(sign_ups.iter().all(|answer| answer.status == 200), "{sign_ups:?}");
         t.run_jobs().await;
         let sql = "SELECT id FROM account WHERE email_key = $1";
-        let made: Vec<(String,)> = t.app.db.all(sql, db::params![&email]).await.unwrap();
+        let made: Vec<(String,)> = t.janua.db.all(sql, db::params![&email]).await.unwrap();
         assert_eq!(made.len(), 1, "one account for an address");
     }
     t.finish().await;
@@ -316,7 +316,7 @@ async fn wins<'a, F: Future<Output = Answer> + Send + 'a>(send: impl Fn() -> F) 
 async fn p57_platform_routes_are_for_the_owners_of_the_platform() {
     let config = Config::for_tests()
         .with(|tenancy: &mut tenancy::Settings| tenancy.platform_owners = vec!["Root@Example.com".into()]);
-    let t = TestApp::start_with(config, feature).await;
+    let t = TestJanua::start_with(config, feature).await;
     let (owner, other) = (signed_in(&t, "root@example.com").await, signed_in(&t, "ada@example.com").await);
     assert_eq!(t.get("/admin/abuse-reports").await.status, 401);
     assert_eq!(other.asks(t.get("/admin/abuse-reports")).await.refusal(), (403, "forbidden"));
@@ -346,7 +346,7 @@ async fn f16_keys_turn_over_without_breaking_a_token() {
     let mut person = signed_in(&t, "ada@example.com").await;
     for _ in 0..5 {
         let before = kids().await;
-        tenancy::sessions::keys::rotate(&t.app).await.unwrap();
+        tenancy::sessions::keys::rotate(&t.janua).await.unwrap();
         assert_eq!(me(&t, &person.access).await, 200, "an old token goes on");
         let next = Person::of(&refresh(&t, &person.refresh).await);
         let kid = decode(next.access.split('.').next().unwrap())["kid"].as_str().unwrap().to_owned();
@@ -363,14 +363,14 @@ async fn f16_keys_turn_over_without_breaking_a_token() {
 }
 
 /// The keys that are published now, by their ids.
-async fn published(t: &TestApp) -> Vec<String> {
+async fn published(t: &TestJanua) -> Vec<String> {
     let keys = t.get("/.well-known/jwks.json").await.body["keys"].as_array().unwrap().clone();
     keys.into_iter().map(|key| key["kid"].as_str().unwrap().to_owned()).collect()
 }
 
 /// The id of the key that signs now.
-fn signing(t: &TestApp) -> String {
-    t.app.own::<Ring>().signing(t.app.clock.now(), |key| key.id.clone()).unwrap()
+fn signing(t: &TestJanua) -> String {
+    t.janua.own::<Ring>().signing(t.janua.clock.now(), |key| key.id.clone()).unwrap()
 }
 
 #[tokio::test]
@@ -379,7 +379,7 @@ async fn a_key_stays_published_for_the_longest_life_of_any_token() {
     t.run_jobs().await;
     t.advance(Duration::from_mins(10));
     let first = signing(&t);
-    tenancy::sessions::keys::rotate(&t.app).await.unwrap();
+    tenancy::sessions::keys::rotate(&t.janua).await.unwrap();
     assert_ne!(signing(&t), first);
     // A token of a framework or an MCP server that was signed at the last moment.
     t.advance(tenancy::sessions::tokens::MACHINE_TOKEN_LIFE);
@@ -404,8 +404,8 @@ async fn a_key_signs_only_after_every_verifier_can_have_seen_it() {
         for seen in kept.iter().rev().take(6) {
             assert!(seen.contains(&signing(&t)), "minute {minute}: a key that a verifier has not seen");
         }
-        let now = t.app.clock.now();
-        match tenancy::sessions::keys::rotate(&t.app).await {
+        let now = t.janua.clock.now();
+        match tenancy::sessions::keys::rotate(&t.janua).await {
             Ok(takes_over) => assert!(takes_over >= now),
             Err(says) => {
                 assert!(says.contains("a rotation is under way: the next key signs from 20"), "{says}");
@@ -421,7 +421,8 @@ async fn a_key_signs_only_after_every_verifier_can_have_seen_it() {
     // Of two at once one rotates; the other waits or is told.
     t.advance(Duration::from_mins(30));
     let before = published(&t).await;
-    let (one, two) = tokio::join!(tenancy::sessions::keys::rotate(&t.app), tenancy::sessions::keys::rotate(&t.app));
+    let (one, two) =
+        tokio::join!(tenancy::sessions::keys::rotate(&t.janua), tenancy::sessions::keys::rotate(&t.janua));
     assert!(one.is_ok() || two.is_ok());
     assert!(before.contains(&signing(&t)), "what signs now was published before");
     t.run_jobs().await;
@@ -431,7 +432,7 @@ async fn a_key_signs_only_after_every_verifier_can_have_seen_it() {
 #[tokio::test]
 async fn p17_discovery_says_what_is_so() {
     let config = Config { base_url: Some("https://id.example.com".parse().unwrap()), ..Config::for_tests() };
-    let t = TestApp::start_with(config, feature).await;
+    let t = TestJanua::start_with(config, feature).await;
     let found = t.get("/.well-known/openid-configuration").await;
     assert_eq!(found.body["issuer"], "https://id.example.com");
     assert_eq!(found.body["jwks_uri"], "https://id.example.com/.well-known/jwks.json");
@@ -439,7 +440,7 @@ async fn p17_discovery_says_what_is_so() {
     for path in ["/.well-known/openid-configuration", "/.well-known/jwks.json"] {
         let tag = t.get(path).await.header("etag").to_owned();
         assert_eq!(t.get(path).header("if-none-match", &tag).await.status, 304, "{path} is as it was");
-        tenancy::sessions::keys::replace(&t.app).await.unwrap();
+        tenancy::sessions::keys::replace(&t.janua).await.unwrap();
         let is_new = t.get(path).header("if-none-match", &tag).await.status == 200;
         assert_eq!(is_new, path.ends_with("jwks.json"), "{path}: only the key set has changed");
     }
@@ -465,7 +466,7 @@ async fn f10_mail_that_cannot_go_out_waits_and_keeps_its_order() {
     assert_eq!(tokens.len(), 2, "each once");
     let first = t.post("/auth/verify-email").json(&json!({ "token": tokens[0] })).await;
     assert_eq!(first.status, 200);
-    let kept: Vec<(String,)> = t.app.db.all("SELECT id FROM mail", db::params![]).await.unwrap();
+    let kept: Vec<(String,)> = t.janua.db.all("SELECT id FROM mail", db::params![]).await.unwrap();
     assert!(kept.is_empty(), "what is sent is gone");
     t.finish().await;
 }
@@ -476,9 +477,9 @@ async fn many_mails_to_one_person_go_out_once_each_and_in_order() {
     for round in 0..4 {
         let names: Vec<String> = (0..8).map(|i| format!("Nr{round}x{i}")).collect();
         for name in &names {
-            db::transact!(t.app.db, async |tx| {
+            db::transact!(t.janua.db, async |tx| {
                 let warning = crate::mails::Locked { name: name.clone() };
-                tenancy::messages::mail::send(tx, &t.app, "ada@example.com", &warning).await
+                tenancy::messages::mail::send(tx, &t.janua, "ada@example.com", &warning).await
             })
             .unwrap();
         }

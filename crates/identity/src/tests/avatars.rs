@@ -4,7 +4,7 @@ use std::{io::Cursor, time::Duration};
 use axum::http::Method;
 use db::params;
 use image::{DynamicImage, ImageFormat, Rgb, RgbImage};
-use kernel::testing::{Answer, TestApp, join_all};
+use kernel::testing::{Answer, TestJanua, join_all};
 use serde_json::{Value, json};
 
 use super::actors::*;
@@ -17,12 +17,12 @@ pub fn picture(width: u32, height: u32, format: ImageFormat) -> Vec<u8> {
 }
 
 /// Asks for an address to upload at.
-pub async fn offer(t: &TestApp, person: &Person, content_type: &str, size: usize) -> Answer {
+pub async fn offer(t: &TestJanua, person: &Person, content_type: &str, size: usize) -> Answer {
     let wish = json!({ "contentType": content_type, "size": size });
     person.asks(t.post("/user/avatar/upload-url")).json(&wish).await
 }
 
-async fn offered(t: &TestApp, person: &Person, content_type: &str, bytes: &[u8]) -> String {
+async fn offered(t: &TestJanua, person: &Person, content_type: &str, bytes: &[u8]) -> String {
     let answer = offer(t, person, content_type, bytes.len()).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
     path(&answer.body["uploadUrl"])
@@ -33,16 +33,16 @@ pub fn path(url: &Value) -> String {
     url.as_str().unwrap().strip_prefix("http://localhost:0").unwrap().to_owned()
 }
 
-async fn put(t: &TestApp, path: &str, content_type: &str, bytes: &[u8]) -> Answer {
+async fn put(t: &TestJanua, path: &str, content_type: &str, bytes: &[u8]) -> Answer {
     t.ask(Method::PUT, path).header("content-type", content_type).body(bytes.to_vec()).await
 }
 
-async fn avatar(t: &TestApp, person: &Person) -> Value {
+async fn avatar(t: &TestJanua, person: &Person) -> Value {
     person.asks(t.get("/auth/me")).await.body["avatarUrl"].clone()
 }
 
 /// What lies in the store, by folder.
-fn kept(t: &TestApp, folder: &str) -> usize {
+fn kept(t: &TestJanua, folder: &str) -> usize {
     std::fs::read_dir(t.folder.path().join("objects").join(folder)).map_or(0, Iterator::count)
 }
 
@@ -183,7 +183,7 @@ async fn of_many_who_use_an_address_at_once_one_wins() {
     assert_eq!(kept(&t, "pictures"), 1);
     let to = offered(&t, &ada, PNG, &file).await;
     let sql = "UPDATE upload SET begun_at = $1 WHERE done_at IS NULL";
-    t.app.db.exec(sql, params![t.app.clock.now()]).await.unwrap();
+    t.janua.db.exec(sql, params![t.janua.clock.now()]).await.unwrap();
     assert_eq!(put(&t, &to, PNG, &file).await.refusal(), REFUSED, "not even drawn while another one is");
     t.finish().await;
 }
@@ -264,7 +264,7 @@ async fn pictures_leave_with_their_person() {
     t.run_jobs().await;
     assert_eq!(t.get(&path(&url)).await.status, 404);
     assert_eq!(kept(&t, "pictures"), 0);
-    let (left,): (i64,) = t.app.db.one("SELECT CAST(COUNT(*) AS BIGINT) FROM upload", params![]).await.unwrap();
+    let (left,): (i64,) = t.janua.db.one("SELECT CAST(COUNT(*) AS BIGINT) FROM upload", params![]).await.unwrap();
     assert_eq!(left, 0);
     t.finish().await;
 }
@@ -276,7 +276,7 @@ async fn uploads_that_never_came_are_forgotten() {
     offered(&t, &ada, PNG, b"never").await;
     t.advance(Duration::from_hours(2));
     t.run_jobs().await;
-    let (left,): (i64,) = t.app.db.one("SELECT CAST(COUNT(*) AS BIGINT) FROM upload", params![]).await.unwrap();
+    let (left,): (i64,) = t.janua.db.one("SELECT CAST(COUNT(*) AS BIGINT) FROM upload", params![]).await.unwrap();
     assert_eq!(left, 0);
     t.finish().await;
 }

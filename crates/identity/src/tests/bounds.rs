@@ -71,7 +71,7 @@ async fn p46_a_session_is_never_one_that_somebody_brought_along() {
 #[tokio::test]
 async fn p47_asking_with_get_changes_nothing() {
     let t = start().await;
-    let paths = t.app.description.get().unwrap().value()["paths"].as_object().unwrap().clone();
+    let paths = t.janua.description.get().unwrap().value()["paths"].as_object().unwrap().clone();
     for (path, item) in paths.iter().filter(|(_, item)| item.get("get").is_none()) {
         let answer = t.get(&path.replace(['{', '}'], "")).await;
         assert_eq!(answer.refusal(), (405, "method_not_allowed"), "{path}: {item}");

@@ -7,7 +7,7 @@ use kernel::{
     clock::Clock,
     config::Config,
     jobs::JobId,
-    testing::{S3Server, START, TestApp, join_all},
+    testing::{S3Server, START, TestJanua, join_all},
 };
 use serde_json::json;
 
@@ -19,8 +19,8 @@ use super::{
 const PNG: &str = "image/png";
 
 /// At the time of the wall clock: the server of the bucket has no other.
-async fn start_with(config: Config) -> (TestApp, Person) {
-    let t = TestApp::start_with(config, feature).await;
+async fn start_with(config: Config) -> (TestJanua, Person) {
+    let t = TestJanua::start_with(config, feature).await;
     t.advance(Clock::System.now().since(START));
     let ada = signed_in(&t, "ada@example.com").await;
     t.run_jobs().await;
@@ -40,8 +40,8 @@ fn incoming(server: &S3Server, url: &str) -> PathBuf {
     server.file(&format!("incoming/{name}"))
 }
 
-async fn uploads(t: &TestApp) -> i64 {
-    let (left,) = t.app.db.one("SELECT CAST(COUNT(*) AS BIGINT) FROM upload", params![]).await.unwrap();
+async fn uploads(t: &TestJanua) -> i64 {
+    let (left,) = t.janua.db.one("SELECT CAST(COUNT(*) AS BIGINT) FROM upload", params![]).await.unwrap();
     left
 }
 
@@ -111,11 +111,11 @@ async fn two_who_look_at_once_show_one_picture() {
     let offered = offer(&t, &ada, PNG, file.len()).await.body;
     assert_eq!(put(offered["uploadUrl"].as_str().unwrap(), &file).await, 200);
     // A node that lost its lease goes on for a while beside the one that has it now.
-    let twin = JobId::new(&t.app.entropy, t.app.clock.now());
+    let twin = JobId::new(&t.janua.entropy, t.janua.clock.now());
     let sql = "INSERT INTO job (id, kind, payload, created_at, ready_at, is_claimed, attempts, fence)
                SELECT $1, kind, payload, created_at, ready_at, is_claimed, attempts, fence FROM job
                WHERE kind = 'uploads.look'";
-    assert_eq!(t.app.db.exec(sql, params![twin]).await.unwrap(), 1);
+    assert_eq!(t.janua.db.exec(sql, params![twin]).await.unwrap(), 1);
     t.advance(Duration::from_secs(2));
     let ran = join_all([t.run_jobs(), t.run_jobs()]).await;
     assert_eq!(ran, [1, 1], "each had one");
@@ -157,7 +157,7 @@ async fn a_bucket_out_of_reach_stops_nothing_else_and_is_asked_again() {
     assert_eq!(uploads(&t).await, 1, "kept, and looked for again");
     let body = json!({ "name": "Ada L." });
     assert_eq!(ada.asks(t.ask(axum::http::Method::PATCH, "/user/profile")).json(&body).await.status, 200);
-    t.app.db.exec("DELETE FROM upload", params![]).await.unwrap();
+    t.janua.db.exec("DELETE FROM upload", params![]).await.unwrap();
     t.advance(Duration::from_hours(1));
     t.run_jobs().await;
     t.finish().await;

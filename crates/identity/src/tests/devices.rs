@@ -1,22 +1,22 @@
 //! Programs without a keyboard, and the people who let them in.
 use std::time::Duration;
 
-use kernel::testing::{Answer, TestApp, join_all};
+use kernel::testing::{Answer, TestJanua, join_all};
 use serde_json::{Value, json};
 
 use super::actors::*;
 
-async fn begin(t: &TestApp) -> Value {
+async fn begin(t: &TestJanua) -> Value {
     let begun = t.post("/auth/device/code").header("user-agent", FIREFOX).from("198.51.100.7").await;
     assert_eq!(begun.status, 200, "{}", begun.text);
     begun.body
 }
 
-async fn poll(t: &TestApp, begun: &Value) -> Answer {
+async fn poll(t: &TestJanua, begun: &Value) -> Answer {
     t.post("/auth/device/token").json(&json!({ "device_code": begun["device_code"] })).await
 }
 
-async fn decide(t: &TestApp, person: &Person, code: &str, approve: bool) -> Answer {
+async fn decide(t: &TestJanua, person: &Person, code: &str, approve: bool) -> Answer {
     person.asks(t.post("/auth/device/verify").json(&json!({ "user_code": code, "approve": approve }))).await
 }
 
@@ -168,7 +168,7 @@ async fn p36_p41_a_device_has_proven_what_whoever_let_it_in_had() {
     assert_eq!(decide(&t, &cyd, &user_code(&waiting), true).await.status, 200);
     let set_up = cyd.asks(t.post("/auth/2fa/setup")).await;
     let totp = totp_rs::Totp::from_url(set_up.body["otpauthUri"].as_str().unwrap()).unwrap();
-    let code = totp.generate(u64::try_from(t.app.clock.now().0 / 1000).unwrap()).to_string();
+    let code = totp.generate(u64::try_from(t.janua.clock.now().0 / 1000).unwrap()).to_string();
     assert_eq!(cyd.asks(t.post("/auth/2fa/enable").json(&json!({ "code": code }))).await.status, 200);
     assert_eq!(poll(&t, &waiting).await.refusal(), (400, "invalid_grant"), "let in before the factor was there");
     for (path, body) in [

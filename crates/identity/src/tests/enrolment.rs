@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use kernel::testing::TestApp;
+use kernel::testing::TestJanua;
 use serde_json::{Value, json};
 
 use super::{
@@ -15,7 +15,7 @@ use super::{
 const ADA: &str = "ada@example.com";
 const PHONE: &str = "+41446681800";
 
-async fn enroll(t: &TestApp, person: &Person) -> String {
+async fn enroll(t: &TestJanua, person: &Person) -> String {
     let sent = person.asks(t.post("/auth/mfa/sms/enroll").json(&json!({ "phone": PHONE }))).await;
     assert_eq!(sent.status, 200, "{}", sent.text);
     t.run_jobs().await;
@@ -67,7 +67,7 @@ struct Begun {
     totp: totp_rs::Totp,
 }
 
-async fn begin(t: &TestApp, person: &Person, holder: &mut Holder) -> Begun {
+async fn begin(t: &TestJanua, person: &Person, holder: &mut Holder) -> Begun {
     let set_up = person.asks(t.post("/auth/2fa/setup")).await;
     let totp = totp_rs::Totp::from_url(set_up.body["otpauthUri"].as_str().unwrap()).unwrap();
     let made = holder.make(options(t, person).await).await.unwrap();
@@ -75,11 +75,11 @@ async fn begin(t: &TestApp, person: &Person, holder: &mut Holder) -> Begun {
 }
 
 /// Nothing of it can be finished.
-async fn is_void(t: &TestApp, person: &Person, begun: &Begun, why: &str) {
+async fn is_void(t: &TestJanua, person: &Person, begun: &Begun, why: &str) {
     let sms = person.asks(t.post("/auth/mfa/sms/verify").json(&json!({ "code": begun.texted }))).await;
     assert_eq!(sms.refusal(), (403, "wrong_code"), "{why}");
     assert_eq!(keep(t, person, &begun.made).await.refusal(), (410, "token_spent"), "{why}");
-    let code = begun.totp.generate(u64::try_from(t.app.clock.now().0 / 1000).unwrap()).to_string();
+    let code = begun.totp.generate(u64::try_from(t.janua.clock.now().0 / 1000).unwrap()).to_string();
     let totp = person.asks(t.post("/auth/2fa/enable").json(&json!({ "code": code }))).await;
     assert_eq!(totp.refusal(), (409, "not_set_up"), "{why}");
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use kernel::{
     config::Config,
-    testing::{Answer, TestApp, join_all},
+    testing::{Answer, TestJanua, join_all},
 };
 use serde_json::{Value, json};
 
@@ -21,12 +21,12 @@ pub struct Careful {
 
 impl Careful {
     /// What the app shows now.
-    pub fn code(&self, t: &TestApp) -> String {
-        self.totp.generate(u64::try_from(t.app.clock.now().0 / 1000).unwrap()).to_string()
+    pub fn code(&self, t: &TestJanua) -> String {
+        self.totp.generate(u64::try_from(t.janua.clock.now().0 / 1000).unwrap()).to_string()
     }
 }
 
-pub async fn careful(t: &TestApp, email: &str) -> Careful {
+pub async fn careful(t: &TestJanua, email: &str) -> Careful {
     let before = signed_in(t, email).await;
     let person = Person::of(&login(t, email, PASSWORD).await);
     let set_up = person.asks(t.post("/auth/2fa/setup")).await;
@@ -51,11 +51,11 @@ pub fn ticket(answer: &Answer) -> String {
     answer.body["mfaTicket"].as_str().unwrap().to_owned()
 }
 
-async fn half_way(t: &TestApp, email: &str) -> String {
+async fn half_way(t: &TestJanua, email: &str) -> String {
     ticket(&login(t, email, PASSWORD).await)
 }
 
-pub async fn verify(t: &TestApp, ticket: &str, code: &str) -> Answer {
+pub async fn verify(t: &TestJanua, ticket: &str, code: &str) -> Answer {
     let body = json!({ "mfaTicket": ticket, "code": code });
     t.post("/auth/2fa/login-verify").json(&body).header("user-agent", FIREFOX).await
 }
@@ -157,7 +157,7 @@ async fn p38_a_code_works_once_and_one_step_either_way() {
     let late = ada.code(&t);
     t.advance(Duration::from_secs(30));
     assert_eq!(verify(&t, &half_way(&t, "ada@example.com").await, &late).await.status, 200, "one step late");
-    let early = ada.totp.generate(u64::try_from(t.app.clock.now().0 / 1000).unwrap() + 30).to_string();
+    let early = ada.totp.generate(u64::try_from(t.janua.clock.now().0 / 1000).unwrap() + 30).to_string();
     assert_eq!(verify(&t, &half_way(&t, "ada@example.com").await, &early).await.status, 200, "one step early");
     let behind = verify(&t, &half_way(&t, "ada@example.com").await, &ada.code(&t)).await;
     assert_eq!(behind.refusal(), (401, "invalid_code"), "and none before the last one");
@@ -222,7 +222,7 @@ async fn p40_a_recovery_code_works_once_and_is_kept_nowhere() {
     assert_eq!(again.refusal(), (401, "invalid_code"), "once");
     let export = person.asks(t.get("/auth/export")).await;
     assert_eq!(export.body["recoveryCodesLeft"], 9);
-    let kept: Vec<(String,)> = t.app.db.all("SELECT hash FROM recovery_code", vec![]).await.unwrap();
+    let kept: Vec<(String,)> = t.janua.db.all("SELECT hash FROM recovery_code", vec![]).await.unwrap();
     for code in &ada.recovery_codes {
         assert!(!export.text.contains(code) && !kept.iter().any(|(hash,)| hash.contains(code)));
     }
@@ -306,7 +306,7 @@ async fn a_trusted_device_is_asked_once_until_something_changes() {
 #[tokio::test]
 async fn p42_our_own_proxy_may_hand_the_mark_on() {
     let config = Config { trusted_proxies: vec!["10.0.0.0/8".parse().unwrap()], ..Config::for_tests() };
-    let t = TestApp::start_with(config, feature).await;
+    let t = TestJanua::start_with(config, feature).await;
     let ada = careful(&t, "ada@example.com").await;
     let ticket = half_way(&t, "ada@example.com").await;
     let body = json!({ "mfaTicket": ticket, "code": ada.code(&t), "trustDevice": true });
@@ -326,12 +326,12 @@ async fn p42_our_own_proxy_may_hand_the_mark_on() {
 const PHONE: &str = "+41446681800";
 
 /// The code in the newest message to a number.
-pub fn texted(t: &TestApp, number: &str) -> String {
+pub fn texted(t: &TestJanua, number: &str) -> String {
     t.phones.message_to(number).expect("a message").chars().take(6).collect()
 }
 
 /// Somebody with a phone, and nothing else.
-async fn reachable(t: &TestApp, email: &str) -> Person {
+async fn reachable(t: &TestJanua, email: &str) -> Person {
     let person = signed_in(t, email).await;
     let sent = person.asks(t.post("/auth/mfa/sms/enroll").json(&json!({ "phone": "+41 44 668 18 00" }))).await;
     assert_eq!((sent.status, &sent.body["smsPhoneSuffix"]), (200, &json!("1800")), "{}", sent.text);
@@ -436,7 +436,7 @@ async fn nobody_pumps_messages() {
 #[tokio::test]
 async fn one_country_has_a_budget_of_its_own() {
     let config = Config::for_tests().with(|tenancy: &mut tenancy::Settings| tenancy.sms_per_country = 2);
-    let t = TestApp::start_with(config, feature).await;
+    let t = TestJanua::start_with(config, feature).await;
     let person = signed_in(&t, "ada@example.com").await;
     let enroll = |phone: &str| person.asks(t.post("/auth/mfa/sms/enroll").json(&json!({ "phone": phone })));
     assert_eq!(enroll("+41446681801").await.status, 200);

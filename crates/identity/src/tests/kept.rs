@@ -1,6 +1,6 @@
 //! What is kept for a client that repeats a request (`Idempotency-Key`): never a session, and no failed try is hidden.
 use axum::http::Method;
-use kernel::testing::{Answer, Ask, TestApp};
+use kernel::testing::{Answer, Ask, TestJanua};
 use serde_json::{Value, json};
 
 use super::{
@@ -16,7 +16,7 @@ fn once<'a>(key: &str, ask: Ask<'a>) -> Ask<'a> {
 }
 
 /// Sends a request under a key; a session comes back.
-async fn enters(t: &TestApp, path: &str, body: &Value) -> Answer {
+async fn enters(t: &TestJanua, path: &str, body: &Value) -> Answer {
     let answer = once(path, t.post(path).json(body)).await;
     assert_eq!(answer.status, 200, "{path}: {}", answer.text);
     assert!(answer.body.get("accessToken").is_some(), "{path}: {}", answer.text);
@@ -24,7 +24,7 @@ async fn enters(t: &TestApp, path: &str, body: &Value) -> Answer {
 }
 
 /// The same request again, and what it is refused with.
-async fn refused(t: &TestApp, path: &str, body: &Value) -> (u16, String) {
+async fn refused(t: &TestJanua, path: &str, body: &Value) -> (u16, String) {
     let again = once(path, t.post(path).json(body)).await;
     assert!(again.headers.get("idempotency-replayed").is_none(), "{path}: {}", again.text);
     assert!(again.body.get("accessToken").is_none(), "{path}: {}", again.text);
@@ -43,7 +43,7 @@ async fn a_password_sign_in_runs_again_and_asks_for_what_is_asked_for_now() {
     // With a second factor on, the repetition is asked for it.
     let set_up = first.asks(t.post("/auth/2fa/setup")).await;
     let totp = totp_rs::Totp::from_url(set_up.body["otpauthUri"].as_str().unwrap()).unwrap();
-    let code = totp.generate(u64::try_from(t.app.clock.now().0 / 1000).unwrap()).to_string();
+    let code = totp.generate(u64::try_from(t.janua.clock.now().0 / 1000).unwrap()).to_string();
     assert_eq!(first.asks(t.post("/auth/2fa/enable").json(&json!({ "code": code }))).await.status, 200);
     let one = ticket(&once("/auth/login", t.post("/auth/login").json(&body)).await);
     let other = ticket(&once("/auth/login", t.post("/auth/login").json(&body)).await);
@@ -92,7 +92,7 @@ async fn no_way_in_is_kept() {
     assert_eq!(refused(&t, "/auth/refresh", &body).await, (401, "unauthenticated".into()));
 
     let sql = "SELECT scope FROM idempotent_reply WHERE sealed IS NOT NULL";
-    let kept: Vec<(String,)> = t.app.db.all(sql, db::params![]).await.unwrap();
+    let kept: Vec<(String,)> = t.janua.db.all(sql, db::params![]).await.unwrap();
     assert!(kept.is_empty(), "nothing that opens an account is kept");
     t.run_jobs().await;
     t.finish().await;

@@ -1,7 +1,7 @@
 //! Whose account a provider opens, and everything that must not open it.
 use axum::http::StatusCode;
 use db::params;
-use kernel::testing::{TestApp, join_all};
+use kernel::testing::{TestJanua, join_all};
 use serde_json::{Value, json};
 
 use super::{actors::*, providers::*};
@@ -40,7 +40,7 @@ async fn p22_who_came_first_with_a_strangers_address_gets_nothing() {
     let (google, t) = StandIn::start().await;
     // The worst case: the attacker is even signed in while the address is unproven.
     let eve = signed_in(&t, "victim@example.com").await;
-    t.app.db.exec("UPDATE account SET email_verified = $1", params![false]).await.unwrap();
+    t.janua.db.exec("UPDATE account SET email_verified = $1", params![false]).await.unwrap();
     assert_eq!(eve.asks(t.get("/auth/me")).await.status, 200);
     t.post("/auth/resend-verification").json(&json!({ "email": "victim@example.com" })).await;
     t.run_jobs().await;
@@ -223,7 +223,7 @@ async fn a_provider_that_fails_leaves_nothing_behind() {
         assert_eq!(answer.refusal(), (401, "invalid_id_token"), "{why}");
     }
     // Nobody there at all.
-    let away = TestApp::start_with(
+    let away = TestJanua::start_with(
         peer.settings(&[("provider_endpoints", "google.token=http://127.0.0.1:9/token")]),
         feature,
     )

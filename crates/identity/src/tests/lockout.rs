@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use data_encoding::BASE64;
-use kernel::testing::{Answer, TestApp};
+use kernel::testing::{Answer, TestJanua};
 use serde_json::json;
 
 use super::{
@@ -13,7 +13,7 @@ use super::{
 const ADA: &str = "ada@example.com";
 const HOME: &str = "198.51.100.7";
 
-async fn password_from(t: &TestApp, network: &str, password: &str, pass: Option<&str>) -> Answer {
+async fn password_from(t: &TestJanua, network: &str, password: &str, pass: Option<&str>) -> Answer {
     let body = json!({ "email": ADA, "password": password, "options": { "tokenDelivery": "body" } });
     let ask = t.post("/auth/login").json(&body).from(network).header("user-agent", FIREFOX);
     match pass {
@@ -23,7 +23,7 @@ async fn password_from(t: &TestApp, network: &str, password: &str, pass: Option<
 }
 
 /// Solves the challenge of a refusal, for a pass.
-async fn solve(t: &TestApp, refused: &Answer) -> String {
+async fn solve(t: &TestJanua, refused: &Answer) -> String {
     let challenge: altcha::Challenge = serde_json::from_value(refused.body["challenge"].clone()).unwrap();
     let solution = altcha::solve_challenge(altcha::SolveChallengeOptions::new(&challenge)).unwrap().unwrap();
     let token = BASE64.encode(json!({ "challenge": challenge, "solution": solution }).to_string().as_bytes());
@@ -32,7 +32,7 @@ async fn solve(t: &TestApp, refused: &Answer) -> String {
 }
 
 /// Wrong passwords from one network, until it is closed for the account.
-pub async fn lock(t: &TestApp, email: &str, network: &str) {
+pub async fn lock(t: &TestJanua, email: &str, network: &str) {
     let guess = async |pass: Option<&str>| {
         let ask = t.post("/auth/login").json(&json!({ "email": email, "password": "wrong guess" }));
         let ask = ask.from(network).header("user-agent", FIREFOX);
@@ -57,7 +57,7 @@ pub async fn lock(t: &TestApp, email: &str, network: &str) {
 }
 
 /// Wrong passwords from many networks, as far as they are let.
-async fn attack(t: &TestApp, tries: usize) -> Vec<Answer> {
+async fn attack(t: &TestJanua, tries: usize) -> Vec<Answer> {
     let mut answers = vec![];
     for i in 0..tries {
         answers.push(password_from(t, &format!("203.0.113.{i}"), "wrong guess", None).await);
@@ -161,7 +161,11 @@ async fn guessing_from_everywhere_grows_dearer() {
     let cheap = password_from(&t, "192.0.2.1", "wrong guess", None).await;
     let pass = solve(&t, &cheap).await;
     // Many more wrong ones, as if each had come with a pass.
-    t.app.db.exec("UPDATE strike SET strikes = 15 WHERE detail = '' AND strikes >= 5", db::params![]).await.unwrap();
+    t.janua
+        .db
+        .exec("UPDATE strike SET strikes = 15 WHERE detail = '' AND strikes >= 5", db::params![])
+        .await
+        .unwrap();
     let later = password_from(&t, "192.0.2.1", PASSWORD, Some(&pass)).await;
     assert_eq!(later.refusal(), (403, "captcha_required"), "a pass for little work is no longer enough");
     let pass = solve(&t, &later).await;
@@ -171,7 +175,7 @@ async fn guessing_from_everywhere_grows_dearer() {
 }
 
 /// A ticket for somebody who knows the password, and a code that is tried with it.
-async fn code_from(t: &TestApp, network: &str, code: &str) -> Answer {
+async fn code_from(t: &TestJanua, network: &str, code: &str) -> Answer {
     let waiting = ticket(&password_from(t, network, PASSWORD, None).await);
     let body = json!({ "mfaTicket": waiting, "code": code });
     t.post("/auth/2fa/login-verify").json(&body).from(network).header("user-agent", FIREFOX).await
@@ -204,7 +208,7 @@ async fn codes_are_guessed_some_tens_of_times_a_day_from_everywhere() {
     let ada = careful(&t, ADA).await;
     // To the beginning of a day.
     let day = 86_400_000;
-    t.advance(Duration::from_millis(u64::try_from(day - t.app.clock.now().0 % day).unwrap()));
+    t.advance(Duration::from_millis(u64::try_from(day - t.janua.clock.now().0 % day).unwrap()));
     let mut tried = 0;
     for i in 0..60 {
         // Also later in the day: no pause gives back what was used.

@@ -4,28 +4,28 @@ use std::time::Duration;
 use kernel::{
     jobs::{self, DeadJob},
     ports::SendError,
-    testing::TestApp,
+    testing::TestJanua,
 };
 use serde_json::json;
 
 use super::actors::*;
 
-async fn dead(t: &TestApp) -> Vec<DeadJob> {
-    jobs::dead(&t.app.db, 10).await.unwrap()
+async fn dead(t: &TestJanua) -> Vec<DeadJob> {
+    jobs::dead(&t.janua.db, 10).await.unwrap()
 }
 
-async fn kept(t: &TestApp) -> i64 {
+async fn kept(t: &TestJanua) -> i64 {
     let sql = "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM mail";
-    t.app.db.one::<(i64,)>(sql, vec![]).await.unwrap().0
+    t.janua.db.one::<(i64,)>(sql, vec![]).await.unwrap().0
 }
 
 /// Signs up, and lets what that causes happen.
-async fn signs_up(t: &TestApp, email: &str) {
+async fn signs_up(t: &TestJanua, email: &str) {
     t.post("/auth/register").json(&sign_up_body(email)).await;
     t.run_jobs().await;
 }
 
-async fn asks_for_a_link(t: &TestApp, email: &str) {
+async fn asks_for_a_link(t: &TestJanua, email: &str) {
     t.post("/auth/magic-link/request").json(&json!({ "email": email })).await;
     t.run_jobs().await;
 }
@@ -51,7 +51,7 @@ async fn a_mail_server_that_refuses_us_loses_no_mail() {
         assert!(dead(&t).await.is_empty(), "after 22 hours it is still tried");
         assert_eq!(kept(&t).await, 1);
         let sql = "SELECT last_error FROM mail";
-        let (said,): (String,) = t.app.db.one(sql, vec![]).await.unwrap();
+        let (said,): (String,) = t.janua.db.one(sql, vec![]).await.unwrap();
         assert_eq!(said, fault().to_string(), "with the server's own words");
         t.mailbox.refuse(None);
         let before = t.mailbox.mails().len();
@@ -72,13 +72,13 @@ async fn while_the_server_is_away_it_is_asked_once_a_minute_and_not_for_every_ma
         signs_up(&t, &format!("p{i}@example.com")).await;
     }
     let sql = "SELECT CAST(SUM(attempts) AS BIGINT) AS n FROM mail";
-    let (tried,): (i64,) = t.app.db.one(sql, vec![]).await.unwrap();
+    let (tried,): (i64,) = t.janua.db.one(sql, vec![]).await.unwrap();
     assert_eq!(tried, 1, "the others wait for how that one fares");
     for _ in 0..600 {
         t.advance(Duration::from_secs(1));
         t.run_jobs().await;
     }
-    let (tried,): (i64,) = t.app.db.one(sql, vec![]).await.unwrap();
+    let (tried,): (i64,) = t.janua.db.one(sql, vec![]).await.unwrap();
     assert!((8..25).contains(&tried), "{tried} tries in ten minutes");
     t.mailbox.refuse(None);
     for _ in 0..5 {
@@ -105,7 +105,7 @@ async fn a_mail_that_was_refused_for_good_stays_and_is_sent_when_somebody_says_s
     t.run_jobs().await;
     assert_eq!((t.mailbox.mails().len(), kept(&t).await), (1, 1));
     // `janua jobs retry`.
-    assert!(jobs::revive(&t.app.db, given_up[0].id, t.app.clock.now()).await.unwrap());
+    assert!(jobs::revive(&t.janua.db, given_up[0].id, t.janua.clock.now()).await.unwrap());
     t.run_jobs().await;
     assert_eq!((t.mailbox.mails().len(), kept(&t).await), (2, 0), "sent after all");
     assert!(dead(&t).await.is_empty());
@@ -134,7 +134,7 @@ async fn a_link_that_has_expired_is_not_sent_unless_somebody_says_so() {
         "and what the reason was"
     );
     assert_eq!(t.mailbox.mails().len(), before, "a link that opens nothing helps nobody");
-    assert!(jobs::revive(&t.app.db, given_up[0].id, t.app.clock.now()).await.unwrap());
+    assert!(jobs::revive(&t.janua.db, given_up[0].id, t.janua.clock.now()).await.unwrap());
     t.run_jobs().await;
     assert_eq!((t.mailbox.mails().len(), kept(&t).await), (before + 1, 0));
     t.finish().await;

@@ -35,11 +35,11 @@ async fn f17_a_restart_forgets_nothing() {
 #[tokio::test]
 async fn f21_a_damaged_signing_key_stops_the_start() {
     let t = start().await;
-    t.app.db.exec("UPDATE signing_key SET sealed = $1", params![vec![1_u8; 100]]).await.unwrap();
-    let said = tenancy::sessions::keys::load(&t.app).await.unwrap_err();
+    t.janua.db.exec("UPDATE signing_key SET sealed = $1", params![vec![1_u8; 100]]).await.unwrap();
+    let said = tenancy::sessions::keys::load(&t.janua).await.unwrap_err();
     assert!(said.contains("is damaged") && said.contains("restore"), "{said}");
-    t.app.db.exec("DELETE FROM signing_key", params![]).await.unwrap();
-    let said = tenancy::sessions::keys::start(&t.app).await.unwrap_err();
+    t.janua.db.exec("DELETE FROM signing_key", params![]).await.unwrap();
+    let said = tenancy::sessions::keys::start(&t.janua).await.unwrap_err();
     assert!(said.contains("never made over old"), "{said}");
     t.finish().await;
 }

@@ -5,7 +5,7 @@ use std::{
     process::{Child, ChildStdout, Command, Stdio},
 };
 
-use kernel::{clock::Clock, config::Config, testing::TestApp};
+use kernel::{clock::Clock, config::Config, testing::TestJanua};
 use reqwest::{Client, header, redirect::Policy};
 use serde_json::json;
 use url::Url;
@@ -109,9 +109,9 @@ async fn browse(start: &str, login: &str) -> Url {
 #[tokio::test]
 async fn a_real_provider_signs_people_in() {
     let peer = Peer::start();
-    let t = TestApp::start_with(peer.settings(), feature).await;
+    let t = TestJanua::start_with(peer.settings(), feature).await;
     // The provider signs with the time of the wall.
-    t.advance(Clock::System.now().since(t.app.clock.now()));
+    t.advance(Clock::System.now().since(t.janua.clock.now()));
     for (provider, login, is_proven) in
         [("google", "ada", true), ("linkedin", "bob", true), ("cognito", "cleo", true), ("microsoft", "dora", false)]
     {

@@ -2,12 +2,12 @@
 use std::time::Duration;
 
 use data_encoding::BASE64URL_NOPAD;
-use kernel::testing::{Answer, TestApp, join_all};
+use kernel::testing::{Answer, TestJanua, join_all};
 use serde_json::{Value, json};
 
 use super::{actors::*, providers::*};
 
-async fn tap(t: &TestApp, token: &str) -> Answer {
+async fn tap(t: &TestJanua, token: &str) -> Answer {
     t.post("/auth/oauth/google/onetap").json(&json!({ "idToken": token })).header("user-agent", FIREFOX).await
 }
 
@@ -44,7 +44,7 @@ fn hs256(header: &Value, claims: &Value, key: &[u8]) -> String {
 async fn p24_a_forged_token_is_none() {
     let (google, t) = StandIn::start().await;
     let good = google.claims(&t, "google", &proven("g-1", "ada@example.com"));
-    let now = t.app.clock.now().0 / 1000;
+    let now = t.janua.clock.now().0 / 1000;
     let with = |changes: Value| {
         let mut claims = good.clone();
         claims.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());

@@ -27,7 +27,7 @@ use db::{params, row};
 use kernel::{
     config::Config,
     crypto,
-    testing::{Answer, TestApp},
+    testing::{Answer, TestJanua},
 };
 use serde_json::{Value, json};
 use url::Url;
@@ -122,7 +122,7 @@ pub fn header() -> Value {
 
 impl StandIn {
     /// The provider, and a service that knows it under all eight names.
-    pub async fn start() -> (Self, TestApp) {
+    pub async fn start() -> (Self, TestJanua) {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let stand_in = Self {
             url: format!("http://{}", listener.local_addr().unwrap()),
@@ -137,7 +137,7 @@ impl StandIn {
             .route("/elsewhere", any(|| async { no("invalid_grant") }))
             .with_state(stand_in.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
-        let t = TestApp::start_with(stand_in.settings(&[]), feature).await;
+        let t = TestJanua::start_with(stand_in.settings(&[]), feature).await;
         (stand_in, t)
     }
 
@@ -171,11 +171,11 @@ impl StandIn {
     }
 
     /// The person says yes at the provider: the code they come back with.
-    pub fn agree(&self, t: &TestApp, url: &str, somebody: Somebody) -> String {
+    pub fn agree(&self, t: &TestJanua, url: &str, somebody: Somebody) -> String {
         let asked: HashMap<String, String> = Url::parse(url).unwrap().query_pairs().into_owned().collect();
         assert_eq!((asked["response_type"].as_str(), asked["keep"].as_str()), ("code", "this"));
         let mut inner = self.inner.lock().unwrap();
-        inner.now_s = t.app.clock.now().0 / 1000;
+        inner.now_s = t.janua.clock.now().0 / 1000;
         inner.count += 1;
         let code = format!("code-{}", inner.count);
         inner.grants.insert(code.clone(), Grant { somebody, asked });
@@ -183,8 +183,8 @@ impl StandIn {
     }
 
     /// The claims of a good token of this provider.
-    pub fn claims(&self, t: &TestApp, provider: &str, somebody: &Somebody) -> Value {
-        let now = t.app.clock.now().0 / 1000;
+    pub fn claims(&self, t: &TestJanua, provider: &str, somebody: &Somebody) -> Value {
+        let now = t.janua.clock.now().0 / 1000;
         claims(&self.url, provider, somebody, now)
     }
 }
@@ -312,7 +312,7 @@ pub struct Sent {
 }
 
 /// Asks where to go.
-pub async fn begin(t: &TestApp, provider: &str) -> Sent {
+pub async fn begin(t: &TestJanua, provider: &str) -> Sent {
     sent(&t.get(&format!("/auth/oauth/{provider}/url")).await)
 }
 
@@ -325,11 +325,11 @@ pub fn sent(answer: &Answer) -> Sent {
 }
 
 /// Comes back with a code.
-pub async fn come_back(t: &TestApp, provider: &str, sent: &Sent, code: &str) -> Answer {
+pub async fn come_back(t: &TestJanua, provider: &str, sent: &Sent, code: &str) -> Answer {
     post_back(t, provider, Some(&sent.cookie), &json!({ "code": code, "state": sent.state })).await
 }
 
-pub async fn post_back(t: &TestApp, provider: &str, cookie: Option<&str>, body: &Value) -> Answer {
+pub async fn post_back(t: &TestJanua, provider: &str, cookie: Option<&str>, body: &Value) -> Answer {
     let ask = t.post(&format!("/auth/oauth/{provider}")).json(body).header("user-agent", FIREFOX);
     match cookie {
         Some(cookie) => ask.header("cookie", cookie).await,
@@ -338,7 +338,7 @@ pub async fn post_back(t: &TestApp, provider: &str, cookie: Option<&str>, body: 
 }
 
 /// There and back again.
-pub async fn sign_in(stand_in: &StandIn, t: &TestApp, provider: &str, somebody: Somebody) -> Answer {
+pub async fn sign_in(stand_in: &StandIn, t: &TestJanua, provider: &str, somebody: Somebody) -> Answer {
     let sent = begin(t, provider).await;
     let code = stand_in.agree(t, &sent.url, somebody);
     come_back(t, provider, &sent, &code).await
@@ -350,6 +350,6 @@ struct Count {
 row!(Count { n });
 
 /// The one number a statement counts.
-pub async fn rows(t: &TestApp, sql: &'static str) -> i64 {
-    t.app.db.one::<Count>(sql, params![]).await.unwrap().n
+pub async fn rows(t: &TestJanua, sql: &'static str) -> i64 {
+    t.janua.db.one::<Count>(sql, params![]).await.unwrap().n
 }

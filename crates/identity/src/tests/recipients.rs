@@ -1,20 +1,20 @@
 //! Mail that a stranger can ask for: how much of it one email gets, what stands in it, and which of its links work.
 use std::time::Duration;
 
-use kernel::{config::Config, testing::TestApp};
+use kernel::{config::Config, testing::TestJanua};
 use serde_json::{Value, json};
 
 use super::{actors::*, lockout::lock};
 
 const ADA: &str = "ada@example.com";
 
-fn mails_to(t: &TestApp, email: &str) -> Vec<String> {
+fn mails_to(t: &TestJanua, email: &str) -> Vec<String> {
     let mails = t.mailbox.mails().into_iter().filter(|mail| mail.contains(&format!("To: {email}")));
     mails.map(|mail| mail.replace("=\r\n", "").replace("=3D", "=")).collect()
 }
 
 /// Asks for a mail of some kind from a network of its own.
-async fn ask(t: &TestApp, round: usize, email: &str) -> Value {
+async fn ask(t: &TestJanua, round: usize, email: &str) -> Value {
     let from = format!("203.0.{}.{}", round / 250, round % 250);
     let (path, body) = match round % 4 {
         0 => ("/auth/forgot-password", json!({ "email": email })),
@@ -40,7 +40,7 @@ async fn one_email_gets_a_few_mails_however_many_are_asked_for() {
     }
     assert_eq!(mails_to(&t, ADA).len() - before, 6, "five an hour, over all kinds and networks, and one warning");
     assert!((4..40).all(|round| said[round] == said[round - 4]), "the same answer: {said:?}");
-    let figures = t.app.metrics.render(kernel::telemetry::Exposition::Prometheus).unwrap();
+    let figures = t.janua.metrics.render(kernel::telemetry::Exposition::Prometheus).unwrap();
     assert!(figures.contains("janua_mails_withheld_total"), "{figures}");
 
     // Somebody else's email is not concerned.
@@ -71,7 +71,7 @@ async fn strangers_do_not_use_up_what_the_person_asks_for_where_they_sign_in() {
 }
 
 /// How many mails somebody got since the last look, after a request from a network.
-async fn mails_after(t: &TestApp, path: &str, from: Option<&str>) -> usize {
+async fn mails_after(t: &TestJanua, path: &str, from: Option<&str>) -> usize {
     let before = mails_to(t, ADA).len();
     let body = match path {
         "/auth/register" => json!({ "email": ADA, "password": PASSWORD, "name": "Eve" }),
@@ -140,7 +140,7 @@ async fn one_network_uses_up_a_share_of_what_an_email_gets() {
     assert_eq!(asks(None, 8).await, 4, "where the person signs in");
     // Where a client's server got its tokens, nobody signed in.
     t.advance(Duration::from_mins(61));
-    t.app.db.exec("UPDATE session SET scopes = 'openid'", vec![]).await.unwrap();
+    t.janua.db.exec("UPDATE session SET scopes = 'openid'", vec![]).await.unwrap();
     assert_eq!(asks(Some("203.0.113.1"), 8).await + asks(Some("203.0.113.2"), 8).await, 5);
     assert_eq!(asks(None, 1).await, 0);
     t.finish().await;
@@ -168,7 +168,7 @@ async fn a_newer_link_leaves_the_last_few_good_and_using_one_voids_the_others() 
         tenancy.mail_per_hour = 100;
         tenancy.mail_per_day = 100;
     });
-    let t = TestApp::start_with(generous, feature).await;
+    let t = TestJanua::start_with(generous, feature).await;
     member(&t, ADA).await;
     let links = async |path: &str, count: usize| {
         let mut links = vec![];

@@ -36,7 +36,7 @@ async fn i09_no_session_and_no_secret_outlives_a_restore() {
     t.run_jobs().await;
     t.happened().await;
 
-    let ended = restored::end(&t.app, Keys::End).await.unwrap();
+    let ended = restored::end(&t.janua, Keys::End).await.unwrap();
     assert!(ended.sessions >= 3 && ended.recovery_codes == 10 && ended.secrets >= 5, "{ended:?}");
     t.expects(&["DATABASE_RESTORED"]).await;
 
@@ -75,7 +75,7 @@ async fn i09_what_only_the_lost_database_knew_to_be_used_counts_as_used() {
     let tap = async |token: &str| t.post("/auth/oauth/google/onetap").json(&json!({ "idToken": token })).await;
     let token = |t: &_| signed(&header(), &google.claims(t, "google", &proven("g-1", "ada@example.com")));
     let old = token(&t);
-    restored::end(&t.app, Keys::End).await.unwrap();
+    restored::end(&t.janua, Keys::End).await.unwrap();
     assert_eq!(tap(&old).await.refusal(), (401, "invalid_id_token"), "made before, perhaps used before");
     t.advance(Duration::from_secs(2));
     let answer = tap(&token(&t)).await;

@@ -1,6 +1,6 @@
 //! Signing in with an account elsewhere: every provider in its own shape, and what comes of it.
 use db::{params, row};
-use kernel::testing::TestApp;
+use kernel::testing::TestJanua;
 use serde_json::{Value, json};
 
 use super::{actors::*, providers::*};
@@ -83,7 +83,7 @@ async fn on_the_web_the_cookie_is_strict_and_other_origins_of_ours_are_ways_back
     other.finish().await;
     let settings =
         google.settings(&[("base_url", "https://id.example.com"), ("allowed_origins", "https://app.example.com")]);
-    let t = TestApp::start_with(settings, feature).await;
+    let t = TestJanua::start_with(settings, feature).await;
     let back = "https%3A%2F%2Fapp.example.com%2Fback%3Fx%3D1";
     let answer = t.get(&format!("/auth/oauth/google/url?redirectUri={back}")).await;
     assert!(answer.header("set-cookie").starts_with("__Host-service_oauth="), "{:?}", answer.headers);
@@ -189,14 +189,14 @@ async fn the_providers_tokens_are_sealed_and_shown_to_nobody() {
     let (google, t) = StandIn::start().await;
     let answer = sign_in(&google, &t, "google", proven("g-1", "ada@example.com")).await;
     let ada = Person::of(&answer);
-    let kept: Kept = t.app.db.one("SELECT sealed FROM social_identity", params![]).await.unwrap();
+    let kept: Kept = t.janua.db.one("SELECT sealed FROM social_identity", params![]).await.unwrap();
     let text = String::from_utf8_lossy(&kept.sealed).into_owned();
     assert!(!text.contains("access-code") && !text.contains("refresh-of-the-provider"), "{text}");
     let place = |subject: &str| format!("social_identity:sealed:google:{subject}");
-    let opened = t.app.vault.open("social", &place("g-1"), &kept.sealed).unwrap();
+    let opened = t.janua.vault.open("social", &place("g-1"), &kept.sealed).unwrap();
     let opened: Value = serde_json::from_slice(&opened).unwrap();
     assert_eq!((&opened["access"], &opened["refresh"]), (&json!("access-code-1"), &json!("refresh-of-the-provider")));
-    assert!(t.app.vault.open("social", &place("g-2"), &kept.sealed).is_err(), "bound to its row");
+    assert!(t.janua.vault.open("social", &place("g-2"), &kept.sealed).is_err(), "bound to its row");
     if let Some(folder) = t.folder() {
         for file in std::fs::read_dir(folder).unwrap() {
             let bytes = std::fs::read(file.unwrap().path()).unwrap();

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use kernel::testing::{Answer, TestApp};
+use kernel::testing::{Answer, TestJanua};
 use serde_json::{Value, json};
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
 const ADA: &str = "ada@example.com";
 
 /// Somebody who signed in by a mailed link just now.
-async fn by_link(t: &TestApp, email: &str) -> Person {
+async fn by_link(t: &TestJanua, email: &str) -> Person {
     t.post("/auth/magic-link/request").json(&json!({ "email": email })).await;
     t.run_jobs().await;
     let token = token_in(&mail_to(t, email).unwrap());
@@ -23,7 +23,7 @@ async fn by_link(t: &TestApp, email: &str) -> Person {
 }
 
 /// What cannot be undone, each tried with the same proof.
-async fn acts(t: &TestApp, person: &Person, passkey: &str, proof: &Value) -> Vec<Answer> {
+async fn acts(t: &TestJanua, person: &Person, passkey: &str, proof: &Value) -> Vec<Answer> {
     let mut answers = vec![];
     for (method, path) in [
         (Method::POST, "/auth/passkey/register-options".to_owned()),
@@ -131,7 +131,7 @@ async fn an_old_second_factor_and_a_new_password_are_no_fresh_second_factor() {
     assert_eq!(set_up.status, 200, "{}", set_up.text);
     let set_up = ada.person.asks(t.post("/auth/2fa/setup")).await;
     let totp = totp_rs::Totp::from_url(set_up.body["otpauthUri"].as_str().unwrap()).unwrap();
-    let code = totp.generate(u64::try_from(t.app.clock.now().0 / 1000).unwrap()).to_string();
+    let code = totp.generate(u64::try_from(t.janua.clock.now().0 / 1000).unwrap()).to_string();
     assert_eq!(ada.person.asks(t.post("/auth/2fa/enable").json(&json!({ "code": code }))).await.status, 200);
     for answer in acts(&t, &old, "none", &json!({})).await {
         assert_eq!(answer.refusal(), (403, "reauthentication_required"), "{}", answer.text);

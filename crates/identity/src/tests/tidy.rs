@@ -2,14 +2,14 @@
 use std::time::Duration;
 
 use db::params;
-use kernel::testing::{TestApp, longest_wait, many};
+use kernel::testing::{TestJanua, longest_wait, many};
 
 use super::actors::*;
 
 const EXPIRED: &str = "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM session WHERE ends_at < $1";
 
 /// Sessions that ended long ago, with ids in no order.
-async fn expire(t: &TestApp, account: &str, sessions: i64) {
+async fn expire(t: &TestJanua, account: &str, sessions: i64) {
     let sql =
         "INSERT INTO session (id, account_id, generation, rotated_at, created_at, authenticated_at, last_seen_at,
                                     expires_at, ends_at, methods, device, user_agent, ip)
@@ -17,7 +17,7 @@ async fn expire(t: &TestApp, account: &str, sessions: i64) {
                SELECT CAST((i * 7919) % 1000003 AS TEXT) || '-' || CAST(i AS TEXT), $1, 0, 1, 1, 1, 1, 1, i, '[]', '',
                       '', '' FROM n";
     for first in (0..sessions).step_by(20_000) {
-        t.app.db.exec(sql, params![account, first, sessions.min(first + 20_000)]).await.unwrap();
+        t.janua.db.exec(sql, params![account, first, sessions.min(first + 20_000)]).await.unwrap();
     }
 }
 
@@ -29,7 +29,7 @@ async fn a_flood_of_expired_sessions_goes_without_holding_anybody_up() {
     expire(&t, &person.id, sessions).await;
     t.advance(Duration::from_hours(1));
     let (_, slowest) = t.beside_a_writer(t.run_jobs()).await;
-    let (left,): (i64,) = t.app.db.one(EXPIRED, params![t.app.clock.now()]).await.unwrap();
+    let (left,): (i64,) = t.janua.db.one(EXPIRED, params![t.janua.clock.now()]).await.unwrap();
     assert_eq!(left, 0, "of {sessions}");
     assert!(slowest < longest_wait(), "another write waited for {slowest:?}");
     println!("{sessions} sessions deleted; the slowest write beside it took {slowest:.1?}");
@@ -41,19 +41,19 @@ async fn one_chore_that_fails_stops_no_other_and_keys_turn_all_the_same() {
     let t = start().await;
     let person = signed_in(&t, "ada@example.com").await;
     expire(&t, &person.id, 10).await;
-    t.app.db.exec("ALTER TABLE once RENAME TO missing", params![]).await.unwrap();
+    t.janua.db.exec("ALTER TABLE once RENAME TO missing", params![]).await.unwrap();
     let published = || async { t.get("/.well-known/jwks.json").await.body["keys"].as_array().unwrap().len() };
     assert_eq!(published().await, 2);
     // The published key has begun to sign.
     t.advance(Duration::from_hours(91 * 24));
     t.run_jobs().await;
-    let (left,): (i64,) = t.app.db.one(EXPIRED, params![t.app.clock.now()]).await.unwrap();
+    let (left,): (i64,) = t.janua.db.one(EXPIRED, params![t.janua.clock.now()]).await.unwrap();
     assert_eq!(left, 0, "what comes after the chore that failed is done");
     assert_eq!(published().await, 2, "another key is published behind the one that signs");
     let sql = "SELECT last_error FROM job WHERE kind = 'tidy'";
-    let (why,): (String,) = t.app.db.one(sql, params![]).await.unwrap();
+    let (why,): (String,) = t.janua.db.one(sql, params![]).await.unwrap();
     assert!(why.starts_with("once: "), "{why}");
-    t.app.db.exec("ALTER TABLE missing RENAME TO once", params![]).await.unwrap();
+    t.janua.db.exec("ALTER TABLE missing RENAME TO once", params![]).await.unwrap();
     t.advance(Duration::from_hours(2));
     t.run_jobs().await;
     t.finish().await;

@@ -1,6 +1,6 @@
 //! Trusted devices: listed, forgotten one by one, all at once, and with every session.
 use axum::http::Method;
-use kernel::testing::TestApp;
+use kernel::testing::TestJanua;
 use serde_json::json;
 
 use super::{
@@ -11,7 +11,7 @@ use super::{
 const ADA: &str = "ada@example.com";
 
 /// Signs in on a new device and trusts it; its cookie.
-async fn trust(t: &TestApp, ada: &Careful, agent: &str) -> (String, Person) {
+async fn trust(t: &TestJanua, ada: &Careful, agent: &str) -> (String, Person) {
     t.advance(std::time::Duration::from_secs(30));
     let waiting = ticket(&login(t, ADA, PASSWORD).await);
     let body = json!({ "mfaTicket": waiting, "code": ada.code(t), "trustDevice": true });
@@ -23,7 +23,7 @@ async fn trust(t: &TestApp, ada: &Careful, agent: &str) -> (String, Person) {
 }
 
 /// Whether the device is still asked for no second factor.
-async fn is_trusted(t: &TestApp, cookie: &str) -> bool {
+async fn is_trusted(t: &TestJanua, cookie: &str) -> bool {
     let body = json!({ "email": ADA, "password": PASSWORD, "options": { "tokenDelivery": "body" } });
     let answer = t.post("/auth/login").json(&body).header("cookie", cookie).header("user-agent", FIREFOX).await;
     assert_eq!(answer.status, 200, "{}", answer.text);

@@ -8,7 +8,7 @@ use axum::{
 use ipnet::IpNet;
 
 use crate::{
-    App,
+    Janua,
     fault::{Fault, INTERNAL},
 };
 
@@ -89,10 +89,10 @@ fn first_bits(address: Ipv6Addr, bits: u32) -> IpAddr {
     Ipv6Addr::from(u128::from(address) & (u128::MAX << (128 - bits))).into()
 }
 
-impl FromRequestParts<App> for Client {
+impl FromRequestParts<Janua> for Client {
     type Rejection = Fault;
 
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Fault> {
+    async fn from_request_parts(parts: &mut Parts, _: &Janua) -> Result<Self, Fault> {
         parts.extensions.get().copied().ok_or_else(|| INTERNAL.caused_by("the pipeline left no client address"))
     }
 }

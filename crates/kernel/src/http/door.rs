@@ -41,7 +41,7 @@ use super::{
     wording::{self, Wording, Wordings},
 };
 use crate::{
-    App,
+    Janua,
     fault::{Carried, Fault, INTERNAL, OVERLOADED, Result, TIMED_OUT, TOO_LARGE},
     telemetry::{ABOUT, RouteMetrics},
 };
@@ -53,7 +53,7 @@ const LEAST_COMPRESSED: u64 = 1024;
 pub struct Door(Arc<Inner>);
 
 pub(super) struct Inner {
-    app: App,
+    janua: Janua,
     pub(super) router: Router,
     wordings: Wordings,
     /// By path, then by method; the same paths the router knows.
@@ -83,13 +83,14 @@ struct KnownRoute {
 
 impl Door {
     /// Puts the routes behind the door.
-    pub fn new(app: App, routes: Routes, version: &str) -> Result<Self, String> {
+    pub fn new(janua: Janua, routes: Routes, version: &str) -> Result<Self, String> {
         let (router, draft) = routes.finish();
-        let rows = known(&app, &draft.rows)?;
+        let rows = known(&janua, &draft.rows)?;
         let wordings = draft.wordings.clone();
-        app.description.set(draft, version, app.config.base_url());
-        let router = router.with_state(app.clone());
-        let per_minute = NonZeroU32::new(app.config.rate_limit_per_minute).filter(|_| app.config.rate_limits.is_on());
+        janua.description.set(draft, version, janua.config.base_url());
+        let router = router.with_state(janua.clone());
+        let per_minute =
+            NonZeroU32::new(janua.config.rate_limit_per_minute).filter(|_| janua.config.rate_limits.is_on());
         let door = Arc::new(Inner {
             rows,
             wordings,
@@ -99,23 +100,23 @@ impl Door {
                 always: false,
                 is_kept: false,
                 sharing: Sharing::KnownOrigins,
-                metrics: app.metrics.route("any", "unknown"),
+                metrics: janua.metrics.route("any", "unknown"),
             }),
-            defaults: Defaults::new(app.config.is_https()),
-            origins: Origins::of(&app),
-            limit: per_minute.map(|requests| Limit::per_minute(requests, &app.clock)),
+            defaults: Defaults::new(janua.config.is_https()),
+            origins: Origins::of(&janua),
+            limit: per_minute.map(|requests| Limit::per_minute(requests, &janua.clock)),
             in_flight: AtomicUsize::new(0),
             by_network: ByNetwork::new(),
             bodies: Bodies::new(),
-            app,
+            janua,
             router,
         });
-        door.app.inside.set(Arc::downgrade(&door));
+        door.janua.inside.set(Arc::downgrade(&door));
         Ok(Self(door))
     }
 
-    pub fn app(&self) -> &App {
-        &self.0.app
+    pub fn app(&self) -> &Janua {
+        &self.0.janua
     }
 
     /// One request, from first to last. What can be done at once is done before there is a future: a small one is
@@ -123,7 +124,7 @@ impl Door {
     pub fn handle(self, peer: SocketAddr, mut request: Request<Body>) -> impl Future<Output = Response> + Send {
         let door = self.0;
         let started = Instant::now();
-        let id = request_id(request.headers(), &door.app.entropy, door.app.clock.now());
+        let id = request_id(request.headers(), &door.janua.entropy, door.janua.clock.now());
         let found = door.rows.at(request.uri().path()).ok();
         let of_method = |method: &Method| found.as_ref().and_then(|found| of_method(found.value, method));
         let known = of_method(request.method()).unwrap_or(&door.unknown).clone();
@@ -131,7 +132,7 @@ impl Door {
             Some(method) => of_method(&method).map_or(Sharing::KnownOrigins, |known| known.sharing),
             None => known.sharing,
         };
-        let client = Client::of(peer, request.headers(), &door.app.config.trusted_proxies);
+        let client = Client::of(peer, request.headers(), &door.janua.config.trusted_proxies);
         let wording = door.wordings.of(request.uri().path());
         let origin = request.headers().get(header::ORIGIN).cloned();
         let encodings = request.headers().get(header::ACCEPT_ENCODING).cloned();
@@ -228,14 +229,14 @@ impl Inner {
     }
 
     fn refuse_when_full(&self) -> Result<()> {
-        if self.in_flight.load(Relaxed) < self.app.config.max_in_flight { Ok(()) } else { Err(overloaded()) }
+        if self.in_flight.load(Relaxed) < self.janua.config.max_in_flight { Ok(()) } else { Err(overloaded()) }
     }
 
     /// One of `max_in_flight` places, of which those of one network hold half at most.
     fn take_place(self: &Arc<Self>, client: Client) -> Result<Place> {
-        let most = self.app.config.max_in_flight;
+        let most = self.janua.config.max_in_flight;
         let before = self.in_flight.fetch_add(1, Relaxed);
-        self.app.metrics.in_flight.inc();
+        self.janua.metrics.in_flight.inc();
         let mut place = Place { door: self.clone(), network: None };
         if before >= most {
             return Err(overloaded());
@@ -286,7 +287,7 @@ impl Inner {
         request: Request<Body>,
         started: Instant,
     ) -> Result<impl Future<Output = Result<Response>> + Send + use<>> {
-        let deadline = started + self.app.config.request_timeout;
+        let deadline = started + self.janua.config.request_timeout;
         let is_kept = known.is_kept && self.wordings.of(request.uri().path()).keeps_answers();
         Ok(match idempotency::key(request.method(), request.headers())?.filter(|_| is_kept) {
             None => Either::Left(self.call(request, deadline)),
@@ -307,11 +308,11 @@ impl Inner {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.map_err(|error| INTERNAL.caused_by(error))?.to_bytes();
         let wording = self.wordings.of(parts.uri.path());
-        let claim = idempotency::claim(&self.app, key, client, &parts, &body);
+        let claim = idempotency::claim(&self.janua, key, client, &parts, &body);
         let answer = claim.around(self.call(Request::from_parts(parts, Body::from(body)), deadline)).await;
         // Made whole here, because it is kept; the id in it is the first request's.
         let id = ABOUT.try_with(Clone::clone).unwrap_or_default();
-        idempotency::settle(&self.app, &claim, || whole(answer, &id, wording)).await
+        idempotency::settle(&self.janua, &claim, || whole(answer, &id, wording)).await
     }
 
     fn call(
@@ -347,7 +348,7 @@ struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.door.in_flight.fetch_sub(1, Relaxed);
-        self.door.app.metrics.in_flight.dec();
+        self.door.janua.metrics.in_flight.dec();
         if let Some(network) = self.network {
             self.door.by_network.take_off(network, 1);
         }
@@ -377,10 +378,10 @@ async fn compressed(response: Response, encodings: Option<HeaderValue>) -> Respo
     }
 }
 
-fn known(app: &App, rows: &[RouteRow]) -> Result<matchit::Router<ByMethod>, String> {
+fn known(janua: &Janua, rows: &[RouteRow]) -> Result<matchit::Router<ByMethod>, String> {
     let mut by_path: HashMap<&'static str, ByMethod> = HashMap::new();
     for row in rows {
-        let metrics = app.metrics.route(row.method.as_str(), row.path);
+        let metrics = janua.metrics.route(row.method.as_str(), row.path);
         let RouteRow { body_limit, always, is_kept, sharing, .. } = *row;
         let known = KnownRoute { exists: true, body_limit, always, is_kept, sharing, metrics };
         by_path.entry(row.path).or_default().push((row.method.clone(), Arc::new(known)));

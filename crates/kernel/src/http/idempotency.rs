@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{client::Client, origins::has_identity_cookie};
 use crate::{
-    App,
+    Janua,
     clock::Timestamp,
     crypto,
     fault::{
@@ -57,26 +57,26 @@ pub(super) fn key(method: &Method, headers: &HeaderMap) -> Result<Option<String>
 }
 
 /// The claim of a request to happen once.
-pub(super) fn claim(app: &App, key: &str, client: Client, parts: &Parts, body: &Bytes) -> Arc<Claim> {
-    let now = app.clock.now();
-    let scope = app.vault.mac(PURPOSE, format!("{}\n{key}", caller(client, &parts.headers)).as_bytes());
+pub(super) fn claim(janua: &Janua, key: &str, client: Client, parts: &Parts, body: &Bytes) -> Arc<Claim> {
+    let now = janua.clock.now();
+    let scope = janua.vault.mac(PURPOSE, format!("{}\n{key}", caller(client, &parts.headers)).as_bytes());
     let mut request = format!("{} {}\n", parts.method, parts.uri).into_bytes();
     request.extend_from_slice(body);
-    let request_hash = app.vault.mac(PURPOSE, &request);
+    let request_hash = janua.vault.mac(PURPOSE, &request);
     Claim::new(Key { scope, request_hash, now: now.0, forgotten: now.minus(KEPT).0 })
 }
 
 /// What a request under a claim is answered: what the handler says, stored with what it did, or what was said before.
-pub(super) async fn settle(app: &App, claim: &Arc<Claim>, answer: impl FnOnce() -> Response) -> Result<Response> {
+pub(super) async fn settle(janua: &Janua, claim: &Arc<Claim>, answer: impl FnOnce() -> Response) -> Result<Response> {
     match claim.stage() {
         Stage::Unclaimed => Ok(answer()),
-        Stage::Repeated(earlier) => replay(app, claim, earlier),
+        Stage::Repeated(earlier) => replay(janua, claim, earlier),
         Stage::Failed(error) => Err(error.into()),
-        Stage::Claimed => keep(app, claim, answer()).await,
+        Stage::Claimed => keep(janua, claim, answer()).await,
     }
 }
 
-async fn keep(app: &App, claim: &Arc<Claim>, answer: Response) -> Result<Response> {
+async fn keep(janua: &Janua, claim: &Arc<Claim>, answer: Response) -> Result<Response> {
     let (parts, body) = answer.into_parts();
     // It may look into the database while it is made.
     let bytes = match claim.around(body.collect()).await {
@@ -93,30 +93,30 @@ async fn keep(app: &App, claim: &Arc<Claim>, answer: Response) -> Result<Respons
         Remembered::Done
     } else {
         let plain = serde_json::to_vec(&Reply::of(&parts.headers, &bytes)).map_err(|e| INTERNAL.caused_by(e))?;
-        let sealed = app.vault.seal(PURPOSE, &place(claim.scope(), claim.now()), &plain);
+        let sealed = janua.vault.seal(PURPOSE, &place(claim.scope(), claim.now()), &plain);
         Remembered::Answer { status: status.as_u16(), sealed }
     };
-    if let StoredReply::Apart(Err(error)) = claim.finish(&app.db, remembered).await? {
+    if let StoredReply::Apart(Err(error)) = claim.finish(&janua.db, remembered).await? {
         // What was done is done.
         tracing::error!(%error, "cannot keep the answer to a request with an Idempotency-Key");
     }
     Ok(Response::from_parts(parts, Body::from(bytes)))
 }
 
-fn replay(app: &App, claim: &Claim, earlier: Earlier) -> Result<Response> {
+fn replay(janua: &Janua, claim: &Claim, earlier: Earlier) -> Result<Response> {
     if earlier.request_hash != claim.request_hash() {
         return Err(IDEMPOTENCY_MISMATCH.into());
     }
     let (Some(status), Some(sealed)) = (earlier.status, earlier.sealed) else {
         // It did something and has not been answered yet; nothing takes longer than this to be.
-        let is_young = app.clock.now() < Timestamp(earlier.started_at).plus(2 * app.config.request_timeout);
+        let is_young = janua.clock.now() < Timestamp(earlier.started_at).plus(2 * janua.config.request_timeout);
         return Err(if is_young {
             Fault::from(IDEMPOTENCY_IN_PROGRESS).retry_after(Duration::from_secs(1))
         } else {
             IDEMPOTENCY_ANSWER_LOST.into()
         });
     };
-    let plain = app.vault.open(PURPOSE, &place(claim.scope(), earlier.started_at), &sealed);
+    let plain = janua.vault.open(PURPOSE, &place(claim.scope(), earlier.started_at), &sealed);
     let plain = plain.map_err(|error| INTERNAL.caused_by(error))?;
     let reply: Reply = serde_json::from_slice(&plain).map_err(|error| INTERNAL.caused_by(error))?;
     Ok(reply.answer(status))
@@ -169,7 +169,7 @@ pub struct ForgetReplies {}
 impl Job for ForgetReplies {
     const KIND: &'static str = "http.forget_replies";
 
-    async fn run(self, app: App) -> Result<(), Later> {
-        Ok(claim::forget_before(&app.db, app.clock.now().minus(KEPT).0).await?)
+    async fn run(self, janua: Janua) -> Result<(), Later> {
+        Ok(claim::forget_before(&janua.db, janua.clock.now().minus(KEPT).0).await?)
     }
 }

@@ -32,7 +32,7 @@ use super::{
     schema::{Checker, Finding},
 };
 use crate::{
-    App,
+    Janua,
     fault::{Code, Fault, INTERNAL, INVALID, MALFORMED, NOT_FOUND, NOT_JSON, Result, TOO_LARGE},
 };
 
@@ -50,10 +50,10 @@ pub struct Path<T>(pub T);
 /// The parameters of the query.
 pub struct Query<T>(pub T);
 
-impl<T: DeserializeOwned + JsonSchema + 'static> FromRequest<App> for Json<T> {
+impl<T: DeserializeOwned + JsonSchema + 'static> FromRequest<Janua> for Json<T> {
     type Rejection = Fault;
 
-    async fn from_request(request: Request, _: &App) -> Result<Self> {
+    async fn from_request(request: Request, _: &Janua) -> Result<Self> {
         let (parts, body) = request.into_parts();
         if !is_json(&parts.headers) {
             return Err(NOT_JSON.into());
@@ -67,10 +67,10 @@ impl<T: DeserializeOwned + JsonSchema + 'static> FromRequest<App> for Json<T> {
 /// The fields of a page's form.
 pub struct Form<T>(pub T);
 
-impl<T: DeserializeOwned + JsonSchema + 'static> FromRequest<App> for Form<T> {
+impl<T: DeserializeOwned + JsonSchema + 'static> FromRequest<Janua> for Form<T> {
     type Rejection = Fault;
 
-    async fn from_request(request: Request, _: &App) -> Result<Self> {
+    async fn from_request(request: Request, _: &Janua) -> Result<Self> {
         let (parts, body) = request.into_parts();
         if !is_form(&parts.headers) {
             return Err(NOT_FORM.into());
@@ -90,10 +90,10 @@ impl<T: JsonSchema> OperationInput for Form<T> {
 /// The fields of a form in their order, unchecked. For handlers that check them by rules of their own.
 pub struct FormPairs(pub Vec<(String, String)>);
 
-impl FromRequest<App> for FormPairs {
+impl FromRequest<Janua> for FormPairs {
     type Rejection = Fault;
 
-    async fn from_request(request: Request, _: &App) -> Result<Self> {
+    async fn from_request(request: Request, _: &Janua) -> Result<Self> {
         let (parts, body) = request.into_parts();
         if !is_form(&parts.headers) {
             return Err(NOT_FORM.into());
@@ -125,10 +125,10 @@ fn pairs(form: &[u8]) -> Result<Vec<(String, String)>> {
 /// A form or a JSON body. OAuth clients send forms, other callers JSON.
 pub struct FormOrJson<T>(pub T);
 
-impl<T: DeserializeOwned + JsonSchema + 'static> FromRequest<App> for FormOrJson<T> {
+impl<T: DeserializeOwned + JsonSchema + 'static> FromRequest<Janua> for FormOrJson<T> {
     type Rejection = Fault;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self> {
+    async fn from_request(request: Request, janua: &Janua) -> Result<Self> {
         // A missing body counts as an empty one.
         if request.body().is_end_stream() && !request.headers().contains_key(header::CONTENT_TYPE) {
             return typed::<T>(vec![]).map(Self);
@@ -139,7 +139,7 @@ impl<T: DeserializeOwned + JsonSchema + 'static> FromRequest<App> for FormOrJson
             fields.retain(|(_, value)| !value.is_empty());
             return typed::<T>(fields).map(Self);
         }
-        Json::from_request(request, app).await.map(|Json(body)| Self(body))
+        Json::from_request(request, janua).await.map(|Json(body)| Self(body))
     }
 }
 
@@ -157,10 +157,10 @@ impl<T: JsonSchema> OperationInput for FormOrJson<T> {
 /// The bytes of a body. The handler checks what they are.
 pub struct Raw(pub Bytes);
 
-impl FromRequest<App> for Raw {
+impl FromRequest<Janua> for Raw {
     type Rejection = Fault;
 
-    async fn from_request(request: Request, _: &App) -> Result<Self> {
+    async fn from_request(request: Request, _: &Janua) -> Result<Self> {
         read(request.into_body()).await.map(Self)
     }
 }
@@ -179,14 +179,14 @@ impl OperationInput for Raw {
 /// A JSON body that may be missing.
 pub struct MaybeJson<T>(pub Option<T>);
 
-impl<T: DeserializeOwned + JsonSchema + 'static> FromRequest<App> for MaybeJson<T> {
+impl<T: DeserializeOwned + JsonSchema + 'static> FromRequest<Janua> for MaybeJson<T> {
     type Rejection = Fault;
 
-    async fn from_request(request: Request, app: &App) -> Result<Self> {
+    async fn from_request(request: Request, janua: &Janua) -> Result<Self> {
         if request.body().is_end_stream() {
             return Ok(Self(None));
         }
-        let Json(value) = Json::from_request(request, app).await?;
+        let Json(value) = Json::from_request(request, janua).await?;
         Ok(Self(Some(value)))
     }
 }
@@ -199,10 +199,10 @@ impl<T: JsonSchema> OperationInput for MaybeJson<T> {
     }
 }
 
-impl<T: DeserializeOwned + JsonSchema + 'static> FromRequestParts<App> for Query<T> {
+impl<T: DeserializeOwned + JsonSchema + 'static> FromRequestParts<Janua> for Query<T> {
     type Rejection = Fault;
 
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self> {
+    async fn from_request_parts(parts: &mut Parts, _: &Janua) -> Result<Self> {
         let sent = parts.uri.query().unwrap_or_default();
         // Nothing sent and nothing asked for is the common case, and needs no schema.
         if sent.is_empty()
@@ -237,11 +237,11 @@ fn typed<T: DeserializeOwned + JsonSchema + 'static>(pairs: Vec<(String, String)
     check(Value::Object(fields))
 }
 
-impl<T: DeserializeOwned + Send> FromRequestParts<App> for Path<T> {
+impl<T: DeserializeOwned + Send> FromRequestParts<Janua> for Path<T> {
     type Rejection = Fault;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        let raw = RawPathParams::from_request_parts(parts, app).await.map_err(|_| NOT_FOUND)?;
+    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
+        let raw = RawPathParams::from_request_parts(parts, janua).await.map_err(|_| NOT_FOUND)?;
         let fields = raw.iter().map(|(name, text)| (name.to_owned(), Value::from(text))).collect();
         serde_json::from_value(Value::Object(fields)).map(Self).map_err(|_| NOT_FOUND.into())
     }
@@ -421,7 +421,7 @@ pub(super) fn parameters<T: JsonSchema>(ctx: &mut GenContext, operation: &mut Op
 impl OperationOutput for Fault {
     type Inner = crate::fault::Problem<'static>;
 }
-impl OperationInput for App {}
+impl OperationInput for Janua {}
 
 #[cfg(test)]
 mod tests {

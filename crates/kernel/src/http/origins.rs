@@ -12,7 +12,7 @@ use axum::{
 };
 
 use crate::{
-    App,
+    Janua,
     config::Config,
     fault::{CROSS_SITE, Result},
 };
@@ -68,15 +68,15 @@ fn ours(config: &Config) -> impl Iterator<Item = String> {
 }
 
 /// The origin of the page this request comes from, if it is not a page of the service itself.
-pub fn foreign_origin(app: &App, headers: &HeaderMap) -> Option<String> {
+pub fn foreign_origin(janua: &Janua, headers: &HeaderMap) -> Option<String> {
     let origin = headers.get(header::ORIGIN).filter(|_| !is_unsaid(headers))?;
-    let is_ours = ours(&app.config).any(|ours| ours.as_bytes() == origin.as_bytes());
+    let is_ours = ours(&janua.config).any(|ours| ours.as_bytes() == origin.as_bytes());
     (!is_ours).then(|| String::from_utf8_lossy(origin.as_bytes()).into_owned())
 }
 
 impl Origins {
-    pub(super) fn of(app: &App) -> Self {
-        Self { ours: ours(&app.config).collect(), apps: app.find::<Arc<AppOrigins>>().cloned() }
+    pub(super) fn of(janua: &Janua) -> Self {
+        Self { ours: ours(&janua.config).collect(), apps: janua.find::<Arc<AppOrigins>>().cloned() }
     }
 
     fn allows(&self, origin: &HeaderValue) -> bool {

@@ -10,7 +10,7 @@ use super::{
     input::{Query, parameters},
 };
 use crate::{
-    App,
+    Janua,
     clock::Timestamp,
     crypto::same,
     fault::{BAD_CURSOR, Fault, INVALID, Result},
@@ -95,7 +95,7 @@ impl Page {
     /// rows below a key, newest first, and no more than it is asked for; `key` tells where a row stands.
     pub async fn list<T, E: Into<Fault>>(
         &self,
-        app: &App,
+        janua: &Janua,
         name: &'static str,
         scope: impl Into<Scope>,
         fetch: impl AsyncFnOnce(Key, u32) -> Result<Vec<T>, E>,
@@ -103,49 +103,49 @@ impl Page {
     ) -> Result<Listed<T>> {
         let list = scope.into().sign_as(name);
         // One more than is shown tells whether there is a next page.
-        let mut rows = fetch(self.below(app, &list)?, self.limit + 1).await.map_err(Into::into)?;
-        let next_cursor = self.cut(app, &list, &mut rows, key);
+        let mut rows = fetch(self.below(janua, &list)?, self.limit + 1).await.map_err(Into::into)?;
+        let next_cursor = self.cut(janua, &list, &mut rows, key);
         Ok(Listed { rows, next_cursor })
     }
 
     /// The key this page starts below. A cursor of another list is refused.
-    fn below(&self, app: &App, list: &str) -> Result<Key> {
+    fn below(&self, janua: &Janua, list: &str) -> Result<Key> {
         let Some(cursor) = &self.cursor else { return Ok(Key::newest()) };
         let read = || {
             let text = String::from_utf8(BASE64URL_NOPAD.decode(cursor.as_bytes()).ok()?).ok()?;
             let (mac, rest) = text.split_at_checked(MAC_LEN)?;
             let (at, id) = rest.split_once('.')?;
             let key = Key { at: Timestamp(at.parse().ok()?), id: id.to_owned() };
-            same(mac.as_bytes(), sign(app, list, &key).as_bytes()).then_some(key)
+            same(mac.as_bytes(), sign(janua, list, &key).as_bytes()).then_some(key)
         };
         read().ok_or_else(|| BAD_CURSOR.into())
     }
 
     /// Cuts the rows to the page and makes the cursor for the next one.
-    fn cut<T>(&self, app: &App, list: &str, rows: &mut Vec<T>, key: impl Fn(&T) -> Key) -> Option<String> {
+    fn cut<T>(&self, janua: &Janua, list: &str, rows: &mut Vec<T>, key: impl Fn(&T) -> Key) -> Option<String> {
         let limit = self.limit as usize;
         if rows.len() <= limit {
             return None;
         }
         rows.truncate(limit);
         rows.last().map(key).map(|key| {
-            let text = format!("{}{}.{}", sign(app, list, &key), key.at.0, key.id);
+            let text = format!("{}{}.{}", sign(janua, list, &key), key.at.0, key.id);
             BASE64URL_NOPAD.encode(text.as_bytes())
         })
     }
 }
 
-fn sign(app: &App, list: &str, key: &Key) -> String {
-    let mut mac = app.vault.mac("cursor", format!("{list}\n{}\n{}", key.at.0, key.id).as_bytes());
+fn sign(janua: &Janua, list: &str, key: &Key) -> String {
+    let mut mac = janua.vault.mac("cursor", format!("{list}\n{}\n{}", key.at.0, key.id).as_bytes());
     mac.truncate(MAC_LEN);
     mac
 }
 
-impl FromRequestParts<App> for Page {
+impl FromRequestParts<Janua> for Page {
     type Rejection = Fault;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        let Query(PageQuery { limit, cursor }) = Query::from_request_parts(parts, app).await?;
+    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
+        let Query(PageQuery { limit, cursor }) = Query::from_request_parts(parts, janua).await?;
         Ok(Self { limit: limit.unwrap_or(DEFAULT_LIMIT), cursor })
     }
 }

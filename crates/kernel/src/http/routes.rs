@@ -16,7 +16,7 @@ use super::{
     wording::{Wording, Wordings},
 };
 use crate::{
-    App,
+    Janua,
     fault::{Code, Fault, METHOD_NOT_ALLOWED, NOT_FOUND},
 };
 
@@ -27,7 +27,7 @@ pub struct Routes {
     tag: &'static str,
     body_limit: usize,
     each: Option<fn(Self) -> Self>,
-    router: Router<App>,
+    router: Router<Janua>,
     rows: Vec<RouteRow>,
     described: Vec<DescribeRoute>,
     told: Vec<DescribedWebhook>,
@@ -41,7 +41,7 @@ pub type Credential = (&'static str, &'static str);
 
 /// Adds a route to the description. Called when the description is first read, because that takes far more time and
 /// memory than serving the route.
-type DescribeRoute = Box<dyn FnOnce(ApiRouter<App>) -> ApiRouter<App> + Send>;
+type DescribeRoute = Box<dyn FnOnce(ApiRouter<Janua>) -> ApiRouter<Janua> + Send>;
 
 /// The schema of a type, where and when it is described.
 type DescribeType = fn() -> Value;
@@ -98,7 +98,7 @@ macro_rules! verbs { ($($verb:ident, $with:ident, $method:ident;)*) => { $(
     #[must_use]
     pub fn $verb<H, I, O, T>(mut self, path: &'static str, handler: H, summary: &'static str) -> Self
     where
-        H: Handler<T, App> + OperationHandler<I, O>,
+        H: Handler<T, Janua> + OperationHandler<I, O>,
         I: OperationInput,
         O: OperationOutput,
         T: 'static,
@@ -243,7 +243,7 @@ impl Routes {
         Self { router: self.router.merge(other.router), ..self }
     }
 
-    pub(super) fn finish(self) -> (Router<App>, Draft) {
+    pub(super) fn finish(self) -> (Router<Janua>, Draft) {
         let router = self
             .router
             .fallback(|| async { Fault::from(NOT_FOUND) })
@@ -287,7 +287,7 @@ impl Draft {
         }
         let told: Vec<_> = self.told.iter().map(|told| (told.name, told.item())).collect();
         let mut api = OpenApi::default();
-        let _served_elsewhere: Router<App> = router.finish_api(&mut api);
+        let _served_elsewhere: Router<Janua> = router.finish_api(&mut api);
         for (name, item) in told {
             if let Ok(item) = serde_json::from_value(item) {
                 api.webhooks.insert(name.to_owned(), item);

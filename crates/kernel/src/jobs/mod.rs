@@ -14,7 +14,7 @@ use std::{fmt, pin::Pin, time::Duration};
 use db::{Reach, Tx};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{App, clock::Timestamp, fault::Fault};
+use crate::{Janua, clock::Timestamp, fault::Fault};
 pub use model::{DeadJob, JobId, dead, figures, forget, forget_dead, forget_kind, release_all, revive, undone};
 pub use tidy::{Chore, Tidy};
 pub use worker::{Worker, run_due};
@@ -28,7 +28,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// A run that takes longer is stopped and counts as failed.
     const LIMIT: Duration = Duration::from_mins(5);
 
-    fn run(self, app: App) -> impl Future<Output = Result<(), Later>> + Send;
+    fn run(self, janua: Janua) -> impl Future<Output = Result<(), Later>> + Send;
 
     /// How long to wait after the given failed try: doubling from one second to one hour.
     fn backoff(tries: u32) -> Duration {
@@ -75,21 +75,21 @@ impl From<Fault> for Later {
 pub(crate) const TOPIC: &str = "jobs";
 
 /// Enqueues a job in the transaction. It exists if the transaction is committed.
-pub async fn enqueue<J: Job>(tx: &mut Tx, app: &App, now: Timestamp, job: &J) -> db::Result<()> {
-    enqueue_at(tx, app, now, now, None, job).await
+pub async fn enqueue<J: Job>(tx: &mut Tx, janua: &Janua, now: Timestamp, job: &J) -> db::Result<()> {
+    enqueue_at(tx, janua, now, now, None, job).await
 }
 
 /// Enqueues a job for a later moment. Of two jobs with the same `unique` key only the first is kept.
 pub async fn enqueue_at<J: Job>(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     now: Timestamp,
     at: Timestamp,
     unique: Option<&str>,
     job: &J,
 ) -> db::Result<()> {
     let payload = serde_json::to_string(job).map_err(|e| db::Error::Driver(format!("{}: {e}", J::KIND)))?;
-    model::insert(tx, JobId::new(&app.entropy, now), J::KIND, &payload, unique, now, at).await?;
+    model::insert(tx, JobId::new(&janua.entropy, now), J::KIND, &payload, unique, now, at).await?;
     tx.notify(Reach::ThisNode, TOPIC, "").await
 }
 
@@ -111,7 +111,7 @@ struct Kind {
     tries: u32,
     limit: Duration,
     backoff: fn(u32) -> Duration,
-    run: fn(App, &str) -> Running,
+    run: fn(Janua, &str) -> Running,
 }
 
 /// The kinds of jobs of a feature or of a node.
@@ -129,9 +129,9 @@ impl Jobs {
     /// Adds a kind of job.
     #[must_use]
     pub fn on<J: Job>(mut self) -> Self {
-        let run = |app: App, payload: &str| -> Running {
+        let run = |janua: Janua, payload: &str| -> Running {
             match serde_json::from_str::<J>(payload) {
-                Ok(job) => Box::pin(job.run(app)),
+                Ok(job) => Box::pin(job.run(janua)),
                 Err(e) => Box::pin(async move { Err(Later::give_up(format!("cannot read the payload: {e}"))) }),
             }
         };

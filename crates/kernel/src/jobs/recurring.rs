@@ -4,7 +4,7 @@ use std::time::Duration;
 use db::params;
 
 use super::{Jobs, model};
-use crate::{App, clock::Timestamp};
+use crate::{Janua, clock::Timestamp};
 
 pub(super) struct Recurring {
     pub(super) kind: &'static str,
@@ -21,16 +21,16 @@ impl Recurring {
 }
 
 /// Makes what is due ready, and answers when something is due next.
-pub(super) async fn tick(app: &App, jobs: &Jobs) -> db::Result<Option<Timestamp>> {
-    let now = app.clock.now();
-    let known: Vec<Due> = app.db.all("SELECT name, next_at FROM recurring_job", params![]).await?;
+pub(super) async fn tick(janua: &Janua, jobs: &Jobs) -> db::Result<Option<Timestamp>> {
+    let now = janua.clock.now();
+    let known: Vec<Due> = janua.db.all("SELECT name, next_at FROM recurring_job", params![]).await?;
     let mut next_due: Option<Timestamp> = None;
     for job in &jobs.recurring {
         let next = job.after(now);
         let due = known.iter().find(|due| due.name == job.kind).map(|due| due.next_at);
         // A moment further off than the interval is a leftover of a longer interval or of a clock that was wrong.
         if due.is_none_or(|at| at <= now || at > next) {
-            make_ready(app, job, now, next).await?;
+            make_ready(janua, job, now, next).await?;
         }
         let at = due.filter(|at| *at > now && *at <= next).unwrap_or(next);
         next_due = Some(next_due.map_or(at, |soonest| soonest.min(at)));
@@ -38,9 +38,9 @@ pub(super) async fn tick(app: &App, jobs: &Jobs) -> db::Result<Option<Timestamp>
     Ok(next_due)
 }
 
-async fn make_ready(app: &App, job: &Recurring, now: Timestamp, next: Timestamp) -> db::Result<()> {
-    let id = model::JobId::new(&app.entropy, now);
-    db::transact!(app.db, async |tx| {
+async fn make_ready(janua: &Janua, job: &Recurring, now: Timestamp, next: Timestamp) -> db::Result<()> {
+    let id = model::JobId::new(&janua.entropy, now);
+    db::transact!(janua.db, async |tx| {
         let moved = tx
             .exec(
                 "INSERT INTO recurring_job (name, next_at) VALUES ($1, $2)

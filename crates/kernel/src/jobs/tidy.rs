@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Job, Later, Running};
 use db::params;
 
-use crate::App;
+use crate::Janua;
 
 /// One chore of the hourly job. A feature declares the chores of its own tables:
 /// `Feature::declares(&[Chore::sweep(…)])`.
@@ -20,7 +20,7 @@ pub struct Chore {
 #[derive(Clone, Copy)]
 enum Work {
     Sweep { sql: &'static str, kept: Duration },
-    Run(fn(App) -> Running),
+    Run(fn(Janua) -> Running),
 }
 
 impl Chore {
@@ -31,16 +31,16 @@ impl Chore {
     }
 
     /// Anything else, in small transactions.
-    pub const fn run(what: &'static str, run: fn(App) -> Running) -> Self {
+    pub const fn run(what: &'static str, run: fn(Janua) -> Running) -> Self {
         Self { what, work: Work::Run(run) }
     }
 
-    async fn done(self, app: &App) -> Result<(), Later> {
+    async fn done(self, janua: &Janua) -> Result<(), Later> {
         match self.work {
             Work::Sweep { sql, kept } => {
-                Ok(app.db.sweep(sql, params![app.clock.now().minus(kept)]).await.map(drop)?)
+                Ok(janua.db.sweep(sql, params![janua.clock.now().minus(kept)]).await.map(drop)?)
             }
-            Work::Run(run) => run(app.clone()).await,
+            Work::Run(run) => run(janua.clone()).await,
         }
     }
 }
@@ -54,10 +54,10 @@ impl Job for Tidy {
     /// Long, because there may be many rows after a long downtime. Finished batches stay finished.
     const LIMIT: Duration = Duration::from_mins(50);
 
-    async fn run(self, app: App) -> Result<(), Later> {
+    async fn run(self, janua: Janua) -> Result<(), Later> {
         let mut failed = vec![];
-        for chore in app.declared::<Chore>() {
-            if let Err(Later::Retry { cause, .. } | Later::GiveUp { cause }) = chore.done(&app).await {
+        for chore in janua.declared::<Chore>() {
+            if let Err(Later::Retry { cause, .. } | Later::GiveUp { cause }) = chore.done(&janua).await {
                 failed.push(format!("{}: {cause}", chore.what));
             }
         }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::{sync::Semaphore, task::JoinSet, time};
 
 use super::{Jobs, Kind, Later, TOPIC, model, model::Claimed, recurring};
-use crate::{App, telemetry::ABOUT};
+use crate::{Janua, telemetry::ABOUT};
 
 /// A node that dies loses its claims after this long; one that lives renews them in time.
 const LEASE: Duration = Duration::from_mins(1);
@@ -15,20 +15,20 @@ const LOOK: Duration = Duration::from_secs(1);
 const UNKNOWN_KIND_WAITS: Duration = Duration::from_mins(1);
 
 pub struct Worker {
-    app: App,
+    janua: Janua,
     jobs: Arc<Jobs>,
 }
 
 impl Worker {
-    pub fn new(app: App, jobs: Arc<Jobs>) -> Self {
-        Self { app, jobs }
+    pub fn new(janua: Janua, jobs: Arc<Jobs>) -> Self {
+        Self { janua, jobs }
     }
 
     /// Works until told to stop, then lets what is under way finish.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let hands = Arc::new(Semaphore::new(self.app.config.workers));
+        let hands = Arc::new(Semaphore::new(self.janua.config.workers));
         let mut running = JoinSet::new();
-        let mut notices = self.app.db.listen(&[TOPIC]);
+        let mut notices = self.janua.db.listen(&[TOPIC]);
         let mut stop = std::pin::pin!(stop);
         loop {
             let idle = match self.round(&hands, &mut running).await {
@@ -50,22 +50,22 @@ impl Worker {
 
     /// Takes what there are hands for; answers how long nothing more is to be expected.
     async fn round(&self, hands: &Arc<Semaphore>, running: &mut JoinSet<()>) -> db::Result<Duration> {
-        let next_recurring = recurring::tick(&self.app, &self.jobs).await?;
+        let next_recurring = recurring::tick(&self.janua, &self.jobs).await?;
         let free = u32::try_from(hands.available_permits()).unwrap_or(u32::MAX);
         if free == 0 {
             return Ok(LOOK);
         }
-        let now = self.app.clock.now();
+        let now = self.janua.clock.now();
         // Looking is cheap and disturbs no writer; claiming writes.
-        let next = model::next_ready(&self.app.db).await?;
+        let next = model::next_ready(&self.janua.db).await?;
         if next.is_none_or(|at| at > now) {
             let soonest = [next, next_recurring].into_iter().flatten().min();
             return Ok(soonest.map_or(LOOK, |at| at.since(now).clamp(Duration::from_millis(1), LOOK)));
         }
-        let claimed = model::claim(&self.app.db, now, now.plus(LEASE), free).await?;
+        let claimed = model::claim(&self.janua.db, now, now.plus(LEASE), free).await?;
         for job in claimed {
             let Ok(hand) = hands.clone().try_acquire_owned() else { break };
-            let (app, jobs) = (self.app.clone(), self.jobs.clone());
+            let (app, jobs) = (self.janua.clone(), self.jobs.clone());
             running.spawn(async move {
                 work(&app, &jobs, job).await;
                 drop(hand);
@@ -76,24 +76,24 @@ impl Worker {
 }
 
 /// Runs everything that is due now, in order, and what that makes due; answers how many jobs ran. For tests.
-pub async fn run_due(app: &App, jobs: &Jobs) -> db::Result<usize> {
+pub async fn run_due(janua: &Janua, jobs: &Jobs) -> db::Result<usize> {
     let mut ran = 0;
-    recurring::tick(app, jobs).await?;
+    recurring::tick(janua, jobs).await?;
     loop {
-        let now = app.clock.now();
-        let claimed = model::claim(&app.db, now, now.plus(LEASE), 1).await?;
+        let now = janua.clock.now();
+        let claimed = model::claim(&janua.db, now, now.plus(LEASE), 1).await?;
         let Some(job) = claimed.into_iter().next() else { return Ok(ran) };
-        work(app, jobs, job).await;
+        work(janua, jobs, job).await;
         ran += 1;
     }
 }
 
 /// One try at one job, from claim to end.
-async fn work(app: &App, jobs: &Jobs, job: Claimed) {
+async fn work(janua: &Janua, jobs: &Jobs, job: Claimed) {
     let about: Arc<str> = job.id.to_string().into();
     ABOUT
         .scope(about, async {
-            if let Err(error) = attempt(app, jobs, &job).await {
+            if let Err(error) = attempt(janua, jobs, &job).await {
                 // The lease runs out by itself, and the job is tried again.
                 tracing::warn!(%error, kind = job.kind, "cannot write down how a job ended");
             }
@@ -101,41 +101,41 @@ async fn work(app: &App, jobs: &Jobs, job: Claimed) {
         .await;
 }
 
-async fn attempt(app: &App, jobs: &Jobs, job: &Claimed) -> db::Result<()> {
+async fn attempt(janua: &Janua, jobs: &Jobs, job: &Claimed) -> db::Result<()> {
     let Some(kind) = jobs.kind(&job.kind) else {
-        let at = app.clock.now().plus(UNKNOWN_KIND_WAITS);
-        model::retry(&app.db, job, at, job.attempts - 1, "no node that knows this kind has come by").await?;
+        let at = janua.clock.now().plus(UNKNOWN_KIND_WAITS);
+        model::retry(&janua.db, job, at, job.attempts - 1, "no node that knows this kind has come by").await?;
         return Ok(());
     };
-    let Some(outcome) = run_under_lease(app, kind, job).await else {
+    let Some(outcome) = run_under_lease(janua, kind, job).await else {
         tracing::warn!(kind = kind.name, "lost the lease of a job; another node has it now");
-        app.metrics.job_ended(kind.name, "lost");
+        janua.metrics.job_ended(kind.name, "lost");
         return Ok(());
     };
-    let now = app.clock.now();
+    let now = janua.clock.now();
     let (ours, outcome) = match outcome {
-        Ok(()) => (model::done(&app.db, job).await?, "done"),
+        Ok(()) => (model::done(&janua.db, job).await?, "done"),
         Err(Later::Retry { cause, after }) if job.attempts < kind.tries => {
             let wait = after.unwrap_or_else(|| (kind.backoff)(job.attempts));
             tracing::info!(kind = kind.name, attempts = job.attempts, cause, "a job failed and will be tried again");
-            (model::retry(&app.db, job, now.plus(wait), job.attempts, &cause).await?, "retried")
+            (model::retry(&janua.db, job, now.plus(wait), job.attempts, &cause).await?, "retried")
         }
         Err(Later::Retry { cause, .. } | Later::GiveUp { cause }) => {
             tracing::error!(kind = kind.name, attempts = job.attempts, cause, "a job was given up");
-            (model::give_up(&app.db, job, now, &cause).await?, "dead")
+            (model::give_up(&janua.db, job, now, &cause).await?, "dead")
         }
     };
     if !ours {
         tracing::warn!(kind = kind.name, "a job ended after its lease was lost; another node has it now");
     }
-    app.metrics.job_ended(kind.name, if ours { outcome } else { "lost" });
+    janua.metrics.job_ended(kind.name, if ours { outcome } else { "lost" });
     Ok(())
 }
 
 /// `None` when the lease was lost on the way.
-async fn run_under_lease(app: &App, kind: &Kind, job: &Claimed) -> Option<Result<(), Later>> {
+async fn run_under_lease(janua: &Janua, kind: &Kind, job: &Claimed) -> Option<Result<(), Later>> {
     // On a task of its own: a panic ends the job and not the worker.
-    let mut task = tokio::spawn(time::timeout(kind.limit, (kind.run)(app.clone(), &job.payload)));
+    let mut task = tokio::spawn(time::timeout(kind.limit, (kind.run)(janua.clone(), &job.payload)));
     loop {
         tokio::select! {
             ended = &mut task => return Some(match ended {
@@ -144,9 +144,9 @@ async fn run_under_lease(app: &App, kind: &Kind, job: &Claimed) -> Option<Result
                 Err(panic) => Err(Later::retry(format!("panicked: {panic}"))),
             }),
             () = time::sleep(RENEWAL) => {
-                let lease_end = app.clock.now().plus(LEASE);
+                let lease_end = janua.clock.now().plus(LEASE);
                 // Out of reach is not lost: the next renewal may get through before the lease ends.
-                if let Ok(false) = model::renew(&app.db, job, lease_end).await {
+                if let Ok(false) = model::renew(&janua.db, job, lease_end).await {
                     task.abort();
                     return None;
                 }

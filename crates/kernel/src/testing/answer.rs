@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 
-use crate::App;
+use crate::Janua;
 
 const SCIM_ERROR: &str = "urn:ietf:params:scim:api:messages:2.0:Error";
 
@@ -18,8 +18,8 @@ pub(super) struct Described {
 }
 
 impl Described {
-    pub(super) fn of(app: &App) -> Self {
-        let document = app.description.get().expect("the description is there").value();
+    pub(super) fn of(janua: &Janua) -> Self {
+        let document = janua.description.get().expect("the description is there").value();
         let mut paths = matchit::Router::new();
         for (template, item) in document["paths"].as_object().into_iter().flatten() {
             paths.insert(template, item.clone()).unwrap();

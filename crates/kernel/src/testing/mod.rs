@@ -37,12 +37,12 @@ pub use s3::S3Server;
 use db::row;
 
 use crate::{
-    App,
-    app::{Feature, Leaving, Parts},
+    Janua,
     clock::{Clock, Timestamp},
     config::Config,
     crypto::{MasterKey, Vault},
     entropy::Entropy,
+    feature::{Feature, Leaving, Parts},
     http::{Description, Door, Inside},
     jobs::{self, Jobs},
     ports::{objects, outgoing::Outgoing},
@@ -52,8 +52,8 @@ use crate::{
 /// 2026-01-31T10:00:00.000Z: when every test begins.
 pub const START: Timestamp = Timestamp(1_769_853_600_000);
 
-pub struct TestApp {
-    pub app: App,
+pub struct TestJanua {
+    pub janua: Janua,
     pub mailbox: Mailbox,
     pub phones: Phones,
     /// Where the objects lie, unless the settings name a server for them.
@@ -73,7 +73,7 @@ struct Happened {
 }
 row!(Happened { id, kind });
 
-impl TestApp {
+impl TestJanua {
     pub async fn start(feature: impl FnOnce(&Config) -> Feature) -> Self {
         Self::start_with(Config::for_tests(), feature).await
     }
@@ -81,7 +81,7 @@ impl TestApp {
     /// What happened since this was last asked, by the types in the audit log, oldest first.
     pub async fn happened(&self) -> Vec<String> {
         let sql = "SELECT id, type AS kind FROM audit_event ORDER BY at, id";
-        let all: Vec<Happened> = self.app.db.all(sql, vec![]).await.expect("the audit log");
+        let all: Vec<Happened> = self.janua.db.all(sql, vec![]).await.expect("the audit log");
         let mut heard = self.heard.lock().expect("no test panicked here");
         all.into_iter().filter(|event| heard.insert(event.id.clone())).map(|event| event.kind).collect()
     }
@@ -113,7 +113,7 @@ impl TestApp {
         vault.claim(&database.db).await.unwrap();
         let place = Config { data_dir: folder.path().to_owned(), ..config.clone() };
         let objects = objects::from_config(&place, &vault, &clock).unwrap();
-        let app = App::new(Parts {
+        let janua = Janua::new(Parts {
             db: database.db.clone(),
             entropy: Entropy::seeded(next_seed()),
             clock,
@@ -130,12 +130,12 @@ impl TestApp {
             config,
         });
         for start in feature.starts {
-            start(app.clone()).await.unwrap();
+            start(janua.clone()).await.unwrap();
         }
-        let door = Door::new(app.clone(), feature.routes, "test").unwrap();
+        let door = Door::new(janua.clone(), feature.routes, "test").unwrap();
         let (jobs, heard) = (feature.jobs, Mutex::default());
         Self {
-            app,
+            janua,
             mailbox,
             phones,
             folder,
@@ -160,7 +160,7 @@ impl TestApp {
         feature: impl FnOnce(&Config) -> Feature,
     ) -> Self {
         self.finished = true;
-        let (mut config, clock) = (self.app.config.clone(), self.app.clock.clone());
+        let (mut config, clock) = (self.janua.config.clone(), self.janua.clock.clone());
         change(&mut config);
         let database = self.database.again().await;
         Self::start_at(config, feature, database, clock, self.folder.clone()).await
@@ -169,7 +169,7 @@ impl TestApp {
     /// A second node on the same database (PostgreSQL), with the same clock.
     pub async fn another_node(&self, feature: impl FnOnce(&Config) -> Feature) -> Self {
         let database = self.database.again().await;
-        let (config, clock) = (self.app.config.clone(), self.app.clock.clone());
+        let (config, clock) = (self.janua.config.clone(), self.janua.clock.clone());
         let mut node = Self::start_at(config, feature, database, clock, self.folder.clone()).await;
         node.finished = true;
         node
@@ -202,13 +202,13 @@ impl TestApp {
 
     /// Runs every job that is due, and what that makes due; answers how many.
     pub async fn run_jobs(&self) -> usize {
-        jobs::run_due(&self.app, &self.jobs).await.unwrap()
+        jobs::run_due(&self.janua, &self.jobs).await.unwrap()
     }
 
     /// Does `work` while somebody else writes again and again; answers how long the slowest of those writes took, too.
     /// Needs a runtime with several threads.
     pub async fn beside_a_writer<T>(&self, work: impl Future<Output = T>) -> (T, Duration) {
-        let (db, done) = (self.app.db.clone(), Arc::new(AtomicBool::new(false)));
+        let (db, done) = (self.janua.db.clone(), Arc::new(AtomicBool::new(false)));
         let is_done = done.clone();
         let writer = tokio::spawn(async move {
             let mut slowest = Duration::ZERO;
@@ -228,19 +228,19 @@ impl TestApp {
     }
 
     pub fn advance(&self, by: Duration) {
-        self.app.clock.advance(by);
+        self.janua.clock.advance(by);
     }
 
     /// The end of a test: nothing may be left undone.
     pub async fn finish(mut self) {
         self.finished = true;
-        let undone = jobs::undone(&self.app.db).await.unwrap();
+        let undone = jobs::undone(&self.janua.db).await.unwrap();
         assert!(undone.is_empty(), "jobs left undone: {undone:?}");
         self.database.remove().await;
     }
 }
 
-impl Drop for TestApp {
+impl Drop for TestJanua {
     fn drop(&mut self) {
         assert!(self.finished || std::thread::panicking(), "a test ends with `finish().await`");
     }
@@ -248,7 +248,7 @@ impl Drop for TestApp {
 
 /// A request in the making.
 pub struct Ask<'a> {
-    test: &'a TestApp,
+    test: &'a TestJanua,
     request: Request<Body>,
     peer: std::net::IpAddr,
 }
@@ -287,7 +287,7 @@ impl Ask<'_> {
         let (method, path) = (self.request.method().clone(), self.request.uri().path().to_owned());
         let response = self.test.door.clone().handle(SocketAddr::new(self.peer, 40_000), self.request).await;
         let answer = Answer::read(response).await;
-        let described = self.test.described.get_or_init(|| Described::of(&self.test.app));
+        let described = self.test.described.get_or_init(|| Described::of(&self.test.janua));
         answer.must_be_described(described, &method, &path);
         answer
     }

@@ -6,17 +6,17 @@ use std::{
 
 use db::{Error, params, testing::TestDb};
 use kernel::{
-    App,
-    app::{Feature, Leaving, Own, Parts},
+    Janua,
     clock::Clock,
     config::Config,
     crypto::{MasterKey, Vault},
     entropy::Entropy,
+    feature::{Feature, Leaving, Own, Parts},
     http::{Description, Inside, Routes},
     jobs::{self, Job, Jobs, Later, Worker},
     ports::{objects, outgoing::Outgoing},
     telemetry::Metrics,
-    testing::{Mailbox, Phones, START, TestApp},
+    testing::{Mailbox, Phones, START, TestJanua},
 };
 use serde::{Deserialize, Serialize};
 
@@ -25,11 +25,11 @@ use serde::{Deserialize, Serialize};
 struct Log(Mutex<Vec<String>>);
 
 impl Log {
-    fn of(app: &App) -> Vec<String> {
-        app.own::<Self>().0.lock().unwrap().clone()
+    fn of(janua: &Janua) -> Vec<String> {
+        janua.own::<Self>().0.lock().unwrap().clone()
     }
-    fn add(app: &App, entry: impl Into<String>) {
-        app.own::<Self>().0.lock().unwrap().push(entry.into());
+    fn add(janua: &Janua, entry: impl Into<String>) {
+        janua.own::<Self>().0.lock().unwrap().push(entry.into());
     }
 }
 
@@ -39,8 +39,8 @@ struct Note {
 }
 impl Job for Note {
     const KIND: &'static str = "test.note";
-    async fn run(self, app: App) -> Result<(), Later> {
-        Log::add(&app, self.text);
+    async fn run(self, janua: Janua) -> Result<(), Later> {
+        Log::add(&janua, self.text);
         Ok(())
     }
 }
@@ -61,9 +61,9 @@ impl Job for Failing {
     const KIND: &'static str = "test.failing";
     const TRIES: u32 = 3;
     #[expect(clippy::panic, reason = "that is what is tested")]
-    async fn run(self, app: App) -> Result<(), Later> {
-        Log::add(&app, "try");
-        let tries = u32::try_from(Log::of(&app).len()).unwrap();
+    async fn run(self, janua: Janua) -> Result<(), Later> {
+        Log::add(&janua, "try");
+        let tries = u32::try_from(Log::of(&janua).len()).unwrap();
         match self.how {
             _ if tries > self.times => Ok(()),
             How::Retry => Err(Later::retry("not yet")),
@@ -79,9 +79,9 @@ impl Job for Failing {
 struct Gate {}
 impl Job for Gate {
     const KIND: &'static str = "test.gate";
-    async fn run(self, app: App) -> Result<(), Later> {
-        Log::add(&app, "in");
-        app.own::<tokio::sync::Notify>().notified().await;
+    async fn run(self, janua: Janua) -> Result<(), Later> {
+        Log::add(&janua, "in");
+        janua.own::<tokio::sync::Notify>().notified().await;
         Ok(())
     }
 }
@@ -90,8 +90,8 @@ impl Job for Gate {
 struct Tick {}
 impl Job for Tick {
     const KIND: &'static str = "test.tick";
-    async fn run(self, app: App) -> Result<(), Later> {
-        Log::add(&app, format!("tick {}", app.clock.now()));
+    async fn run(self, janua: Janua) -> Result<(), Later> {
+        Log::add(&janua, format!("tick {}", janua.clock.now()));
         Ok(())
     }
 }
@@ -117,10 +117,10 @@ fn ticking(_: &Config) -> Feature {
 }
 
 /// A node of its own on the same database.
-async fn node(test: &TestDb, workers: usize) -> App {
+async fn node(test: &TestDb, workers: usize) -> Janua {
     let (config, clock) = (Config { workers, ..Config::for_tests() }, Clock::manual(START));
     let vault = Vault::new(MasterKey::parse(&"11".repeat(32).into()).unwrap());
-    App::new(Parts {
+    Janua::new(Parts {
         objects: objects::from_config(&config, &vault, &clock).unwrap(),
         outgoing: Outgoing::from_config(&config, &[]).unwrap(),
         config,
@@ -138,8 +138,8 @@ async fn node(test: &TestDb, workers: usize) -> App {
     })
 }
 
-async fn enqueue<J: Job>(app: &App, job: &J) {
-    db::transact!(app.db, async |tx| jobs::enqueue(tx, app, app.clock.now(), job).await).unwrap();
+async fn enqueue<J: Job>(janua: &Janua, job: &J) {
+    db::transact!(janua.db, async |tx| jobs::enqueue(tx, janua, janua.clock.now(), job).await).unwrap();
 }
 
 async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
@@ -154,24 +154,24 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 
 #[tokio::test]
 async fn a_job_exists_when_its_transaction_does() {
-    let t = TestApp::start(feature).await;
-    let mut tx = t.app.db.begin().await.unwrap();
-    jobs::enqueue(&mut tx, &t.app, START, &Note { text: "undone".into() }).await.unwrap();
+    let t = TestJanua::start(feature).await;
+    let mut tx = t.janua.db.begin().await.unwrap();
+    jobs::enqueue(&mut tx, &t.janua, START, &Note { text: "undone".into() }).await.unwrap();
     drop(tx);
-    enqueue(&t.app, &Note { text: "done".into() }).await;
+    enqueue(&t.janua, &Note { text: "done".into() }).await;
     assert_eq!(t.run_jobs().await, 1);
-    assert_eq!(Log::of(&t.app), ["done"]);
+    assert_eq!(Log::of(&t.janua), ["done"]);
     assert_eq!(t.run_jobs().await, 0, "and is done once");
     t.finish().await;
 }
 
 #[tokio::test]
 async fn a_job_waits_for_its_moment_and_a_key_keeps_it_single() {
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     for text in ["first", "second"] {
-        db::transact!(t.app.db, async |tx| {
+        db::transact!(t.janua.db, async |tx| {
             let job = Note { text: text.into() };
-            jobs::enqueue_at(tx, &t.app, START, START.plus(Duration::from_mins(1)), Some("key"), &job).await
+            jobs::enqueue_at(tx, &t.janua, START, START.plus(Duration::from_mins(1)), Some("key"), &job).await
         })
         .unwrap();
     }
@@ -179,14 +179,14 @@ async fn a_job_waits_for_its_moment_and_a_key_keeps_it_single() {
     assert_eq!(t.run_jobs().await, 0);
     t.advance(Duration::from_secs(1));
     assert_eq!(t.run_jobs().await, 1);
-    assert_eq!(Log::of(&t.app), ["first"]);
+    assert_eq!(Log::of(&t.janua), ["first"]);
     t.finish().await;
 }
 
 #[tokio::test]
 async fn a_failed_job_comes_back_later_each_time() {
-    let t = TestApp::start(feature).await;
-    enqueue(&t.app, &Failing { times: 2, how: How::Retry }).await;
+    let t = TestJanua::start(feature).await;
+    enqueue(&t.janua, &Failing { times: 2, how: How::Retry }).await;
     assert_eq!(t.run_jobs().await, 1);
     assert_eq!(t.run_jobs().await, 0, "not at once");
     t.advance(Duration::from_secs(1));
@@ -195,14 +195,14 @@ async fn a_failed_job_comes_back_later_each_time() {
     assert_eq!(t.run_jobs().await, 0, "the second wait is longer");
     t.advance(Duration::from_secs(1));
     assert_eq!(t.run_jobs().await, 1);
-    assert_eq!(Log::of(&t.app).len(), 3);
+    assert_eq!(Log::of(&t.janua).len(), 3);
     t.finish().await;
 }
 
 #[tokio::test]
 async fn the_other_sides_wish_replaces_the_backoff() {
-    let t = TestApp::start(feature).await;
-    enqueue(&t.app, &Failing { times: 1, how: How::After(500) }).await;
+    let t = TestJanua::start(feature).await;
+    enqueue(&t.janua, &Failing { times: 1, how: How::After(500) }).await;
     t.run_jobs().await;
     t.advance(Duration::from_secs(499));
     assert_eq!(t.run_jobs().await, 0);
@@ -213,60 +213,60 @@ async fn the_other_sides_wish_replaces_the_backoff() {
 
 #[tokio::test]
 async fn a_job_that_is_given_up_can_be_looked_at_revived_and_thrown_away() {
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     for how in [How::GiveUp, How::Panic] {
-        enqueue(&t.app, &Failing { times: 100, how }).await;
+        enqueue(&t.janua, &Failing { times: 100, how }).await;
     }
     for _ in 0..3 {
         t.run_jobs().await;
         t.advance(Duration::from_hours(1));
     }
-    assert_eq!(Log::of(&t.app).len(), 1 + 3, "one try for what is hopeless, all tries for a panic");
-    let dead = jobs::dead(&t.app.db, 10).await.unwrap();
+    assert_eq!(Log::of(&t.janua).len(), 1 + 3, "one try for what is hopeless, all tries for a panic");
+    let dead = jobs::dead(&t.janua.db, 10).await.unwrap();
     let why: Vec<_> = dead.iter().map(|job| job.last_error.clone().unwrap_or_default()).collect();
     assert!(why[0].contains("panicked") && why[1] == "never", "{why:?}");
-    assert_eq!(jobs::figures(&t.app.db).await.unwrap(), (0, 2));
+    assert_eq!(jobs::figures(&t.janua.db).await.unwrap(), (0, 2));
 
-    assert!(jobs::revive(&t.app.db, dead[0].id, t.app.clock.now()).await.unwrap());
-    assert!(!jobs::revive(&t.app.db, dead[0].id, t.app.clock.now()).await.unwrap(), "it is not dead any more");
+    assert!(jobs::revive(&t.janua.db, dead[0].id, t.janua.clock.now()).await.unwrap());
+    assert!(!jobs::revive(&t.janua.db, dead[0].id, t.janua.clock.now()).await.unwrap(), "it is not dead any more");
     t.run_jobs().await;
-    assert_eq!(Log::of(&t.app).len(), 5, "it has all its tries again");
+    assert_eq!(Log::of(&t.janua).len(), 5, "it has all its tries again");
     for _ in 0..2 {
         t.advance(Duration::from_hours(1));
         t.run_jobs().await;
     }
-    for job in jobs::dead(&t.app.db, 10).await.unwrap() {
-        assert!(jobs::forget(&t.app.db, job.id).await.unwrap());
+    for job in jobs::dead(&t.janua.db, 10).await.unwrap() {
+        assert!(jobs::forget(&t.janua.db, job.id).await.unwrap());
     }
     t.finish().await;
 }
 
 #[tokio::test]
 async fn a_kind_nobody_knows_waits_without_losing_a_try() {
-    let t = TestApp::start(|_| with_jobs(Jobs::new())).await;
-    enqueue(&t.app, &Note { text: "for a newer node".into() }).await;
+    let t = TestJanua::start(|_| with_jobs(Jobs::new())).await;
+    enqueue(&t.janua, &Note { text: "for a newer node".into() }).await;
     for _ in 0..20 {
         t.run_jobs().await;
         t.advance(Duration::from_mins(1));
     }
     let left: (i64, Option<i64>) = {
-        let (attempts,): (i64,) = t.app.db.one("SELECT attempts FROM job", params![]).await.unwrap();
-        let (died,): (Option<i64>,) = t.app.db.one("SELECT died_at FROM job", params![]).await.unwrap();
+        let (attempts,): (i64,) = t.janua.db.one("SELECT attempts FROM job", params![]).await.unwrap();
+        let (died,): (Option<i64>,) = t.janua.db.one("SELECT died_at FROM job", params![]).await.unwrap();
         (attempts, died)
     };
     assert_eq!(left, (0, None));
-    assert_eq!(jobs::run_due(&t.app, &kinds()).await.unwrap(), 1, "and then it comes by");
+    assert_eq!(jobs::run_due(&t.janua, &kinds()).await.unwrap(), 1, "and then it comes by");
     t.finish().await;
 }
 
 #[tokio::test]
 async fn a_recurring_job_runs_once_for_all_nodes_and_again_each_time() {
-    let t = TestApp::start(ticking).await;
+    let t = TestJanua::start(ticking).await;
     assert_eq!(t.run_jobs().await, 1, "at the first start");
     assert_eq!(t.run_jobs().await, 0);
     let both = Jobs::new().every::<Tick>(Duration::from_mins(10));
     t.advance(Duration::from_mins(10));
-    let (one, two) = tokio::join!(jobs::run_due(&t.app, &both), t.run_jobs());
+    let (one, two) = tokio::join!(jobs::run_due(&t.janua, &both), t.run_jobs());
     assert_eq!(one.unwrap() + two, 1, "two nodes, one run");
     t.advance(Duration::from_hours(5));
     assert_eq!(t.run_jobs().await, 1, "what was missed is not made up for");
@@ -375,10 +375,10 @@ fn resident_mb() -> i64 {
 
 #[tokio::test]
 async fn a_conflict_inside_enqueueing_leaves_no_second_job() {
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     let tries = std::sync::atomic::AtomicU32::new(0);
-    db::transact!(t.app.db, async |tx| {
-        jobs::enqueue(tx, &t.app, START, &Note { text: "once".into() }).await?;
+    db::transact!(t.janua.db, async |tx| {
+        jobs::enqueue(tx, &t.janua, START, &Note { text: "once".into() }).await?;
         if tries.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0 {
             return Err(Error::Conflict("made up".into()));
         }

@@ -3,11 +3,11 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::extract::State;
 use kernel::{
-    App,
-    app::Feature,
+    Janua,
     config::Config,
+    feature::Feature,
     http::{Json, Routes, serve},
-    testing::TestApp,
+    testing::TestJanua,
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -22,8 +22,8 @@ struct Gate {
     open: Notify,
 }
 
-async fn wait(State(app): State<App>) -> Json<&'static str> {
-    let gate = app.own::<Arc<Gate>>();
+async fn wait(State(janua): State<Janua>) -> Json<&'static str> {
+    let gate = janua.own::<Arc<Gate>>();
     gate.entered.notify_one();
     gate.open.notified().await;
     Json("done")
@@ -39,14 +39,14 @@ fn feature(_: &Config) -> Feature {
 }
 
 struct Served {
-    test: TestApp,
+    test: TestJanua,
     address: SocketAddr,
     stop: oneshot::Sender<()>,
     running: tokio::task::JoinHandle<usize>,
 }
 
 async fn start(config: Config) -> Served {
-    let test = TestApp::start_with(config, feature).await;
+    let test = TestJanua::start_with(config, feature).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
@@ -65,7 +65,7 @@ async fn ask(address: SocketAddr) -> TcpStream {
 #[tokio::test]
 async fn a_request_under_way_is_finished_and_no_new_one_is_taken() {
     let served = start(Config::for_tests()).await;
-    let gate = served.test.app.own::<Arc<Gate>>().clone();
+    let gate = served.test.janua.own::<Arc<Gate>>().clone();
     let mut stream = ask(served.address).await;
     gate.entered.notified().await;
     served.stop.send(()).unwrap();
@@ -85,7 +85,7 @@ async fn a_request_under_way_is_finished_and_no_new_one_is_taken() {
 async fn what_does_not_end_in_time_is_cut_off_and_counted() {
     let config = Config { drain_timeout: Duration::from_millis(100), ..Config::for_tests() };
     let served = start(config).await;
-    let gate = served.test.app.own::<Arc<Gate>>().clone();
+    let gate = served.test.janua.own::<Arc<Gate>>().clone();
     let _stream = ask(served.address).await;
     gate.entered.notified().await;
     served.stop.send(()).unwrap();
@@ -96,12 +96,12 @@ async fn what_does_not_end_in_time_is_cut_off_and_counted() {
 #[tokio::test]
 async fn a_client_that_goes_away_frees_its_place() {
     let served = start(Config { max_in_flight: 1, ..Config::for_tests() }).await;
-    let gate = served.test.app.own::<Arc<Gate>>().clone();
+    let gate = served.test.janua.own::<Arc<Gate>>().clone();
     let stream = ask(served.address).await;
     gate.entered.notified().await;
     drop(stream);
     let freed = async {
-        while served.test.app.metrics.in_flight.get() > 0 {
+        while served.test.janua.metrics.in_flight.get() > 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };

@@ -107,8 +107,8 @@ pub async fn after_restore(config: Config, wishes: &Wishes) -> Result<ExitCode> 
 }
 
 async fn end(node: &Node, keys: Keys) -> Result<(Ended, Vec<restored::ValidKey>)> {
-    let ended = restored::end(&node.app, keys).await.map_err(|wrong| anyhow!(wrong))?;
-    Ok((ended, restored::kept(&node.app.db).await?))
+    let ended = restored::end(&node.janua, keys).await.map_err(|wrong| anyhow!(wrong))?;
+    Ok((ended, restored::kept(&node.janua.db).await?))
 }
 
 async fn unpack(file: PathBuf, database: PathBuf, objects: Option<PathBuf>) -> Result<kernel::clock::Timestamp> {

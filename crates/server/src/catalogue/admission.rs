@@ -2,7 +2,7 @@
 //! says so (`Admitted` or `ToAdmit`), and with the latter the handler must keep its word.
 use axum::http::Method;
 use db::params;
-use kernel::testing::TestApp;
+use kernel::testing::TestJanua;
 use serde_json::Value;
 
 use super::{built, catalogue, matrix::samples};
@@ -23,11 +23,11 @@ fn may_ask(operation: &Value, description: &Value) -> bool {
 
 #[tokio::test]
 async fn every_public_route_that_may_ask_for_a_captcha_weighs_its_caller() {
-    let t = TestApp::start(features).await;
-    let network = format!("network:{}", &t.app.vault.mac("strike", b"192.0.2.1")[..32]);
+    let t = TestJanua::start(features).await;
+    let network = format!("network:{}", &t.janua.vault.mac("strike", b"192.0.2.1")[..32]);
     let failures = "INSERT INTO strike (subject, detail, strikes, last_at) VALUES ($1, '', 1000, $2)";
-    t.app.db.exec(failures, params![&network, t.app.clock.now()]).await.expect("a thousand failures");
-    let description = t.app.description.get().expect("the description").value();
+    t.janua.db.exec(failures, params![&network, t.janua.clock.now()]).await.expect("a thousand failures");
+    let description = t.janua.description.get().expect("the description").value();
     let (catalogue, samples) = (catalogue(), samples());
     let (mut asked, mut wrong) = (0, vec![]);
     for (row, operation) in built(&description) {

@@ -1,7 +1,7 @@
 //! What a session that belongs to an app may do, route by route: a new route is refused to it, or stands on this list.
 use axum::http::Method;
 use identity::testing::{PASSWORD, Person, signed_in};
-use kernel::testing::{Answer, TestApp};
+use kernel::testing::{Answer, TestJanua};
 use serde_json::{Value, json};
 
 use super::{built, catalogue};
@@ -29,7 +29,7 @@ struct Shop {
 }
 
 impl Shop {
-    async fn open(t: &TestApp, owner: &Person) -> Self {
+    async fn open(t: &TestJanua, owner: &Person) -> Self {
         let app = owner.asks(t.post("/apps").json(&json!({ "name": "Shop" }))).await;
         let path = format!("/apps/{}/keys", app.body["id"].as_str().expect("an app"));
         let body = json!({ "type": "publishable", "environment": "live" });
@@ -37,7 +37,7 @@ impl Shop {
         Self { key: made.body["value"].as_str().expect("a key").to_owned() }
     }
 
-    async fn enter(&self, t: &TestApp) -> Person {
+    async fn enter(&self, t: &TestJanua) -> Person {
         let body =
             json!({ "email": "ada@example.com", "password": PASSWORD, "options": { "tokenDelivery": "body" } });
         Person::of(&t.post("/auth/login").json(&body).header("x-service-app-key", &self.key).await)
@@ -45,7 +45,7 @@ impl Shop {
 }
 
 /// The same by the header, with the app's key, and by the cookie.
-async fn ask(t: &TestApp, shop: &Shop, person: &Person, method: &str, path: &str) -> [Answer; 2] {
+async fn ask(t: &TestJanua, shop: &Shop, person: &Person, method: &str, path: &str) -> [Answer; 2] {
     let (method, path): (Method, _) = (method.parse().expect("a method"), path.replace(['{', '}'], ""));
     let ask = || t.ask(method.clone(), &path).from("192.0.2.1");
     let by_bearer = person.asks(ask()).header("x-service-app-key", &shop.key).await;
@@ -55,12 +55,12 @@ async fn ask(t: &TestApp, shop: &Shop, person: &Person, method: &str, path: &str
 
 #[tokio::test]
 async fn a_session_that_belongs_to_an_app_is_refused_wherever_the_rule_does_not_let_it_in() {
-    let t = TestApp::start(features).await;
+    let t = TestJanua::start(features).await;
     let ada = signed_in(&t, "ada@example.com").await;
     let shop = Shop::open(&t, &ada).await;
     let catalogue = catalogue();
     let mut person = shop.enter(&t).await;
-    for ((method, path), operation) in built(&t.app.description.get().expect("the description").value()) {
+    for ((method, path), operation) in built(&t.janua.description.get().expect("the description").value()) {
         let what = format!("{method} {path}");
         let row = (method.as_str(), path.as_str());
         let guard = catalogue[&(method.clone(), path.clone())].as_str();

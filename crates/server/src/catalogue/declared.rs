@@ -1,7 +1,7 @@
 //! What features declare for others to collect: names that must be unique among all of them, and mails that must be whole.
 use std::{collections::BTreeSet, time::Duration};
 
-use kernel::testing::TestApp;
+use kernel::testing::TestJanua;
 use tenancy::{
     messages::mail::{self, Letter, Mail, Sample},
     once::Purpose,
@@ -16,14 +16,14 @@ fn attributes<'a>(html: &'a str, name: &str) -> Vec<&'a str> {
 
 #[tokio::test]
 async fn every_mail_has_a_name_of_its_own_and_is_whole_as_text_and_as_html() {
-    let t = TestApp::start(features).await;
-    let (base, samples) = (t.app.config.base_url(), t.app.declared::<Sample>());
+    let t = TestJanua::start(features).await;
+    let (base, samples) = (t.janua.config.base_url(), t.janua.declared::<Sample>());
     let mut names = BTreeSet::new();
     for Sample(make) in samples {
         let sample = make();
         let name = sample.name();
         assert!(names.insert(name), "two mails are called {name}");
-        let written = mail::write(&t.app, &*sample).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let written = mail::write(&t.janua, &*sample).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(!written.subject.trim().is_empty() && written.subject.len() < 70, "{name}: {}", written.subject);
         assert!(written.html.contains(&format!("<title>{}</title>", written.subject)), "{name}: {}", written.html);
         assert!(written.text.starts_with("Hello"), "{name}: {}", written.text);
@@ -68,8 +68,8 @@ impl Mail for Hostile {
 
 #[tokio::test]
 async fn what_others_typed_is_escaped_in_the_html_of_a_mail_and_plain_in_its_text() {
-    let t = TestApp::start(features).await;
-    let written = mail::write(&t.app, &Hostile).expect("it is written");
+    let t = TestJanua::start(features).await;
+    let written = mail::write(&t.janua, &Hostile).expect("it is written");
     assert!(!written.html.contains("<b>") && !written.html.contains("<i>"), "{}", written.html);
     assert!(written.html.contains("&lt;b&gt;Eve &amp; Mallory"), "{}", written.html);
     assert!(attributes(&written.html, "href")[0].ends_with("/path?token=a&quot;&gt;&lt;b&gt;"), "{}", written.html);
@@ -79,9 +79,9 @@ async fn what_others_typed_is_escaped_in_the_html_of_a_mail_and_plain_in_its_tex
 
 #[tokio::test]
 async fn every_purpose_of_a_one_time_secret_has_a_name_of_its_own() {
-    let t = TestApp::start(features).await;
+    let t = TestJanua::start(features).await;
     let mut names = BTreeSet::new();
-    for purpose in t.app.declared::<Purpose>() {
+    for purpose in t.janua.declared::<Purpose>() {
         assert!(names.insert(purpose.name), "two purposes are called {}", purpose.name);
     }
     // These names are in databases.

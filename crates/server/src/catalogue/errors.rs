@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use kernel::testing::TestApp;
+use kernel::testing::TestJanua;
 use serde_json::Value;
 
 use crate::start::features;
@@ -51,8 +51,8 @@ fn renewed(text: &str, codes: &BTreeMap<(String, String), String>) -> String {
 
 #[tokio::test]
 async fn every_code_is_listed_with_what_to_do_about_it() {
-    let t = TestApp::start(features).await;
-    let codes = codes(&t.app.description.get().expect("the description is there").value());
+    let t = TestJanua::start(features).await;
+    let codes = codes(&t.janua.description.get().expect("the description is there").value());
     let text = fs::read_to_string(file()).expect("docs/errors.md");
     let wanted = renewed(&text, &codes);
     if std::env::var_os("UPDATE").is_some() {

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use kernel::testing::TestApp;
+use kernel::testing::TestJanua;
 use serde_json::Value;
 
 use super::built;
@@ -112,8 +112,8 @@ fn knows(schema: &Value, field: &str, description: &Value) -> bool {
 
 #[tokio::test]
 async fn every_form_leads_to_a_route_that_knows_its_fields() {
-    let t = TestApp::start(features).await;
-    let description = t.app.description.get().expect("the description").value();
+    let t = TestJanua::start(features).await;
+    let description = t.janua.description.get().expect("the description").value();
     let routes = built(&description);
     // By the path with `{}` for each parameter, as forms write it.
     let blank = |path: &str| {

@@ -7,7 +7,7 @@ use db::params;
 use identity::testing::{Person, signed_in};
 use kernel::{
     config::Config,
-    testing::{Answer, Ask, TestApp},
+    testing::{Answer, Ask, TestJanua},
 };
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ impl Row {
         self.guard.starts_with("session+app-key-")
     }
 
-    fn ask<'a>(&self, t: &'a TestApp, path: &str) -> Ask<'a> {
+    fn ask<'a>(&self, t: &'a TestJanua, path: &str) -> Ask<'a> {
         let ask = t.ask(self.method.parse().expect("a method"), path);
         match &self.body {
             Some(body) => ask.json(body),
@@ -52,7 +52,7 @@ impl Row {
     }
 
     /// By a person, with the key of a tenant's app where the route asks for one.
-    pub(super) async fn asked_by(&self, t: &TestApp, person: &Person, path: &str, tenant: &Tenant) -> Answer {
+    pub(super) async fn asked_by(&self, t: &TestJanua, person: &Person, path: &str, tenant: &Tenant) -> Answer {
         let ask = person.asks(self.ask(t, path));
         if self.needs_key() { ask.header("x-service-app-key", &tenant.key).await } else { ask.await }
     }
@@ -132,7 +132,7 @@ pub(super) struct Tenant {
 }
 
 impl Tenant {
-    pub(super) async fn of(t: &TestApp, owner: &Person, people: &[Person]) -> Self {
+    pub(super) async fn of(t: &TestJanua, owner: &Person, people: &[Person]) -> Self {
         let make = async |path: String, body: Value| {
             let made = owner.asks(t.post(&path).json(&body)).await;
             assert_eq!(made.status, 200, "{path}: {}", made.text);
@@ -143,13 +143,13 @@ impl Tenant {
         let org = text(&make("/org".into(), json!({ "name": "Acme" })).await["id"]);
         let put = "INSERT INTO org_member (org_id, account_id, role, joined_at) VALUES ($1, $2, $3, 0)";
         for (person, role) in people.iter().zip(["member", "admin", "owner", "member"]) {
-            t.app.db.exec(put, params![&org, &person.id, role]).await.expect("a member");
+            t.janua.db.exec(put, params![&org, &person.id, role]).await.expect("a member");
             ids.insert("userId", person.id.clone());
         }
         let invite = "INSERT INTO org_invite (org_id, email_key, email, role, hash, invited_by, created_at, sent_at,
                                               expires_at)
                       VALUES ($1, $3, $3, 'member', $1, $2, 0, 0, 9000000000000)";
-        t.app.db.exec(invite, params![&org, &owner.id, format!("{org}@example.com")]).await.expect("an invite");
+        t.janua.db.exec(invite, params![&org, &owner.id, format!("{org}@example.com")]).await.expect("an invite");
         let token = make(format!("/org/{org}/scim-tokens"), json!({ "name": "Okta" })).await;
         let scim_token = text(&token["value"]);
         for (kind, name) in [("Users", "userName"), ("Groups", "displayName")] {
@@ -224,7 +224,7 @@ impl Findings {
 }
 
 /// A route of an organization or an app.
-async fn ask_with_every_role(t: &TestApp, row: &Row, least: &str, cast: &Cast, findings: &mut Findings) {
+async fn ask_with_every_role(t: &TestJanua, row: &Row, least: &str, cast: &Cast, findings: &mut Findings) {
     // Anew for each row, because a row may take the organization away.
     let tenant = Tenant::of(t, &cast.root, &cast.people).await;
     let path = row.path(&tenant, &tenant);
@@ -255,7 +255,7 @@ async fn ask_with_every_role(t: &TestApp, row: &Row, least: &str, cast: &Cast, f
 }
 
 /// Every other guarded route: the right caller is not refused by the guard, and a wrong one is.
-async fn ask_with_credentials(t: &TestApp, row: &Row, number: usize, cast: &Cast, findings: &mut Findings) {
+async fn ask_with_credentials(t: &TestJanua, row: &Row, number: usize, cast: &Cast, findings: &mut Findings) {
     let tenant = Tenant::of(t, &cast.root, &[]).await;
     let path = row.path(&tenant, &tenant);
     match row.guard.as_str() {
@@ -299,7 +299,7 @@ async fn ask_with_credentials(t: &TestApp, row: &Row, number: usize, cast: &Cast
 }
 
 /// A platform on which tenants of all kinds can be made.
-pub(super) async fn platform() -> TestApp {
+pub(super) async fn platform() -> TestJanua {
     let config = Config {
         // Nobody answers for any domain.
         dns_servers: vec!["127.0.0.1:1".parse().expect("an address")],
@@ -309,7 +309,7 @@ pub(super) async fn platform() -> TestApp {
     .with(|webhooks: &mut workshop::webhooks::Settings| {
         webhooks.webhook_allow_nets = vec!["127.0.0.0/8".parse().expect("a network")];
     });
-    TestApp::start_with(config, features).await
+    TestJanua::start_with(config, features).await
 }
 
 #[tokio::test]
@@ -323,7 +323,7 @@ async fn p49_p50_every_guarded_route_asks_for_its_role_and_hides_other_tenants()
     let hers = Tenant::of(&t, &eve, &[]).await;
     let cast = Cast { root, people, eve, hers };
     let mut findings = Findings::default();
-    for (number, row) in rows(&t.app.description.get().expect("the description").value()).iter().enumerate() {
+    for (number, row) in rows(&t.janua.description.get().expect("the description").value()).iter().enumerate() {
         let nobody = row.ask(&t, &row.path(&cast.hers, &cast.hers)).from("192.0.2.1").await;
         findings.check(nobody.status == 401, row, "nobody", &nobody);
         match role(&row.guard).filter(|role| ROLES.contains(role)) {

@@ -13,7 +13,7 @@ mod paging;
 use std::collections::BTreeMap;
 
 use axum::http::Method;
-use kernel::testing::TestApp;
+use kernel::testing::TestJanua;
 use serde_json::{Value, json};
 
 use crate::start::features;
@@ -92,9 +92,9 @@ fn the_catalogue_is_whole_and_no_row_stands_twice() {
 
 #[tokio::test]
 async fn every_route_is_in_the_catalogue_with_its_guard_and_every_row_is_built_or_to_come() {
-    let t = TestApp::start(features).await;
+    let t = TestJanua::start(features).await;
     let (catalogue, to_come) = (catalogue(), to_come());
-    let built = built(&t.app.description.get().expect("the description is there").value());
+    let built = built(&t.janua.description.get().expect("the description is there").value());
     for (row, operation) in &built {
         let guard = catalogue.get(row).unwrap_or_else(|| panic!("{row:?} is routed and not in the catalogue"));
         assert!(!to_come.contains(row), "{row:?} is built: take it off the list of what is to come");
@@ -115,8 +115,8 @@ async fn every_route_is_in_the_catalogue_with_its_guard_and_every_row_is_built_o
 
 #[tokio::test]
 async fn the_description_is_small_and_lists_the_codes_of_every_refusal() {
-    let t = TestApp::start(features).await;
-    let documents = t.app.description.get().expect("the description is there");
+    let t = TestJanua::start(features).await;
+    let documents = t.janua.description.get().expect("the description is there");
     let document = documents.value();
     let built = built(&document);
     let size = document.to_string().len();
@@ -153,9 +153,9 @@ async fn the_description_is_small_and_lists_the_codes_of_every_refusal() {
 
 #[tokio::test]
 async fn without_credentials_a_public_route_answers_and_a_guarded_one_does_not() {
-    let t = TestApp::start(features).await;
+    let t = TestJanua::start(features).await;
     let catalogue = catalogue();
-    for (method, path) in built(&t.app.description.get().expect("the description is there").value()).keys() {
+    for (method, path) in built(&t.janua.description.get().expect("the description is there").value()).keys() {
         let guard = &catalogue[&(method.clone(), path.clone())];
         let method: Method = method.parse().expect("a method");
         let path = path.replace(['{', '}'], "");
@@ -168,7 +168,7 @@ async fn without_credentials_a_public_route_answers_and_a_guarded_one_does_not()
 
 #[tokio::test]
 async fn what_is_to_come_is_not_there() {
-    let t = TestApp::start(features).await;
+    let t = TestJanua::start(features).await;
     for (method, path) in to_come().into_iter().filter(|(method, _)| method != "ANY") {
         let path = path.replace(['{', '}'], "");
         let answer = t.ask(method.parse().expect("a method"), &path).await;

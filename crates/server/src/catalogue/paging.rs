@@ -2,7 +2,7 @@
 //! the description, so a new list is in the test by itself.
 use db::params;
 use identity::testing::{Person, signed_in};
-use kernel::testing::TestApp;
+use kernel::testing::TestJanua;
 use serde_json::{Value, json};
 
 use super::{
@@ -29,7 +29,7 @@ fn lists(description: &Value) -> Vec<Row> {
 }
 
 /// A tenant with at least two entries in each of its lists.
-async fn tenant(t: &TestApp, owner: &Person, people: &[Person]) -> Tenant {
+async fn tenant(t: &TestJanua, owner: &Person, people: &[Person]) -> Tenant {
     let tenant = Tenant::of(t, owner, people).await;
     let (org, app) = (&tenant.ids["org"], &tenant.ids["appId"]);
     let more = [
@@ -46,12 +46,12 @@ async fn tenant(t: &TestApp, owner: &Person, people: &[Person]) -> Tenant {
     for person in people {
         let sql =
             "INSERT INTO app_user (app_id, account_id, first_sign_in_at, last_sign_in_at) VALUES ($1, $2, 0, 0)";
-        t.app.db.exec(sql, params![app, &person.id]).await.expect("a user of the app");
+        t.janua.db.exec(sql, params![app, &person.id]).await.expect("a user of the app");
         let sql =
             "INSERT INTO consent (id, account_id, client, resource, name, scopes, place, created_at, updated_at)
                    VALUES ($1, $2, $1, '', 'Client', 'openid', 'https://client.example.com', 0, 0)";
-        let id = t.app.entropy.uuid(t.app.clock.now()).to_string();
-        t.app.db.exec(sql, params![id, &owner.id]).await.expect("a consent");
+        let id = t.janua.entropy.uuid(t.janua.clock.now()).to_string();
+        t.janua.db.exec(sql, params![id, &owner.id]).await.expect("a consent");
     }
     tenant
 }
@@ -63,7 +63,7 @@ async fn a_cursor_counts_in_the_list_of_its_own_tenant_alone() {
     let (alice, bob) = (signed_in(&t, "alice@example.com").await, signed_in(&t, "bob@example.com").await);
     let (hers, his) = (tenant(&t, &alice, &people).await, tenant(&t, &bob, &people).await);
     let (mut asked, mut wrong) = (0, vec![]);
-    for list in lists(&t.app.description.get().expect("the description").value()) {
+    for list in lists(&t.janua.description.get().expect("the description").value()) {
         if OF_THE_PLATFORM.contains(&list.path.as_str()) {
             continue;
         }

@@ -8,7 +8,7 @@ use axum::{
     response::Response,
 };
 use kernel::{
-    App,
+    Janua,
     fault::{Code, Result},
     http::{Json, Query, Routes},
 };
@@ -79,27 +79,31 @@ struct IndexVersion {
     url: String,
 }
 
-async fn index(State(app): State<App>) -> Json<Index> {
-    Json(Index { documents: app.own::<Library>().index.clone() })
+async fn index(State(janua): State<Janua>) -> Json<Index> {
+    Json(Index { documents: janua.own::<Library>().index.clone() })
 }
 
-async fn terms(State(app): State<App>, Query(wanted): Query<Wanted>, headers: HeaderMap) -> Result<Response> {
-    answer(&app, Kind::Terms, &wanted, &headers)
+async fn terms(State(janua): State<Janua>, Query(wanted): Query<Wanted>, headers: HeaderMap) -> Result<Response> {
+    answer(&janua, Kind::Terms, &wanted, &headers)
 }
 
-async fn privacy(State(app): State<App>, Query(wanted): Query<Wanted>, headers: HeaderMap) -> Result<Response> {
-    answer(&app, Kind::Privacy, &wanted, &headers)
+async fn privacy(State(janua): State<Janua>, Query(wanted): Query<Wanted>, headers: HeaderMap) -> Result<Response> {
+    answer(&janua, Kind::Privacy, &wanted, &headers)
 }
 
-async fn cookie_policy(State(app): State<App>, Query(wanted): Query<Wanted>, headers: HeaderMap) -> Result<Response> {
-    answer(&app, Kind::CookiePolicy, &wanted, &headers)
+async fn cookie_policy(
+    State(janua): State<Janua>,
+    Query(wanted): Query<Wanted>,
+    headers: HeaderMap,
+) -> Result<Response> {
+    answer(&janua, Kind::CookiePolicy, &wanted, &headers)
 }
 
-async fn dpa(State(app): State<App>, Query(wanted): Query<Wanted>, headers: HeaderMap) -> Result<Response> {
-    answer(&app, Kind::Dpa, &wanted, &headers)
+async fn dpa(State(janua): State<Janua>, Query(wanted): Query<Wanted>, headers: HeaderMap) -> Result<Response> {
+    answer(&janua, Kind::Dpa, &wanted, &headers)
 }
 
-fn answer(app: &App, kind: Kind, wanted: &Wanted, headers: &HeaderMap) -> Result<Response> {
+fn answer(janua: &Janua, kind: Kind, wanted: &Wanted, headers: &HeaderMap) -> Result<Response> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let jurisdiction = match &wanted.jurisdiction {
         // Who names one gets that one or is told that there is none.
@@ -107,7 +111,7 @@ fn answer(app: &App, kind: Kind, wanted: &Wanted, headers: &HeaderMap) -> Result
         None => Jurisdiction::of_reader(text(header::ACCEPT_LANGUAGE), |j| kind.exists_for(j)),
     };
     let form = Form::wanted(text(header::ACCEPT));
-    let mut response = app.own::<Library>().get(kind, jurisdiction, form)?.answer(headers);
+    let mut response = janua.own::<Library>().get(kind, jurisdiction, form)?.answer(headers);
     if form == Form::Html {
         response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_POLICY));
     }

@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     fault::{INVALID, NOT_FOUND, Result},
     http::{Json, Listed, Page, Routes, Scope},
@@ -65,20 +65,20 @@ struct OpenIncident {
 }
 
 /// Draws the status for people. Whoever makes pages brings it along; without it everybody gets JSON.
-pub struct StatusPage(pub fn(&App, Result<Overview>) -> Response);
+pub struct StatusPage(pub fn(&Janua, Result<Overview>) -> Response);
 
-async fn summary(Ctx(app): Ctx<App>, headers: HeaderMap) -> Result<Response> {
-    let mut response = match app.find::<StatusPage>().filter(|_| wants_page(&headers)) {
-        Some(page) => page.0(&app, Overview::read(&app).await),
-        None => Json(summarize(&app).await?).into_response(),
+async fn summary(Ctx(janua): Ctx<Janua>, headers: HeaderMap) -> Result<Response> {
+    let mut response = match janua.find::<StatusPage>().filter(|_| wants_page(&headers)) {
+        Some(page) => page.0(&janua, Overview::read(&janua).await),
+        None => Json(summarize(&janua).await?).into_response(),
     };
     response.headers_mut().append(header::VARY, HeaderValue::from_static("accept"));
     Ok(response)
 }
 
-async fn summarize(app: &App) -> Result<SummaryView> {
-    let components = Component::all(&app.db).await?;
-    let open = Incident::open(&app.db).await?;
+async fn summarize(janua: &Janua) -> Result<SummaryView> {
+    let components = Component::all(&janua.db).await?;
+    let open = Incident::open(&janua.db).await?;
     let (status, updated_at) = overview::worst(&components, &open);
     let open_incidents = open.into_iter().map(|i| OpenIncident {
         id: i.id,
@@ -99,12 +99,12 @@ struct CanaryView {
 }
 
 /// Goes the whole way a request goes, to the database and back, each time it is asked.
-async fn canary(Ctx(app): Ctx<App>) -> Response {
+async fn canary(Ctx(janua): Ctx<Janua>) -> Response {
     let started = tokio::time::Instant::now();
-    let ok = app.db.ping(CANARY_PATIENCE).await.is_ok();
+    let ok = janua.db.ping(CANARY_PATIENCE).await.is_ok();
     let latency_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let status = if ok { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(CanaryView { ok, at: app.clock.now(), latency_ms })).into_response()
+    (status, Json(CanaryView { ok, at: janua.clock.now(), latency_ms })).into_response()
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -112,8 +112,8 @@ struct UptimeView {
     components: Vec<ComponentUptime>,
 }
 
-async fn uptime(Ctx(app): Ctx<App>) -> Result<Json<UptimeView>> {
-    Ok(Json(UptimeView { components: overview::uptime(&app).await? }))
+async fn uptime(Ctx(janua): Ctx<Janua>) -> Result<Json<UptimeView>> {
+    Ok(Json(UptimeView { components: overview::uptime(&janua).await? }))
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -139,7 +139,11 @@ struct NewReport {
     message: String,
 }
 
-async fn report(Ctx(app): Ctx<App>, owner: PlatformOwner, Json(new): Json<NewReport>) -> Result<Json<IncidentView>> {
+async fn report(
+    Ctx(janua): Ctx<Janua>,
+    owner: PlatformOwner,
+    Json(new): Json<NewReport>,
+) -> Result<Json<IncidentView>> {
     if new.id.is_none() && new.title.is_none() {
         return Err(INVALID.at("title", "required", "is required for a new incident"));
     }
@@ -150,21 +154,22 @@ async fn report(Ctx(app): Ctx<App>, owner: PlatformOwner, Json(new): Json<NewRep
         components: new.components,
         message: new.message,
     };
-    let (incident, updates) = transact!(app, async |tx| {
+    let (incident, updates) = transact!(janua, async |tx| {
         let incident = match new.id {
-            Some(id) => incidents::update(tx, &app, id, report.clone()).await?,
-            None => incidents::open(tx, &app, report.clone()).await?,
+            Some(id) => incidents::update(tx, &janua, id, report.clone()).await?,
+            None => incidents::open(tx, &janua, report.clone()).await?,
         };
         let event = IncidentReported { incident_id: incident.id.to_string(), state: incident.stage.name() };
-        owner.record(tx, &app, &event).await?;
+        owner.record(tx, &janua, &event).await?;
         let updates = Update::of_incident(tx, incident.id).await?;
         Ok((incident, updates))
     })?;
     Ok(Json(IncidentView::of(incident, updates.into_iter().map(UpdateView::from).collect())))
 }
 
-async fn list_incidents(Ctx(app): Ctx<App>, page: Page) -> Result<Json<IncidentsView>> {
-    let fetch = async |below, most| Incident::page(&app.db, &below, most).await;
-    let Listed { rows, next_cursor } = page.list(&app, "incidents", Scope::platform(), fetch, Incident::key).await?;
-    Ok(Json(IncidentsView { incidents: overview::with_timelines(&app.db, rows).await?, next_cursor }))
+async fn list_incidents(Ctx(janua): Ctx<Janua>, page: Page) -> Result<Json<IncidentsView>> {
+    let fetch = async |below, most| Incident::page(&janua.db, &below, most).await;
+    let Listed { rows, next_cursor } =
+        page.list(&janua, "incidents", Scope::platform(), fetch, Incident::key).await?;
+    Ok(Json(IncidentsView { incidents: overview::with_timelines(&janua.db, rows).await?, next_cursor }))
 }

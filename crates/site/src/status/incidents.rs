@@ -1,7 +1,7 @@
 //! What may happen to an incident: it is opened, it moves along, it is resolved, and every step is kept.
 use db::Tx;
 use kernel::{
-    App,
+    Janua,
     fault::{Code, NOT_FOUND, Result},
     id::Id,
 };
@@ -23,10 +23,10 @@ pub struct Report {
 }
 
 /// Opens an incident; its first entry says what is known.
-pub async fn open(tx: &mut Tx, app: &App, report: Report) -> Result<Incident> {
-    let now = app.clock.now();
+pub async fn open(tx: &mut Tx, janua: &Janua, report: Report) -> Result<Incident> {
+    let now = janua.clock.now();
     let blank = Incident {
-        id: IncidentId::new(&app.entropy, now),
+        id: IncidentId::new(&janua.entropy, now),
         title: String::new(),
         impact: Impact::Minor,
         stage: Stage::Investigating,
@@ -35,20 +35,20 @@ pub async fn open(tx: &mut Tx, app: &App, report: Report) -> Result<Incident> {
         updated_at: now,
         resolved_at: None,
     };
-    tell(tx, app, blank, report).await
+    tell(tx, janua, blank, report).await
 }
 
 /// Adds an entry to the timeline and moves the incident along.
-pub async fn update(tx: &mut Tx, app: &App, id: IncidentId, report: Report) -> Result<Incident> {
+pub async fn update(tx: &mut Tx, janua: &Janua, id: IncidentId, report: Report) -> Result<Incident> {
     let incident = Incident::find(tx, id).await?.ok_or(NOT_FOUND)?;
     if incident.resolved_at.is_some() {
         return Err(ALREADY_RESOLVED.into());
     }
-    tell(tx, app, incident, report).await
+    tell(tx, janua, incident, report).await
 }
 
-async fn tell(tx: &mut Tx, app: &App, mut incident: Incident, report: Report) -> Result<Incident> {
-    let now = app.clock.now();
+async fn tell(tx: &mut Tx, janua: &Janua, mut incident: Incident, report: Report) -> Result<Incident> {
+    let now = janua.clock.now();
     incident.title = report.title.unwrap_or(incident.title);
     incident.impact = report.impact.unwrap_or(incident.impact);
     incident.stage = report.stage.unwrap_or(incident.stage);
@@ -57,6 +57,6 @@ async fn tell(tx: &mut Tx, app: &App, mut incident: Incident, report: Report) ->
     incident.resolved_at = (incident.stage == Stage::Resolved).then_some(now);
     incident.save(tx).await?;
     let update = Update { incident_id: incident.id, state: incident.stage, message: report.message, at: now };
-    update.insert(tx, Id::new(&app.entropy, now)).await?;
+    update.insert(tx, Id::new(&janua.entropy, now)).await?;
     Ok(incident)
 }

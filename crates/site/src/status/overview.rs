@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 
 use db::Db;
 use kernel::{
-    App,
+    Janua,
     clock::{Day, Timestamp},
     fault::Result,
 };
@@ -31,19 +31,19 @@ pub struct Overview {
 }
 
 impl Overview {
-    pub async fn read(app: &App) -> Result<Self> {
-        let components = Component::all(&app.db).await?;
-        let open = Incident::open(&app.db).await?;
-        let since = first_day(app.clock.now()).start();
-        let past = Incident::resolved_since(&app.db, since, MOST_PAST).await?;
+    pub async fn read(janua: &Janua) -> Result<Self> {
+        let components = Component::all(&janua.db).await?;
+        let open = Incident::open(&janua.db).await?;
+        let since = first_day(janua.clock.now()).start();
+        let past = Incident::resolved_since(&janua.db, since, MOST_PAST).await?;
         let (status, updated_at) = worst(&components, &open);
         Ok(Self {
             status,
             updated_at,
             components,
-            uptime: uptime(app).await?,
-            open: with_timelines(&app.db, open).await?,
-            past: with_timelines(&app.db, past).await?,
+            uptime: uptime(janua).await?,
+            open: with_timelines(&janua.db, open).await?,
+            past: with_timelines(&janua.db, past).await?,
         })
     }
 }
@@ -78,10 +78,10 @@ pub struct DayView {
 }
 
 /// How each component did on each day that is kept.
-pub(super) async fn uptime(app: &App) -> db::Result<Vec<ComponentUptime>> {
-    let first = first_day(app.clock.now());
+pub(super) async fn uptime(janua: &Janua) -> db::Result<Vec<ComponentUptime>> {
+    let first = first_day(janua.clock.now());
     let mut kept: BTreeMap<String, BTreeMap<i64, UptimeDay>> = BTreeMap::new();
-    for day in UptimeDay::since(&app.db, first).await? {
+    for day in UptimeDay::since(&janua.db, first).await? {
         kept.entry(day.component.clone()).or_default().insert(day.day.0, day);
     }
     let components = kept.into_iter().map(|(name, days)| ComponentUptime {

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use kernel::{
-    App,
+    Janua,
     clock::{Day, Timestamp},
     jobs::{self, Job, Later},
 };
@@ -27,10 +27,10 @@ impl Job for Probe {
     const KIND: &'static str = "site.probe";
     const TRIES: u32 = 3;
 
-    async fn run(self, app: App) -> Result<(), Later> {
-        let found = look(&app).await;
-        db::transact!(app.db, async |tx| {
-            let now = app.clock.now();
+    async fn run(self, janua: Janua) -> Result<(), Later> {
+        let found = look(&janua).await;
+        db::transact!(janua.db, async |tx| {
+            let now = janua.clock.now();
             let last = Component::last_check(tx, API).await?;
             for missed in missed_days(last, now) {
                 missed.add(tx).await?;
@@ -53,11 +53,11 @@ pub(super) fn first_day(now: Timestamp) -> Day {
     Day(now.day().0 - DAYS_KEPT + 1)
 }
 
-async fn look(app: &App) -> Vec<Component> {
-    let database = check(app, "database", async { app.db.ping(PATIENCE).await.map_err(|e| e.to_string()) }).await;
-    let mail = check(app, "mail", async { app.mail.check().await.map_err(|e| e.to_string()) }).await;
-    let queue = check(app, "jobs", async {
-        match jobs::figures(&app.db).await {
+async fn look(janua: &Janua) -> Vec<Component> {
+    let database = check(janua, "database", async { janua.db.ping(PATIENCE).await.map_err(|e| e.to_string()) }).await;
+    let mail = check(janua, "mail", async { janua.mail.check().await.map_err(|e| e.to_string()) }).await;
+    let queue = check(janua, "jobs", async {
+        match jobs::figures(&janua.db).await {
             Ok((waiting, _)) if waiting >= 10_000 => Err("work is piling up".to_owned()),
             Ok(_) => Ok(()),
             Err(error) => Err(error.to_string()),
@@ -70,7 +70,7 @@ async fn look(app: &App) -> Vec<Component> {
 }
 
 /// The cause goes to the log: it may name hosts and folders, which are nobody else's business.
-async fn check(app: &App, name: &str, work: impl Future<Output = Result<(), String>>) -> Component {
+async fn check(janua: &Janua, name: &str, work: impl Future<Output = Result<(), String>>) -> Component {
     let started = Instant::now();
     let outcome = timeout(PATIENCE, work).await.unwrap_or_else(|_| Err("no answer in time".to_owned()));
     let took = started.elapsed();
@@ -83,7 +83,7 @@ async fn check(app: &App, name: &str, work: impl Future<Output = Result<(), Stri
         }
     };
     let latency_ms = i64::try_from(took.as_millis()).unwrap_or(i64::MAX);
-    Component { name: name.into(), state, detail, latency_ms, checked_at: app.clock.now() }
+    Component { name: name.into(), state, detail, latency_ms, checked_at: janua.clock.now() }
 }
 
 /// The looks that should have been taken since the last one and were not, as failures of their days.

@@ -4,7 +4,7 @@ use std::time::Duration;
 use data_encoding::BASE32_NOPAD;
 use db::{Db, FromRow, Read, Row, Tx, params, row};
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     crypto::{self, Secret},
     id::Id,
@@ -132,7 +132,7 @@ pub fn normal(code: &Secret) -> Secret {
 /// Uses up whichever of the person's factors this code proves; `None` when it proves nothing.
 pub async fn prove(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     account: AccountId,
     code: &Secret,
     only: Option<Factor>,
@@ -140,18 +140,18 @@ pub async fn prove(
     let code = normal(code);
     let is_short = code.expose().len() == DIGITS;
     let may_be = |factor: Factor| only.is_none_or(|only| only == factor);
-    if is_short && may_be(Factor::Totp) && Totp30::spend(tx, app, account, &code).await? {
+    if is_short && may_be(Factor::Totp) && Totp30::spend(tx, janua, account, &code).await? {
         return Ok(Some(Factor::Totp));
     }
     if is_short && may_be(Factor::Sms) {
         let sql = "SELECT phone FROM sms_factor WHERE account_id = $1";
         let phone: Option<(String,)> = tx.opt(sql, params![account]).await?;
-        let now = app.clock.now();
-        if phone.is_some() && once::spend_code(tx, app, sms::SIGN_IN, account, &code, now).await?.is_some() {
+        let now = janua.clock.now();
+        if phone.is_some() && once::spend_code(tx, janua, sms::SIGN_IN, account, &code, now).await?.is_some() {
             return Ok(Some(Factor::Sms));
         }
     }
-    if !is_short && may_be(Factor::Recovery) && spend_recovery(tx, app, account, &code).await? {
+    if !is_short && may_be(Factor::Recovery) && spend_recovery(tx, janua, account, &code).await? {
         return Ok(Some(Factor::Recovery));
     }
     Ok(None)
@@ -184,26 +184,31 @@ impl Totp30 {
     }
 
     /// A new secret, which counts for nothing before its first code; as people type it, and as an app reads it.
-    pub async fn set_up(tx: &mut Tx, app: &App, account: AccountId, person: &str) -> db::Result<(String, String)> {
-        let secret: [u8; SECRET_BYTES] = app.entropy.bytes();
-        let sealed = app.vault.seal("totp", &place(account), &secret);
+    pub async fn set_up(
+        tx: &mut Tx,
+        janua: &Janua,
+        account: AccountId,
+        person: &str,
+    ) -> db::Result<(String, String)> {
+        let secret: [u8; SECRET_BYTES] = janua.entropy.bytes();
+        let sealed = janua.vault.seal("totp", &place(account), &secret);
         tx.exec(
             "INSERT INTO totp_factor (account_id, pending, last_step) VALUES ($1, $2, 0)
              ON CONFLICT (account_id) DO UPDATE SET pending = $2",
             params![account, sealed],
         )
         .await?;
-        let address = Self::new(&secret, &issuer(app), person).map(|totp| totp.address()).unwrap_or_default();
+        let address = Self::new(&secret, &issuer(janua), person).map(|totp| totp.address()).unwrap_or_default();
         Ok((BASE32_NOPAD.encode(&secret), address))
     }
 
     /// Switches the pending secret on when this is a code of it.
-    pub async fn enable(tx: &mut Tx, app: &App, account: AccountId, code: &Secret) -> db::Result<Option<bool>> {
+    pub async fn enable(tx: &mut Tx, janua: &Janua, account: AccountId, code: &Secret) -> db::Result<Option<bool>> {
         let sql = "SELECT pending AS sealed FROM totp_factor WHERE account_id = $1";
         let found = tx.opt::<Sealed>(sql, params![account]).await?.and_then(|row| row.sealed);
         let Some(pending) = found else { return Ok(None) };
-        let now = app.clock.now();
-        let step = Self::opened(app, account, &pending).and_then(|totp| totp.step_of(&normal(code), now));
+        let now = janua.clock.now();
+        let step = Self::opened(janua, account, &pending).and_then(|totp| totp.step_of(&normal(code), now));
         let Some(step) = step else { return Ok(Some(false)) };
         let switched = tx
             .exec(
@@ -216,18 +221,18 @@ impl Totp30 {
     }
 
     /// Accepts a code of the active secret, its step once and none before it again.
-    async fn spend(tx: &mut Tx, app: &App, account: AccountId, code: &Secret) -> db::Result<bool> {
+    async fn spend(tx: &mut Tx, janua: &Janua, account: AccountId, code: &Secret) -> db::Result<bool> {
         let sql = "SELECT sealed FROM totp_factor WHERE account_id = $1 AND enabled_at IS NOT NULL";
         let found = tx.opt::<Sealed>(sql, params![account]).await?.and_then(|row| row.sealed);
-        let totp = found.and_then(|sealed| Self::opened(app, account, &sealed));
-        let Some(step) = totp.and_then(|totp| totp.step_of(code, app.clock.now())) else { return Ok(false) };
+        let totp = found.and_then(|sealed| Self::opened(janua, account, &sealed));
+        let Some(step) = totp.and_then(|totp| totp.step_of(code, janua.clock.now())) else { return Ok(false) };
         let sql = "UPDATE totp_factor SET last_step = $2 WHERE account_id = $1 AND last_step < $2";
         Ok(tx.exec(sql, params![account, step]).await? == 1)
     }
 
-    fn opened(app: &App, account: AccountId, sealed: &[u8]) -> Option<Self> {
-        let secret = app.vault.open("totp", &place(account), sealed).ok()?;
-        Self::new(&secret, &issuer(app), "")
+    fn opened(janua: &Janua, account: AccountId, sealed: &[u8]) -> Option<Self> {
+        let secret = janua.vault.open("totp", &place(account), sealed).ok()?;
+        Self::new(&secret, &issuer(janua), "")
     }
 }
 
@@ -236,8 +241,8 @@ fn place(account: AccountId) -> String {
 }
 
 /// What an authenticator app shows beside the code.
-fn issuer(app: &App) -> String {
-    let url = app.config.base_url();
+fn issuer(janua: &Janua) -> String {
+    let url = janua.config.base_url();
     let host = url.split("://").nth(1).and_then(|rest| rest.split([':', '/']).next());
     host.unwrap_or("Janua").to_owned()
 }
@@ -268,13 +273,13 @@ pub async fn set_phone(tx: &mut Tx, account: AccountId, phone: &str, now: Timest
 }
 
 /// New codes in place of all that were there; this is the only time they are seen.
-pub async fn new_recovery_codes(tx: &mut Tx, app: &App, account: AccountId) -> db::Result<Vec<String>> {
+pub async fn new_recovery_codes(tx: &mut Tx, janua: &Janua, account: AccountId) -> db::Result<Vec<String>> {
     remove_recovery_codes(tx, account).await?;
     let mut codes = vec![];
     for _ in 0..RECOVERY_CODES {
-        let code = BASE32_NOPAD.encode(&app.entropy.bytes::<RECOVERY_BYTES>());
+        let code = BASE32_NOPAD.encode(&janua.entropy.bytes::<RECOVERY_BYTES>());
         let sql = "INSERT INTO recovery_code (hash, account_id, created_at) VALUES ($1, $2, $3)";
-        tx.exec(sql, params![recovery_hash(account, &code), account, app.clock.now()]).await?;
+        tx.exec(sql, params![recovery_hash(account, &code), account, janua.clock.now()]).await?;
         // In groups of four, for people who write them down.
         let groups: Vec<&str> = (0..code.len()).step_by(4).map(|start| &code[start..start + 4]).collect();
         codes.push(groups.join("-"));
@@ -287,10 +292,10 @@ async fn remove_recovery_codes(tx: &mut Tx, account: AccountId) -> db::Result<()
     Ok(())
 }
 
-async fn spend_recovery(tx: &mut Tx, app: &App, account: AccountId, code: &Secret) -> db::Result<bool> {
+async fn spend_recovery(tx: &mut Tx, janua: &Janua, account: AccountId, code: &Secret) -> db::Result<bool> {
     let hash = recovery_hash(account, code.expose());
     let sql = "UPDATE recovery_code SET used_at = $3 WHERE hash = $1 AND account_id = $2 AND used_at IS NULL";
-    Ok(tx.exec(sql, params![hash, account, app.clock.now()]).await? == 1)
+    Ok(tx.exec(sql, params![hash, account, janua.clock.now()]).await? == 1)
 }
 
 /// Eighty bits of chance need no slow hash.
@@ -302,12 +307,12 @@ fn recovery_hash(account: AccountId, code: &str) -> String {
 /// an app's sign-in is trusted there alone.
 pub async fn trust_device(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     account: AccountId,
     visitor: &Visitor,
     through: Option<ApplicationId>,
 ) -> db::Result<(Secret, Duration)> {
-    let (token, now) = (app.entropy.token(), app.clock.now());
+    let (token, now) = (janua.entropy.token(), janua.clock.now());
     tx.exec(
         "INSERT INTO trusted_device (hash, account_id, created_at, expires_at, id, user_agent, ip, app_id)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
@@ -316,7 +321,7 @@ pub async fn trust_device(
             account,
             now,
             now.plus(TRUSTED),
-            Id::<TrustedDevice>::new(&app.entropy, now),
+            Id::<TrustedDevice>::new(&janua.entropy, now),
             &visitor.user_agent,
             visitor.client.address.to_string(),
             through
@@ -370,7 +375,7 @@ impl TrustedDevice {
 /// Whether the device is trusted with this account; notes its use.
 pub async fn use_trusted(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     account: AccountId,
     token: &Secret,
     visitor: &Visitor,
@@ -379,17 +384,17 @@ pub async fn use_trusted(
                WHERE hash = $1 AND account_id = $2 AND expires_at > $3 AND COALESCE(app_id, $5) = $5";
     let hash = crypto::hash(token.expose().as_bytes());
     let ip = visitor.client.address.to_string();
-    Ok(tx.exec(sql, params![hash, account, app.clock.now(), ip, visitor.through()]).await? == 1)
+    Ok(tx.exec(sql, params![hash, account, janua.clock.now(), ip, visitor.through()]).await? == 1)
 }
 
 /// Whether the visitor's device is trusted with the account of an email.
-pub async fn is_trusted_by(app: &App, email: &Email, token: &Secret, visitor: &Visitor) -> db::Result<bool> {
+pub async fn is_trusted_by(janua: &Janua, email: &Email, token: &Secret, visitor: &Visitor) -> db::Result<bool> {
     let sql = "SELECT trusted_device.hash FROM trusted_device JOIN account ON account.id = trusted_device.account_id
                WHERE trusted_device.hash = $1 AND account.email_key = $2 AND trusted_device.expires_at > $3
                  AND COALESCE(trusted_device.app_id, $4) = $4";
     let hash = crypto::hash(token.expose().as_bytes());
-    let params = params![hash, email.key(), app.clock.now(), visitor.through()];
-    Ok(app.db.opt::<(String,)>(sql, params).await?.is_some())
+    let params = params![hash, email.key(), janua.clock.now(), visitor.through()];
+    Ok(janua.db.opt::<(String,)>(sql, params).await?.is_some())
 }
 
 /// A code sent to a phone to prove that it is the person's.

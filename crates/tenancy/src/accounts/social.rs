@@ -2,7 +2,7 @@
 use std::collections::BTreeMap;
 
 use db::{Db, FromValue, Tx, Value, params, row};
-use kernel::{App, clock::Timestamp};
+use kernel::{Janua, clock::Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -60,7 +60,7 @@ impl Identity {
     }
 
     /// Links it; `false` when the person has one of this provider, or somebody has this one.
-    pub async fn insert(&self, tx: &mut Tx, app: &App, tokens: Option<Tokens<'_>>) -> db::Result<bool> {
+    pub async fn insert(&self, tx: &mut Tx, janua: &Janua, tokens: Option<Tokens<'_>>) -> db::Result<bool> {
         let made = tx
             .exec(
                 "INSERT INTO social_identity (provider, subject, account_id, email, email_verified, username, name,
@@ -75,7 +75,7 @@ impl Identity {
                     self.username.clone(),
                     self.name.clone(),
                     self.avatar_url.clone(),
-                    self.sealed(app, tokens),
+                    self.sealed(janua, tokens),
                     self.linked_at
                 ],
             )
@@ -84,7 +84,7 @@ impl Identity {
     }
 
     /// What the provider says today. What it leaves out (a name that it tells only once) stays as it was.
-    pub async fn refresh(&self, tx: &mut Tx, app: &App, tokens: Option<Tokens<'_>>) -> db::Result<()> {
+    pub async fn refresh(&self, tx: &mut Tx, janua: &Janua, tokens: Option<Tokens<'_>>) -> db::Result<()> {
         tx.exec(
             "UPDATE social_identity SET email_verified = CASE WHEN CAST($3 AS TEXT) IS NULL THEN email_verified ELSE $4 END,
                     email = COALESCE($3, email), username = COALESCE($5, username), name = COALESCE($6, name),
@@ -98,7 +98,7 @@ impl Identity {
                 self.username.clone(),
                 self.name.clone(),
                 self.avatar_url.clone(),
-                self.sealed(app, tokens),
+                self.sealed(janua, tokens),
                 self.last_used_at
             ],
         )
@@ -107,9 +107,9 @@ impl Identity {
     }
 
     /// Bound to the row: put into another one it cannot be opened.
-    fn sealed(&self, app: &App, tokens: Option<Tokens<'_>>) -> Option<Vec<u8>> {
+    fn sealed(&self, janua: &Janua, tokens: Option<Tokens<'_>>) -> Option<Vec<u8>> {
         let place = format!("social_identity:sealed:{}:{}", self.provider, self.subject);
-        tokens.map(|Tokens(plain)| app.vault.seal("social", &place, plain))
+        tokens.map(|Tokens(plain)| janua.vault.seal("social", &place, plain))
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use data_encoding::HEXLOWER;
 use db::{Db, FromRow, Row, Tx, params, row};
-use kernel::{App, clock::Timestamp, fault::Result, http::Key, transact};
+use kernel::{Janua, clock::Timestamp, fault::Result, http::Key, transact};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -301,14 +301,14 @@ struct Wordless {
 row!(Wordless { app_id, account_id });
 
 /// Goes through those who came before words were written, or by a node that does not know of them.
-pub(crate) async fn note_wordless(app: &App) -> Result<()> {
+pub(crate) async fn note_wordless(janua: &Janua) -> Result<()> {
     loop {
         let sql = "SELECT app_id, account_id FROM app_user WHERE NOT has_words ORDER BY app_id, account_id LIMIT $1";
-        let wordless: Vec<Wordless> = app.db.all(sql, params![BATCH]).await?;
+        let wordless: Vec<Wordless> = janua.db.all(sql, params![BATCH]).await?;
         if wordless.is_empty() {
             return Ok(());
         }
-        transact!(app, async |tx| {
+        transact!(janua, async |tx| {
             for one in &wordless {
                 note(tx, one.app_id, one.account_id).await?;
             }

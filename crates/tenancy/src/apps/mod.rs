@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use db::{Db, FromRow, Reach, Read, Row, Sql, Tx, holding, params, row};
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     crypto::{self, Secret},
     http::Key,
@@ -170,8 +170,8 @@ impl Application {
 
     /// Deletes what may be many rows, some at a time, before the app itself is deleted: on SQLite every other writer would
     /// wait for all of it. Whoever comes meanwhile goes with the app.
-    pub async fn empty(app: &App, id: ApplicationId) -> db::Result<()> {
-        gone::empty_app(app, id).await?;
+    pub async fn empty(janua: &Janua, id: ApplicationId) -> db::Result<()> {
+        gone::empty_app(janua, id).await?;
         for sql in [
             "DELETE FROM session WHERE id IN (SELECT id FROM session WHERE app_id = $1 LIMIT $2)",
             "DELETE FROM trusted_device WHERE hash IN (SELECT hash FROM trusted_device WHERE app_id = $1 LIMIT $2)",
@@ -180,16 +180,16 @@ impl Application {
             "DELETE FROM app_user WHERE app_id = $1 AND account_id IN
                  (SELECT account_id FROM app_user WHERE app_id = $1 LIMIT $2)",
         ] {
-            app.db.sweep(sql, params![id]).await?;
+            janua.db.sweep(sql, params![id]).await?;
         }
         Ok(())
     }
 
     /// Its keys, people and sessions go with it. Call [`empty`](Self::empty) before. Its slug stays with the
     /// organization for a while.
-    pub async fn delete(&self, tx: &mut Tx, app: &App) -> db::Result<()> {
-        gone::app(tx, app, self.id).await?;
-        slugs::hold_back(tx, &self.slug, self, app.clock.now()).await?;
+    pub async fn delete(&self, tx: &mut Tx, janua: &Janua) -> db::Result<()> {
+        gone::app(tx, janua, self.id).await?;
+        slugs::hold_back(tx, &self.slug, self, janua.clock.now()).await?;
         tx.exec("DELETE FROM app WHERE id = $1", params![self.id]).await?;
         self.told(tx).await?;
         tx.notify(Reach::EveryNode, crate::sessions::TOPIC, "").await
@@ -343,14 +343,14 @@ impl StoredAppKey {
     /// A new key, and the only sight of it.
     pub async fn make(
         tx: &mut Tx,
-        app: &App,
+        janua: &Janua,
         application: ApplicationId,
         created_by: AccountId,
         kind: KeyKind,
         environment: Environment,
         name: Option<String>,
     ) -> db::Result<(Self, Secret)> {
-        let (now, token) = (app.clock.now(), app.entropy.token());
+        let (now, token) = (janua.clock.now(), janua.entropy.token());
         let letter = match kind {
             KeyKind::Publishable => "pk",
             KeyKind::Secret => "sk",
@@ -358,7 +358,7 @@ impl StoredAppKey {
         let start = format!("{letter}_{}_", environment.name());
         let value = Secret::from(format!("{start}{}", token.expose()));
         let prefix = value.expose()[..start.len() + SHOWN].to_owned();
-        let id = AppKeyId::new(&app.entropy, now);
+        let id = AppKeyId::new(&janua.entropy, now);
         let key = Self { id, kind, environment, name, prefix, created_at: now, last_used_at: None };
         tx.exec(
             "INSERT INTO app_key (id, app_id, hash, kind, environment, name, prefix, created_at, created_by)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use db::{Tx, params};
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     fault::{Code, INVALID, Result},
 };
@@ -171,9 +171,9 @@ pub fn check(slug: &str) -> Result<()> {
 }
 
 /// One made from a name; somebody may have it already.
-pub fn made_from(app: &App, name: &str) -> String {
+pub fn made_from(janua: &Janua, name: &str) -> String {
     let slug = orgs::slug_of(name);
-    if is_reserved(&slug) { orgs::slug_near(app, &slug) } else { slug }
+    if is_reserved(&slug) { orgs::slug_near(janua, &slug) } else { slug }
 }
 
 /// An app has this slug no longer: for a while it is the organization's alone. Of too many the oldest are free at once: who

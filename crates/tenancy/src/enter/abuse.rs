@@ -12,7 +12,7 @@ use axum::{
 };
 use db::{Db, Tx, params, row};
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     crypto::Secret,
     fault::{Code, Fault, RATE_LIMITED, Result},
@@ -78,21 +78,27 @@ pub struct Visitor {
 }
 
 impl Visitor {
-    async fn of(parts: &mut Parts, app: &App) -> Result<Self> {
-        let client = Client::from_request_parts(parts, app).await?;
-        let keyed = app_key(app, &parts.headers).await?;
+    async fn of(parts: &mut Parts, janua: &Janua) -> Result<Self> {
+        let client = Client::from_request_parts(parts, janua).await?;
+        let keyed = app_key(janua, &parts.headers).await?;
         let by = from_where(client, parts.headers.get(header::USER_AGENT));
         let by = By { app: keyed.as_ref().map(|keyed| keyed.app_id), ..by };
         let user_agent = by.user_agent.clone().unwrap_or_default();
         let route = parts.uri.path().to_owned();
         let pass = parts.headers.get(PASS).and_then(|value| value.to_str().ok()).map(|text| text.to_owned().into());
-        let trusted_device = trusted_device(app, client, &parts.headers);
+        let trusted_device = trusted_device(janua, client, &parts.headers);
         Ok(Self { by, client, user_agent, trusted_device, app: keyed, route, pass })
     }
 
     /// Records something that happened to a person before anybody was signed in.
-    pub async fn record_about(&self, tx: &mut Tx, app: &App, person: AccountId, event: &dyn Event) -> db::Result<()> {
-        events::record(tx, app, &self.by, person, event).await
+    pub async fn record_about(
+        &self,
+        tx: &mut Tx,
+        janua: &Janua,
+        person: AccountId,
+        event: &dyn Event,
+    ) -> db::Result<()> {
+        events::record(tx, janua, &self.by, person, event).await
     }
 }
 
@@ -107,29 +113,29 @@ pub struct ToAdmit(pub Visitor);
 /// none of those can be guessed.
 pub struct NotAdmitted(pub Visitor);
 
-impl FromRequestParts<App> for Admitted {
+impl FromRequestParts<Janua> for Admitted {
     type Rejection = Fault;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        let visitor = Visitor::of(parts, app).await?;
-        visitor.admit(app, None).await?;
+    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
+        let visitor = Visitor::of(parts, janua).await?;
+        visitor.admit(janua, None).await?;
         Ok(Self(visitor))
     }
 }
 
-impl FromRequestParts<App> for ToAdmit {
+impl FromRequestParts<Janua> for ToAdmit {
     type Rejection = Fault;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        Visitor::of(parts, app).await.map(Self)
+    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
+        Visitor::of(parts, janua).await.map(Self)
     }
 }
 
-impl FromRequestParts<App> for NotAdmitted {
+impl FromRequestParts<Janua> for NotAdmitted {
     type Rejection = Fault;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        Visitor::of(parts, app).await.map(Self)
+    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
+        Visitor::of(parts, janua).await.map(Self)
     }
 }
 
@@ -159,9 +165,9 @@ pub(super) fn from_where(client: Client, user_agent: Option<&HeaderValue>) -> By
 }
 
 /// Read from the cookie, or from the header that a trusted proxy made of it. Headers from other clients are ignored.
-fn trusted_device(app: &App, client: Client, headers: &HeaderMap) -> Option<Secret> {
+fn trusted_device(janua: &Janua, client: Client, headers: &HeaderMap) -> Option<Secret> {
     let by_proxy = || headers.get("x-service-mfa-trusted").and_then(|value| value.to_str().ok());
-    let told = cookies::read_strictly(app, headers, cookies::TRUSTED);
+    let told = cookies::read_strictly(janua, headers, cookies::TRUSTED);
     told.or_else(|| client.by_our_proxy.then(by_proxy).flatten().map(|text| text.to_owned().into()))
 }
 
@@ -296,17 +302,17 @@ impl Visitor {
 
     /// Admits the visitor, or requires a captcha if the network is suspicious. `email` is the one in the request.
     /// Wrong passwords for it do not count here: they must not block password recovery or sign-in links.
-    pub async fn admit(&self, app: &App, email: Option<&Email>) -> Result<()> {
-        if !app.config.rate_limits.is_on() {
+    pub async fn admit(&self, janua: &Janua, email: Option<&Email>) -> Result<()> {
+        if !janua.config.rate_limits.is_on() {
             return Ok(());
         }
-        let standing = self.standing(app, "", "").await?;
-        let standing = standing.within(self.standing_of_site(app, "").await?);
-        self.weigh(app, standing, email, 0).await.map(drop)
+        let standing = self.standing(janua, "", "").await?;
+        let standing = standing.within(self.standing_of_site(janua, "").await?);
+        self.weigh(janua, standing, email, 0).await.map(drop)
     }
 
     /// Requires a captcha if the visitor is suspicious or a level is given; answers whether a captcha was solved.
-    async fn weigh(&self, app: &App, standing: Standing, email: Option<&Email>, level: u32) -> Result<bool> {
+    async fn weigh(&self, janua: &Janua, standing: Standing, email: Option<&Email>, level: u32) -> Result<bool> {
         let (score, mut reasons) = self.score(standing, email);
         if score < SUSPICIOUS && level == 0 {
             return Ok(false);
@@ -314,60 +320,60 @@ impl Visitor {
         if level > 0 {
             reasons.push("many failures on one account");
         }
-        self.report(app, score.max(SUSPICIOUS), &reasons).await?;
+        self.report(janua, score.max(SUSPICIOUS), &reasons).await?;
         let level = level.max(1);
         match &self.pass {
-            Some(pass) if Captcha::accept(app, pass, &self.route, level).await? => Ok(true),
-            _ => Err(Captcha::demand(app, &self.route, level)),
+            Some(pass) if Captcha::accept(janua, pass, &self.route, level).await? => Ok(true),
+            _ => Err(Captcha::demand(janua, &self.route, level)),
         }
     }
 
     /// One try at a password. It is counted before the password is checked, so that concurrent tries all count: for
     /// the network, the account, and the pair of both. Only the pair or the network can be blocked. An attacker with
     /// many networks gets harder and harder captchas, while the user can sign in from known networks.
-    pub async fn attempt(&self, app: &App, email: &Email) -> Result<Attempt> {
-        if !app.config.rate_limits.is_on() {
+    pub async fn attempt(&self, janua: &Janua, email: &Email) -> Result<Attempt> {
+        if !janua.config.rate_limits.is_on() {
             return Ok(Attempt { against: Against::Nothing, is_last: false });
         }
         if let Some(mark) = &self.trusted_device
-            && factors::is_trusted_by(app, email, mark, self).await?
+            && factors::is_trusted_by(janua, email, mark, self).await?
         {
-            return self.attempt_on_device(app, email, mark).await;
+            return self.attempt_on_device(janua, email, mark).await;
         }
-        let account = subject(app, "account", email.key());
-        let standing = self.standing(app, &account, "").await?;
-        let standing = match self.standing_of_site(app, &account).await? {
+        let account = subject(janua, "account", email.key());
+        let standing = self.standing(janua, &account, "").await?;
+        let standing = match self.standing_of_site(janua, &account).await? {
             site if site == Standing::default() => standing,
             // Failures of the same /48 do not count for a network that the user signed in from.
-            _ if StoredSession::knows_network(&app.db, email.key(), self.client.network()).await? => standing,
+            _ if StoredSession::knows_network(&janua.db, email.key(), self.client.network()).await? => standing,
             site => standing.within(site),
         };
         if standing.pair >= PAIR_LOCKED || standing.network >= NETWORK_LOCKED {
             return Err(Fault::from(RATE_LIMITED).retry_after(WINDOW));
         }
-        let level = self.level(app, email, standing.account).await?;
-        let has_worked = self.weigh(app, standing, Some(email), level).await?;
-        let counted = self.count(app, &account, "").await?;
+        let level = self.level(janua, email, standing.account).await?;
+        let has_worked = self.weigh(janua, standing, Some(email), level).await?;
+        let counted = self.count(janua, &account, "").await?;
         if counted.pair > PAIR_LOCKED || counted.network > NETWORK_LOCKED {
             return Err(Fault::from(RATE_LIMITED).retry_after(WINDOW));
         }
         // Concurrent tries all saw the old counts, so check again.
         if !has_worked {
-            let level = self.level(app, email, counted.account - 1).await?;
+            let level = self.level(janua, email, counted.account - 1).await?;
             if counted.pair > PAIR_SUSPICIOUS || level > 0 {
-                return Err(Captcha::demand(app, &self.route, level));
+                return Err(Captcha::demand(janua, &self.route, level));
             }
         }
         let is_last = counted.pair == PAIR_LOCKED || counted.account == ACCOUNT_TOLD;
-        let against = Against::Account { account, detail: String::new(), networks: self.networks(app) };
+        let against = Against::Account { account, detail: String::new(), networks: self.networks(janua) };
         Ok(Attempt { against, is_last })
     }
 
     /// The level of the captcha that failures from other networks cause; none for a network that the user signed in
     /// from.
-    async fn level(&self, app: &App, email: &Email, failures: i64) -> Result<u32> {
+    async fn level(&self, janua: &Janua, email: &Email, failures: i64) -> Result<u32> {
         if failures < ACCOUNT_SUSPICIOUS
-            || StoredSession::knows_network(&app.db, email.key(), self.client.network()).await?
+            || StoredSession::knows_network(&janua.db, email.key(), self.client.network()).await?
         {
             return Ok(0);
         }
@@ -376,10 +382,10 @@ impl Visitor {
     }
 
     /// A trusted device is not affected by failures elsewhere, and has as many tries as a network.
-    async fn attempt_on_device(&self, app: &App, email: &Email, mark: &Secret) -> Result<Attempt> {
-        let device = subject(app, "trusted", &format!("{}\n{}", email.key(), mark.expose()));
-        let now = app.clock.now();
-        let counted: Vec<Counted> = app
+    async fn attempt_on_device(&self, janua: &Janua, email: &Email, mark: &Secret) -> Result<Attempt> {
+        let device = subject(janua, "trusted", &format!("{}\n{}", email.key(), mark.expose()));
+        let now = janua.clock.now();
+        let counted: Vec<Counted> = janua
             .db
             .put(
                 "INSERT INTO strike (subject, detail, strikes, last_at) VALUES ($1, '', 1, $2)
@@ -397,42 +403,43 @@ impl Visitor {
     }
 
     /// One try at the code in a mail. A right password does not reset its count.
-    pub async fn attempt_mailed_code(&self, app: &App, email: &Email) -> Result<Attempt> {
-        self.admit(app, Some(email)).await?;
-        let is_known = StoredSession::knows_network(&app.db, email.key(), self.client.network()).await?;
-        self.attempt_code(app, subject(app, "mailed-code", email.key()), is_known).await
+    pub async fn attempt_mailed_code(&self, janua: &Janua, email: &Email) -> Result<Attempt> {
+        self.admit(janua, Some(email)).await?;
+        let is_known = StoredSession::knows_network(&janua.db, email.key(), self.client.network()).await?;
+        self.attempt_code(janua, subject(janua, "mailed-code", email.key()), is_known).await
     }
 
     /// One try at a second factor. All routes that check a factor share the count.
-    pub async fn attempt_factor(&self, app: &App, account: AccountId) -> Result<Attempt> {
-        self.admit(app, None).await?;
-        let is_known = StoredSession::knows_network_of(&app.db, account, self.client.network()).await?;
-        self.attempt_code(app, subject(app, "factor", &account.to_string()), is_known).await
+    pub async fn attempt_factor(&self, janua: &Janua, account: AccountId) -> Result<Attempt> {
+        self.admit(janua, None).await?;
+        let is_known = StoredSession::knows_network_of(&janua.db, account, self.client.network()).await?;
+        self.attempt_code(janua, subject(janua, "factor", &account.to_string()), is_known).await
     }
 
     /// One try at the code a device shows.
-    pub async fn attempt_device(&self, app: &App, account: AccountId) -> Result<Attempt> {
-        self.admit(app, None).await?;
-        let is_known = StoredSession::knows_network_of(&app.db, account, self.client.network()).await?;
-        self.attempt_code(app, subject(app, "device", &account.to_string()), is_known).await
+    pub async fn attempt_device(&self, janua: &Janua, account: AccountId) -> Result<Attempt> {
+        self.admit(janua, None).await?;
+        let is_known = StoredSession::knows_network_of(&janua.db, account, self.client.network()).await?;
+        self.attempt_code(janua, subject(janua, "device", &account.to_string()), is_known).await
     }
 
     /// A code is short, so the total number of tries is bounded. Codes are checked only after another proof, except
     /// for the code in a mail, which also has a link. A blocked try is not counted, because it would prolong the
     /// block.
-    async fn attempt_code(&self, app: &App, account: String, is_known: bool) -> Result<Attempt> {
-        if !app.config.rate_limits.is_on() {
+    async fn attempt_code(&self, janua: &Janua, account: String, is_known: bool) -> Result<Attempt> {
+        if !janua.config.rate_limits.is_on() {
             return Ok(Attempt { against: Against::Nothing, is_last: false });
         }
-        let (day, day_left) = (app.clock.now().0.div_euclid(DAY_MS), DAY_MS - app.clock.now().0.rem_euclid(DAY_MS));
+        let (day, day_left) =
+            (janua.clock.now().0.div_euclid(DAY_MS), DAY_MS - janua.clock.now().0.rem_euclid(DAY_MS));
         let (detail, of_day) = if is_known {
-            (format!("day:{day}:{}", self.network(app)), KNOWN_CODES)
+            (format!("day:{day}:{}", self.network(janua)), KNOWN_CODES)
         } else {
             (format!("day:{day}"), STRANGERS_CODES)
         };
-        let mut standing = self.standing(app, &account, &detail).await?;
+        let mut standing = self.standing(janua, &account, &detail).await?;
         if !is_known {
-            standing = standing.within(self.standing_of_site(app, &account).await?);
+            standing = standing.within(self.standing_of_site(janua, &account).await?);
         }
         if standing.account >= of_day {
             let wait = Duration::from_millis(u64::try_from(day_left).unwrap_or_default());
@@ -441,37 +448,39 @@ impl Visitor {
         if standing.pair >= PAIR_CODES || standing.network >= NETWORK_LOCKED {
             return Err(Fault::from(RATE_LIMITED).retry_after(WINDOW));
         }
-        let counted = self.count(app, &account, &detail).await?;
-        let against = Against::Account { account, detail, networks: self.networks(app) };
+        let counted = self.count(janua, &account, &detail).await?;
+        let against = Against::Account { account, detail, networks: self.networks(janua) };
         let attempt = Attempt { against, is_last: false };
         // Concurrent tries all saw the old counts, so check again. A refused try is taken back.
         if counted.account > of_day || counted.pair > PAIR_CODES || counted.network > NETWORK_LOCKED {
-            db::aside(async { db::transact!(app.db, async |tx| attempt.forgive_one(tx).await) }).await?;
+            db::aside(async { db::transact!(janua.db, async |tx| attempt.forgive_one(tx).await) }).await?;
             return Err(Fault::from(RATE_LIMITED).retry_after(WINDOW));
         }
         Ok(attempt)
     }
 
-    fn network(&self, app: &App) -> String {
-        subject(app, "network", &self.client.network().to_string())
+    fn network(&self, janua: &Janua) -> String {
+        subject(janua, "network", &self.client.network().to_string())
     }
 
-    fn site(&self, app: &App) -> Option<String> {
-        self.client.site().map(|site| subject(app, "site", &site.to_string()))
+    fn site(&self, janua: &Janua) -> Option<String> {
+        self.client.site().map(|site| subject(janua, "site", &site.to_string()))
     }
 
     /// The networks that a try counts for, the smallest first.
-    fn networks(&self, app: &App) -> Vec<String> {
-        std::iter::once(self.network(app)).chain(self.site(app)).collect()
+    fn networks(&self, janua: &Janua) -> Vec<String> {
+        std::iter::once(self.network(janua)).chain(self.site(janua)).collect()
     }
 
     /// Counts one failure, and answers how many there are now.
-    async fn count(&self, app: &App, account: &str, detail: &str) -> Result<Standing> {
-        let (now, network) = (app.clock.now(), self.network(app));
+    async fn count(&self, janua: &Janua, account: &str, detail: &str) -> Result<Standing> {
+        let (now, network) = (janua.clock.now(), self.network(janua));
         let since = now.minus(WINDOW);
-        let counted: Vec<Counted> = match self.site(app) {
-            None => app.db.put(COUNT, params![account, &network, now, since, detail]).await?,
-            Some(site) => app.db.put(COUNT_WITH_SITE, params![account, &network, now, since, detail, &site]).await?,
+        let counted: Vec<Counted> = match self.site(janua) {
+            None => janua.db.put(COUNT, params![account, &network, now, since, detail]).await?,
+            Some(site) => {
+                janua.db.put(COUNT_WITH_SITE, params![account, &network, now, since, detail, &site]).await?
+            }
         };
         let of = |subject: &str, detail: &str| {
             let found = counted.iter().find(|counted| counted.subject == subject && counted.detail == detail);
@@ -481,21 +490,21 @@ impl Visitor {
         Ok(Standing { pair, account: of(account, detail), network, accounts: 0 })
     }
 
-    async fn standing(&self, app: &App, account: &str, detail: &str) -> db::Result<Standing> {
-        Self::standing_in(app, account, detail, &self.network(app)).await
+    async fn standing(&self, janua: &Janua, account: &str, detail: &str) -> db::Result<Standing> {
+        Self::standing_in(janua, account, detail, &self.network(janua)).await
     }
 
     /// The counts of the /48; none for IPv4.
-    async fn standing_of_site(&self, app: &App, account: &str) -> db::Result<Standing> {
-        match self.site(app) {
-            Some(site) => Self::standing_in(app, account, "", &site).await,
+    async fn standing_of_site(&self, janua: &Janua, account: &str) -> db::Result<Standing> {
+        match self.site(janua) {
+            Some(site) => Self::standing_in(janua, account, "", &site).await,
             None => Ok(Standing::default()),
         }
     }
 
-    async fn standing_in(app: &App, account: &str, detail: &str, network: &str) -> db::Result<Standing> {
-        let since = app.clock.now().minus(WINDOW);
-        let counts: Counts = app
+    async fn standing_in(janua: &Janua, account: &str, detail: &str, network: &str) -> db::Result<Standing> {
+        let since = janua.clock.now().minus(WINDOW);
+        let counts: Counts = janua
             .db
             .one(
                 "SELECT (SELECT strikes FROM strike WHERE subject = $1 AND detail = $4
@@ -535,10 +544,11 @@ impl Visitor {
         })
     }
 
-    async fn report(&self, app: &App, score: i64, reasons: &[&str]) -> db::Result<()> {
-        let now = app.clock.now();
+    async fn report(&self, janua: &Janua, score: i64, reasons: &[&str]) -> db::Result<()> {
+        let now = janua.clock.now();
         let reasons: Vec<String> = reasons.iter().map(|reason| (*reason).to_owned()).collect();
-        app.db
+        janua
+            .db
             .exec(
                 "INSERT INTO abuse_report (id, kind, subject, score, reasons, route, seen, first_at, last_at)
                  VALUES ($1, 'network', $2, $3, $4, $5, 1, $6, $6)
@@ -546,7 +556,7 @@ impl Visitor {
                    score = CASE WHEN $3 > abuse_report.score THEN $3 ELSE abuse_report.score END,
                    reasons = $4, route = $5, seen = abuse_report.seen + 1, last_at = $6",
                 params![
-                    Id::<AbuseReport>::new(&app.entropy, now),
+                    Id::<AbuseReport>::new(&janua.entropy, now),
                     self.client.network().to_string(),
                     score,
                     &reasons,
@@ -560,8 +570,8 @@ impl Visitor {
 }
 
 /// Emails are stored as keyed hashes, so that the table does not reveal them.
-fn subject(app: &App, kind: &str, value: &str) -> String {
-    format!("{kind}:{}", &app.vault.mac("strike", value.as_bytes())[..32])
+fn subject(janua: &Janua, kind: &str, value: &str) -> String {
+    format!("{kind}:{}", &janua.vault.mac("strike", value.as_bytes())[..32])
 }
 
 /// User agents of libraries and scanners.

@@ -7,7 +7,7 @@ use axum::{
 };
 use db::Tx;
 use kernel::{
-    App,
+    Janua,
     crypto::Secret,
     fault::{CROSS_SITE, Code, FORBIDDEN, Fault, NOT_FOUND, Result, UNAUTHENTICATED},
     http::{GenContext, Operation, OperationInput, Path, foreign_origin, may_answer, requires},
@@ -40,8 +40,8 @@ pub struct InApp<R> {
 
 impl<R> InApp<R> {
     /// Records something that happened to the app.
-    pub async fn record(&self, tx: &mut Tx, app: &App, event: &dyn Event) -> db::Result<()> {
-        self.session.record_about(tx, app, About::app(&self.application), event).await
+    pub async fn record(&self, tx: &mut Tx, janua: &Janua, event: &dyn Event) -> db::Result<()> {
+        self.session.record_about(tx, janua, About::app(&self.application), event).await
     }
 }
 
@@ -63,19 +63,19 @@ struct AppPath {
     app_id: ApplicationId,
 }
 
-impl<R: Least> FromRequestParts<App> for InApp<R> {
+impl<R: Least> FromRequestParts<Janua> for InApp<R> {
     type Rejection = Fault;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        let session = Session::from_request_parts(parts, app).await?;
-        let Path(AppPath { app_id }) = Path::from_request_parts(parts, app).await?;
-        Self::reach(app, session, app_id).await
+    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
+        let session = Session::from_request_parts(parts, janua).await?;
+        let Path(AppPath { app_id }) = Path::from_request_parts(parts, janua).await?;
+        Self::reach(janua, session, app_id).await
     }
 }
 
 impl<R: Least> InApp<R> {
-    async fn reach(app: &App, session: Session, id: ApplicationId) -> Result<Self> {
-        let reached = Application::reach(&app.db, id, session.account().id).await?;
+    async fn reach(janua: &Janua, session: Session, id: ApplicationId) -> Result<Self> {
+        let reached = Application::reach(&janua.db, id, session.account().id).await?;
         let Reached { application, role } = reached.ok_or(NOT_FOUND)?;
         if role < R::ROLE {
             return Err(FORBIDDEN.into());
@@ -96,11 +96,11 @@ impl<R: Least> OperationInput for InApp<R> {
 /// The app whose key came with the request.
 pub struct AppKey(pub Arc<Keyed>);
 
-impl FromRequestParts<App> for AppKey {
+impl FromRequestParts<Janua> for AppKey {
     type Rejection = Fault;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        presented(app, &parts.headers).await?.map(Self).ok_or_else(|| UNAUTHENTICATED.into())
+    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
+        presented(janua, &parts.headers).await?.map(Self).ok_or_else(|| UNAUTHENTICATED.into())
     }
 }
 
@@ -115,13 +115,13 @@ impl OperationInput for AppKey {
 /// session must be one of the service itself: end users of the app cannot configure it.
 pub struct AppCaller<R>(pub InApp<R>);
 
-impl<R: Least> FromRequestParts<App> for AppCaller<R> {
+impl<R: Least> FromRequestParts<Janua> for AppCaller<R> {
     type Rejection = Fault;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        let session = Session::beside_key(parts, app).await?;
-        let AppKey(keyed) = AppKey::from_request_parts(parts, app).await?;
-        InApp::reach(app, session, keyed.app_id).await.map(Self)
+    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
+        let session = Session::beside_key(parts, janua).await?;
+        let AppKey(keyed) = AppKey::from_request_parts(parts, janua).await?;
+        InApp::reach(janua, session, keyed.app_id).await.map(Self)
     }
 }
 
@@ -139,12 +139,12 @@ impl<R: Least> OperationInput for AppCaller<R> {
 }
 
 /// The app whose key came with the request. An unknown key is refused even where no key is needed.
-pub(super) async fn presented(app: &App, headers: &HeaderMap) -> Result<Option<Arc<Keyed>>> {
+pub(super) async fn presented(janua: &Janua, headers: &HeaderMap) -> Result<Option<Arc<Keyed>>> {
     let Some(key) = headers.get(HEADER) else { return Ok(None) };
     let key = Secret::from(key.to_str().map_err(|_| INVALID_APP_KEY)?.to_owned());
-    let keyed = app.own::<Arc<Live>>().keyed(app, &key).await?.ok_or(INVALID_APP_KEY)?;
+    let keyed = janua.own::<Arc<Live>>().keyed(janua, &key).await?.ok_or(INVALID_APP_KEY)?;
     // A web page calls with the key of its own app.
-    if foreign_origin(app, headers).is_some_and(|origin| !keyed.allowed_origins.contains(&origin)) {
+    if foreign_origin(janua, headers).is_some_and(|origin| !keyed.allowed_origins.contains(&origin)) {
         return Err(CROSS_SITE.into());
     }
     Ok(Some(keyed))

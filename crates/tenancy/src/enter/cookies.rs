@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, header};
-use kernel::{App, crypto::Secret};
+use kernel::{Janua, crypto::Secret};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -45,17 +45,17 @@ pub(super) fn peek<'h>(headers: &'h HeaderMap, names: [&str; 2]) -> Option<&'h s
 
 /// A cookie by the name that this server sets it by. Where that is the strict one, no neighbouring host can have set
 /// it.
-pub fn read_strictly(app: &App, headers: &HeaderMap, names: [&str; 2]) -> Option<Secret> {
-    let name = if app.config.is_https() { names[0] } else { names[1] };
+pub fn read_strictly(janua: &Janua, headers: &HeaderMap, names: [&str; 2]) -> Option<Secret> {
+    let name = if janua.config.is_https() { names[0] } else { names[1] };
     read(headers, [name, name])
 }
 
 /// Sets a cookie for this many seconds; 0 deletes it.
-fn set(app: &App, names: [&str; 2], value: &str, seconds: i64, out: &mut HeaderMap) {
+fn set(janua: &Janua, names: [&str; 2], value: &str, seconds: i64, out: &mut HeaderMap) {
     if !value.is_empty() {
         db::answer_opens_account();
     }
-    let is_https = app.config.is_https();
+    let is_https = janua.config.is_https();
     let name = if is_https { names[0] } else { names[1] };
     let secure = if is_https { "; Secure" } else { "" };
     let line = format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
@@ -66,38 +66,38 @@ fn set(app: &App, names: [&str; 2], value: &str, seconds: i64, out: &mut HeaderM
 }
 
 pub fn set_session(
-    app: &App,
+    janua: &Janua,
     access: &str,
     access_seconds: i64,
     refresh: &Secret,
     refresh_seconds: i64,
     out: &mut HeaderMap,
 ) {
-    set_access(app, access, access_seconds, out);
-    set(app, REFRESH, refresh.expose(), refresh_seconds, out);
+    set_access(janua, access, access_seconds, out);
+    set(janua, REFRESH, refresh.expose(), refresh_seconds, out);
 }
 
-pub fn set_access(app: &App, access: &str, seconds: i64, out: &mut HeaderMap) {
-    set(app, ACCESS, access, seconds, out);
+pub fn set_access(janua: &Janua, access: &str, seconds: i64, out: &mut HeaderMap) {
+    set(janua, ACCESS, access, seconds, out);
 }
 
-pub fn set_trusted(app: &App, token: &Secret, life: Duration, out: &mut HeaderMap) {
-    set(app, TRUSTED, token.expose(), i64::try_from(life.as_secs()).unwrap_or(i64::MAX), out);
+pub fn set_trusted(janua: &Janua, token: &Secret, life: Duration, out: &mut HeaderMap) {
+    set(janua, TRUSTED, token.expose(), i64::try_from(life.as_secs()).unwrap_or(i64::MAX), out);
 }
 
-pub fn clear_trusted(app: &App, out: &mut HeaderMap) {
-    set(app, TRUSTED, "", 0, out);
+pub fn clear_trusted(janua: &Janua, out: &mut HeaderMap) {
+    set(janua, TRUSTED, "", 0, out);
 }
 
-pub fn set_social(app: &App, token: &Secret, life: Duration, out: &mut HeaderMap) {
-    set(app, SOCIAL, token.expose(), i64::try_from(life.as_secs()).unwrap_or(i64::MAX), out);
+pub fn set_social(janua: &Janua, token: &Secret, life: Duration, out: &mut HeaderMap) {
+    set(janua, SOCIAL, token.expose(), i64::try_from(life.as_secs()).unwrap_or(i64::MAX), out);
 }
 
-pub fn clear_social(app: &App, out: &mut HeaderMap) {
-    set(app, SOCIAL, "", 0, out);
+pub fn clear_social(janua: &Janua, out: &mut HeaderMap) {
+    set(janua, SOCIAL, "", 0, out);
 }
 
-pub fn clear_session(app: &App, out: &mut HeaderMap) {
-    set(app, ACCESS, "", 0, out);
-    set(app, REFRESH, "", 0, out);
+pub fn clear_session(janua: &Janua, out: &mut HeaderMap) {
+    set(janua, ACCESS, "", 0, out);
+    set(janua, REFRESH, "", 0, out);
 }

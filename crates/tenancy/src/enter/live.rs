@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use db::Notice;
 use kernel::{
-    App,
+    Janua,
     crypto::{self, Secret},
     http::AppOrigins,
     id::Id,
@@ -100,36 +100,36 @@ impl Live {
     /// The membership of an account in an organization; none for other accounts.
     pub(super) async fn membership(
         &self,
-        app: &App,
+        janua: &Janua,
         org: OrgId,
         account: AccountId,
     ) -> db::Result<Option<Arc<Membership>>> {
-        self.members.recall(&app.db, &(org, account), || Membership::of(&app.db, org, account)).await
+        self.members.recall(&janua.db, &(org, account), || Membership::of(&janua.db, org, account)).await
     }
 
     /// The app and kind of an app key; none for an unknown key. Its use is noted when it is read from the database.
-    pub async fn keyed(&self, app: &App, key: &Secret) -> db::Result<Option<Arc<Keyed>>> {
+    pub async fn keyed(&self, janua: &Janua, key: &Secret) -> db::Result<Option<Arc<Keyed>>> {
         let read = async || {
-            let found = Keyed::find(&app.db, key).await?;
+            let found = Keyed::find(&janua.db, key).await?;
             if let Some(found) = &found {
-                found.note_use(&app.db, app.clock.now()).await?;
+                found.note_use(&janua.db, janua.clock.now()).await?;
             }
             Ok(found)
         };
-        self.keys.recall(&app.db, &crypto::digest(key.expose().as_bytes()), read).await
+        self.keys.recall(&janua.db, &crypto::digest(key.expose().as_bytes()), read).await
     }
 
     /// A session that is alive now, and its account.
-    async fn living(&self, app: &App, id: SessionId) -> db::Result<Option<Living>> {
-        let now = app.clock.now();
-        let session = self.sessions.recall(&app.db, &id, || sessions::StoredSession::find(&app.db, id)).await?;
+    async fn living(&self, janua: &Janua, id: SessionId) -> db::Result<Option<Living>> {
+        let now = janua.clock.now();
+        let session = self.sessions.recall(&janua.db, &id, || sessions::StoredSession::find(&janua.db, id)).await?;
         let Some(session) = session.filter(|session| session.is_alive(now)) else { return Ok(None) };
         let account = session.account_id;
-        let Some(person) = self.people.recall(&app.db, &account, || Whole::find(&app.db, account)).await? else {
+        let Some(person) = self.people.recall(&janua.db, &account, || Whole::find(&janua.db, account)).await? else {
             return Ok(None);
         };
         let org = match session.org_id {
-            Some(org) => self.membership(app, org, account).await?,
+            Some(org) => self.membership(janua, org, account).await?,
             None => None,
         };
         Ok(Some(Living { session, person, org }))
@@ -141,8 +141,8 @@ pub const ACCOUNT_TOPIC: &str = "account";
 
 /// Reloads the signing keys when a node changes them, and the origins of apps when an app changes. A change by a
 /// command beside an embedded database is noticed within a minute.
-pub async fn watch(app: App) {
-    let mut notices = app.db.listen(&[sessions::keys::TOPIC, apps::TOPIC, orgs::TOPIC]);
+pub async fn watch(janua: Janua) {
+    let mut notices = janua.db.listen(&[sessions::keys::TOPIC, apps::TOPIC, orgs::TOPIC]);
     // Notices do not delay the interval. The first reload can wait: everything was read at the start.
     let mut minute = tokio::time::interval(REMEMBERED);
     minute.reset();
@@ -158,27 +158,27 @@ pub async fn watch(app: App) {
             }
             Some(Notice::StartOver) => (true, true),
         };
-        if is_about_keys && let Err(error) = sessions::keys::load(&app).await {
+        if is_about_keys && let Err(error) = sessions::keys::load(&janua).await {
             tracing::error!(error, "cannot read the signing keys again; going on with those at hand");
         }
-        if is_about_apps && let Err(error) = read_origins(&app).await {
+        if is_about_apps && let Err(error) = read_origins(&janua).await {
             tracing::error!(%error, "cannot read the apps' origins again; going on with those at hand");
         }
     }
 }
 
-pub async fn read_origins(app: &App) -> db::Result<()> {
-    app.own::<Arc<AppOrigins>>().set(Application::origins(&app.db).await?);
+pub async fn read_origins(janua: &Janua) -> db::Result<()> {
+    janua.own::<Arc<AppOrigins>>().set(Application::origins(&janua.db).await?);
     Ok(())
 }
 
-fn verified(app: &App, token: &str) -> Option<Arc<Claims>> {
-    let live = app.own::<Arc<Live>>();
+fn verified(janua: &Janua, token: &str) -> Option<Arc<Claims>> {
+    let live = janua.own::<Arc<Live>>();
     let key = crypto::digest(token.as_bytes());
     match live.tokens.get(&key) {
-        Some(claims) => tokens::is_current(&claims, app.clock.now()).then_some(claims),
+        Some(claims) => tokens::is_current(&claims, janua.clock.now()).then_some(claims),
         None => {
-            let claims = Arc::new(tokens::verify(app, token)?);
+            let claims = Arc::new(tokens::verify(janua, token)?);
             live.tokens.insert(key, claims.clone());
             Some(claims)
         }
@@ -186,12 +186,12 @@ fn verified(app: &App, token: &str) -> Option<Arc<Claims>> {
 }
 
 /// The claims and session of an access token that is valid now.
-pub async fn recognise(app: &App, token: &str) -> db::Result<Option<(Arc<Claims>, Living)>> {
-    let Some(claims) = verified(app, token) else { return Ok(None) };
-    let found = living(app, claims.sid).await?.filter(|living| living.person.account.id == claims.sub);
+pub async fn recognise(janua: &Janua, token: &str) -> db::Result<Option<(Arc<Claims>, Living)>> {
+    let Some(claims) = verified(janua, token) else { return Ok(None) };
+    let found = living(janua, claims.sid).await?.filter(|living| living.person.account.id == claims.sub);
     Ok(found.map(|living| (claims, living)))
 }
 
-pub(super) async fn living(app: &App, id: SessionId) -> db::Result<Option<Living>> {
-    app.own::<Arc<Live>>().living(app, id).await
+pub(super) async fn living(janua: &Janua, id: SessionId) -> db::Result<Option<Living>> {
+    janua.own::<Arc<Live>>().living(janua, id).await
 }

@@ -5,7 +5,7 @@ use std::{marker::PhantomData, sync::Arc};
 use axum::{extract::FromRequestParts, http::request::Parts};
 use db::Tx;
 use kernel::{
-    App,
+    Janua,
     fault::{FORBIDDEN, Fault, NOT_FOUND, Result},
     http::{GenContext, Operation, OperationInput, Path, may_answer},
 };
@@ -76,13 +76,19 @@ impl<R> InOrg<R> {
     }
 
     /// Records something that happened to the organization.
-    pub async fn record(&self, tx: &mut Tx, app: &App, event: &dyn Event) -> db::Result<()> {
-        self.session.record_about(tx, app, About::in_org(self.org().id), event).await
+    pub async fn record(&self, tx: &mut Tx, janua: &Janua, event: &dyn Event) -> db::Result<()> {
+        self.session.record_about(tx, janua, About::in_org(self.org().id), event).await
     }
 
     /// Records something that happened to a person in the organization.
-    pub async fn record_about(&self, tx: &mut Tx, app: &App, person: AccountId, event: &dyn Event) -> db::Result<()> {
-        self.session.record_about(tx, app, About::in_org(self.org().id).person(person), event).await
+    pub async fn record_about(
+        &self,
+        tx: &mut Tx,
+        janua: &Janua,
+        person: AccountId,
+        event: &dyn Event,
+    ) -> db::Result<()> {
+        self.session.record_about(tx, janua, About::in_org(self.org().id).person(person), event).await
     }
 }
 
@@ -97,24 +103,24 @@ struct Whom {
     user_id: AccountId,
 }
 
-impl<R: Least> FromRequestParts<App> for InOrg<R> {
+impl<R: Least> FromRequestParts<Janua> for InOrg<R> {
     type Rejection = Fault;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        let session = Session::from_request_parts(parts, app).await?;
-        let Path(OrgPath { id }) = Path::from_request_parts(parts, app).await?;
-        let whom: Option<Path<Whom>> = Path::from_request_parts(parts, app).await.ok();
+    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
+        let session = Session::from_request_parts(parts, janua).await?;
+        let Path(OrgPath { id }) = Path::from_request_parts(parts, janua).await?;
+        let whom: Option<Path<Whom>> = Path::from_request_parts(parts, janua).await.ok();
         let is_self = whom.is_some_and(|Path(whom)| whom.user_id == session.account().id);
         let least = if is_self { R::FOR_ONESELF } else { R::ROLE };
-        let membership = member(app, &session, id, least).await?;
+        let membership = member(janua, &session, id, least).await?;
         Ok(Self { session, membership, least: PhantomData })
     }
 }
 
 /// The caller's membership. Other callers get 404, so that they do not learn whether the organization exists.
-pub(super) async fn member(app: &App, session: &Session, org: OrgId, least: Role) -> Result<Arc<Membership>> {
-    let live = app.own::<Arc<Live>>();
-    let membership = live.membership(app, org, session.account().id).await?.ok_or(NOT_FOUND)?;
+pub(super) async fn member(janua: &Janua, session: &Session, org: OrgId, least: Role) -> Result<Arc<Membership>> {
+    let live = janua.own::<Arc<Live>>();
+    let membership = live.membership(janua, org, session.account().id).await?.ok_or(NOT_FOUND)?;
     if membership.role < least { Err(FORBIDDEN.into()) } else { Ok(membership) }
 }
 

@@ -5,7 +5,7 @@ use axum::{
 };
 use db::Tx;
 use kernel::{
-    App,
+    Janua,
     crypto::Secret,
     fault::{Fault, Result, UNAUTHENTICATED},
     http::{Client, GenContext, Operation, OperationInput, bearer, may_answer, requires},
@@ -26,23 +26,23 @@ pub struct ScimToken {
 
 impl ScimToken {
     /// Records something that happened to the organization.
-    pub async fn record(&self, tx: &mut Tx, app: &App, event: &dyn Event) -> db::Result<()> {
-        self.record_about(tx, app, About::in_org(self.org), event).await
+    pub async fn record(&self, tx: &mut Tx, janua: &Janua, event: &dyn Event) -> db::Result<()> {
+        self.record_about(tx, janua, About::in_org(self.org), event).await
     }
 
     /// Records something that the provider did to `about`, which is of its organization.
-    pub async fn record_about(&self, tx: &mut Tx, app: &App, about: About, event: &dyn Event) -> db::Result<()> {
-        events::record(tx, app, &self.by, about, event).await
+    pub async fn record_about(&self, tx: &mut Tx, janua: &Janua, about: About, event: &dyn Event) -> db::Result<()> {
+        events::record(tx, janua, &self.by, about, event).await
     }
 }
 
-impl FromRequestParts<App> for ScimToken {
+impl FromRequestParts<Janua> for ScimToken {
     type Rejection = Fault;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        let client = Client::from_request_parts(parts, app).await?;
+    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
+        let client = Client::from_request_parts(parts, janua).await?;
         let value = Secret::from(bearer(&parts.headers).ok_or(UNAUTHENTICATED)?.to_owned());
-        let found = scim_tokens::StoredScimToken::recognise(&app.db, &value, app.clock.now()).await?;
+        let found = scim_tokens::StoredScimToken::recognise(&janua.db, &value, janua.clock.now()).await?;
         let by = super::abuse::from_where(client, parts.headers.get(header::USER_AGENT));
         Ok(Self { org: found.ok_or(UNAUTHENTICATED)?.org_id, by })
     }

@@ -7,7 +7,7 @@ use axum::{
 };
 use db::Tx;
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     crypto::Secret,
     fault::{CROSS_SITE, Code, FORBIDDEN, Fault, Result, UNAUTHENTICATED},
@@ -54,10 +54,10 @@ pub struct Freshly {
 }
 
 /// A cookie is accepted from pages of the service, and from those of the app that its session belongs to.
-pub async fn may_use_cookie(app: &App, headers: &HeaderMap, session: &sessions::StoredSession) -> Result<()> {
-    let Some(origin) = foreign_origin(app, headers) else { return Ok(()) };
+pub async fn may_use_cookie(janua: &Janua, headers: &HeaderMap, session: &sessions::StoredSession) -> Result<()> {
+    let Some(origin) = foreign_origin(janua, headers) else { return Ok(()) };
     let is_its_own = match session.app_id {
-        Some(id) => Application::allows(&app.db, id, &origin).await?,
+        Some(id) => Application::allows(&janua.db, id, &origin).await?,
         None => false,
     };
     if is_its_own { Ok(()) } else { Err(CROSS_SITE.into()) }
@@ -111,19 +111,19 @@ impl Session {
     }
 
     /// Records something that happened to the person of this session.
-    pub async fn record(&self, tx: &mut Tx, app: &App, event: &dyn Event) -> db::Result<()> {
-        self.record_about(tx, app, self.account().id, event).await
+    pub async fn record(&self, tx: &mut Tx, janua: &Janua, event: &dyn Event) -> db::Result<()> {
+        self.record_about(tx, janua, self.account().id, event).await
     }
 
     /// Records something that the person of this session did to `about`.
     pub async fn record_about(
         &self,
         tx: &mut Tx,
-        app: &App,
+        janua: &Janua,
         about: impl Into<About> + Send,
         event: &dyn Event,
     ) -> db::Result<()> {
-        events::record(tx, app, &self.by(), about, event).await
+        events::record(tx, janua, &self.by(), about, event).await
     }
 
     /// The app that the session belongs to; none for a session of the service.
@@ -140,8 +140,8 @@ impl Session {
 
     /// The user's recent proofs, if any. An approved device has none of its own, because its holder may not be the
     /// user who approved it; it counts after a proof on the device itself.
-    pub fn fresh(&self, app: &App) -> Option<Freshly> {
-        let (session, now) = (&self.living.session, app.clock.now());
+    pub fn fresh(&self, janua: &Janua) -> Option<Freshly> {
+        let (session, now) = (&self.living.session, janua.clock.now());
         let is_fresh = |at: Option<Timestamp>| at.is_some_and(|at| now.since(at) <= FRESH);
         let was_let_in = session.methods.iter().any(|method| method == "device");
         let (password, factor, passkey) =
@@ -153,20 +153,20 @@ impl Session {
 
 impl Session {
     /// Accepts a user or a client that acts for one. Ignores the app key.
-    async fn recognised(parts: &mut Parts, app: &App) -> Result<Self> {
+    async fn recognised(parts: &mut Parts, janua: &Janua) -> Result<Self> {
         if let Some(Within { session, delivery }) = parts.extensions.get().copied() {
-            let living = living(app, session).await?.ok_or(UNAUTHENTICATED)?;
-            return Self::of(parts, app, living, delivery).await;
+            let living = living(janua, session).await?.ok_or(UNAUTHENTICATED)?;
+            return Self::of(parts, janua, living, delivery).await;
         }
         let (token, delivery) = presented(&parts.headers).ok_or(UNAUTHENTICATED)?;
-        let (_, living) = recognise(app, token).await?.ok_or_else(|| bad_token(delivery))?;
-        Self::of(parts, app, living, delivery).await
+        let (_, living) = recognise(janua, token).await?.ok_or_else(|| bad_token(delivery))?;
+        Self::of(parts, janua, living, delivery).await
     }
 
-    async fn of(parts: &mut Parts, app: &App, living: Living, delivery: Delivery) -> Result<Self> {
-        let client = Client::from_request_parts(parts, app).await?;
+    async fn of(parts: &mut Parts, janua: &Janua, living: Living, delivery: Delivery) -> Result<Self> {
+        let client = Client::from_request_parts(parts, janua).await?;
         if delivery == Delivery::Cookie {
-            may_use_cookie(app, &parts.headers, &living.session).await?;
+            may_use_cookie(janua, &parts.headers, &living.session).await?;
         }
         let user_agent = parts.headers.get(header::USER_AGENT).cloned();
         Ok(Self { living, delivery, client, user_agent, is_due: false })
@@ -175,22 +175,22 @@ impl Session {
 
 impl Session {
     /// Accepts sessions of the service only. Ignores the app key.
-    pub(super) async fn beside_key(parts: &mut Parts, app: &App) -> Result<Self> {
-        Self::recognised(parts, app).await?.without_scopes()?.of_the_service(app)
+    pub(super) async fn beside_key(parts: &mut Parts, janua: &Janua) -> Result<Self> {
+        Self::recognised(parts, janua).await?.without_scopes()?.of_the_service(janua)
     }
 
-    fn of_the_service(self, app: &App) -> Result<Self> {
+    fn of_the_service(self, janua: &Janua) -> Result<Self> {
         match self.of_app() {
             None => Ok(self),
-            Some(_) => Err(APP_SESSION.because(format!("Sign in at {}/sign-in.", app.config.base_url()))),
+            Some(_) => Err(APP_SESSION.because(format!("Sign in at {}/sign-in.", janua.config.base_url()))),
         }
     }
 
     /// Reads the header only. Ignores cookies.
-    async fn by_bearer(parts: &mut Parts, app: &App) -> Result<Self> {
+    async fn by_bearer(parts: &mut Parts, janua: &Janua) -> Result<Self> {
         let token = bearer(&parts.headers).ok_or(UNAUTHENTICATED)?;
-        let (_, living) = recognise(app, token).await?.ok_or(UNAUTHENTICATED)?;
-        Self::of(parts, app, living, Delivery::Body).await?.without_scopes()
+        let (_, living) = recognise(janua, token).await?.ok_or(UNAUTHENTICATED)?;
+        Self::of(parts, janua, living, Delivery::Body).await?.without_scopes()
     }
 
     fn without_scopes(self) -> Result<Self> {
@@ -204,8 +204,8 @@ impl Session {
 
     /// If an app key came along, the session must belong to that app. So an app that forwards a token cannot mistake
     /// a session of another app for one of its own.
-    async fn with_its_key(self, parts: &Parts, app: &App) -> Result<Self> {
-        match (app_key(app, &parts.headers).await?, self.of_app()) {
+    async fn with_its_key(self, parts: &Parts, janua: &Janua) -> Result<Self> {
+        match (app_key(janua, &parts.headers).await?, self.of_app()) {
             (Some(keyed), own) if own != Some(keyed.app_id) && self.living.session.holder().is_some() => {
                 Err(APP_KEY_MISMATCH
                     .because("The session belongs to another app, not to the app whose key was sent."))
@@ -219,11 +219,11 @@ impl Session {
     }
 }
 
-impl FromRequestParts<App> for Session {
+impl FromRequestParts<Janua> for Session {
     type Rejection = Fault;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        Self::beside_key(parts, app).await?.with_its_key(parts, app).await
+    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
+        Self::beside_key(parts, janua).await?.with_its_key(parts, janua).await
     }
 }
 
@@ -231,12 +231,12 @@ impl FromRequestParts<App> for Session {
 /// the app's own sessions. The handler checks [`Session::of_app`] where the two differ.
 pub struct AnySession(pub Session);
 
-impl FromRequestParts<App> for AnySession {
+impl FromRequestParts<Janua> for AnySession {
     type Rejection = Fault;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        let session = Session::recognised(parts, app).await?.without_scopes()?;
-        session.with_its_key(parts, app).await.map(Self)
+    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
+        let session = Session::recognised(parts, janua).await?.without_scopes()?;
+        session.with_its_key(parts, janua).await.map(Self)
     }
 }
 
@@ -285,11 +285,11 @@ impl Granted {
     }
 }
 
-impl FromRequestParts<App> for Granted {
+impl FromRequestParts<Janua> for Granted {
     type Rejection = Fault;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        let session = Session::recognised(parts, app).await?.with_its_key(parts, app).await?;
+    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
+        let session = Session::recognised(parts, janua).await?.with_its_key(parts, janua).await?;
         if session.living.session.resource.is_some() { Err(bad_token(session.delivery)) } else { Ok(Self(session)) }
     }
 }
@@ -315,30 +315,30 @@ impl Browser {
     }
 }
 
-impl FromRequestParts<App> for Browser {
+impl FromRequestParts<Janua> for Browser {
     type Rejection = Fault;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
         if parts.extensions.get::<Within>().is_some() {
-            return AnySession::from_request_parts(parts, app).await.map(|AnySession(session)| Self(Some(session)));
+            return AnySession::from_request_parts(parts, janua).await.map(|AnySession(session)| Self(Some(session)));
         }
         // Reads the strict cookie names only, so that a neighbouring host cannot set another user's session.
-        let found = match cookies::read_strictly(app, &parts.headers, cookies::ACCESS) {
-            Some(token) => recognise(app, token.expose()).await?.map(|(_, living)| living),
+        let found = match cookies::read_strictly(janua, &parts.headers, cookies::ACCESS) {
+            Some(token) => recognise(janua, token.expose()).await?.map(|(_, living)| living),
             None => None,
         };
-        let (found, is_due) = match (found, cookies::read_strictly(app, &parts.headers, cookies::REFRESH)) {
-            (None, Some(token)) => (refreshable(app, &token).await?, true),
+        let (found, is_due) = match (found, cookies::read_strictly(janua, &parts.headers, cookies::REFRESH)) {
+            (None, Some(token)) => (refreshable(janua, &token).await?, true),
             (found, _) => (found, false),
         };
         match found.filter(|living| living.session.scopes.is_none()) {
             Some(living) => {
-                let session = Session::of(parts, app, living, Delivery::Cookie).await?;
-                let session = session.with_its_key(parts, app).await?;
+                let session = Session::of(parts, janua, living, Delivery::Cookie).await?;
+                let session = session.with_its_key(parts, janua).await?;
                 Ok(Self(Some(Session { is_due, ..session })))
             }
             None if bearer(&parts.headers).is_some() => {
-                let session = Session::by_bearer(parts, app).await?.with_its_key(parts, app).await?;
+                let session = Session::by_bearer(parts, janua).await?.with_its_key(parts, janua).await?;
                 Ok(Self(Some(session)))
             }
             None => Ok(Self(None)),
@@ -356,12 +356,12 @@ impl OperationInput for Browser {
 }
 
 /// The session whose current refresh token this is. A session of an app needs that app's key.
-async fn refreshable(app: &App, token: &Secret) -> db::Result<Option<Living>> {
-    let Some((id, generation)) = sessions::read_refresh_token(app, token) else { return Ok(None) };
-    let present = sessions::StoredSession::find(&app.db, id).await?;
+async fn refreshable(janua: &Janua, token: &Secret) -> db::Result<Option<Living>> {
+    let Some((id, generation)) = sessions::read_refresh_token(janua, token) else { return Ok(None) };
+    let present = sessions::StoredSession::find(&janua.db, id).await?;
     let present = present.filter(|session| session.generation == generation && session.holder().is_none());
     match present {
-        Some(_) => living(app, id).await,
+        Some(_) => living(janua, id).await,
         None => Ok(None),
     }
 }
@@ -369,14 +369,14 @@ async fn refreshable(app: &App, token: &Secret) -> db::Result<Option<Living>> {
 /// Any caller, with the session if there is one. An invalid token is still refused.
 pub struct MaybeSession(pub Option<Session>);
 
-impl FromRequestParts<App> for MaybeSession {
+impl FromRequestParts<Janua> for MaybeSession {
     type Rejection = Fault;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
+    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
         if parts.extensions.get::<Within>().is_none() && presented(&parts.headers).is_none() {
             return Ok(Self(None));
         }
-        Session::from_request_parts(parts, app).await.map(|session| Self(Some(session)))
+        Session::from_request_parts(parts, janua).await.map(|session| Self(Some(session)))
     }
 }
 
@@ -398,8 +398,8 @@ impl OperationInput for Session {
 
 /// Whether this is a platform owner: listed in the settings with a verified email or, without a list, the first
 /// owner. A session of an app never counts.
-pub fn is_platform_owner(app: &App, session: &Session) -> bool {
-    let (account, owners) = (session.account(), &app.config.of::<crate::Settings>().platform_owners);
+pub fn is_platform_owner(janua: &Janua, session: &Session) -> bool {
+    let (account, owners) = (session.account(), &janua.config.of::<crate::Settings>().platform_owners);
     let mut listed = owners.iter().filter_map(|owner| crate::email::Email::parse(owner));
     let is_listed = account.email_key.as_deref().is_some_and(|key| listed.any(|owner| owner.key() == key));
     let is_owner = if owners.is_empty() { account.runs_platform } else { account.email_verified && is_listed };
@@ -411,17 +411,17 @@ pub struct PlatformOwner(pub Session);
 
 impl PlatformOwner {
     /// Records something that happened to the platform itself.
-    pub async fn record(&self, tx: &mut Tx, app: &App, event: &dyn Event) -> db::Result<()> {
-        self.0.record_about(tx, app, About::default(), event).await
+    pub async fn record(&self, tx: &mut Tx, janua: &Janua, event: &dyn Event) -> db::Result<()> {
+        self.0.record_about(tx, janua, About::default(), event).await
     }
 }
 
-impl FromRequestParts<App> for PlatformOwner {
+impl FromRequestParts<Janua> for PlatformOwner {
     type Rejection = Fault;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        let session = Session::from_request_parts(parts, app).await?;
-        if is_platform_owner(app, &session) { Ok(Self(session)) } else { Err(FORBIDDEN.into()) }
+    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
+        let session = Session::from_request_parts(parts, janua).await?;
+        if is_platform_owner(janua, &session) { Ok(Self(session)) } else { Err(FORBIDDEN.into()) }
     }
 }
 
@@ -436,10 +436,10 @@ impl OperationInput for PlatformOwner {
 /// The refresh token of a browser. Programs send theirs in the body.
 pub struct RefreshToken(pub Option<Secret>);
 
-impl FromRequestParts<App> for RefreshToken {
+impl FromRequestParts<Janua> for RefreshToken {
     type Rejection = Fault;
 
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self> {
+    async fn from_request_parts(parts: &mut Parts, _: &Janua) -> Result<Self> {
         Ok(Self(cookies::read(&parts.headers, cookies::REFRESH)))
     }
 }

@@ -4,7 +4,7 @@ pub mod happenings;
 pub mod outbox;
 
 use db::{Db, Tx, params};
-use kernel::{App, clock::Timestamp};
+use kernel::{Janua, clock::Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -154,15 +154,15 @@ impl From<Option<AccountId>> for About {
 /// extractor that let the caller in ([`Session::record`](crate::enter::Session::record) and its like).
 pub async fn record(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     by: &By,
     about: impl Into<About> + Send,
     event: &dyn Event,
 ) -> db::Result<()> {
-    let (now, about) = (app.clock.now(), about.into());
+    let (now, about) = (janua.clock.now(), about.into());
     let kind = event.kind();
-    debug_assert!(app.declared::<Kind>().contains(&kind), "{} is in no list that a feature declares", kind.audit);
-    let (id, target, details) = (EventId::new(&app.entropy, now), about.target(), event.details());
+    debug_assert!(janua.declared::<Kind>().contains(&kind), "{} is in no list that a feature declares", kind.audit);
+    let (id, target, details) = (EventId::new(&janua.entropy, now), about.target(), event.details());
     tx.send(
         "INSERT INTO audit_event (id, type, webhook, account_id, actor, target, org_id, app_id, ip, user_agent, at,
                                   details)
@@ -184,7 +184,7 @@ pub async fn record(
     )
     .await?;
     let happened = Happened { id, name: kind.webhook, kind: kind.audit, target, details, at: now };
-    outbox::put(tx, app, by, about, &happened).await
+    outbox::put(tx, janua, by, about, &happened).await
 }
 
 /// An event as it goes to the outbox.

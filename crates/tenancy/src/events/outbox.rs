@@ -4,7 +4,7 @@
 //! What happens to a person goes to the app it happened in, and otherwise to the apps the person has signed in to. What
 //! happens to an app goes to that app, and what happens in an organization to the apps it owns.
 use db::{Db, InJson, Reach, Sql, Tx, params, row};
-use kernel::{App, clock::Timestamp};
+use kernel::{Janua, clock::Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -118,7 +118,7 @@ struct User<'a> {
     name: Option<&'a str>,
 }
 
-pub(crate) async fn put(tx: &mut Tx, app: &App, by: &By, about: About, happened: &Happened) -> db::Result<()> {
+pub(crate) async fn put(tx: &mut Tx, janua: &Janua, by: &By, about: About, happened: &Happened) -> db::Result<()> {
     let listening = Listening::find(tx, by, about).await?;
     if listening.is_empty() {
         return Ok(());
@@ -143,7 +143,7 @@ pub(crate) async fn put(tx: &mut Tx, app: &App, by: &By, about: About, happened:
             "INSERT INTO app_event (id, app_id, account_id, webhook, type, facts, at, waits_since, reached)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $7, '')",
             params![
-                AppEventId::new(&app.entropy, happened.at),
+                AppEventId::new(&janua.entropy, happened.at),
                 listening.app_id,
                 about.person,
                 happened.name,
@@ -180,8 +180,8 @@ pub(crate) async fn forget_person(tx: &mut Tx, account: AccountId) -> db::Result
 }
 
 /// Something that did not happen, to try a listener with: it waits for nobody.
-pub async fn rehearse(tx: &mut Tx, app: &App, app_id: ApplicationId, facts: &Value) -> db::Result<AppEventId> {
-    let (id, now) = (AppEventId::new(&app.entropy, app.clock.now()), app.clock.now());
+pub async fn rehearse(tx: &mut Tx, janua: &Janua, app_id: ApplicationId, facts: &Value) -> db::Result<AppEventId> {
+    let (id, now) = (AppEventId::new(&janua.entropy, janua.clock.now()), janua.clock.now());
     tx.exec(
         "INSERT INTO app_event (id, app_id, type, facts, at, reached) VALUES ($1, $2, '', $3, $4, '')",
         params![id, app_id, facts, now],

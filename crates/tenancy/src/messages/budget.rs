@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use db::{Tx, params};
 use kernel::{
-    App,
+    Janua,
     http::{Client, NETWORKS_OF_A_SITE},
 };
 
@@ -11,27 +11,27 @@ pub const HOUR: Duration = Duration::from_hours(1);
 const HOUR_MS: i64 = 3_600_000;
 
 /// Counts one against what a caller's network may have of a kind, and the /48 around it.
-pub async fn spend_by_network(tx: &mut Tx, app: &App, kind: &str, client: Client, most: u32) -> db::Result<bool> {
+pub async fn spend_by_network(tx: &mut Tx, janua: &Janua, kind: &str, client: Client, most: u32) -> db::Result<bool> {
     if let Some(site) = client.site()
-        && !spend(tx, app, kind, &format!("{site}/48"), most.saturating_mul(NETWORKS_OF_A_SITE)).await?
+        && !spend(tx, janua, kind, &format!("{site}/48"), most.saturating_mul(NETWORKS_OF_A_SITE)).await?
     {
         return Ok(false);
     }
-    spend(tx, app, kind, &client.network().to_string(), most).await
+    spend(tx, janua, kind, &client.network().to_string(), most).await
 }
 
 /// Counts one against what `whose` may have of a kind; `false` when the hour's budget is spent. Whose it is is kept as a
 /// keyed digest.
-pub async fn spend(tx: &mut Tx, app: &App, kind: &str, whose: &str, most: u32) -> db::Result<bool> {
-    let subject = format!("{kind}:{}", &app.vault.mac("budget", whose.as_bytes())[..32]);
+pub async fn spend(tx: &mut Tx, janua: &Janua, kind: &str, whose: &str, most: u32) -> db::Result<bool> {
+    let subject = format!("{kind}:{}", &janua.vault.mac("budget", whose.as_bytes())[..32]);
     let counted = tx
         .exec(
             "INSERT INTO send_budget (subject, hour, sent) VALUES ($1, $2, 1)
              ON CONFLICT (subject) DO UPDATE SET hour = $2,
                sent = CASE WHEN send_budget.hour = $2 THEN send_budget.sent + 1 ELSE 1 END
              WHERE send_budget.hour <> $2 OR send_budget.sent < $3",
-            params![subject, app.clock.now().0.div_euclid(HOUR_MS), most],
+            params![subject, janua.clock.now().0.div_euclid(HOUR_MS), most],
         )
         .await?;
-    Ok(counted > 0 || !app.config.rate_limits.is_on())
+    Ok(counted > 0 || !janua.config.rate_limits.is_on())
 }

@@ -2,7 +2,7 @@
 //! all of them one form, as text and as HTML.
 use std::time::Duration;
 
-use kernel::{App, crypto::Secret};
+use kernel::{Janua, crypto::Secret};
 use minijinja::{AutoEscape, Environment, HtmlEscape, UndefinedBehavior, Value, context};
 
 /// A mail that a feature sends.
@@ -115,20 +115,20 @@ impl Default for Templates {
 }
 
 /// Writes a mail out.
-pub fn write(app: &App, mail: &dyn Mail) -> Result<Written, minijinja::Error> {
+pub fn write(janua: &Janua, mail: &dyn Mail) -> Result<Written, minijinja::Error> {
     let letter = mail.letter();
     let greeting = if letter.name.is_empty() { "Hello,".to_owned() } else { format!("Hello {},", letter.name) };
     let (subject, before, after) = (letter.subject, letter.first_paragraph(), letter.after);
     let code = letter.code.as_ref().map(Secret::expose);
     let (label, url) = match &letter.link {
-        Some(link) => (link.label, format!("{}{}?token={}", app.config.base_url(), link.path, link.token.expose())),
+        Some(link) => (link.label, format!("{}{}?token={}", janua.config.base_url(), link.path, link.token.expose())),
         None => ("", String::new()),
     };
     let draw = |name: &str, url: Value| {
         let link = letter.link.is_some().then(|| context! { label, url });
         let (greeting, before) = (greeting.as_str(), before.as_str());
         let content = context! { subject, greeting, before, link, code, after };
-        app.own::<Templates>().0.get_template(name)?.render(content)
+        janua.own::<Templates>().0.get_template(name)?.render(content)
     };
     // Slashes stay as they are, for mail programs that search the source for links.
     let escaped = Value::from_safe_string(HtmlEscape(&url).to_string().replace("&#x2f;", "/"));

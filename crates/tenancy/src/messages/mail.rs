@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use db::{Db, Reach, Tx, params, row};
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     crypto,
     jobs::{self, Job, JobId, Later},
@@ -71,35 +71,35 @@ impl Most {
 
 /// Counts one mail that others can cause against its budget, wherever it was asked for; `false` when the budget is spent, and
 /// nothing is to be sent. The windows begin with the first mail.
-pub async fn may_send(tx: &mut Tx, app: &App, email: &Email, budget: &Budget) -> db::Result<bool> {
-    if !app.config.rate_limits.is_on() {
+pub async fn may_send(tx: &mut Tx, janua: &Janua, email: &Email, budget: &Budget) -> db::Result<bool> {
+    if !janua.config.rate_limits.is_on() {
         return Ok(true);
     }
-    let settings = app.config.of::<crate::Settings>();
+    let settings = janua.config.of::<crate::Settings>();
     let (email, most) = (email.key(), Most { hour: settings.mail_per_hour, day: settings.mail_per_day });
     // The share first: what it refuses must not be missing to others.
     let is_counted = match budget {
         Budget::Anybody { from } => {
-            count(tx, app, "mail-from", &format!("{email}\n{from}"), most.share()).await?
-                && count(tx, app, "mail", email, most).await?
+            count(tx, janua, "mail-from", &format!("{email}\n{from}"), most.share()).await?
+                && count(tx, janua, "mail", email, most).await?
         }
         Budget::Known { from } => {
-            count(tx, app, "mail-known-from", &format!("{email}\n{from}"), most.share()).await?
-                && count(tx, app, "mail-known", email, most).await?
+            count(tx, janua, "mail-known-from", &format!("{email}\n{from}"), most.share()).await?
+                && count(tx, janua, "mail-known", email, most).await?
         }
-        Budget::Warning(Warning::AlreadyRegistered) => count(tx, app, "mail-registered", email, WARNINGS).await?,
-        Budget::Warning(Warning::Locked) => count(tx, app, "mail-locked", email, WARNINGS).await?,
+        Budget::Warning(Warning::AlreadyRegistered) => count(tx, janua, "mail-registered", email, WARNINGS).await?,
+        Budget::Warning(Warning::Locked) => count(tx, janua, "mail-locked", email, WARNINGS).await?,
     };
     if !is_counted {
-        app.metrics.mails_withheld.inc();
+        janua.metrics.mails_withheld.inc();
         tracing::info!("a mail is not sent: the email had as many as others can cause in an hour or a day");
     }
     Ok(is_counted)
 }
 
-async fn count(tx: &mut Tx, app: &App, kind: &str, whose: &str, most: Most) -> db::Result<bool> {
-    let subject = format!("{kind}:{}", &app.vault.mac("budget", whose.as_bytes())[..32]);
-    let now = app.clock.now();
+async fn count(tx: &mut Tx, janua: &Janua, kind: &str, whose: &str, most: Most) -> db::Result<bool> {
+    let subject = format!("{kind}:{}", &janua.vault.mac("budget", whose.as_bytes())[..32]);
+    let now = janua.clock.now();
     let counted = tx
         .exec(
             "INSERT INTO mail_budget (subject, hour_from, hour_sent, day_from, day_sent) VALUES ($1, $2, 1, $2, 1)
@@ -117,24 +117,24 @@ async fn count(tx: &mut Tx, app: &App, kind: &str, whose: &str, most: Most) -> d
 }
 
 /// Puts a mail into the transaction.
-pub async fn send(tx: &mut Tx, app: &App, to: &str, mail: &dyn Mail) -> db::Result<()> {
+pub async fn send(tx: &mut Tx, janua: &Janua, to: &str, mail: &dyn Mail) -> db::Result<()> {
     let name = mail.name();
     debug_assert!(
-        app.declared::<Sample>().iter().any(|sample| (sample.0)().name() == name),
+        janua.declared::<Sample>().iter().any(|sample| (sample.0)().name() == name),
         "{name} is in no list that a feature declares"
     );
-    let written = write(app, mail);
+    let written = write(janua, mail);
     let Written { subject, text, html, life } =
         written.map_err(|error| db::Error::Driver(format!("the mail {name} cannot be written: {error}")))?;
     let stored = Stored { to: to.to_owned(), subject: subject.to_owned(), text, html };
-    let now = app.clock.now();
-    let id = JobId::new(&app.entropy, now);
+    let now = janua.clock.now();
+    let id = JobId::new(&janua.entropy, now);
     let recipient_key = crypto::hash(to.to_lowercase().as_bytes());
     let plain = serde_json::to_vec(&stored).unwrap_or_default();
     let expires_at = now.plus(life.map_or(LONGEST, |life| life.min(LONGEST)));
     tx.exec(
         "INSERT INTO mail (id, recipient_key, sealed, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)",
-        params![id, &recipient_key, app.vault.seal("mail", &place(&id.to_string()), &plain), now, expires_at],
+        params![id, &recipient_key, janua.vault.seal("mail", &place(&id.to_string()), &plain), now, expires_at],
     )
     .await?;
     let job = SendMail { recipient_key, mail: Some(id.to_string()) };
@@ -185,16 +185,16 @@ impl Waiting {
     }
 
     /// Refused, or too late: the next mail may go, and this one is kept beside its dead job.
-    async fn give_up(&self, app: &App, cause: &str) -> Result<(), Later> {
+    async fn give_up(&self, janua: &Janua, cause: &str) -> Result<(), Later> {
         let sql = "UPDATE mail SET died_at = $2, held_until = NULL, next_at = NULL, last_error = $3 WHERE id = $1";
-        app.db.exec(sql, params![&self.id, app.clock.now(), cause]).await?;
+        janua.db.exec(sql, params![&self.id, janua.clock.now(), cause]).await?;
         Err(Later::give_up(cause))
     }
 
-    async fn try_later(&self, app: &App, cause: &str, wait: Duration) -> Result<(), Later> {
+    async fn try_later(&self, janua: &Janua, cause: &str, wait: Duration) -> Result<(), Later> {
         let sql = "UPDATE mail SET held_until = NULL, attempts = $2, next_at = $3, last_error = $4 WHERE id = $1";
-        let next_at = app.clock.now().plus(wait);
-        app.db.exec(sql, params![&self.id, self.attempts + 1, next_at, cause]).await?;
+        let next_at = janua.clock.now().plus(wait);
+        janua.db.exec(sql, params![&self.id, self.attempts + 1, next_at, cause]).await?;
         Err(Later::retry_after(cause, wait))
     }
 
@@ -208,26 +208,26 @@ impl Job for SendMail {
     /// The mail says how long it is tried.
     const TRIES: u32 = u32::MAX;
 
-    async fn run(self, app: App) -> Result<(), Later> {
-        let (now, relay) = (app.clock.now(), app.own::<Relay>());
-        let Some(mail) = self.find(&app).await? else { return Ok(()) };
+    async fn run(self, janua: Janua) -> Result<(), Later> {
+        let (now, relay) = (janua.clock.now(), janua.own::<Relay>());
+        let Some(mail) = self.find(&janua).await? else { return Ok(()) };
         if mail.is_late(now) {
             let cause = mail.last_error.as_deref().unwrap_or("the mail server was away");
-            return mail.give_up(&app, &format!("could not be sent in time: {cause}")).await;
+            return mail.give_up(&janua, &format!("could not be sent in time: {cause}")).await;
         }
         // The mail first: a place held by a job that waits for an older mail would be missing to that one.
-        let Some(mail) = self.take(&app, &mail).await? else { return Ok(()) };
+        let Some(mail) = self.take(&janua, &mail).await? else { return Ok(()) };
         let place = match relay.enter(now).await {
             Ok(place) => place,
             Err(wait) => {
-                app.db.exec("UPDATE mail SET held_until = NULL WHERE id = $1", params![&mail.id]).await?;
+                janua.db.exec("UPDATE mail SET held_until = NULL WHERE id = $1", params![&mail.id]).await?;
                 let spread = (now.since(mail.created_at) / 4).min(LONGEST_SPREAD).as_millis();
-                let spread = app.entropy.up_to(u64::try_from(spread).unwrap_or_default());
+                let spread = janua.entropy.up_to(u64::try_from(spread).unwrap_or_default());
                 return Err(Later::retry_after(wait.cause, wait.length + Duration::from_millis(spread)));
             }
         };
-        let outcome = deliver(&app, &mail).await;
-        let now = app.clock.now();
+        let outcome = deliver(&janua, &mail).await;
+        let now = janua.clock.now();
         let fault = match &outcome {
             Err(SendError::Away(cause) | SendError::Broken(cause)) => Some(cause.as_str()),
             _ => None,
@@ -236,14 +236,14 @@ impl Job for SendMail {
         drop(place);
         match outcome {
             Ok(()) => {
-                app.db.exec("DELETE FROM mail WHERE id = $1", params![&mail.id]).await?;
+                janua.db.exec("DELETE FROM mail WHERE id = $1", params![&mail.id]).await?;
                 Ok(())
             }
-            Err(SendError::Never(cause)) => mail.give_up(&app, &cause).await,
-            Err(SendError::Away(cause)) => mail.try_later(&app, &cause, wait).await,
+            Err(SendError::Never(cause)) => mail.give_up(&janua, &cause).await,
+            Err(SendError::Away(cause)) => mail.try_later(&janua, &cause, wait).await,
             // Perhaps it is this very mail that the server stumbles over.
-            Err(SendError::Broken(cause)) => mail.try_later(&app, &cause, wait.max(mail.backoff())).await,
-            Err(SendError::Later(cause)) => mail.try_later(&app, &cause, mail.backoff()).await,
+            Err(SendError::Broken(cause)) => mail.try_later(&janua, &cause, wait.max(mail.backoff())).await,
+            Err(SendError::Later(cause)) => mail.try_later(&janua, &cause, mail.backoff()).await,
         }
     }
 }
@@ -255,10 +255,10 @@ pub struct ForgetDead {}
 impl Job for ForgetDead {
     const KIND: &'static str = "mail.forget_dead";
 
-    async fn run(self, app: App) -> Result<(), Later> {
-        let before = app.clock.now().minus(DEAD_KEPT);
-        jobs::forget_dead(&app.db, SendMail::KIND, before).await?;
-        app.db.exec("DELETE FROM mail WHERE died_at < $1", params![before]).await?;
+    async fn run(self, janua: Janua) -> Result<(), Later> {
+        let before = janua.clock.now().minus(DEAD_KEPT);
+        jobs::forget_dead(&janua.db, SendMail::KIND, before).await?;
+        janua.db.exec("DELETE FROM mail WHERE died_at < $1", params![before]).await?;
         Ok(())
     }
 }
@@ -277,19 +277,19 @@ pub async fn release_all(db: &Db) -> db::Result<()> {
 
 impl SendMail {
     /// The job's own mail; none when it was sent.
-    async fn find(&self, app: &App) -> db::Result<Option<Waiting>> {
+    async fn find(&self, janua: &Janua) -> db::Result<Option<Waiting>> {
         const OWN: &str = "SELECT * FROM mail WHERE id = $1";
         const OLDEST: &str = "SELECT * FROM mail WHERE recipient_key = $1 AND died_at IS NULL
                               ORDER BY created_at, id LIMIT 1";
         match &self.mail {
-            Some(id) => app.db.opt(OWN, params![id]).await,
-            None => app.db.opt(OLDEST, params![&self.recipient_key]).await,
+            Some(id) => janua.db.opt(OWN, params![id]).await,
+            None => janua.db.opt(OLDEST, params![&self.recipient_key]).await,
         }
     }
 
     /// The mail, for us alone; none when another job has sent it meanwhile. An older one to the same recipient that is
     /// in hand or due is waited for a moment; one that is to be tried later is tried first.
-    async fn take(&self, app: &App, mail: &Waiting) -> Result<Option<Waiting>, Later> {
+    async fn take(&self, janua: &Janua, mail: &Waiting) -> Result<Option<Waiting>, Later> {
         let hold = "UPDATE mail SET held_until = $3,
                         expires_at = CASE WHEN died_at IS NULL THEN expires_at ELSE $4 END, died_at = NULL
              WHERE id = $1 AND (held_until IS NULL OR held_until <= $2)
@@ -300,14 +300,14 @@ impl SendMail {
         let older = "SELECT next_at FROM mail WHERE recipient_key = $1 AND died_at IS NULL
                      AND (created_at, id) <= ($2, $3) ORDER BY created_at, id LIMIT 1";
         for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
-            let now = app.clock.now();
+            let now = janua.clock.now();
             let held: Vec<Waiting> =
-                app.db.put(hold, params![&mail.id, now, now.plus(HELD), now.plus(LONGEST)]).await?;
+                janua.db.put(hold, params![&mail.id, now, now.plus(HELD), now.plus(LONGEST)]).await?;
             if let Some(mail) = held.into_iter().next() {
                 return Ok(Some(mail));
             }
             let place = params![&self.recipient_key, mail.created_at, &mail.id];
-            match app.db.opt::<(Option<Timestamp>,)>(older, place).await? {
+            match janua.db.opt::<(Option<Timestamp>,)>(older, place).await? {
                 None => return Ok(None),
                 Some((Some(at),)) if at > now => {
                     let wait = at.since(now) + PAUSE;
@@ -320,18 +320,18 @@ impl SendMail {
     }
 }
 
-async fn deliver(app: &App, mail: &Waiting) -> Result<(), SendError> {
+async fn deliver(janua: &Janua, mail: &Waiting) -> Result<(), SendError> {
     let never = |why: String| SendError::Never(why);
-    let plain = app.vault.open("mail", &place(&mail.id), &mail.sealed).map_err(|e| never(e.to_string()))?;
+    let plain = janua.vault.open("mail", &place(&mail.id), &mail.sealed).map_err(|e| never(e.to_string()))?;
     let stored: Stored = serde_json::from_slice(&plain).map_err(|e| never(e.to_string()))?;
-    let from: Mailbox = app.config.mail_from.parse().map_err(|_| never("mail_from is no address".into()))?;
+    let from: Mailbox = janua.config.mail_from.parse().map_err(|_| never("mail_from is no address".into()))?;
     let to: Mailbox = stored.to.parse().map_err(|_| never("the recipient is no address".into()))?;
     let part = |kind, body| lettre::message::SinglePart::builder().header(kind).body(body);
     let message = Message::builder()
         .from(from)
         .to(to)
         .subject(stored.subject)
-        .message_id(Some(format!("<{}@{}>", mail.id, host(app))))
+        .message_id(Some(format!("<{}@{}>", mail.id, host(janua))))
         .header(AutoSubmitted)
         .multipart(
             MultiPart::alternative()
@@ -339,7 +339,7 @@ async fn deliver(app: &App, mail: &Waiting) -> Result<(), SendError> {
                 .singlepart(part(ContentType::TEXT_HTML, stored.html)),
         )
         .map_err(|e| never(e.to_string()))?;
-    app.mail.send(&mail.id, &message).await
+    janua.mail.send(&mail.id, &message).await
 }
 
 /// How many mails wait, and the last error of one of them. Counting stops at 10,000.
@@ -351,8 +351,8 @@ pub async fn waiting(db: &Db) -> db::Result<(i64, Option<String>)> {
     Ok((waiting, db.opt::<(String,)>(last_error, params![]).await?.map(|(error,)| error)))
 }
 
-fn host(app: &App) -> String {
-    let base = app.config.base_url();
+fn host(janua: &Janua) -> String {
+    let base = janua.config.base_url();
     base.split("://").nth(1).and_then(|rest| rest.split(':').next()).unwrap_or("localhost").to_owned()
 }
 

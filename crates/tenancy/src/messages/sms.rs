@@ -5,7 +5,7 @@ use std::time::Duration;
 use data_encoding::BASE64;
 use db::Tx;
 use kernel::{
-    App,
+    Janua,
     id::Id,
     jobs::{self, Job, Later},
     ports::SendError,
@@ -44,30 +44,30 @@ impl Phone {
 /// Sends a code for a purpose, in place of all that were sent for it before; `false` when there were too many already.
 pub async fn send_code(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     visitor: &Visitor,
     account: AccountId,
     phone: &Phone,
     purpose: Purpose,
 ) -> db::Result<bool> {
-    let now = app.clock.now();
-    if !budget::spend(tx, app, "number", &phone.number, PER_NUMBER).await?
-        || !budget::spend_by_network(tx, app, "network", visitor.client, PER_NETWORK).await?
-        || !budget::spend(tx, app, "country", &phone.country, app.config.of::<crate::Settings>().sms_per_country)
+    let now = janua.clock.now();
+    if !budget::spend(tx, janua, "number", &phone.number, PER_NUMBER).await?
+        || !budget::spend_by_network(tx, janua, "network", visitor.client, PER_NETWORK).await?
+        || !budget::spend(tx, janua, "country", &phone.country, janua.config.of::<crate::Settings>().sms_per_country)
             .await?
     {
         return Ok(false);
     }
     once::void(tx, purpose, account, now).await?;
-    let token = once::issue(tx, app, purpose, Some(account), phone.number.as_bytes()).await?;
-    let code = once::add_code(tx, app, &token, account, purpose.life).await?;
-    let host = app.config.base_url().split("://").nth(1).unwrap_or_default().to_owned();
+    let token = once::issue(tx, janua, purpose, Some(account), phone.number.as_bytes()).await?;
+    let code = once::add_code(tx, janua, &token, account, purpose.life).await?;
+    let host = janua.config.base_url().split("://").nth(1).unwrap_or_default().to_owned();
     // The last line lets a phone fill the code in, on our pages only (origin-bound one-time codes).
     let text = format!("{0} is your code for {host}. Tell it nobody.\n\n@{host} #{0}", code.expose());
     let message = Message { to: phone.number.clone(), text };
     let plain = serde_json::to_vec(&message).unwrap_or_default();
-    let job = SendSms { sealed: BASE64.encode(&app.vault.seal(PURPOSE, PLACE, &plain)) };
-    jobs::enqueue(tx, app, now, &job).await?;
+    let job = SendSms { sealed: BASE64.encode(&janua.vault.seal(PURPOSE, PLACE, &plain)) };
+    jobs::enqueue(tx, janua, now, &job).await?;
     Ok(true)
 }
 
@@ -94,13 +94,13 @@ impl Job for SendSms {
     /// Past that the code has run out anyway.
     const TRIES: u32 = 5;
 
-    async fn run(self, app: App) -> Result<(), Later> {
+    async fn run(self, janua: Janua) -> Result<(), Later> {
         let opened = BASE64.decode(self.sealed.as_bytes()).ok();
-        let opened = opened.and_then(|sealed| app.vault.open(PURPOSE, PLACE, &sealed).ok());
+        let opened = opened.and_then(|sealed| janua.vault.open(PURPOSE, PLACE, &sealed).ok());
         let message = opened.and_then(|plain| serde_json::from_slice::<Message>(&plain).ok());
         let Message { to, text } = message.ok_or_else(|| Later::give_up("the message cannot be opened"))?;
-        let id = Id::<Message>::new(&app.entropy, app.clock.now()).to_string();
-        app.sms.send(&id, &to, &text).await.map_err(|error| match error {
+        let id = Id::<Message>::new(&janua.entropy, janua.clock.now()).to_string();
+        janua.sms.send(&id, &to, &text).await.map_err(|error| match error {
             SendError::Away(cause) | SendError::Broken(cause) | SendError::Later(cause) => Later::retry(cause),
             SendError::Never(cause) => Later::give_up(cause),
         })

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use db::{Db, Tx, params, row};
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     crypto::{self, Secret},
     http::Key,
@@ -48,47 +48,47 @@ impl Invite {
     /// Asks somebody in. Whatever was asked of this address before no longer counts.
     pub async fn send(
         tx: &mut Tx,
-        app: &App,
+        janua: &Janua,
         org: &Org,
         inviter: &Account,
         email: &Email,
         role: Role,
     ) -> db::Result<Self> {
-        let is_sent = mail::may_send(tx, app, email, &budget_of(org)).await?;
-        let (invite, token) = Self::keep(tx, app, org, inviter.id, email, role, is_sent).await?;
+        let is_sent = mail::may_send(tx, janua, email, &budget_of(org)).await?;
+        let (invite, token) = Self::keep(tx, janua, org, inviter.id, email, role, is_sent).await?;
         if is_sent {
             let letter = Invitation { inviter: inviter.name.clone(), org: org.name.clone(), token };
-            mail::send(tx, app, email.as_str(), &letter).await?;
+            mail::send(tx, janua, email.as_str(), &letter).await?;
         }
         Ok(invite)
     }
 
     /// The organization's provider announced somebody, whom the organization asks in, in the name of its first owner; `false`
     /// when the email had as many mails as it may get for now.
-    pub async fn announce(tx: &mut Tx, app: &App, org: &Org, email: &Email) -> db::Result<bool> {
-        if !mail::may_send(tx, app, email, &budget_of(org)).await? {
+    pub async fn announce(tx: &mut Tx, janua: &Janua, org: &Org, email: &Email) -> db::Result<bool> {
+        if !mail::may_send(tx, janua, email, &budget_of(org)).await? {
             return Ok(false);
         }
         let sql = "SELECT account_id FROM org_member WHERE org_id = $1 AND role <> 'member' AND role = 'owner'
                    ORDER BY joined_at, account_id LIMIT 1";
         let (owner,): (AccountId,) = tx.one(sql, params![org.id]).await?;
-        let (_, token) = Self::keep(tx, app, org, owner, email, Role::Member, true).await?;
+        let (_, token) = Self::keep(tx, janua, org, owner, email, Role::Member, true).await?;
         let letter = Announced { org: org.name.clone(), token };
-        mail::send(tx, app, email.as_str(), &letter).await?;
+        mail::send(tx, janua, email.as_str(), &letter).await?;
         Ok(true)
     }
 
     /// Where the link is not sent, the one that was sent before stays good.
     async fn keep(
         tx: &mut Tx,
-        app: &App,
+        janua: &Janua,
         org: &Org,
         inviter: AccountId,
         email: &Email,
         role: Role,
         is_sent: bool,
     ) -> db::Result<(Self, Secret)> {
-        let (token, now) = (app.entropy.token(), app.clock.now());
+        let (token, now) = (janua.entropy.token(), janua.clock.now());
         let sent: Vec<Self> = tx
             .put(
                 "INSERT INTO org_invite (org_id, email_key, email, role, hash, invited_by, created_at, sent_at,
@@ -160,12 +160,12 @@ impl Invite {
     /// another address than the one the person has proven.
     pub async fn accept(
         tx: &mut Tx,
-        app: &App,
+        janua: &Janua,
         by: &By,
         token: &Secret,
         account: &Account,
     ) -> db::Result<Option<OrgId>> {
-        let now = app.clock.now();
+        let now = janua.clock.now();
         let proven = account.email_key.clone().filter(|_| account.email_verified);
         let spent: Vec<Self> = tx
             .put(
@@ -181,7 +181,7 @@ impl Invite {
         OrgMember::add(tx, invite.org_id, account.id, invite.role, now).await?;
         let by = By { actor: Some(account.id), ..by.clone() };
         let event = InviteAccepted { role: invite.role };
-        events::record(tx, app, &by, events::About::in_org(invite.org_id).person(account.id), &event).await?;
+        events::record(tx, janua, &by, events::About::in_org(invite.org_id).person(account.id), &event).await?;
         Ok(Some(invite.org_id))
     }
 }

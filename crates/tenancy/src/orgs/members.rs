@@ -1,6 +1,6 @@
 //! Who is in an organization: what is kept of it, and what begins and ends with it.
 use db::{Db, Tx, holding, params, row};
-use kernel::{App, clock::Timestamp, http::Key};
+use kernel::{Janua, clock::Timestamp, http::Key};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -102,7 +102,7 @@ impl OrgMember {
     /// Answers the sessions and keys that ended. An account that has its home here has no session left anywhere.
     pub async fn switch_off(
         tx: &mut Tx,
-        app: &App,
+        janua: &Janua,
         org: OrgId,
         account: AccountId,
         is_home: bool,
@@ -110,7 +110,7 @@ impl OrgMember {
     ) -> db::Result<Ended> {
         // Before anything else, as whoever begins a session does.
         Account::hold(tx, account).await?;
-        gone::access(tx, app, LostAccess { org, account, is_home }).await?;
+        gone::access(tx, janua, LostAccess { org, account, is_home }).await?;
         let sessions = if is_home {
             // Links and codes that were sent, too.
             tx.exec("UPDATE once SET used_at = $2 WHERE account_id = $1 AND used_at IS NULL", params![account, now])

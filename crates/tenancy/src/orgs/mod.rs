@@ -6,7 +6,7 @@ pub mod scim_tokens;
 
 use data_encoding::HEXLOWER;
 use db::{Db, FromRow, Reach, Read, Row, Tx, holding, params, row};
-use kernel::{App, clock::Timestamp, fault::Code};
+use kernel::{Janua, clock::Timestamp, fault::Code};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -119,13 +119,13 @@ impl Org {
 
 /// Deletes what may be many rows, some at a time, before the organization itself is deleted: on SQLite every other writer
 /// would wait for all of it. Its owners stay until the end, and can ask again if this is cut off.
-pub async fn empty(app: &App, id: OrgId) -> db::Result<()> {
-    let db = &app.db;
+pub async fn empty(janua: &Janua, id: OrgId) -> db::Result<()> {
+    let db = &janua.db;
     let apps: Vec<(ApplicationId,)> = db.all("SELECT id FROM app WHERE org_id = $1", params![id]).await?;
     for (application,) in apps {
-        Application::empty(app, application).await?;
+        Application::empty(janua, application).await?;
     }
-    gone::empty_org(app, id).await?;
+    gone::empty_org(janua, id).await?;
     for sql in [
         "UPDATE session SET org_id = NULL WHERE id IN (SELECT id FROM session WHERE org_id = $1 LIMIT $2)",
         "UPDATE account SET active_org_id = NULL WHERE id IN
@@ -145,14 +145,14 @@ pub async fn empty(app: &App, id: OrgId) -> db::Result<()> {
 }
 
 /// Ends an organization. Everything it owns goes with it, and that is written down. Call [`empty`] before.
-pub async fn end(tx: &mut Tx, app: &App, by: &By, id: OrgId) -> db::Result<()> {
+pub async fn end(tx: &mut Tx, janua: &Janua, by: &By, id: OrgId) -> db::Result<()> {
     for application in Application::all_of(tx, id).await? {
-        events::record(tx, app, by, About::app(&application), &AppDeleted).await?;
-        gone::app(tx, app, application.id).await?;
-        slugs::hold_back(tx, &application.slug, &application, app.clock.now()).await?;
+        events::record(tx, janua, by, About::app(&application), &AppDeleted).await?;
+        gone::app(tx, janua, application.id).await?;
+        slugs::hold_back(tx, &application.slug, &application, janua.clock.now()).await?;
     }
-    events::record(tx, app, by, About::in_org(id), &OrgDeleted).await?;
-    gone::org(tx, app, id).await?;
+    events::record(tx, janua, by, About::in_org(id), &OrgDeleted).await?;
+    gone::org(tx, janua, id).await?;
     tx.exec("DELETE FROM org WHERE id = $1", params![id]).await?;
     changed(tx, id).await?;
     // Sessions of its apps went, too; which ones is not worth knowing.
@@ -308,8 +308,8 @@ pub fn slug_of(name: &str) -> String {
 }
 
 /// One that nobody has: chance makes it so.
-pub fn slug_near(app: &App, slug: &str) -> String {
-    format!("{slug}-{}", HEXLOWER.encode(&app.entropy.bytes::<3>()))
+pub fn slug_near(janua: &Janua, slug: &str) -> String {
+    format!("{slug}-{}", HEXLOWER.encode(&janua.entropy.bytes::<3>()))
 }
 
 /// Leaves room for what makes a taken one unique.

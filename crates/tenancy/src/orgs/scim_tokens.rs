@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use db::{Db, Tx, params, row};
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     crypto::{self, Secret},
     http::Key,
@@ -45,16 +45,16 @@ impl StoredScimToken {
     /// A new token, and the only sight of it.
     pub async fn make(
         tx: &mut Tx,
-        app: &App,
+        janua: &Janua,
         org_id: OrgId,
         created_by: AccountId,
         name: &str,
         expires_at: Option<Timestamp>,
     ) -> db::Result<(Self, Secret)> {
-        let now = app.clock.now();
-        let value = Secret::from(format!("{START}{}", app.entropy.token().expose()));
+        let now = janua.clock.now();
+        let value = Secret::from(format!("{START}{}", janua.entropy.token().expose()));
         let token = Self {
-            id: ScimTokenId::new(&app.entropy, now),
+            id: ScimTokenId::new(&janua.entropy, now),
             name: name.to_owned(),
             prefix: value.expose()[..START.len() + SHOWN].to_owned(),
             created_by: Some(created_by),

@@ -1,6 +1,6 @@
 //! Id tokens (OpenID Connect): what a client learns about who signed in, when and how. They open nothing.
 use data_encoding::BASE64URL_NOPAD;
-use kernel::{App, crypto, fault::Result};
+use kernel::{Janua, crypto, fault::Result};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -64,7 +64,7 @@ impl About {
 
 /// For the client the session belongs to, if it asked who somebody is.
 pub fn mint(
-    app: &App,
+    janua: &Janua,
     account: &Account,
     session: &StoredSession,
     access_token: &str,
@@ -74,10 +74,10 @@ pub fn mint(
     if !scopes.has(Scope::OpenId) {
         return Ok(None);
     }
-    let now = app.clock.now();
-    let (seconds, life) = (now.0.div_euclid(1000), app.config.of::<crate::Settings>().access_token_life.as_secs());
+    let now = janua.clock.now();
+    let (seconds, life) = (now.0.div_euclid(1000), janua.config.of::<crate::Settings>().access_token_life.as_secs());
     let claims = IdClaims {
-        iss: app.config.base_url(),
+        iss: janua.config.base_url(),
         sub: account.id,
         aud,
         sid: session.id,
@@ -89,11 +89,11 @@ pub fn mint(
         at_hash: BASE64URL_NOPAD.encode(&crypto::digest(access_token.as_bytes())[..16]),
         about: About::of(account, scopes),
     };
-    tokens::sign(app, now, TYPE, &claims).map(Some)
+    tokens::sign(janua, now, TYPE, &claims).map(Some)
 }
 
 /// What an id token of ours says, however long ago it was made: a hint at who somebody was, not a proof.
-pub fn read_hint(app: &App, token: &str) -> Option<IdClaims> {
-    let claims: IdClaims = tokens::signed(app, TYPE, token)?;
-    (claims.iss == app.config.base_url()).then_some(claims)
+pub fn read_hint(janua: &Janua, token: &str) -> Option<IdClaims> {
+    let claims: IdClaims = tokens::signed(janua, TYPE, token)?;
+    (claims.iss == janua.config.base_url()).then_some(claims)
 }

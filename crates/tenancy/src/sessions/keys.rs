@@ -17,7 +17,7 @@ use aws_lc_rs::{
 };
 use data_encoding::BASE64URL_NOPAD;
 use db::{Reach, Tx, params, row};
-use kernel::{App, clock::Timestamp, crypto, http::Document, installation};
+use kernel::{Janua, clock::Timestamp, crypto, http::Document, installation};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -143,8 +143,8 @@ impl Ring {
     }
 
     /// Runs with the published key of this id.
-    pub fn published<T>(&self, app: &App, id: &str, work: impl FnOnce(&Key) -> T) -> Option<T> {
-        let (keys, now, life) = (self.all(), app.clock.now(), tokens::longest_life(&app.config));
+    pub fn published<T>(&self, janua: &Janua, id: &str, work: impl FnOnce(&Key) -> T) -> Option<T> {
+        let (keys, now, life) = (self.all(), janua.clock.now(), tokens::longest_life(&janua.config));
         keys.iter().find(|key| key.id == id && key.is_published(now, life)).map(work)
     }
 
@@ -165,14 +165,14 @@ impl Ring {
     }
 
     /// The public parts, for verifiers: put together when they change, and served as they are until then.
-    pub fn key_set(&self, app: &App) -> Document {
-        let now = app.clock.now();
+    pub fn key_set(&self, janua: &Janua) -> Document {
+        let now = janua.clock.now();
         let kept = self.key_set.read().unwrap_or_else(PoisonError::into_inner).clone();
         let keys = self.all();
         match kept.filter(|kept| Arc::ptr_eq(&kept.keys, &keys) && kept.since <= now && kept.is_good_at(now)) {
             Some(kept) => kept.document,
             None => {
-                let made = KeySet::of(keys, now, tokens::longest_life(&app.config));
+                let made = KeySet::of(keys, now, tokens::longest_life(&janua.config));
                 *self.key_set.write().unwrap_or_else(PoisonError::into_inner) = Some(made.clone());
                 made.document
             }
@@ -205,24 +205,24 @@ impl KeySet {
 }
 
 /// Reads the keys, and makes the first one when there are none at all.
-pub async fn start(app: &App) -> Result<(), String> {
+pub async fn start(janua: &Janua) -> Result<(), String> {
     let failed = |error: db::Error| format!("cannot read the signing keys: {error}");
-    load(app).await?;
-    if app.own::<Ring>().all().is_empty() {
-        let now = app.clock.now();
+    load(janua).await?;
+    if janua.own::<Ring>().all().is_empty() {
+        let now = janua.clock.now();
         // One is enough to open the door; the next one is published by the first `TurnKeys`, seconds later.
-        let first = make(app).await?;
-        db::transact!(app.db, async |tx| {
+        let first = make(janua).await?;
+        db::transact!(janua.db, async |tx| {
             // Of two nodes that start at once one makes the keys.
             if installation::write_once(tx, CREATED, "made").await? {
-                insert(tx, app, &first, now, now, None).await?;
+                insert(tx, janua, &first, now, now, None).await?;
             }
             Ok(())
         })
         .map_err(failed)?;
-        load(app).await?;
+        load(janua).await?;
     }
-    if app.own::<Ring>().signing(app.clock.now(), |_| ()).is_none() {
+    if janua.own::<Ring>().signing(janua.clock.now(), |_| ()).is_none() {
         return Err(
             "the signing keys are gone from the database: restore a backup. New ones are never made over old \
                     data, because that would end every session and hide the loss"
@@ -233,19 +233,19 @@ pub async fn start(app: &App) -> Result<(), String> {
 }
 
 /// Reads all keys again; one that cannot be opened is an error and never replaced.
-pub async fn load(app: &App) -> Result<(), String> {
+pub async fn load(janua: &Janua) -> Result<(), String> {
     let sql =
         "SELECT id, sealed, modulus, exponent, signs_from, signs_until FROM signing_key ORDER BY signs_from, id";
     let stored: Vec<Stored> =
-        app.db.all(sql, params![]).await.map_err(|error| format!("cannot read the signing keys: {error}"))?;
-    let keys: Result<Vec<_>, String> = stored.into_iter().map(|stored| open(app, stored)).collect();
-    *app.own::<Ring>().keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys?);
+        janua.db.all(sql, params![]).await.map_err(|error| format!("cannot read the signing keys: {error}"))?;
+    let keys: Result<Vec<_>, String> = stored.into_iter().map(|stored| open(janua, stored)).collect();
+    *janua.own::<Ring>().keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys?);
     Ok(())
 }
 
-fn open(app: &App, stored: Stored) -> Result<Key, String> {
+fn open(janua: &Janua, stored: Stored) -> Result<Key, String> {
     let damaged = |why: String| format!("signing key {} is damaged ({why}): restore it from a backup", stored.id);
-    let der = app.vault.open(PURPOSE, &place(&stored.id), &stored.sealed).map_err(|e| damaged(e.to_string()))?;
+    let der = janua.vault.open(PURPOSE, &place(&stored.id), &stored.sealed).map_err(|e| damaged(e.to_string()))?;
     let pair = RsaKeyPair::from_pkcs8(&der).map_err(|e| damaged(e.to_string()))?;
     let Stored { id, modulus, exponent, signs_from, signs_until, .. } = stored;
     Ok(Key { id, pair, modulus, exponent, signs_from, signs_until })
@@ -256,14 +256,14 @@ fn place(id: &str) -> String {
 }
 
 /// A new key pair as PKCS#8. Takes a tenth of a second, so not on a thread that serves.
-async fn make(app: &App) -> Result<Vec<u8>, String> {
-    let size = match app.config.of::<crate::Settings>().signing_key_bits {
+async fn make(janua: &Janua) -> Result<Vec<u8>, String> {
+    let size = match janua.config.of::<crate::Settings>().signing_key_bits {
         4096 => KeySize::Rsa4096,
         3072 => KeySize::Rsa3072,
         _ => KeySize::Rsa2048,
     };
     #[cfg(feature = "testing")]
-    if let Some(ready) = crate::testing::ready_key(app.own::<Ring>().made.fetch_add(1, SeqCst)) {
+    if let Some(ready) = crate::testing::ready_key(janua.own::<Ring>().made.fetch_add(1, SeqCst)) {
         return Ok(ready);
     }
     let made = tokio::task::spawn_blocking(move || generate(size)).await.map_err(|e| e.to_string())?;
@@ -278,7 +278,7 @@ pub(crate) fn generate(size: KeySize) -> Option<Vec<u8>> {
 
 async fn insert(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     der: &[u8],
     now: Timestamp,
     from: Timestamp,
@@ -290,7 +290,7 @@ async fn insert(
     let (modulus, exponent) = (BASE64URL_NOPAD.encode(&public.n), BASE64URL_NOPAD.encode(&public.e));
     // A name that follows from the key: two keys never share one.
     let id = crypto::hash(modulus.as_bytes())[..16].to_owned();
-    let sealed = app.vault.seal(PURPOSE, &place(&id), der);
+    let sealed = janua.vault.seal(PURPOSE, &place(&id), der);
     tx.exec(
         "INSERT INTO signing_key (id, sealed, modulus, exponent, created_at, signs_from, signs_until)
          VALUES ($1, $2, $3, $4, $5, $6, $7)",
@@ -310,10 +310,10 @@ row!(Waiting { id, created_at, signs_from, signs_until });
 
 /// The next key takes over as soon as every verifier can have seen it, and another one is published behind it. Answers
 /// when it takes over: now, if it was published long enough ago.
-pub async fn rotate(app: &App) -> Result<Timestamp, String> {
-    let fresh = make(app).await?;
-    let now = app.clock.now();
-    let rotated = db::transact!(app.db, async |tx| {
+pub async fn rotate(janua: &Janua) -> Result<Timestamp, String> {
+    let fresh = make(janua).await?;
+    let now = janua.clock.now();
+    let rotated = db::transact!(janua.db, async |tx| {
         // Two rotations at once are one after the other.
         installation::lock(tx, CREATED).await?;
         let waiting: Option<Waiting> = tx
@@ -343,51 +343,51 @@ pub async fn rotate(app: &App) -> Result<Timestamp, String> {
             }
             None => takes_over,
         };
-        insert(tx, app, &fresh, now, fresh_from, None).await?;
-        let life = tokens::longest_life(&app.config);
+        insert(tx, janua, &fresh, now, fresh_from, None).await?;
+        let life = tokens::longest_life(&janua.config);
         let long_gone = now.minus(life).minus(VERIFIERS_CACHE).minus(Duration::from_hours(1));
         tx.exec("DELETE FROM signing_key WHERE signs_until < $1", params![long_gone]).await?;
         Ok(Ok(takes_over))
     })
     .map_err(|error| format!("cannot rotate the signing keys: {error}"))?;
-    load(app).await?;
+    load(janua).await?;
     rotated.map_err(|from: Timestamp| {
         format!("a rotation is under way: the next key signs from {from}. Try again after that")
     })
 }
 
 /// A new key instead of all there are: whatever they signed counts no more, at once.
-pub async fn replace(app: &App) -> Result<(), String> {
-    let fresh = make(app).await?;
-    let now = app.clock.now();
-    db::transact!(app.db, async |tx| {
+pub async fn replace(janua: &Janua) -> Result<(), String> {
+    let fresh = make(janua).await?;
+    let now = janua.clock.now();
+    db::transact!(janua.db, async |tx| {
         tx.exec("DELETE FROM signing_key", params![]).await?;
-        insert(tx, app, &fresh, now, now, None).await
+        insert(tx, janua, &fresh, now, now, None).await
     })
     .map_err(|error: db::Error| format!("cannot replace the signing keys: {error}"))?;
-    load(app).await
+    load(janua).await
 }
 
 /// Whether the last published key has begun to sign, so that another must be published behind it.
-pub async fn turn_if_due(app: &App) -> Result<(), String> {
-    let now = app.clock.now();
-    let waiting = app.own::<Ring>().all().iter().any(|key| key.signs_from > now);
-    if waiting { Ok(()) } else { publish_next(app).await }
+pub async fn turn_if_due(janua: &Janua) -> Result<(), String> {
+    let now = janua.clock.now();
+    let waiting = janua.own::<Ring>().all().iter().any(|key| key.signs_from > now);
+    if waiting { Ok(()) } else { publish_next(janua).await }
 }
 
-async fn publish_next(app: &App) -> Result<(), String> {
-    let fresh = make(app).await?;
-    let now = app.clock.now();
-    db::transact!(app.db, async |tx| {
+async fn publish_next(janua: &Janua) -> Result<(), String> {
+    let fresh = make(janua).await?;
+    let now = janua.clock.now();
+    db::transact!(janua.db, async |tx| {
         let waiting: Option<(String,)> =
             tx.opt("SELECT id FROM signing_key WHERE signs_from > $1 LIMIT 1", params![now]).await?;
         if waiting.is_none() {
             let until = now.plus(TURN);
             tx.exec("UPDATE signing_key SET signs_until = $1 WHERE signs_until IS NULL", params![until]).await?;
-            insert(tx, app, &fresh, now, until, None).await?;
+            insert(tx, janua, &fresh, now, until, None).await?;
         }
         Ok(())
     })
     .map_err(|error: db::Error| format!("cannot publish the next signing key: {error}"))?;
-    load(app).await
+    load(janua).await
 }

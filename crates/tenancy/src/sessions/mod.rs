@@ -12,7 +12,7 @@ use std::{net::IpAddr, time::Duration};
 
 use db::{Db, Reach, Read, Tx, params, row};
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     crypto::{Secret, same},
     http::network_of,
@@ -352,16 +352,16 @@ impl StoredSession {
 /// Ends one session of a person and writes down why; `false` when there was none to end.
 pub async fn end(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     by: &By,
     account_id: AccountId,
     id: SessionId,
     reason: &'static str,
 ) -> db::Result<bool> {
-    let ended = StoredSession::revoke(tx, account_id, id, app.clock.now()).await?;
+    let ended = StoredSession::revoke(tx, account_id, id, janua.clock.now()).await?;
     if ended {
         let event = SessionRevoked { session_id: id, reason };
-        events::record(tx, app, by, Some(account_id), &event).await?;
+        events::record(tx, janua, by, Some(account_id), &event).await?;
     }
     Ok(ended)
 }
@@ -369,14 +369,14 @@ pub async fn end(
 /// Ends all sessions of a person but one, and writes down why.
 pub async fn end_all(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     by: &By,
     account_id: AccountId,
     except: Option<SessionId>,
     reason: &'static str,
 ) -> db::Result<()> {
-    for session in StoredSession::revoke_all(tx, account_id, except, app.clock.now()).await? {
-        events::record(tx, app, by, Some(account_id), &SessionRevoked { session_id: session, reason }).await?;
+    for session in StoredSession::revoke_all(tx, account_id, except, janua.clock.now()).await? {
+        events::record(tx, janua, by, Some(account_id), &SessionRevoked { session_id: session, reason }).await?;
     }
     Ok(())
 }
@@ -384,14 +384,14 @@ pub async fn end_all(
 /// Ends all sessions of a person in an app, and writes down why.
 pub async fn end_in_app(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     by: &By,
     account_id: AccountId,
     app_id: ApplicationId,
     reason: &'static str,
 ) -> db::Result<()> {
-    for session in StoredSession::revoke_in_app(tx, account_id, app_id, app.clock.now()).await? {
-        events::record(tx, app, by, Some(account_id), &SessionRevoked { session_id: session, reason }).await?;
+    for session in StoredSession::revoke_in_app(tx, account_id, app_id, janua.clock.now()).await? {
+        events::record(tx, janua, by, Some(account_id), &SessionRevoked { session_id: session, reason }).await?;
     }
     Ok(())
 }
@@ -405,16 +405,16 @@ async fn told(tx: &mut Tx, ended: Vec<(SessionId,)>) -> db::Result<Vec<SessionId
 }
 
 /// The refresh token of one generation of a session.
-pub fn refresh_token(app: &App, id: SessionId, generation: i64) -> Secret {
-    let digest = app.vault.mac("refresh-token", format!("{id}.{generation}").as_bytes());
+pub fn refresh_token(janua: &Janua, id: SessionId, generation: i64) -> Secret {
+    let digest = janua.vault.mac("refresh-token", format!("{id}.{generation}").as_bytes());
     format!("{id}.{generation}.{digest}").into()
 }
 
 /// The session and generation a refresh token names, if we made it.
-pub fn read_refresh_token(app: &App, token: &Secret) -> Option<(SessionId, i64)> {
+pub fn read_refresh_token(janua: &Janua, token: &Secret) -> Option<(SessionId, i64)> {
     let mut parts = token.expose().split('.');
     let (id, generation) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    same(token.expose().as_bytes(), refresh_token(app, id, generation).expose().as_bytes())
+    same(token.expose().as_bytes(), refresh_token(janua, id, generation).expose().as_bytes())
         .then_some((id, generation))
 }
 
@@ -432,12 +432,12 @@ pub enum Turned {
 /// turns for that client alone; for anybody else nothing happens to it.
 pub async fn turn(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     id: SessionId,
     generation: i64,
     through: Option<&str>,
 ) -> db::Result<Turned> {
-    let now = app.clock.now();
+    let now = janua.clock.now();
     let moved: Vec<StoredSession> = tx
         .put(
             "UPDATE session SET generation = generation + 1, rotated_at = $3, last_seen_at = $3,
@@ -449,7 +449,7 @@ pub async fn turn(
                 id,
                 generation,
                 now,
-                now.plus(app.config.of::<crate::Settings>().session_idle_life),
+                now.plus(janua.config.of::<crate::Settings>().session_idle_life),
                 through.unwrap_or_default()
             ],
         )

@@ -10,7 +10,7 @@ use axum::{
 };
 use db::Tx;
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     crypto::Secret,
     fault::{Code, Result, UNAUTHENTICATED},
@@ -212,22 +212,22 @@ struct Pending {
 }
 
 impl Pending {
-    fn of(app: &App, ticket: &Spent) -> Option<Self> {
-        serde_json::from_slice(&ticket.aside(app)?).ok()
+    fn of(janua: &Janua, ticket: &Spent) -> Option<Self> {
+        serde_json::from_slice(&ticket.aside(janua)?).ok()
     }
 }
 
 /// The gate: a session, or a ticket for whoever still has to prove a second factor. Nothing about the account changes
 /// under it: who ends sessions, changes a password or switches a factor on comes before or after.
-pub async fn enter(tx: &mut Tx, app: &App, visitor: &Visitor, account: Account, way: Way<'_>) -> Result<Entered> {
+pub async fn enter(tx: &mut Tx, janua: &Janua, visitor: &Visitor, account: Account, way: Way<'_>) -> Result<Entered> {
     let held = Account::hold(tx, account.id).await?.ok_or(UNAUTHENTICATED)?;
-    enter_held(tx, app, visitor, held, way).await
+    enter_held(tx, janua, visitor, held, way).await
 }
 
 /// The gate for whoever has looked at the account in this transaction already.
 pub async fn enter_held(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     visitor: &Visitor,
     HeldAccount(account): HeldAccount,
     way: Way<'_>,
@@ -237,7 +237,7 @@ pub async fn enter_held(
     }
     let factors = Factors::of(&mut *tx, account.id).await?;
     let is_trusted = match &visitor.trusted_device {
-        Some(token) if factors.is_on() => factors::use_trusted(tx, app, account.id, token, visitor).await?,
+        Some(token) if factors.is_on() => factors::use_trusted(tx, janua, account.id, token, visitor).await?,
         _ => false,
     };
     let mark = way.gate_mark.or(is_trusted.then_some("trusted"));
@@ -256,7 +256,7 @@ pub async fn enter_held(
             scopes: way.scopes,
             ..Beginning::at(visitor)
         };
-        let begun = begin(tx, app, visitor, &account, beginning).await?;
+        let begun = begin(tx, janua, visitor, &account, beginning).await?;
         let (session, org) = begun.ok_or(enter::INVALID_APP_KEY)?;
         let delivery = way.delivery;
         return Ok(Entered::In(Box::new(CompletedSignIn {
@@ -270,12 +270,12 @@ pub async fn enter_held(
     }
     // Nothing else can be proven, so the code is on its way before it is asked for.
     if let Some(phone) = factors.sms_phone.as_deref().filter(|_| !factors.totp).and_then(Phone::parse) {
-        sms::send_code(tx, app, visitor, account.id, &phone, sms::SIGN_IN).await?;
+        sms::send_code(tx, janua, visitor, account.id, &phone, sms::SIGN_IN).await?;
     }
     let through = visitor.app.as_ref().map(|keyed| keyed.app_id);
     let pending = Pending { method: way.method.to_owned(), delivery: way.delivery, app: through };
     let aside = serde_json::to_vec(&pending).unwrap_or_default();
-    let ticket = once::issue(tx, app, MFA_TICKET, Some(account.id), &aside).await?;
+    let ticket = once::issue(tx, janua, MFA_TICKET, Some(account.id), &aside).await?;
     db::answer_opens_account();
     Ok(Entered::Waiting(MfaChallenge {
         requires_mfa: true,
@@ -290,8 +290,8 @@ pub const MFA_TICKET: Purpose = Purpose::new("mfa_ticket", Duration::from_mins(1
 
 /// Whose ticket this is. With the key of an app that it was not given to, it is like one that never was. The session is that
 /// of the app it was given to, also where no key comes along.
-pub fn holder_of(app: &App, visitor: &Visitor, ticket: &Spent) -> Option<AccountId> {
-    let pending = Pending::of(app, ticket)?;
+pub fn holder_of(janua: &Janua, visitor: &Visitor, ticket: &Spent) -> Option<AccountId> {
+    let pending = Pending::of(janua, ticket)?;
     let is_meant = visitor.app.as_ref().is_none_or(|keyed| pending.app == Some(keyed.app_id));
     ticket.account_id.filter(|_| is_meant)
 }
@@ -300,14 +300,14 @@ pub fn holder_of(app: &App, visitor: &Visitor, ticket: &Spent) -> Option<Account
 /// was closed or the app deleted since the ticket was given.
 pub async fn pass(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     visitor: &Visitor,
     account: Account,
     ticket: &Spent,
     factor: Factor,
     trust_device: bool,
 ) -> db::Result<Option<CompletedSignIn>> {
-    let Some(pending) = Pending::of(app, ticket) else { return Ok(None) };
+    let Some(pending) = Pending::of(janua, ticket) else { return Ok(None) };
     let Some(HeldAccount(account)) = Account::hold(tx, account.id).await? else { return Ok(None) };
     if people::is_closed(tx, account.id).await? {
         return Ok(None);
@@ -315,9 +315,9 @@ pub async fn pass(
     let methods = vec![pending.method, factor.method().to_owned(), "mfa".to_owned()];
     let proof = Some(Proof::Factor(factor));
     let beginning = Beginning { methods, proof, app_id: pending.app, ..Beginning::at(visitor) };
-    let Some((session, org)) = begin(tx, app, visitor, &account, beginning).await? else { return Ok(None) };
+    let Some((session, org)) = begin(tx, janua, visitor, &account, beginning).await? else { return Ok(None) };
     let trusted = if trust_device {
-        Some(factors::trust_device(tx, app, account.id, visitor, pending.app).await?)
+        Some(factors::trust_device(tx, janua, account.id, visitor, pending.app).await?)
     } else {
         None
     };
@@ -338,7 +338,7 @@ pub struct Grant {
 /// Around the gate, too: a client's own session, on the word of the one in which the person let it in.
 pub async fn grant(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     visitor: &Visitor,
     from: SessionId,
     grant: Grant,
@@ -346,7 +346,7 @@ pub async fn grant(
     let Some(before) = StoredSession::find(&mut *tx, from).await? else { return Ok(None) };
     let Some(HeldAccount(account)) = Account::hold(tx, before.account_id).await? else { return Ok(None) };
     // Looked at again, now that nobody can end it meanwhile; and what began before there was a second factor is too weak.
-    let from = StoredSession::find(&mut *tx, from).await?.filter(|from| from.is_alive(app.clock.now()));
+    let from = StoredSession::find(&mut *tx, from).await?.filter(|from| from.is_alive(janua.clock.now()));
     let Some(from) = from else { return Ok(None) };
     let factors = Factors::of(&mut *tx, account.id).await?;
     if factors.is_on() && !from.is_strong() || people::is_closed(tx, account.id).await? {
@@ -364,7 +364,7 @@ pub async fn grant(
         user_agent: from.user_agent.clone(),
         ip: from.ip.clone(),
     };
-    let Some((session, org)) = begin(tx, app, visitor, &account, beginning).await? else { return Ok(None) };
+    let Some((session, org)) = begin(tx, janua, visitor, &account, beginning).await? else { return Ok(None) };
     Ok(Some(CompletedSignIn { account, factors, session, org, delivery: Delivery::Body, trusted: None }))
 }
 
@@ -394,12 +394,12 @@ impl Beginning {
 /// is gone does not begin.
 async fn begin(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     visitor: &Visitor,
     account: &Account,
     beginning: Beginning,
 ) -> db::Result<Option<(StoredSession, Option<Membership>)>> {
-    let (now, app_id) = (app.clock.now(), beginning.app_id);
+    let (now, app_id) = (janua.clock.now(), beginning.app_id);
     let org = Membership::active(tx, account.id).await?;
     if let Some(id) = app_id
         && !Application::greet(tx, id, account.id, beginning.scopes.as_ref(), now).await?
@@ -409,7 +409,7 @@ async fn begin(
     let device = device_name(&beginning.user_agent);
     let proven_at = beginning.since.unwrap_or(now);
     let mut session = StoredSession {
-        id: SessionId::new(&app.entropy, now),
+        id: SessionId::new(&janua.entropy, now),
         account_id: account.id,
         generation: 0,
         rotated_at: now,
@@ -419,8 +419,8 @@ async fn begin(
         factor_at: matches!(beginning.proof, Some(Proof::Factor(_))).then_some(proven_at),
         passkey_at: matches!(beginning.proof, Some(Proof::Passkey)).then_some(proven_at),
         last_seen_at: now,
-        expires_at: now.plus(app.config.of::<crate::Settings>().session_idle_life),
-        ends_at: now.plus(app.config.of::<crate::Settings>().session_life),
+        expires_at: now.plus(janua.config.of::<crate::Settings>().session_idle_life),
+        ends_at: now.plus(janua.config.of::<crate::Settings>().session_life),
         methods: beginning.methods,
         device: device.clone(),
         user_agent: beginning.user_agent,
@@ -433,7 +433,7 @@ async fn begin(
         resource: beginning.resource,
     };
     if !session.may_go_on() {
-        session.ends_at = now.plus(app.config.of::<crate::Settings>().access_token_life);
+        session.ends_at = now.plus(janua.config.of::<crate::Settings>().access_token_life);
         session.expires_at = session.ends_at;
     }
     let (was_here, on_this_device) = StoredSession::knows_device(tx, account.id, &device).await?;
@@ -441,10 +441,10 @@ async fn begin(
     let by = events::By { actor: Some(account.id), app: app_id, ..visitor.by.clone() };
     let event =
         happenings::SignedIn { session_id: session.id, methods: session.methods.clone(), device: device.clone() };
-    events::record(tx, app, &by, Some(account.id), &event).await?;
+    events::record(tx, janua, &by, Some(account.id), &event).await?;
     if let Some(email) = account.email.as_deref().filter(|_| was_here && !on_this_device) {
         let (name, ip, at) = (account.name.clone(), session.ip.clone(), now.to_string());
-        mail::send(tx, app, email, &NewDevice { name, device, ip, at }).await?;
+        mail::send(tx, janua, email, &NewDevice { name, device, ip, at }).await?;
     }
     Ok(Some((session, org)))
 }
@@ -475,9 +475,9 @@ impl Mail for NewDevice {
 }
 
 impl Entered {
-    pub fn answer(self, app: &App) -> Result<Response> {
+    pub fn answer(self, janua: &Janua) -> Result<Response> {
         match self {
-            Self::In(person) => person.answer(app),
+            Self::In(person) => person.answer(janua),
             Self::Waiting(challenge) => Ok(Json(challenge).into_response()),
             Self::Closed => Err(ACCOUNT_CLOSED.into()),
         }
@@ -485,29 +485,29 @@ impl Entered {
 }
 
 impl CompletedSignIn {
-    pub fn answer(&self, app: &App) -> Result<Response> {
-        let (view, headers) = self.hand_out(app)?;
+    pub fn answer(&self, janua: &Janua) -> Result<Response> {
+        let (view, headers) = self.hand_out(janua)?;
         let mut response = Json(view).into_response();
         response.headers_mut().extend(headers);
         Ok(response)
     }
 
     /// Hands out the tokens of the session, in the way the client wants them.
-    pub fn hand_out(&self, app: &App) -> Result<(SignedIn, HeaderMap)> {
-        let (access_token, expires_in) = tokens::mint(app, &self.account, &self.session, self.org.as_ref())?;
-        let refresh = refresh_token(app, self.session.id, self.session.generation);
+    pub fn hand_out(&self, janua: &Janua) -> Result<(SignedIn, HeaderMap)> {
+        let (access_token, expires_in) = tokens::mint(janua, &self.account, &self.session, self.org.as_ref())?;
+        let refresh = refresh_token(janua, self.session.id, self.session.generation);
         let mut headers = HeaderMap::new();
         let in_body = match self.delivery {
             Delivery::Body => self.session.may_go_on().then(|| refresh.expose().to_owned()),
             Delivery::Cookie => {
-                let left = self.session.expires_at.since(app.clock.now()).as_secs();
+                let left = self.session.expires_at.since(janua.clock.now()).as_secs();
                 let seconds = i64::try_from(left).unwrap_or(i64::MAX);
-                cookies::set_session(app, &access_token, expires_in, &refresh, seconds, &mut headers);
+                cookies::set_session(janua, &access_token, expires_in, &refresh, seconds, &mut headers);
                 None
             }
         };
         if let Some((token, life)) = &self.trusted {
-            cookies::set_trusted(app, token, *life, &mut headers);
+            cookies::set_trusted(janua, token, *life, &mut headers);
         }
         let user = UserView::seen_in(&self.session, &self.account, &self.factors);
         let mut org = self.org.as_ref().map(OrgView::of);
@@ -519,12 +519,12 @@ impl CompletedSignIn {
 }
 
 /// A new access token for a session that goes on as it is, for the organization it acts for now.
-pub fn renew(app: &App, session: &enter::Session, org: &Membership) -> Result<Response> {
+pub fn renew(janua: &Janua, session: &enter::Session, org: &Membership) -> Result<Response> {
     let living = &session.living;
-    let (access_token, expires_in) = tokens::mint(app, &living.person.account, &living.session, Some(org))?;
+    let (access_token, expires_in) = tokens::mint(janua, &living.person.account, &living.session, Some(org))?;
     let mut headers = HeaderMap::new();
     if session.delivery == Delivery::Cookie {
-        cookies::set_access(app, &access_token, expires_in, &mut headers);
+        cookies::set_access(janua, &access_token, expires_in, &mut headers);
     }
     let user = UserView::of(&living.person.account, &living.person.factors);
     let view = SignedIn { user, org: Some(OrgView::of(org)), access_token, expires_in, refresh_token: None };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use data_encoding::BASE64URL_NOPAD;
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     config::Config,
     fault::{INTERNAL, Result},
@@ -90,22 +90,22 @@ struct Header {
 
 /// A token for one session, good for the configured time.
 pub fn mint(
-    app: &App,
+    janua: &Janua,
     account: &Account,
     session: &StoredSession,
     org: Option<&Membership>,
 ) -> Result<(String, i64)> {
-    let now = app.clock.now();
-    let life = i64::try_from(app.config.of::<crate::Settings>().access_token_life.as_secs()).unwrap_or(900);
+    let now = janua.clock.now();
+    let life = i64::try_from(janua.config.of::<crate::Settings>().access_token_life.as_secs()).unwrap_or(900);
     let seconds = now.0.div_euclid(1000);
     // A client learns what the person let it know; the person's own token says everything.
     let tells = |scope| session.scopes.as_ref().is_none_or(|scopes| scopes.has(scope));
     let org = org.filter(|_| tells(Scope::Profile));
     let claims = Claims {
-        iss: app.config.base_url(),
+        iss: janua.config.base_url(),
         sub: account.id,
         sid: session.id,
-        jti: app.entropy.uuid(now).to_string(),
+        jti: janua.entropy.uuid(now).to_string(),
         iat: seconds,
         exp: seconds + life,
         nbf: None,
@@ -119,22 +119,22 @@ pub fn mint(
         client_id: session.scopes.as_ref().and_then(|_| session.holder()),
         kind: None,
     };
-    Ok((sign(app, now, TYPE, &claims)?, life))
+    Ok((sign(janua, now, TYPE, &claims)?, life))
 }
 
 /// A token for an app itself.
-pub fn mint_for_app(app: &App, id: ApplicationId) -> Result<(String, i64)> {
-    let now = app.clock.now();
-    let life = i64::try_from(app.config.of::<crate::Settings>().access_token_life.as_secs()).unwrap_or(900);
-    let (iat, jti) = (now.0.div_euclid(1000), app.entropy.uuid(now).to_string());
-    let (iss, kind) = (app.config.base_url(), APP.to_owned());
+pub fn mint_for_app(janua: &Janua, id: ApplicationId) -> Result<(String, i64)> {
+    let now = janua.clock.now();
+    let life = i64::try_from(janua.config.of::<crate::Settings>().access_token_life.as_secs()).unwrap_or(900);
+    let (iat, jti) = (now.0.div_euclid(1000), janua.entropy.uuid(now).to_string());
+    let (iss, kind) = (janua.config.base_url(), APP.to_owned());
     let claims = AppClaims { iss, sub: id, aud: id, client_id: id, jti, iat, exp: iat + life, kind };
-    Ok((sign(app, now, TYPE, &claims)?, life))
+    Ok((sign(janua, now, TYPE, &claims)?, life))
 }
 
-pub(crate) fn sign(app: &App, now: Timestamp, kind: &str, claims: &impl Serialize) -> Result<String> {
+pub(crate) fn sign(janua: &Janua, now: Timestamp, kind: &str, claims: &impl Serialize) -> Result<String> {
     db::answer_opens_account();
-    let signed = app.own::<Ring>().signing(now, |key| {
+    let signed = janua.own::<Ring>().signing(now, |key| {
         let header = Header { alg: "RS256".into(), typ: Some(kind.into()), kid: key.id.clone() };
         let (header, claims) = (serde_json::to_vec(&header).ok()?, serde_json::to_vec(claims).ok()?);
         let text = format!("{}.{}", BASE64URL_NOPAD.encode(&header), BASE64URL_NOPAD.encode(&claims));
@@ -145,21 +145,21 @@ pub(crate) fn sign(app: &App, now: Timestamp, kind: &str, claims: &impl Serializ
 }
 
 /// The claims of a token of a person that we signed and that is good now.
-pub fn verify(app: &App, token: &str) -> Option<Claims> {
-    let claims: Claims = signed(app, TYPE, token)?;
-    let is_meant = claims.iss == app.config.base_url() && claims.kind.is_none();
-    (is_meant && is_current(&claims, app.clock.now())).then_some(claims)
+pub fn verify(janua: &Janua, token: &str) -> Option<Claims> {
+    let claims: Claims = signed(janua, TYPE, token)?;
+    let is_meant = claims.iss == janua.config.base_url() && claims.kind.is_none();
+    (is_meant && is_current(&claims, janua.clock.now())).then_some(claims)
 }
 
 /// The claims of a token of an app itself that we signed and that is good now.
-pub fn verify_for_app(app: &App, token: &str) -> Option<AppClaims> {
-    let claims: AppClaims = signed(app, TYPE, token)?;
-    let is_meant = claims.iss == app.config.base_url() && claims.kind == APP;
-    (is_meant && app.clock.now().0.div_euclid(1000) < claims.exp).then_some(claims)
+pub fn verify_for_app(janua: &Janua, token: &str) -> Option<AppClaims> {
+    let claims: AppClaims = signed(janua, TYPE, token)?;
+    let is_meant = claims.iss == janua.config.base_url() && claims.kind == APP;
+    (is_meant && janua.clock.now().0.div_euclid(1000) < claims.exp).then_some(claims)
 }
 
 /// What a token of one type says that bears our signature, whomever it is for.
-pub(crate) fn signed<T: DeserializeOwned>(app: &App, kind: &str, token: &str) -> Option<T> {
+pub(crate) fn signed<T: DeserializeOwned>(janua: &Janua, kind: &str, token: &str) -> Option<T> {
     if token.len() > LONGEST {
         return None;
     }
@@ -171,7 +171,8 @@ pub(crate) fn signed<T: DeserializeOwned>(app: &App, kind: &str, token: &str) ->
         return None;
     }
     let signature = BASE64URL_NOPAD.decode(signature.as_bytes()).ok()?;
-    let is_ours = app.own::<Ring>().published(app, &header.kid, |key| key.verifies(text.as_bytes(), &signature))?;
+    let is_ours =
+        janua.own::<Ring>().published(janua, &header.kid, |key| key.verifies(text.as_bytes(), &signature))?;
     if !is_ours {
         return None;
     }

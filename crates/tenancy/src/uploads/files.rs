@@ -5,7 +5,7 @@ use axum::{
     response::{IntoResponse as _, NoContent, Response},
 };
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     fault::{Fault, NOT_FOUND, Result},
     http::{GenContext, Operation, OperationInput, Path, Query, Raw, Routes, may_answer},
@@ -35,10 +35,10 @@ struct FileName {
     name: String,
 }
 
-async fn get_picture(State(app): State<App>, Path(FileName { name }): Path<FileName>) -> Result<Response> {
+async fn get_picture(State(janua): State<Janua>, Path(FileName { name }): Path<FileName>) -> Result<Response> {
     let shown = Shown::of_name(&name).ok_or(NOT_FOUND)?;
     let key = Key::parse(&format!("pictures/{name}")).ok_or(NOT_FOUND)?;
-    let bytes = app.objects.read(&key, LARGEST as u64).await?.ok_or(NOT_FOUND)?;
+    let bytes = janua.objects.read(&key, LARGEST as u64).await?.ok_or(NOT_FOUND)?;
     let mut response = bytes.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(shown.content_type()));
@@ -64,25 +64,25 @@ struct Allowed {
     length: usize,
 }
 
-impl FromRequestParts<App> for Allowed {
+impl FromRequestParts<Janua> for Allowed {
     type Rejection = Fault;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self> {
-        let Path(FileName { name }) = Path::from_request_parts(parts, app).await?;
-        let Query(link) = Query::<Link>::from_request_parts(parts, app).await?;
+    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
+        let Path(FileName { name }) = Path::from_request_parts(parts, janua).await?;
+        let Query(link) = Query::<Link>::from_request_parts(parts, janua).await?;
         let said = |name| parts.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-        let allowed = allowed(app, &name, &link).ok_or(UPLOAD_REFUSED)?;
+        let allowed = allowed(janua, &name, &link).ok_or(UPLOAD_REFUSED)?;
         let is_type = said(header::CONTENT_TYPE) == link.content_type.as_deref();
         let is_length = said(header::CONTENT_LENGTH).is_none_or(|length| length.parse() == Ok(allowed.length));
         if is_type && is_length { Ok(allowed) } else { Err(UPLOAD_REFUSED.into()) }
     }
 }
 
-fn allowed(app: &App, name: &str, link: &Link) -> Option<Allowed> {
+fn allowed(janua: &Janua, name: &str, link: &Link) -> Option<Allowed> {
     let key = Key::parse(&format!("incoming/{name}"))?;
     let (length, until) = (link.length.as_ref()?.parse().ok()?, Timestamp(link.expires.as_ref()?.parse().ok()?));
     let slot = Slot { key: &key, content_type: link.content_type.as_ref()?, length, until };
-    let is_good = objects::is_signed(&app.vault, &slot, link.signature.as_ref()?) && app.clock.now() < until;
+    let is_good = objects::is_signed(&janua.vault, &slot, link.signature.as_ref()?) && janua.clock.now() < until;
     is_good.then(|| usize::try_from(length).ok().map(|length| Allowed { key: key.clone(), length }))?
 }
 
@@ -94,17 +94,17 @@ impl OperationInput for Allowed {
     }
 }
 
-async fn put_file(State(app): State<App>, allowed: Allowed, Raw(bytes): Raw) -> Result<NoContent> {
+async fn put_file(State(janua): State<Janua>, allowed: Allowed, Raw(bytes): Raw) -> Result<NoContent> {
     if bytes.len() != allowed.length {
         return Err(UPLOAD_REFUSED.into());
     }
-    let upload = Upload::begin(&app.db, &allowed.key, app.clock.now()).await?.ok_or(UPLOAD_REFUSED)?;
-    let outcome = finish(&app, &upload, bytes.into()).await;
+    let upload = Upload::begin(&janua.db, &allowed.key, janua.clock.now()).await?.ok_or(UPLOAD_REFUSED)?;
+    let outcome = finish(&janua, &upload, bytes.into()).await;
     match &outcome {
         Ok(()) => {}
-        Err(fault) if fault.code().status < 500 => forget(&app, &upload).await?,
+        Err(fault) if fault.code().status < 500 => forget(&janua, &upload).await?,
         // The store or the database is away: the same file may be put again.
-        Err(_) => upload.release(&app.db).await?,
+        Err(_) => upload.release(&janua.db).await?,
     }
     outcome.map(|()| NoContent)
 }

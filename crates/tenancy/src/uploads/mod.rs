@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, pin::Pin, time::Duration};
 
 use db::Tx;
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     fault::{Code, Fault, Result},
     http::Routes,
@@ -61,7 +61,7 @@ pub struct PicturesOf {
 
 pub type Show = for<'a> fn(
     &'a mut Tx,
-    &'a App,
+    &'a Janua,
     &'a Upload,
     &'a str,
 ) -> Pin<Box<dyn Future<Output = db::Result<bool>> + Send + 'a>>;
@@ -105,59 +105,59 @@ pub struct Offer {
 }
 
 /// Gives out an address to upload a picture at.
-pub async fn open(app: &App, subject: Subject, by: By, wish: &Wish) -> Result<Offer> {
-    let now = app.clock.now();
+pub async fn open(janua: &Janua, subject: Subject, by: By, wish: &Wish) -> Result<Offer> {
+    let now = janua.clock.now();
     let upload = Upload {
-        id: UploadId::new(&app.entropy, now),
+        id: UploadId::new(&janua.entropy, now),
         subject,
-        incoming_key: Key::new("incoming", "", &app.entropy),
-        picture_key: Key::new("pictures", wish.content_type.shown_as().extension(), &app.entropy),
+        incoming_key: Key::new("incoming", "", &janua.entropy),
+        picture_key: Key::new("pictures", wish.content_type.shown_as().extension(), &janua.entropy),
         content_type: wish.content_type,
         length: wish.size,
         by,
         expires_at: now.plus(LIFE),
     };
-    transact!(app, async |tx| {
+    transact!(janua, async |tx| {
         if Upload::count_open(tx, &upload.subject, now).await? >= MOST_OPEN {
             return Err(Fault::from(TOO_MANY_UPLOADS).retry_after(Duration::from_mins(1)));
         }
         upload.insert(tx).await?;
-        if !app.objects.is_put_here() {
-            look::again(tx, app, upload.id, 0).await?;
+        if !janua.objects.is_put_here() {
+            look::again(tx, janua, upload.id, 0).await?;
         }
         Ok(())
     })?;
     Ok(Offer {
-        upload_url: app.objects.signed_put(&upload.slot()),
+        upload_url: janua.objects.signed_put(&upload.slot()),
         method: "PUT",
         headers: BTreeMap::from([("Content-Type", upload.content_type.name())]),
         expires_at: upload.expires_at,
-        picture_url: app.objects.public_url(&upload.picture_key),
+        picture_url: janua.objects.public_url(&upload.picture_key),
     })
 }
 
 /// Shows what was uploaded, drawn anew. Nothing changes when it is no picture, or when the upload is not open any more.
-async fn finish(app: &App, upload: &Upload, bytes: Vec<u8>) -> Result<()> {
-    let drawn = picture::draw_anew(app, bytes, upload.content_type).await?;
+async fn finish(janua: &Janua, upload: &Upload, bytes: Vec<u8>) -> Result<()> {
+    let drawn = picture::draw_anew(janua, bytes, upload.content_type).await?;
     let key = &upload.picture_key;
-    app.objects.write(key, upload.content_type.shown_as().content_type(), &drawn).await?;
-    let url = app.objects.public_url(key);
-    transact!(app, async |tx| {
-        let now = app.clock.now();
-        if !upload.end(tx, now).await? || !show(tx, app, upload, &url).await? {
+    janua.objects.write(key, upload.content_type.shown_as().content_type(), &drawn).await?;
+    let url = janua.objects.public_url(key);
+    transact!(janua, async |tx| {
+        let now = janua.clock.now();
+        if !upload.end(tx, now).await? || !show(tx, janua, upload, &url).await? {
             return Err(UPLOAD_REFUSED.into());
         }
         let before = upload.take_previous(tx).await?.into_iter().map(|previous| previous.picture_key);
-        look::discard(tx, app, now, before.collect()).await?;
-        Ok(look::discard_incoming(tx, app, upload).await?)
+        look::discard(tx, janua, now, before.collect()).await?;
+        Ok(look::discard_incoming(tx, janua, upload).await?)
     })
 }
 
 /// Puts the picture where people see it; `false` when there is nobody to show it of, or nobody who may.
-async fn show(tx: &mut Tx, app: &App, upload: &Upload, url: &str) -> db::Result<bool> {
-    let declared = app.declared::<PicturesOf>().iter().find(|pictures| pictures.kind == upload.subject.kind);
+async fn show(tx: &mut Tx, janua: &Janua, upload: &Upload, url: &str) -> db::Result<bool> {
+    let declared = janua.declared::<PicturesOf>().iter().find(|pictures| pictures.kind == upload.subject.kind);
     match declared {
-        Some(pictures) => (pictures.show)(tx, app, upload, url).await,
+        Some(pictures) => (pictures.show)(tx, janua, upload, url).await,
         None => Ok(false),
     }
 }
@@ -170,19 +170,19 @@ pub async fn may_still(tx: &mut Tx, upload: &Upload, org: OrgId) -> db::Result<b
 }
 
 /// Gives up an upload that came to nothing. One that another run has ended stays as it is: the picture is shown.
-async fn forget(app: &App, upload: &Upload) -> db::Result<()> {
-    db::transact!(app.db, async |tx| {
+async fn forget(janua: &Janua, upload: &Upload) -> db::Result<()> {
+    db::transact!(janua.db, async |tx| {
         if upload.delete(tx).await? || !upload.exists(tx).await? {
-            look::discard_all(tx, app, upload).await?;
+            look::discard_all(tx, janua, upload).await?;
         }
         Ok(())
     })
 }
 
 /// Somebody is gone, and their pictures go with them.
-pub async fn subject_gone(tx: &mut Tx, app: &App, subject: &Subject) -> db::Result<()> {
+pub async fn subject_gone(tx: &mut Tx, janua: &Janua, subject: &Subject) -> db::Result<()> {
     for upload in Upload::take_all(tx, subject).await? {
-        look::discard_all(tx, app, &upload).await?;
+        look::discard_all(tx, janua, &upload).await?;
     }
     Ok(())
 }

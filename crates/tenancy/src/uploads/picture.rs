@@ -9,7 +9,7 @@ use image::{
     metadata::Orientation,
 };
 use kernel::{
-    App,
+    Janua,
     fault::{Code, Fault, INTERNAL, Result},
 };
 use schemars::JsonSchema;
@@ -115,8 +115,8 @@ impl Default for Studio {
 }
 
 /// The picture as it may be shown. It takes a processor for a while, so it happens beside the threads that answer.
-pub async fn draw_anew(app: &App, bytes: Vec<u8>, said: PictureType) -> Result<Vec<u8>> {
-    let studio = app.own::<Studio>().0.clone();
+pub async fn draw_anew(janua: &Janua, bytes: Vec<u8>, said: PictureType) -> Result<Vec<u8>> {
+    let studio = janua.own::<Studio>().0.clone();
     let hand = studio.acquire_owned().await.map_err(|closed| INTERNAL.caused_by(closed))?;
     let drawn = spawn_blocking(move || {
         let drawn = draw(&bytes, said);

@@ -1,6 +1,6 @@
 //! Every part that pages are made of, on one page. It is for people who write pages, so it exists in development alone.
 use axum::{extract::State, response::Response};
-use kernel::{App, fault::NOT_FOUND, http::Routes};
+use kernel::{Janua, fault::NOT_FOUND, http::Routes};
 use url::{Host, Url};
 
 use crate::{
@@ -12,9 +12,9 @@ pub fn routes() -> Routes {
     pages("pages").get("/console/design", design_page, "every part of the pages (development only)")
 }
 
-async fn design_page(State(app): State<App>, Sender(me): Sender) -> Response {
-    if !is_development(&app) {
-        return error(&app, &NOT_FOUND.into());
+async fn design_page(State(janua): State<Janua>, Sender(me): Sender) -> Response {
+    if !is_development(&janua) {
+        return error(&janua, &NOT_FOUND.into());
     }
     match me {
         Ok(me) => me.show("console/design.html", &(), &[]).await,
@@ -23,8 +23,8 @@ async fn design_page(State(app): State<App>, Sender(me): Sender) -> Response {
 }
 
 /// Whether the base URL is on this very machine.
-fn is_development(app: &App) -> bool {
-    Url::parse(&app.config.base_url()).is_ok_and(|url| match url.host() {
+fn is_development(janua: &Janua) -> bool {
+    Url::parse(&janua.config.base_url()).is_ok_and(|url| match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
         Some(Host::Ipv4(ip)) => ip.is_loopback(),
         Some(Host::Ipv6(ip)) => ip.is_loopback(),

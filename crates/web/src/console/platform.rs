@@ -68,6 +68,6 @@ async fn mail_body(me: Me, Path(place): Path<OfMail>) -> Response {
             headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("SAMEORIGIN"));
             me.keeps(response)
         }
-        Err(fault) => error(&me.app, &fault),
+        Err(fault) => error(&me.janua, &fault),
     }
 }

@@ -25,7 +25,7 @@ struct OfWebhook {
 
 /// What can be listened to, as the description has it.
 fn events(me: &Me) -> Value {
-    let told = me.app.description.get().into_iter().flat_map(|documents| &documents.told);
+    let told = me.janua.description.get().into_iter().flat_map(|documents| &documents.told);
     json!({ "events": told.map(|(name, says)| json!({ "name": name, "says": says })).collect::<Vec<_>>() })
 }
 

@@ -14,7 +14,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use kernel::{
-    App,
+    Janua,
     fault::{INTERNAL, NOT_FOUND, Result},
     http::{Document, Documents, Path, Routes},
 };
@@ -50,28 +50,28 @@ struct OneGroup {
     tag: String,
 }
 
-async fn reference_index(State(app): State<App>, headers: HeaderMap) -> Response {
-    shown(&app, answer(&app, INDEX, &headers))
+async fn reference_index(State(janua): State<Janua>, headers: HeaderMap) -> Response {
+    shown(&janua, answer(&janua, INDEX, &headers))
 }
 
-async fn reference_page(State(app): State<App>, Path(path): Path<OneGroup>, headers: HeaderMap) -> Response {
-    shown(&app, answer(&app, &path.tag, &headers))
+async fn reference_page(State(janua): State<Janua>, Path(path): Path<OneGroup>, headers: HeaderMap) -> Response {
+    shown(&janua, answer(&janua, &path.tag, &headers))
 }
 
-fn answer(app: &App, name: &str, headers: &HeaderMap) -> Result<Response> {
+fn answer(janua: &Janua, name: &str, headers: &HeaderMap) -> Result<Response> {
     // Who develops sees a change of a template at once.
-    let fresh = cfg!(debug_assertions).then(|| draw_all(app, Some(name)));
+    let fresh = cfg!(debug_assertions).then(|| draw_all(janua, Some(name)));
     let pages = match &fresh {
         Some(pages) => pages,
-        None => app.own::<RenderedPages>().0.get_or_init(|| draw_all(app, None)),
+        None => janua.own::<RenderedPages>().0.get_or_init(|| draw_all(janua, None)),
     };
     let page = pages.get(name).ok_or(NOT_FOUND)?.as_ref().ok_or(INTERNAL)?;
     Ok(guard(page.answer(headers).into_response(), ""))
 }
 
 /// Draws all pages, or the one that is asked for.
-fn draw_all(app: &App, only: Option<&str>) -> BTreeMap<String, Option<Document>> {
-    let Some(document) = app.description.get().map(Documents::value) else { return BTreeMap::new() };
+fn draw_all(janua: &Janua, only: Option<&str>) -> BTreeMap<String, Option<Document>> {
+    let Some(document) = janua.description.get().map(Documents::value) else { return BTreeMap::new() };
     let reader = Reader::new(&document);
     let groups = reader.groups();
     let is_wanted = |name: &str| only.is_none_or(|only| only == name);
@@ -81,9 +81,9 @@ fn draw_all(app: &App, only: Option<&str>) -> BTreeMap<String, Option<Document>>
             groups => Serde(&groups),
             everywhere => Serde(reader.everywhere()),
             info => Serde(&document["info"]),
-            base => app.config.base_url(),
+            base => janua.config.base_url(),
         };
-        pages.insert(INDEX.to_owned(), draw(app, "reference.html", content));
+        pages.insert(INDEX.to_owned(), draw(janua, "reference.html", content));
     }
     for Group { name, .. } in groups.iter().filter(|group| is_wanted(&group.name)) {
         let content = context! {
@@ -92,13 +92,13 @@ fn draw_all(app: &App, only: Option<&str>) -> BTreeMap<String, Option<Document>>
             operations => Serde(reader.operations(name)),
             told => Serde(reader.told(name)),
         };
-        pages.insert(name.clone(), draw(app, "reference_group.html", content));
+        pages.insert(name.clone(), draw(janua, "reference_group.html", content));
     }
     pages
 }
 
-fn draw(app: &App, template: &str, content: Drawn) -> Option<Document> {
-    let html = app.own::<Look>().draw(template, content).ok()?;
+fn draw(janua: &Janua, template: &str, content: Drawn) -> Option<Document> {
+    let html = janua.own::<Look>().draw(template, content).ok()?;
     Some(Document::new(HTML, html.into_bytes()))
 }
 

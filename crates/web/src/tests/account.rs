@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use identity::testing::{PASSWORD, member};
 
-use kernel::testing::TestApp;
+use kernel::testing::TestJanua;
 
 use super::{act, base, browser, cookies, start, submit, text, visit, whole};
 
@@ -45,7 +45,7 @@ async fn every_page_is_there_and_says_what_is_so() {
 
 #[tokio::test]
 async fn password_managers_are_led_to_places_that_are_there() {
-    let t = TestApp::start(whole).await;
+    let t = TestJanua::start(whole).await;
     member(&t, "ada@example.com").await;
     let ada = browser(&t, "ada@example.com").await;
     let passkeys = t.get("/.well-known/passkey-endpoints").await.body;
@@ -141,7 +141,7 @@ async fn an_authenticator_app_is_set_up_without_a_script() {
     let secret = secret.and_then(|rest| rest.split('"').next()).expect("the secret").to_owned();
     let totp =
         totp_rs::Builder::new().with_secret(totp_rs::Secret::try_from_base32(&secret).unwrap()).build().unwrap();
-    let seconds = u64::try_from(t.app.clock.now().0 / 1000).unwrap();
+    let seconds = u64::try_from(t.janua.clock.now().0 / 1000).unwrap();
     let wrong = send("POST /auth/2fa/enable", &[("form", "totp-on"), ("show", "1"), ("code", "000000")]).await;
     assert_eq!(wrong.status, 403);
     assert!(wrong.text.contains("This code is wrong"), "{}", wrong.text);
@@ -157,7 +157,7 @@ async fn an_authenticator_app_is_set_up_without_a_script() {
     assert_eq!(refused.text.matches("id=\"totp-off-code\"").count(), 1, "one place for the code: {}", refused.text);
     let refused = send("POST /auth/2fa/recovery-codes/regenerate", &[("form", "recovery"), ("show", "1")]).await;
     assert!(refused.text.contains("recovery-proof"), "the code is asked for: {}", refused.text);
-    let code = totp.generate(u64::try_from(t.app.clock.now().0 / 1000).unwrap()).to_string();
+    let code = totp.generate(u64::try_from(t.janua.clock.now().0 / 1000).unwrap()).to_string();
     let off = send("POST /auth/2fa/disable", &[("form", "totp-off"), ("code:some", &code)]).await;
     assert_eq!(off.status, 303, "{}", off.text);
     t.run_jobs().await;
@@ -190,10 +190,10 @@ async fn trusted_devices_are_shown_beside_the_sessions() {
     let me = t.get("/auth/me").header("cookie", &ada).await;
     let sql = "INSERT INTO trusted_device (hash, account_id, created_at, expires_at, user_agent, ip)
                VALUES ('a-mark', $1, $2, $3, $4, '192.0.2.7')";
-    let now = t.app.clock.now();
+    let now = t.janua.clock.now();
     let values =
         db::params![text(&me.body["id"]), now, now.plus(Duration::from_hours(1)), identity::testing::FIREFOX];
-    t.app.db.exec(sql, values).await.unwrap();
+    t.janua.db.exec(sql, values).await.unwrap();
     let page = visit(&t, "/account/sessions", &ada).await.text;
     assert!(
         page.contains("192.0.2.7") && page.contains("DELETE &#x2f;auth&#x2f;trusted-devices&#x2f;a-mark"),

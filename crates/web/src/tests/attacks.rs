@@ -10,7 +10,7 @@ use super::*;
 const NEW: &str = "another horse battery staple";
 
 /// Of those tokens the ones that still open something.
-async fn alive(t: &TestApp, tokens: &[String]) -> usize {
+async fn alive(t: &TestJanua, tokens: &[String]) -> usize {
     let mut alive = 0;
     for token in tokens {
         alive += usize::from(with_token(t, "/auth/me", token).await.status == 200);
@@ -21,7 +21,7 @@ async fn alive(t: &TestApp, tokens: &[String]) -> usize {
 #[tokio::test]
 async fn p76_who_comes_with_the_old_password_while_it_is_changed_stays_out() {
     let config = Config { rate_limits: kernel::config::Switch::Off, ..Config::for_tests() };
-    let t = TestApp::start_with(config, feature).await;
+    let t = TestJanua::start_with(config, feature).await;
     member(&t, "ada@example.com").await;
     let (mut old, mut new) = (PASSWORD, NEW);
     for _ in 0..3 {
@@ -51,7 +51,7 @@ async fn p76_who_comes_with_the_old_password_while_it_is_changed_stays_out() {
 #[tokio::test]
 async fn p06_a_stolen_session_makes_nothing_that_outlives_the_end_of_all_sessions() {
     let config = Config { rate_limits: kernel::config::Switch::Off, ..Config::for_tests() };
-    let t = TestApp::start_with(config, feature).await;
+    let t = TestJanua::start_with(config, feature).await;
     let ada = signed_in(&t, "ada@example.com").await;
     let app = client(&t, &ada, "App").await;
     for round in 0..4 {
@@ -129,7 +129,7 @@ async fn an_app_learns_of_its_people_what_they_let_it_know() {
         browser(&t, "ada@example.com").await
     };
     let sql = "UPDATE app SET has_webhooks = $2 WHERE id = $1";
-    t.app.db.exec(sql, db::params![&app.id, true]).await.expect("a listener");
+    t.janua.db.exec(sql, db::params![&app.id, true]).await.expect("a listener");
     let people = |search: &'static str| {
         let (t, eve, path) = (&t, &eve, format!("/apps/{}/users{search}", app.id));
         async move { eve.asks(t.get(&path)).await.body["users"].clone() }
@@ -150,7 +150,7 @@ async fn an_app_learns_of_its_people_what_they_let_it_know() {
         assert_eq!(found.as_array().map(Vec::len), Some(usize::from(!email.is_null())), "nor by searching for it");
         // Nor by what it is told of.
         let sql = "SELECT facts FROM app_event WHERE webhook = 'user.signed_in' ORDER BY id DESC LIMIT 1";
-        let (facts,): (Value,) = t.app.db.one(sql, vec![]).await.expect("an event");
+        let (facts,): (Value,) = t.janua.db.one(sql, vec![]).await.expect("an event");
         assert_eq!(facts["user"].get("email").cloned().unwrap_or_default(), email, "{facts}");
     }
     t.run_jobs().await;
@@ -196,7 +196,7 @@ async fn a_code_from_before_the_second_factor_and_a_replayed_answer_give_nothing
     let early = code(&t, &weak, &app).await;
     let set_up = ada.asks(t.post("/auth/2fa/setup")).await;
     let totp = totp_rs::Totp::from_url(set_up.body["otpauthUri"].as_str().expect("a secret")).expect("a secret");
-    let now = totp.generate(u64::try_from(t.app.clock.now().0 / 1000).unwrap()).to_string();
+    let now = totp.generate(u64::try_from(t.janua.clock.now().0 / 1000).unwrap()).to_string();
     assert_eq!(ada.asks(t.post("/auth/2fa/enable").json(&json!({ "code": now }))).await.status, 200);
     assert_eq!(error_of(&redeem(&t, &app.id, &early, &[]).await), (400, "invalid_grant"));
     // Sending a device away needs no proof.
@@ -210,7 +210,7 @@ async fn a_code_from_before_the_second_factor_and_a_replayed_answer_give_nothing
 #[tokio::test]
 async fn a_neighbouring_host_puts_nobody_in_front_of_a_page_and_a_host_writes_no_policy() {
     let config = Config { base_url: Some("https://id.example".parse().expect("an address")), ..Config::for_tests() };
-    let t = TestApp::start_with(config, feature).await;
+    let t = TestJanua::start_with(config, feature).await;
     let ada = signed_in(&t, "ada@example.com").await;
     let app = client(&t, &ada, "App").await;
     let path = format!("/oauth/authorize?{}", asked(&app.id, &[]));
@@ -236,7 +236,7 @@ async fn a_neighbouring_host_puts_nobody_in_front_of_a_page_and_a_host_writes_no
 async fn nobody_is_sent_on_by_a_client_that_anybody_can_be() {
     let config = Config::for_tests()
         .with(|oauth: &mut identity::oauth::Settings| oauth.client_registration = kernel::config::Switch::On);
-    let t = TestApp::start_with(config, feature).await;
+    let t = TestJanua::start_with(config, feature).await;
     let body = json!({ "redirect_uris": [REDIRECT], "client_name": "Janua\u{202e} Console" });
     let made = t.post("/oauth/register").json(&body).await.body;
     assert_eq!(made["client_name"], "Janua Console");

@@ -7,7 +7,7 @@ use image::{DynamicImage, ImageFormat};
 
 use super::*;
 
-async fn paint(t: &TestApp, owner: &Person, app: &str, color: &Value) -> Answer {
+async fn paint(t: &TestJanua, owner: &Person, app: &str, color: &Value) -> Answer {
     let change = json!({ "branding": { "primaryColor": color } });
     owner.asks(t.ask(Method::PATCH, &format!("/apps/{app}")).json(&change)).await
 }
@@ -19,17 +19,17 @@ fn picture() -> Vec<u8> {
 }
 
 /// Asks for an address to put a logo at.
-async fn offer(t: &TestApp, owner: &Person, app: &str) -> Answer {
+async fn offer(t: &TestJanua, owner: &Person, app: &str) -> Answer {
     let wish = json!({ "contentType": "image/png", "size": picture().len() });
     owner.asks(t.post(&format!("/apps/{app}/logo/upload-url")).json(&wish)).await
 }
 
-async fn put(t: &TestApp, offered: &Answer) -> Answer {
+async fn put(t: &TestJanua, offered: &Answer) -> Answer {
     let to = text(&offered.body["uploadUrl"]).strip_prefix(&base(t)).unwrap().to_owned();
     t.ask(Method::PUT, &to).header("content-type", "image/png").body(picture()).await
 }
 
-async fn sign_in_page(t: &TestApp, query: &str) -> Answer {
+async fn sign_in_page(t: &TestJanua, query: &str) -> Answer {
     let sent_away = authorize(t, None, query).await;
     visit(t, sent_away.header("location"), "").await
 }
@@ -111,7 +111,7 @@ async fn only_a_colour_is_one_and_only_a_picture_of_ours_is_shown() {
     let forged = [("https://evil.example/track.gif?\"><script>", "red}*{display:none"), ("pictures/", "#12345")];
     for (logo, color) in forged {
         let sql = "UPDATE app SET logo_url = $2, primary_color = $3 WHERE id = $1";
-        t.app.db.exec(sql, db::params![&app.id, logo, color]).await.unwrap();
+        t.janua.db.exec(sql, db::params![&app.id, logo, color]).await.unwrap();
         let page = sign_in_page(&t, &asked(&app.id, &[])).await;
         assert!(is_plain(&page) && !page.text.contains("evil"), "{}", page.text);
     }
@@ -135,7 +135,7 @@ async fn only_a_colour_is_one_and_only_a_picture_of_ours_is_shown() {
 async fn whoever_only_describes_themselves_has_no_look() {
     let config = Config::for_tests()
         .with(|oauth: &mut identity::oauth::Settings| oauth.client_registration = kernel::config::Switch::On);
-    let t = TestApp::start_with(config, feature).await;
+    let t = TestJanua::start_with(config, feature).await;
     let body = json!({ "client_name": "Janua", "redirect_uris": ["https://evil.example/cb"],
         "logo_uri": "https://evil.example/logo.png", "primary_color": "#ff0000", "logoUrl": "/files/pictures/x.png" });
     let made = t.post("/oauth/register").json(&body).await;
@@ -159,7 +159,7 @@ async fn a_logo_is_put_by_admins_and_goes_with_the_app() {
     let put_role = |role: &'static str| {
         let sql = "INSERT INTO org_member (org_id, account_id, role, joined_at) VALUES ($1, $2, $3, 1)
                    ON CONFLICT (org_id, account_id) DO UPDATE SET role = $3";
-        t.app.db.exec(sql, db::params![&org, &eve.id, role])
+        t.janua.db.exec(sql, db::params![&org, &eve.id, role])
     };
     put_role("admin").await.unwrap();
     let offered = offer(&t, &eve, &app.id).await;

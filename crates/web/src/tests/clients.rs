@@ -75,7 +75,7 @@ impl Host {
 #[tokio::test]
 async fn a_client_that_describes_itself_is_shown_by_its_host() {
     let host = Host::start().await;
-    let t = TestApp::start_with(host.config(), feature).await;
+    let t = TestJanua::start_with(host.config(), feature).await;
     let ada = signed_in(&t, "ada@example.com").await;
     let id = host.describe("client.json");
     let answer = authorize(&t, Some(&ada), &asked(&id, &[])).await;
@@ -134,7 +134,7 @@ async fn a_client_that_describes_itself_is_shown_by_its_host() {
 #[tokio::test]
 async fn what_is_no_description_makes_no_client() {
     let host = Host::start().await;
-    let t = TestApp::start_with(host.config(), feature).await;
+    let t = TestJanua::start_with(host.config(), feature).await;
     let ada = signed_in(&t, "ada@example.com").await;
     let cases = [
         ("client_id", json!("https://127.0.0.1/x.json")),
@@ -158,7 +158,7 @@ async fn what_is_no_description_makes_no_client() {
         assert_eq!(authorize(&t, Some(&ada), &asked(&id, &[])).await.status, 400, "{id}");
     }
     let (kept,): (i64,) =
-        t.app.db.one("SELECT CAST(COUNT(*) AS BIGINT) FROM oauth_client", vec![]).await.expect("a count");
+        t.janua.db.one("SELECT CAST(COUNT(*) AS BIGINT) FROM oauth_client", vec![]).await.expect("a count");
     assert_eq!(kept, 0);
     t.run_jobs().await;
     t.finish().await;
@@ -170,7 +170,7 @@ async fn what_is_no_description_makes_no_client() {
         host.config()
             .with(|oauth: &mut identity::oauth::Settings| oauth.client_documents = kernel::config::Switch::Off),
     ] {
-        let t = TestApp::start_with(config, feature).await;
+        let t = TestJanua::start_with(config, feature).await;
         let answer = authorize(&t, None, &asked(&id, &[])).await;
         assert_eq!((answer.status, answer.header("location")), (400, ""));
         t.finish().await;
@@ -188,7 +188,7 @@ async fn clients_register_themselves_only_where_that_is_wanted() {
 
     let config = Config::for_tests()
         .with(|oauth: &mut identity::oauth::Settings| oauth.client_registration = kernel::config::Switch::On);
-    let t = TestApp::start_with(config, feature).await;
+    let t = TestJanua::start_with(config, feature).await;
     let told = t.get("/.well-known/oauth-authorization-server").await.body;
     assert_eq!(told["registration_endpoint"], format!("{}/oauth/register", base(&t)));
     let made = t.post("/oauth/register").json(&body).await;
@@ -215,7 +215,7 @@ async fn clients_register_themselves_only_where_that_is_wanted() {
     t.advance(Duration::from_hours(24 * 8));
     t.run_jobs().await;
     let (kept,): (i64,) =
-        t.app.db.one("SELECT CAST(COUNT(*) AS BIGINT) FROM oauth_client", vec![]).await.expect("a count");
+        t.janua.db.one("SELECT CAST(COUNT(*) AS BIGINT) FROM oauth_client", vec![]).await.expect("a count");
     assert_eq!(kept, 0);
     t.finish().await;
 }

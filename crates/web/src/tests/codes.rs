@@ -93,8 +93,8 @@ async fn scopes_say_what_a_client_learns_and_how_long_it_stays() {
         t.advance(Duration::from_mins(16));
         assert_eq!(with_token(&t, "/oauth/userinfo", &token).await.status, 401);
         let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM session WHERE app_id = $1 AND ends_at > $2";
-        let params = db::params![&app.id, t.app.clock.now()];
-        let (left,): (i64,) = t.app.db.one(sql, params).await.expect("a count");
+        let params = db::params![&app.id, t.janua.clock.now()];
+        let (left,): (i64,) = t.janua.db.one(sql, params).await.expect("a count");
         assert_eq!(left, 0);
     }
     t.run_jobs().await;
@@ -245,7 +245,7 @@ async fn p10_of_thirty_two_at_once_one_gets_tokens() {
         assert_eq!(good, 1);
         assert!(answers.iter().filter(|answer| answer.status != 200).all(|a| error_of(a) == (400, "invalid_grant")));
         let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM session WHERE app_id = $1 AND revoked_at IS NULL";
-        let (left,): (i64,) = t.app.db.one(sql, db::params![&app.id]).await.expect("a count");
+        let (left,): (i64,) = t.janua.db.one(sql, db::params![&app.id]).await.expect("a count");
         assert_eq!(left, 0, "the others were second uses");
     }
     t.run_jobs().await;
@@ -313,10 +313,10 @@ async fn a_code_for_an_app_that_is_gone_gives_nothing() {
     let (first, second) = (code(&t, &ada, &app).await, code(&t, &ada, &app).await);
     assert_eq!(exchange(&first).await.status, 200);
     // Nobody is told of it, as in the moment between the commit and the notice.
-    t.app.db.exec("DELETE FROM app WHERE id = $1", db::params![&app.id]).await.unwrap();
+    t.janua.db.exec("DELETE FROM app WHERE id = $1", db::params![&app.id]).await.unwrap();
     assert_eq!(error_of(&exchange(&second).await), (400, "invalid_grant"));
     let sql = "SELECT id FROM session WHERE scopes IS NOT NULL";
-    let left: Vec<(String,)> = t.app.db.all(sql, vec![]).await.unwrap();
+    let left: Vec<(String,)> = t.janua.db.all(sql, vec![]).await.unwrap();
     assert!(left.is_empty(), "{left:?}");
     t.run_jobs().await;
     t.finish().await;

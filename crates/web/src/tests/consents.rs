@@ -100,9 +100,9 @@ async fn a_token_for_another_place_counts_there_and_not_here() {
     let browser = browser(&t, "ada@example.com").await;
     let sql = "INSERT INTO app_domain (app_id, domain, token, created_at, verified_at) VALUES ($1, $2, 'x', 1, $3)";
     let proven = db::params![&place.id, "place.example", 1_i64];
-    t.app.db.exec(sql, proven).await.expect("a domain");
+    t.janua.db.exec(sql, proven).await.expect("a domain");
     let claimed = db::params![&app.id, "claimed.example", None::<i64>];
-    t.app.db.exec(sql, claimed).await.expect("a claim");
+    t.janua.db.exec(sql, claimed).await.expect("a claim");
     for unknown in [
         "https://claimed.example/mcp",
         "https://app.example/api",

@@ -1,10 +1,10 @@
 //! The console's pages and forms.
 use identity::testing::{member, signed_in};
-use kernel::testing::{Answer, TestApp};
+use kernel::testing::{Answer, TestJanua};
 
 use super::{act, browser, start, text, visit};
 
-async fn developer(t: &TestApp) -> (String, String) {
+async fn developer(t: &TestJanua) -> (String, String) {
     member(t, "ada@example.com").await;
     let ada = browser(t, "ada@example.com").await;
     let made = act(t, &ada, "POST /apps", "/console", &[("name", "Shop & Co"), ("then", "/console/apps/{id}")]).await;
@@ -201,7 +201,7 @@ async fn a_webhook_is_made_tried_and_given_a_new_secret() {
         webhooks.webhook_allow_nets = vec!["127.0.0.0/8".parse().unwrap()];
         webhooks.webhook_allow_http = kernel::config::Switch::On;
     });
-    let t = TestApp::start_with(config, super::feature).await;
+    let t = TestJanua::start_with(config, super::feature).await;
     let (ada, app) = developer(&t).await;
     let id = app.rsplit('/').next().unwrap_or_default().to_owned();
     let page = format!("{app}/webhooks");

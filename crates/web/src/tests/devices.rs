@@ -7,13 +7,13 @@ use super::*;
 
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
 
-async fn begin(t: &TestApp, fields: &[(&str, &str)]) -> Value {
+async fn begin(t: &TestJanua, fields: &[(&str, &str)]) -> Value {
     let begun = form(t, "/auth/device/code", fields, Some(("user-agent", identity::testing::FIREFOX))).await;
     assert_eq!(begun.status, 200, "{}", begun.text);
     begun.body
 }
 
-async fn poll(t: &TestApp, client: &str, begun: &Value) -> Answer {
+async fn poll(t: &TestJanua, client: &str, begun: &Value) -> Answer {
     t.advance(Duration::from_secs(6));
     let code = text(&begun["device_code"]);
     form(t, "/oauth/token", &[("grant_type", GRANT), ("device_code", &code), ("client_id", client)], None).await

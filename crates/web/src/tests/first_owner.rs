@@ -1,14 +1,14 @@
 //! The first owner of a new installation.
 use identity::first_owner::link;
-use kernel::{config::Config, testing::TestApp};
+use kernel::{config::Config, testing::TestJanua};
 
 use super::{base, browser, cookies, feature, form, start, submit, visit};
 
 const NEW: [(&str, &str); 3] =
     [("name", "Root"), ("email", "root@example.com"), ("password", "correct horse battery staple")];
 
-async fn token(t: &TestApp) -> String {
-    let link = link(&t.app).await.unwrap().expect("nobody was first");
+async fn token(t: &TestJanua) -> String {
+    let link = link(&t.janua).await.unwrap().expect("nobody was first");
     link.strip_prefix(&format!("{}/first-owner?token=", base(t))).expect("a link of ours").to_owned()
 }
 
@@ -32,7 +32,7 @@ async fn whoever_has_the_link_runs_the_platform_and_nobody_after_them() {
     for page in ["/console/platform", "/console/platform/abuse", "/console/outbox"] {
         assert_eq!(visit(&t, page, &root).await.status, 200, "{page}: {}", visit(&t, page, &root).await.text);
     }
-    assert!(link(&t.app).await.unwrap().is_none());
+    assert!(link(&t.janua).await.unwrap().is_none());
     let again = [("token", token.as_str()), ("name", "Eve"), ("email", "eve@example.com"), NEW[2]];
     assert_eq!(submit(&t, "/first-owner", &again, "").await.status, 410, "the link is used up");
     // Somebody else sees nothing of the platform.
@@ -68,8 +68,8 @@ async fn of_many_at_once_one_is_first() {
 async fn where_the_settings_name_owners_there_is_no_link() {
     let config = Config::for_tests()
         .with(|tenancy: &mut tenancy::Settings| tenancy.platform_owners = vec!["root@example.com".into()]);
-    let t = TestApp::start_with(config, feature).await;
-    assert!(link(&t.app).await.unwrap().is_none());
+    let t = TestJanua::start_with(config, feature).await;
+    assert!(link(&t.janua).await.unwrap().is_none());
     assert_eq!(form(&t, "/first-owner", &NEW, None).await.status, 410);
     t.finish().await;
 }

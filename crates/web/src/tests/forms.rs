@@ -2,12 +2,12 @@
 use std::{fmt::Write as _, time::Duration};
 
 use identity::testing::{PASSWORD, Person, member, signed_in};
-use kernel::{config::Config, testing::TestApp};
+use kernel::{config::Config, testing::TestJanua};
 use serde_json::json;
 
 use super::{FORM, act, base, browser, client, cookies, feature, query, solve, start, submit, text, visit};
 
-async fn org_of(t: &TestApp, cookies: &str) -> String {
+async fn org_of(t: &TestJanua, cookies: &str) -> String {
     let made = act(t, cookies, "POST /org", "/console", &[("name", "Own"), ("then", "/console/orgs/{id}")]).await;
     made.header("location").rsplit('/').next().unwrap_or_default().to_owned()
 }
@@ -211,7 +211,7 @@ async fn an_app_of_others_leads_nobodys_organization() {
 #[tokio::test]
 async fn who_owns_the_platform_follows_the_settings() {
     let t = start().await;
-    let link = async |t: &TestApp| identity::first_owner::link(&t.app).await.unwrap();
+    let link = async |t: &TestJanua| identity::first_owner::link(&t.janua).await.unwrap();
     let token = link(&t).await.expect("a link").split("token=").nth(1).unwrap_or_default().to_owned();
     let fields = [("token", token.as_str()), ("name", "Root"), ("email", "root@example.com"), ("password", PASSWORD)];
     let root = cookies(&submit(&t, "/first-owner", &fields, "").await);
@@ -231,7 +231,7 @@ async fn who_owns_the_platform_follows_the_settings() {
 #[tokio::test]
 async fn a_start_with_owners_closes_the_door_for_good() {
     let t = start().await;
-    let link = async |t: &TestApp| identity::first_owner::link(&t.app).await.unwrap();
+    let link = async |t: &TestJanua| identity::first_owner::link(&t.janua).await.unwrap();
     assert!(link(&t).await.is_some());
     let t = t
         .restart_with(
@@ -256,8 +256,8 @@ async fn a_start_with_owners_closes_the_door_for_good() {
 
 #[tokio::test]
 async fn whoever_guesses_on_an_account_page_is_asked_to_prove_some_work_there() {
-    let t =
-        TestApp::start_with(Config { rate_limits: kernel::config::Switch::On, ..Config::for_tests() }, feature).await;
+    let t = TestJanua::start_with(Config { rate_limits: kernel::config::Switch::On, ..Config::for_tests() }, feature)
+        .await;
     member(&t, "ada@example.com").await;
     let ada = browser(&t, "ada@example.com").await;
     let change = async |password: &str, captcha: &str| {

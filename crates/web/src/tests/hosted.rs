@@ -5,7 +5,7 @@ use identity::testing::{FIREFOX, PASSWORD, mail_to, member, token_in};
 use super::*;
 
 /// The page behind the link in somebody's newest mail.
-async fn follow_mail(t: &TestApp, email: &str, path: &str) -> (Answer, String) {
+async fn follow_mail(t: &TestJanua, email: &str, path: &str) -> (Answer, String) {
     let mail = mail_to(t, email).expect("a mail");
     assert!(mail.contains(&format!("{}{path}?token=", base(t))), "{mail}");
     let token = token_in(&mail);
@@ -152,7 +152,7 @@ async fn an_invitation_is_accepted_by_newcomers_and_by_members() {
 #[tokio::test]
 async fn whoever_tries_too_often_solves_a_challenge_on_the_page() {
     let config = Config { rate_limits: kernel::config::Switch::On, ..Config::for_tests() };
-    let t = TestApp::start_with(config, feature).await;
+    let t = TestJanua::start_with(config, feature).await;
     member(&t, "ada@example.com").await;
     let fields = [("email", "ada@example.com"), ("password", "wrong password")];
     let mut answer = submit(&t, "/sign-in", &fields, "").await;

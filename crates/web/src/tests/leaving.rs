@@ -10,7 +10,7 @@ struct Inside {
 }
 
 /// Somebody in a browser whom a client knows.
-async fn inside(t: &TestApp, app: &Client, email: &str) -> Inside {
+async fn inside(t: &TestJanua, app: &Client, email: &str) -> Inside {
     let entered = submit(t, "/sign-in", &[("email", email), ("password", PASSWORD)], "").await;
     let browser = cookies(&entered);
     let answer = t.get(&format!("/oauth/authorize?{}", asked(&app.id, &[]))).header("cookie", &browser).await;
@@ -18,7 +18,7 @@ async fn inside(t: &TestApp, app: &Client, email: &str) -> Inside {
     Inside { browser, id_token: text(&given.body["id_token"]), access: text(&given.body["access_token"]) }
 }
 
-async fn is_in(t: &TestApp, browser: &str) -> bool {
+async fn is_in(t: &TestJanua, browser: &str) -> bool {
     t.get("/auth/me").header("cookie", browser).await.status == 200
 }
 

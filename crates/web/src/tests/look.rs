@@ -20,7 +20,7 @@ async fn the_design_page_shows_every_part_in_development_alone() {
     t.finish().await;
 
     let config = Config { base_url: Some("https://id.example".parse().expect("a URL")), ..Config::for_tests() };
-    let t = TestApp::start_with(config, feature).await;
+    let t = TestJanua::start_with(config, feature).await;
     member(&t, "ada@example.com").await;
     let ada = browser(&t, "ada@example.com").await;
     for cookies in ["", ada.as_str()] {
@@ -120,7 +120,7 @@ async fn the_page_of_a_domain_says_why_it_is_not_verified() {
     let page = format!("{}/domain", made.header("location"));
     let call = format!("POST {}", page.trim_start_matches("/console"));
     assert_eq!(act(&t, &ada, &call, &page, &[("domain", "shop.example")]).await.status, 303);
-    let now = t.app.clock.now();
+    let now = t.janua.clock.now();
     for (verified, reason, words) in [
         (None, None, "Not verified"),
         (None, Some("contested"), "It moves to Shop when your record is there"),
@@ -130,7 +130,7 @@ async fn the_page_of_a_domain_says_why_it_is_not_verified() {
         (Some(now), Some("txt_missing"), "is gone. Add it again"),
     ] {
         let sql = "UPDATE app_domain SET verified_at = $1, reason = $2, checked_at = $3, next_check_at = $3";
-        t.app.db.exec(sql, db::params![verified, reason, now]).await.unwrap();
+        t.janua.db.exec(sql, db::params![verified, reason, now]).await.unwrap();
         let shown = visit(&t, &page, &ada).await;
         assert_eq!(shown.status, 200, "{}", shown.text);
         assert!(shown.text.contains(words) && shown.text.contains("Next check"), "{words}: {}", shown.text);
@@ -142,14 +142,14 @@ async fn the_page_of_a_domain_says_why_it_is_not_verified() {
 async fn the_platform_page_says_what_the_mail_server_said() {
     let config = Config::for_tests()
         .with(|tenancy: &mut tenancy::Settings| tenancy.platform_owners = vec!["root@example.com".into()]);
-    let t = TestApp::start_with(config, feature).await;
+    let t = TestJanua::start_with(config, feature).await;
     member(&t, "root@example.com").await;
     let root = browser(&t, "root@example.com").await;
     let said = "550 no such relay";
     let before = visit(&t, "/console/platform", &root).await;
     assert!(before.status == 200 && !before.text.contains(said), "{}", before.text);
     let sql = "INSERT INTO mail (id, recipient_key, sealed, created_at, last_error) VALUES ('a', 'b', $1, $2, $3)";
-    t.app.db.exec(sql, db::params![vec![0_u8], t.app.clock.now(), said]).await.unwrap();
+    t.janua.db.exec(sql, db::params![vec![0_u8], t.janua.clock.now(), said]).await.unwrap();
     let page = visit(&t, "/console/platform", &root).await;
     assert!(page.text.contains(said), "{}", page.text);
     t.finish().await;
@@ -170,7 +170,7 @@ async fn security_asks_for_what_would_prove_who_it_is() {
     let refused = async || send("POST /auth/mfa/sms/enroll", "sms", "+41446681800").await;
     // A factor that a test puts there is seen with the next change that the interface makes.
     let add = async |sql: &'static str| {
-        t.app.db.exec(sql, db::params![&id, t.app.clock.now()]).await.unwrap();
+        t.janua.db.exec(sql, db::params![&id, t.janua.clock.now()]).await.unwrap();
         let changed = act(&t, &ada, "PATCH /user/profile", "/account", &[("name", "Ada")]).await;
         assert_eq!(changed.status, 303, "{}", changed.text);
     };

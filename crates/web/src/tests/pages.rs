@@ -6,13 +6,13 @@ use identity::testing::{PASSWORD, login, member};
 use super::*;
 
 /// Follows a place of ours with the browser's cookies.
-async fn open(t: &TestApp, to: &str, cookies: &str) -> Answer {
+async fn open(t: &TestJanua, to: &str, cookies: &str) -> Answer {
     let path = to.strip_prefix(&base(t)).unwrap_or(to);
     let ask = t.get(path).header("accept", "text/html");
     if cookies.is_empty() { ask.await } else { ask.header("cookie", cookies).await }
 }
 
-async fn sign_in_at(t: &TestApp, page: &Answer, email: &str, password: &str) -> Answer {
+async fn sign_in_at(t: &TestJanua, page: &Answer, email: &str, password: &str) -> Answer {
     let onward = hidden(page, "continue");
     submit(t, "/sign-in", &[("email", email), ("password", password), ("continue", &onward)], "").await
 }
@@ -63,8 +63,12 @@ async fn whoever_is_not_signed_in_signs_in_and_comes_back() {
     assert!(field(&later, "code").is_some(), "{:?}", later.headers);
     // A session that is over is nobody's, and no error.
     let token = claims(&json!(browser.split(['=', ';']).nth(1)));
-    t.app.db.exec("UPDATE session SET revoked_at = 1 WHERE id = $1", db::params![text(&token["sid"])]).await.unwrap();
-    t.app.own::<std::sync::Arc<tenancy::enter::Live>>().hear(&db::Notice::StartOver);
+    t.janua
+        .db
+        .exec("UPDATE session SET revoked_at = 1 WHERE id = $1", db::params![text(&token["sid"])])
+        .await
+        .unwrap();
+    t.janua.own::<std::sync::Arc<tenancy::enter::Live>>().hear(&db::Notice::StartOver);
     let gone = t.get(&format!("/oauth/authorize?{}", asked(&app.id, &[]))).header("cookie", &browser).await;
     assert_eq!(sent(&gone).0, format!("{}/sign-in", base(&t)));
     // By form, from another site: the same as by link.
@@ -148,7 +152,7 @@ async fn a_second_factor_is_asked_for_on_the_way() {
     assert!(field(&before, "code").is_some());
     let set_up = ada.asks(t.post("/auth/2fa/setup")).await;
     let totp = totp_rs::Totp::from_url(set_up.body["otpauthUri"].as_str().expect("a secret")).expect("a secret");
-    let now = |t: &TestApp| totp.generate(u64::try_from(t.app.clock.now().0 / 1000).unwrap()).to_string();
+    let now = |t: &TestJanua| totp.generate(u64::try_from(t.janua.clock.now().0 / 1000).unwrap()).to_string();
     let other = Person::of(&login(&t, "ada@example.com", PASSWORD).await);
     assert_eq!(ada.asks(t.post("/auth/2fa/enable").json(&json!({ "code": now(&t) }))).await.status, 200);
     // A session from before the factor is not enough any more.
@@ -232,7 +236,7 @@ async fn a_client_may_want_a_fresh_sign_in_and_nobody_can_claim_one() {
         let mark = mark.query_pairs().find(|(name, _)| name == "asked").unwrap().1.into_owned();
         let fresh = login(&t, "ada@example.com", PASSWORD).await;
         let fresh = Person::of(&fresh);
-        let just_now = t.app.clock.now().0 - 1000;
+        let just_now = t.janua.clock.now().0 - 1000;
         let digest = mark.split_once('.').unwrap().1;
         for forged in ["1.x".to_owned(), just_now.to_string(), format!("{just_now}.{digest}"), format!("9{mark}")] {
             let answer = authorize(&t, Some(&fresh), &asked(&app.id, &[change, ("asked", &forged)])).await;

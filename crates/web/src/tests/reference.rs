@@ -1,15 +1,15 @@
 //! The reference, as the whole service draws it.
 use super::*;
 
-fn groups(t: &TestApp) -> Vec<String> {
-    let document = &t.app.description.get().unwrap().value();
+fn groups(t: &TestJanua) -> Vec<String> {
+    let document = &t.janua.description.get().unwrap().value();
     document["tags"].as_array().unwrap().iter().map(|tag| text(&tag["name"])).collect()
 }
 
 #[tokio::test]
 async fn every_operation_is_in_the_reference_and_every_page_is_one_of_ours() {
-    let t = TestApp::start(whole).await;
-    let document = t.app.description.get().unwrap().value();
+    let t = TestJanua::start(whole).await;
+    let document = t.janua.description.get().unwrap().value();
     let index = t.get("/reference").await;
     assert_eq!((index.status, index.header("content-type")), (200, "text/html; charset=utf-8"));
     let mut pages = vec![(String::new(), index)];
@@ -52,7 +52,7 @@ async fn every_operation_is_in_the_reference_and_every_page_is_one_of_ours() {
 
 #[tokio::test]
 async fn a_page_is_fetched_once_and_one_that_is_not_there_says_so() {
-    let t = TestApp::start(whole).await;
+    let t = TestJanua::start(whole).await;
     let first = t.get("/reference/auth").await;
     let tag = first.header("etag").to_owned();
     let again = t.get("/reference/auth").header("if-none-match", &tag).await;
@@ -69,8 +69,8 @@ async fn a_page_is_fetched_once_and_one_that_is_not_there_says_so() {
 
 #[tokio::test]
 async fn an_example_is_what_its_schema_allows() {
-    let t = TestApp::start(whole).await;
-    let document = t.app.description.get().unwrap().value();
+    let t = TestJanua::start(whole).await;
+    let document = t.janua.description.get().unwrap().value();
     let mut tried = 0;
     for group in groups(&t) {
         let page = t.get(&format!("/reference/{group}")).await;

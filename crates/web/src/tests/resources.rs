@@ -3,27 +3,27 @@ use axum::http::Method;
 
 use super::*;
 
-async fn with_registration() -> TestApp {
+async fn with_registration() -> TestJanua {
     let config = Config::for_tests()
         .with(|oauth: &mut identity::oauth::Settings| oauth.client_registration = kernel::config::Switch::On);
-    TestApp::start_with(config, feature).await
+    TestJanua::start_with(config, feature).await
 }
 
 /// A client that registered itself, as editors and inspectors do.
-async fn registered(t: &TestApp) -> String {
+async fn registered(t: &TestJanua) -> String {
     let body = json!({ "redirect_uris": [REDIRECT, "http://127.0.0.1/cb"], "client_name": "Inspector" });
     let made = t.post("/oauth/register").json(&body).await;
     assert_eq!(made.status, 201, "{}", made.text);
     text(&made.body["client_id"])
 }
 
-async fn prove_domain(t: &TestApp, app: &Client, domain: &str) {
+async fn prove_domain(t: &TestJanua, app: &Client, domain: &str) {
     let sql = "INSERT INTO app_domain (app_id, domain, token, created_at, verified_at) VALUES ($1, $2, 'x', 1, 1)";
-    t.app.db.exec(sql, db::params![&app.id, domain]).await.expect("a domain");
+    t.janua.db.exec(sql, db::params![&app.id, domain]).await.expect("a domain");
 }
 
 /// The code that somebody gives after they saw the consent page; and the page.
-async fn agree(t: &TestApp, request: &str, browser: &str) -> (String, Answer) {
+async fn agree(t: &TestJanua, request: &str, browser: &str) -> (String, Answer) {
     let answer = visit(t, &format!("/oauth/authorize?{request}"), browser).await;
     assert!(answer.header("location").contains("/consent?"), "{:?} {}", answer.headers, answer.text);
     let page = visit(t, answer.header("location"), browser).await;
@@ -319,7 +319,7 @@ async fn scopes_are_declared_in_good_form() {
     t.finish().await;
 }
 
-async fn declare(t: &TestApp, owner: &Person, app: &Client, scopes: &[(&str, &str)]) {
+async fn declare(t: &TestJanua, owner: &Person, app: &Client, scopes: &[(&str, &str)]) {
     let scopes: Vec<_> = scopes.iter().map(|(name, says)| json!({ "name": name, "description": says })).collect();
     let change = t.ask(Method::PATCH, &format!("/apps/{}", app.id)).json(&json!({ "scopes": scopes }));
     assert_eq!(owner.asks(change).await.status, 200);

@@ -8,7 +8,7 @@ use super::*;
 
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
-async fn page(t: &TestApp) -> Answer {
+async fn page(t: &TestJanua) -> Answer {
     let page = t.get("/status").header("accept", BROWSER).await;
     assert_eq!((page.status, page.header("content-type")), (200, "text/html; charset=utf-8"), "{}", page.text);
     assert!(!page.text.contains("style="), "the policy allows no style in a tag");
@@ -22,7 +22,7 @@ fn varies(answer: &Answer) -> String {
 
 #[tokio::test]
 async fn a_browser_gets_a_page_and_a_program_what_it_always_got() {
-    let t = TestApp::start(whole).await;
+    let t = TestJanua::start(whole).await;
     t.run_jobs().await;
     for accept in ["*/*", "application/json", "application/json, text/html;q=0.5"] {
         let answer = t.get("/status").header("accept", accept).await;
@@ -38,7 +38,7 @@ async fn a_browser_gets_a_page_and_a_program_what_it_always_got() {
         page.text.contains("All systems operational") && page.text.contains("datetime=\"2026-01-31T10:00:00.000Z\"")
     );
     let described =
-        &t.app.description.get().unwrap().value()["paths"]["/status"]["get"]["responses"]["200"]["content"];
+        &t.janua.description.get().unwrap().value()["paths"]["/status"]["get"]["responses"]["200"]["content"];
     assert!(described["text/html"].is_object() && described["application/json"].is_object(), "{described}");
     t.run_jobs().await;
     t.finish().await;
@@ -46,7 +46,7 @@ async fn a_browser_gets_a_page_and_a_program_what_it_always_got() {
 
 #[tokio::test]
 async fn every_day_has_a_bar_and_a_day_without_data_says_so() {
-    let t = TestApp::start(whole).await;
+    let t = TestJanua::start(whole).await;
     let before = page(&t).await;
     assert!(before.text.contains("No data yet") && before.text.contains("No incidents"));
     t.run_jobs().await;
@@ -80,7 +80,7 @@ async fn every_day_has_a_bar_and_a_day_without_data_says_so() {
 
 #[tokio::test]
 async fn incidents_are_told_as_they_were_written_and_do_nothing_to_the_page() {
-    let t = TestApp::start(whole).await;
+    let t = TestJanua::start(whole).await;
     t.run_jobs().await;
     let report = |title: &str| Report {
         title: Some(title.to_owned()),
@@ -89,11 +89,11 @@ async fn incidents_are_told_as_they_were_written_and_do_nothing_to_the_page() {
         message: "<script>alert(1)</script>\nsecond line".into(),
         stage: None,
     };
-    let over = transact!(t.app, async |tx| incidents::open(tx, &t.app, report("Old & over")).await).unwrap();
+    let over = transact!(t.janua, async |tx| incidents::open(tx, &t.janua, report("Old & over")).await).unwrap();
     t.advance(Duration::from_mins(5));
     let end = Report { stage: Some(Stage::Resolved), message: "All is well.".into(), ..Report::default() };
-    transact!(t.app, async |tx| incidents::update(tx, &t.app, over.id, end.clone()).await).unwrap();
-    transact!(t.app, async |tx| incidents::open(tx, &t.app, report("<img src=x>")).await).unwrap();
+    transact!(t.janua, async |tx| incidents::update(tx, &t.janua, over.id, end.clone()).await).unwrap();
+    transact!(t.janua, async |tx| incidents::open(tx, &t.janua, report("<img src=x>")).await).unwrap();
     let seen = page(&t).await;
     assert!(!seen.text.contains("<script>alert") && !seen.text.contains("<img"), "{}", seen.text);
     assert!(seen.text.contains("Some systems are degraded"));
@@ -115,7 +115,7 @@ async fn incidents_are_told_as_they_were_written_and_do_nothing_to_the_page() {
 async fn the_console_is_drawn_from_what_programs_get() {
     let config = Config::for_tests()
         .with(|tenancy: &mut tenancy::Settings| tenancy.platform_owners = vec!["root@example.com".into()]);
-    let t = TestApp::start_with(config, whole).await;
+    let t = TestJanua::start_with(config, whole).await;
     identity::testing::member(&t, "root@example.com").await;
     let root = browser(&t, "root@example.com").await;
     let page = t.get("/console/platform/incidents").header("cookie", &root).header("accept", BROWSER).await;

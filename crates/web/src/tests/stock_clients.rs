@@ -5,13 +5,13 @@ use super::*;
 
 const ELSEWHERE: &str = "https://spa.example";
 
-async fn with_registration() -> TestApp {
+async fn with_registration() -> TestJanua {
     let config = Config::for_tests()
         .with(|oauth: &mut identity::oauth::Settings| oauth.client_registration = kernel::config::Switch::On);
-    TestApp::start_with(config, feature).await
+    TestJanua::start_with(config, feature).await
 }
 
-async fn register(t: &TestApp, body: &Value) -> Answer {
+async fn register(t: &TestJanua, body: &Value) -> Answer {
     t.post("/oauth/register").json(body).await
 }
 
@@ -59,7 +59,7 @@ async fn a_parameter_without_a_value_counts_as_omitted() {
     t.finish().await;
 }
 
-async fn preflight(t: &TestApp, origin: &str, method: &str, path: &str) -> Answer {
+async fn preflight(t: &TestJanua, origin: &str, method: &str, path: &str) -> Answer {
     let ask = t.ask(Method::OPTIONS, path).header("origin", origin);
     let ask = ask.header("access-control-request-method", method);
     ask.header("access-control-request-headers", "authorization,content-type,mcp-protocol-version").await
@@ -117,7 +117,7 @@ async fn pages_of_any_origin_use_what_public_clients_need_without_cookies() {
     assert_eq!(answer.header("access-control-allow-credentials"), "");
     assert!(answer.header("access-control-expose-headers").contains("www-authenticate"));
     // An origin that an app registered keeps what it has: its pages may send cookies.
-    tenancy::enter::read_origins(&t.app).await.expect("origins");
+    tenancy::enter::read_origins(&t.janua).await.expect("origins");
     let known = t.get("/oauth/userinfo").header("origin", "https://app.example").await;
     assert_eq!(known.header("access-control-allow-origin"), "https://app.example");
     assert_eq!(known.header("access-control-allow-credentials"), "true");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use db::Tx;
 use futures_util::{StreamExt as _, stream};
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     fault::Result,
     jobs::{Job, Later},
@@ -141,19 +141,19 @@ fn plan(claim: &mut Claim, now: Timestamp, spread: Duration) {
 
 /// Notes what stands at the name of a claim, and does what follows from it. Answers the claim as it is then; nothing when it
 /// is another one by now.
-pub async fn note(tx: &mut Tx, app: &App, by: &By, claim: &Claim, texts: &[String]) -> Result<Option<Claim>> {
+pub async fn note(tx: &mut Tx, janua: &Janua, by: &By, claim: &Claim, texts: &[String]) -> Result<Option<Claim>> {
     let Some((mut claim, mut holder)) = claim.hold(tx).await? else { return Ok(None) };
-    let now = app.clock.now();
+    let now = janua.clock.now();
     // Whoever asks anew for one that was given up begins anew.
     if claim.next_check_at.is_none() {
         (claim.pending_since, claim.fruitless) = (Some(now), 0);
     }
     let news = settle(&mut claim, holder.as_mut(), texts, now);
-    plan(&mut claim, now, Duration::from_millis(app.entropy.up_to(SPREAD_MS)));
+    plan(&mut claim, now, Duration::from_millis(janua.entropy.up_to(SPREAD_MS)));
     if let Some(holder) = &mut holder {
         if news == News::Contested && holder.warned_at.is_none_or(|at| now.since(at) >= DAY) {
             holder.warned_at = Some(now);
-            tell(tx, app, holder, DomainNews::Contested).await?;
+            tell(tx, janua, holder, DomainNews::Contested).await?;
         }
         // Before the other one has it: one at a time has proven a name.
         holder.save(tx).await?;
@@ -167,16 +167,16 @@ pub async fn note(tx: &mut Tx, app: &App, by: &By, claim: &Claim, texts: &[Strin
     match (news, &holder) {
         (News::Verified, _) => {
             let application = claim.application(tx).await?;
-            events::record(tx, app, by, About::app(&application), &DomainVerified { domain }).await?;
+            events::record(tx, janua, by, About::app(&application), &DomainVerified { domain }).await?;
         }
         (News::Moved, Some(holder)) => {
             let (winner, loser) = (claim.application(tx).await?, holder.application(tx).await?);
             let gained = DomainMoved { domain: domain.clone(), outcome: if true { "gained" } else { "lost" } };
-            events::record(tx, app, by, About::app(&winner), &gained).await?;
+            events::record(tx, janua, by, About::app(&winner), &gained).await?;
             let lost = DomainMoved { domain, outcome: if false { "gained" } else { "lost" } };
-            events::record(tx, app, &By::default(), About::app(&loser), &lost).await?;
-            tell(tx, app, &claim, DomainNews::Gained).await?;
-            tell(tx, app, holder, DomainNews::Lost).await?;
+            events::record(tx, janua, &By::default(), About::app(&loser), &lost).await?;
+            tell(tx, janua, &claim, DomainNews::Gained).await?;
+            tell(tx, janua, holder, DomainNews::Lost).await?;
         }
         _ => {}
     }
@@ -184,12 +184,12 @@ pub async fn note(tx: &mut Tx, app: &App, by: &By, claim: &Claim, texts: &[Strin
 }
 
 /// Writes to those who look after the app of a claim.
-async fn tell(tx: &mut Tx, app: &App, claim: &Claim, news: DomainNews) -> Result<()> {
+async fn tell(tx: &mut Tx, janua: &Janua, claim: &Claim, news: DomainNews) -> Result<()> {
     let application = claim.application(tx).await?;
     for reader in orgs::caretakers(tx, application.org_id).await? {
         let (app_name, domain) = (application.name.clone(), claim.domain.clone());
         let letter = DomainMail { name: reader.name, app: app_name, domain, news };
-        mail::send(tx, app, &reader.email, &letter).await?;
+        mail::send(tx, janua, &reader.email, &letter).await?;
     }
     Ok(())
 }
@@ -208,11 +208,11 @@ const AT_ONCE: usize = 8;
 impl Job for LookAtDomains {
     const KIND: &'static str = "domain.look";
 
-    async fn run(self, app: App) -> Result<(), Later> {
+    async fn run(self, janua: Janua) -> Result<(), Later> {
         for _ in 0..MOST_BATCHES {
-            let due = Claim::due(&app.db, app.clock.now(), BATCH).await?;
+            let due = Claim::due(&janua.db, janua.clock.now(), BATCH).await?;
             let is_last = due.len() < BATCH as usize;
-            let looks = stream::iter(due).map(|claim| look(&app, claim)).buffer_unordered(AT_ONCE);
+            let looks = stream::iter(due).map(|claim| look(&janua, claim)).buffer_unordered(AT_ONCE);
             let failed = looks.filter_map(async |outcome| outcome.err()).collect::<Vec<_>>().await;
             if let Some(fault) = failed.into_iter().next() {
                 return Err(fault.into());
@@ -225,16 +225,16 @@ impl Job for LookAtDomains {
     }
 }
 
-async fn look(app: &App, claim: Claim) -> Result<()> {
-    match app.own::<Resolver>().texts(&super::record_name(&claim.domain)).await {
+async fn look(janua: &Janua, claim: Claim) -> Result<()> {
+    match janua.own::<Resolver>().texts(&super::record_name(&claim.domain)).await {
         Ok(texts) => {
-            transact!(app, async |tx| note(tx, app, &By::default(), &claim, &texts).await)?;
+            transact!(janua, async |tx| note(tx, janua, &By::default(), &claim, &texts).await)?;
         }
         Err(error) => {
             tracing::debug!(%error, domain = claim.domain, "no name server answers for a domain; looking again later");
             let longest = if claim.verified_at.is_some() { DAY } else { LONGEST_WAIT };
             let wait = (10 * FIRST_WAIT).saturating_mul(1 << claim.fruitless.min(16)).min(longest);
-            claim.postpone(&app.db, app.clock.now().plus(wait)).await?;
+            claim.postpone(&janua.db, janua.clock.now().plus(wait)).await?;
         }
     }
     Ok(())

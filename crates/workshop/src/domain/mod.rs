@@ -5,7 +5,7 @@ mod mails;
 
 use axum::{extract::State, response::NoContent};
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     fault::{Code, INVALID, Result},
     http::{Json, Routes},
@@ -126,7 +126,7 @@ struct NewDomain {
 }
 
 /// A name as it stands in DNS; nothing for what cannot be somebody's domain.
-fn domain_of(app: &App, text: &str) -> Option<String> {
+fn domain_of(janua: &Janua, text: &str) -> Option<String> {
     let Ok(Host::Domain(name)) = Host::parse(text.trim().trim_end_matches('.')) else { return None };
     let labels: Vec<&str> = name.split('.').collect();
     let is_label = |label: &&str| {
@@ -136,57 +136,57 @@ fn domain_of(app: &App, text: &str) -> Option<String> {
             && !label.ends_with('-')
             && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
     };
-    let ours = Url::parse(&app.config.base_url()).ok().and_then(|url| url.domain().map(str::to_owned));
+    let ours = Url::parse(&janua.config.base_url()).ok().and_then(|url| url.domain().map(str::to_owned));
     // The proof's own name must fit before it.
     let fits = name.len() + PLACE.len() < 253;
     (labels.len() > 1 && labels.iter().all(is_label) && fits && Some(&name) != ours.as_ref()).then_some(name)
 }
 
 async fn add_domain(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: InApp<Admin>,
     Json(new): Json<NewDomain>,
 ) -> Result<Json<DomainView>> {
-    let domain = domain_of(&app, &new.domain);
+    let domain = domain_of(&janua, &new.domain);
     let domain =
         domain.ok_or_else(|| INVALID.at("domain", "wrong_form", "must be a domain such as app.example.com"))?;
-    let (id, now) = (caller.application.id, app.clock.now());
-    let token = format!("janua-verification={}", app.entropy.token().expose());
+    let (id, now) = (caller.application.id, janua.clock.now());
+    let token = format!("janua-verification={}", janua.entropy.token().expose());
     let mut claim = Claim::new(id, domain, token, now, now.plus(look::FIRST_WAIT));
-    transact!(app, async |tx| {
+    transact!(janua, async |tx| {
         caller.hold(tx).await?;
         let is_taken = Claim::is_proven_elsewhere(tx, &claim.domain, id).await?;
         claim.reason = is_taken.then_some(Reason::Contested);
         if !claim.insert(tx).await? {
             return Err(DOMAIN_EXISTS.into());
         }
-        Ok(caller.record(tx, &app, &DomainAdded { domain: claim.domain.clone() }).await?)
+        Ok(caller.record(tx, &janua, &DomainAdded { domain: claim.domain.clone() }).await?)
     })?;
     Ok(Json(claim.into()))
 }
 
-async fn verify_domain(State(app): State<App>, caller: InApp<Admin>) -> Result<Json<DomainView>> {
-    let claim = Claim::find(&app.db, caller.application.id).await?.ok_or(NO_DOMAIN)?;
-    let found = app.own::<Resolver>().texts(&record_name(&claim.domain)).await;
+async fn verify_domain(State(janua): State<Janua>, caller: InApp<Admin>) -> Result<Json<DomainView>> {
+    let claim = Claim::find(&janua.db, caller.application.id).await?.ok_or(NO_DOMAIN)?;
+    let found = janua.own::<Resolver>().texts(&record_name(&claim.domain)).await;
     let seen = found.map_err(|error| DNS_UNAVAILABLE.caused_by(error))?;
     let by = caller.session.by();
-    let noted = transact!(app, async |tx| {
+    let noted = transact!(janua, async |tx| {
         caller.hold(tx).await?;
-        look::note(tx, &app, &by, &claim, &seen).await
+        look::note(tx, &janua, &by, &claim, &seen).await
     })?;
     Ok(Json(noted.ok_or(NO_DOMAIN)?.into()))
 }
 
-async fn get_domain(State(app): State<App>, caller: InApp<Member>) -> Result<Json<DomainView>> {
-    let claim = Claim::find(&app.db, caller.application.id).await?.ok_or(NO_DOMAIN)?;
+async fn get_domain(State(janua): State<Janua>, caller: InApp<Member>) -> Result<Json<DomainView>> {
+    let claim = Claim::find(&janua.db, caller.application.id).await?.ok_or(NO_DOMAIN)?;
     Ok(Json(claim.into()))
 }
 
-async fn remove_domain(State(app): State<App>, caller: InApp<Admin>) -> Result<NoContent> {
-    transact!(app, async |tx| {
+async fn remove_domain(State(janua): State<Janua>, caller: InApp<Admin>) -> Result<NoContent> {
+    transact!(janua, async |tx| {
         caller.hold(tx).await?;
         let domain = Claim::remove(tx, caller.application.id).await?.ok_or(NO_DOMAIN)?;
-        Ok(caller.record(tx, &app, &DomainRemoved { domain }).await?)
+        Ok(caller.record(tx, &janua, &DomainRemoved { domain }).await?)
     })?;
     Ok(NoContent)
 }

@@ -9,26 +9,26 @@ use super::*;
 const ADA: &str = "ada@example.com";
 const BOB: &str = "bob@example.com";
 
-async fn key_of(t: &TestApp, person: &Person, app: &Value) -> String {
+async fn key_of(t: &TestJanua, person: &Person, app: &Value) -> String {
     make_key(t, person, id(app), "publishable", "live").await["value"].as_str().unwrap().to_owned()
 }
 
-async fn delete(t: &TestApp, person: &Person, app: &Value) -> u16 {
+async fn delete(t: &TestJanua, person: &Person, app: &Value) -> u16 {
     person.asks(t.ask(Method::DELETE, &format!("/apps/{}", id(app)))).await.status
 }
 
 /// How many living sessions somebody has, and how many of them belong to no app.
-async fn sessions_of(t: &TestApp, person: &Person) -> (i64, i64) {
+async fn sessions_of(t: &TestJanua, person: &Person) -> (i64, i64) {
     let sql = "SELECT CAST(COUNT(*) AS BIGINT) AS n, CAST(COUNT(app_id) AS BIGINT) AS m FROM session
                WHERE account_id = $1 AND revoked_at IS NULL";
-    let (all,): (i64,) = t.app.db.one(sql, db::params![&person.id]).await.unwrap();
+    let (all,): (i64,) = t.janua.db.one(sql, db::params![&person.id]).await.unwrap();
     let sql = "SELECT CAST(COUNT(app_id) AS BIGINT) AS m FROM session WHERE account_id = $1 AND revoked_at IS NULL";
-    let (of_apps,): (i64,) = t.app.db.one(sql, db::params![&person.id]).await.unwrap();
+    let (of_apps,): (i64,) = t.janua.db.one(sql, db::params![&person.id]).await.unwrap();
     (all, all - of_apps)
 }
 
 /// Switches an authenticator app on.
-async fn totp(t: &TestApp, person: &Person) -> totp_rs::Totp {
+async fn totp(t: &TestJanua, person: &Person) -> totp_rs::Totp {
     let set_up = person.asks(t.post("/auth/2fa/setup")).await;
     let totp = totp_rs::Totp::from_url(set_up.body["otpauthUri"].as_str().unwrap()).unwrap();
     let body = json!({ "code": shown(t, &totp) });
@@ -37,8 +37,8 @@ async fn totp(t: &TestApp, person: &Person) -> totp_rs::Totp {
     totp
 }
 
-fn shown(t: &TestApp, totp: &totp_rs::Totp) -> String {
-    totp.generate(u64::try_from(t.app.clock.now().0 / 1000).unwrap()).to_string()
+fn shown(t: &TestJanua, totp: &totp_rs::Totp) -> String {
+    totp.generate(u64::try_from(t.janua.clock.now().0 / 1000).unwrap()).to_string()
 }
 
 #[tokio::test]
@@ -105,7 +105,7 @@ async fn a_key_that_is_remembered_longer_than_its_app_lets_nobody_in() {
     let token = token_in(&mail_to(&t, BOB).unwrap());
     let before = sessions_of(&t, &bob).await;
     // Nobody is told of it, as in the moment between the commit and the notice.
-    t.app.db.exec("DELETE FROM app WHERE id = $1", db::params![id(&app)]).await.unwrap();
+    t.janua.db.exec("DELETE FROM app WHERE id = $1", db::params![id(&app)]).await.unwrap();
     assert_eq!(login_with(&t, BOB, &key).await.refusal(), (401, "invalid_app_key"));
     let follow = t.post("/auth/magic-link/verify").json(&json!({ "token": token }));
     assert_eq!(follow.header("x-service-app-key", &key).await.refusal(), (401, "invalid_app_key"));
@@ -268,7 +268,7 @@ async fn a_link_that_was_asked_for_through_an_app_opens_no_other_door() {
 }
 
 /// Finishes a sign-in with a second factor, with an app's key or without one.
-async fn finish(t: &TestApp, ticket: &Value, code: &str, key: Option<&str>) -> Answer {
+async fn finish(t: &TestJanua, ticket: &Value, code: &str, key: Option<&str>) -> Answer {
     let body = json!({ "mfaTicket": ticket, "code": code, "trustDevice": true });
     let ask = t.post("/auth/2fa/login-verify").json(&body);
     match key {

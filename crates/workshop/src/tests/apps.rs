@@ -120,7 +120,7 @@ async fn pages_of_an_app_may_call_and_its_cookies_count_there_alone() {
         let path = format!("/apps/{}", id(app));
         assert_eq!(ada.asks(t.ask(Method::PATCH, &path).json(&change)).await.status, 200);
     }
-    tenancy::enter::read_origins(&t.app).await.unwrap();
+    tenancy::enter::read_origins(&t.janua).await.unwrap();
     assert_eq!(preflight(shop).await.header("access-control-allow-origin"), shop);
     assert_eq!(preflight("https://shop.example.com.evil").await.header("access-control-allow-origin"), "");
 
@@ -182,7 +182,7 @@ async fn a_slug_is_a_host_name_that_nobody_takes_for_the_service() {
         assert!(tenancy::apps::slugs::check(org.body["slug"].as_str().unwrap()).is_ok(), "{}", org.text);
     }
     // One from before the rules stays until it is changed.
-    t.app.db.exec("UPDATE app SET slug = 'old--shop' WHERE id = $1", db::params![id(&app)]).await.unwrap();
+    t.janua.db.exec("UPDATE app SET slug = 'old--shop' WHERE id = $1", db::params![id(&app)]).await.unwrap();
     let kept = ada.asks(t.ask(Method::PATCH, &path).json(&json!({ "name": "Shop 2", "slug": "old--shop" }))).await;
     assert_eq!((kept.status, &kept.body["slug"]), (200, &json!("old--shop")), "{}", kept.text);
     t.run_jobs().await;
@@ -279,7 +279,7 @@ async fn an_organization_and_an_account_hold_back_few_slugs() {
 }
 
 /// Signs in once more after some time: sessions do not live that long.
-async fn login_again(t: &TestApp, email: &str, later: Duration) -> Answer {
+async fn login_again(t: &TestJanua, email: &str, later: Duration) -> Answer {
     t.advance(later);
     t.run_jobs().await;
     identity::testing::login(t, email, identity::testing::PASSWORD).await

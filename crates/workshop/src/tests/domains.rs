@@ -98,11 +98,11 @@ fn write_zone(folder: &Path, serial: u32, texts: &[(&str, &str)]) {
     std::fs::write(folder.join("example.test.zone"), start + &texts.concat()).unwrap();
 }
 
-async fn domain(t: &TestApp, person: &Person, app: &Value, name: &str) -> Answer {
+async fn domain(t: &TestJanua, person: &Person, app: &Value, name: &str) -> Answer {
     person.asks(t.post(&format!("/apps/{}/domain", id(app))).json(&json!({ "domain": name }))).await
 }
 
-async fn verify(t: &TestApp, person: &Person, app: &Value) -> Answer {
+async fn verify(t: &TestJanua, person: &Person, app: &Value) -> Answer {
     person.asks(t.post(&format!("/apps/{}/domain/verify", id(app)))).await
 }
 
@@ -110,7 +110,7 @@ async fn verify(t: &TestApp, person: &Person, app: &Value) -> Answer {
 async fn a_domain_is_proven_by_a_record_in_its_dns() {
     let mut dns = NameServer::start().await;
     let config = Config { dns_servers: vec![([127, 0, 0, 1], dns.port).into()], ..Config::for_tests() };
-    let t = TestApp::start_with(config, feature).await;
+    let t = TestJanua::start_with(config, feature).await;
     let (ada, eve) = (signed_in(&t, "ada@example.com").await, signed_in(&t, "eve@example.com").await);
     let (app, evil) = (make_app(&t, &ada, "App").await, make_app(&t, &eve, "Evil").await);
     t.happened().await;
@@ -160,7 +160,7 @@ fn long_lived(dns: &NameServer) -> Config {
 /// A holder and somebody who claims the same name, each with the record to add.
 struct Contest {
     dns: NameServer,
-    t: TestApp,
+    t: TestJanua,
     ada: Person,
     bob: Person,
     apps: [Value; 2],
@@ -172,7 +172,7 @@ impl Contest {
     /// Ada has proven the name; Bob claims it.
     async fn start() -> Self {
         let mut dns = NameServer::start().await;
-        let t = TestApp::start_with(long_lived(&dns), feature).await;
+        let t = TestJanua::start_with(long_lived(&dns), feature).await;
         let (ada, bob) = (signed_in(&t, "ada@example.com").await, signed_in(&t, "bob@example.com").await);
         let apps = [make_app(&t, &ada, "Seller").await, make_app(&t, &bob, "Buyer").await];
         let token = |answer: &Answer| answer.body["record"]["value"].as_str().unwrap().to_owned();
@@ -218,7 +218,7 @@ impl Contest {
     }
 
     async fn owner(&self) -> Option<String> {
-        let found = tenancy::apps::Application::of_domain(&self.t.app.db, "api.sold.example.test").await.unwrap();
+        let found = tenancy::apps::Application::of_domain(&self.t.janua.db, "api.sold.example.test").await.unwrap();
         found.map(|id| id.to_string())
     }
 
@@ -309,7 +309,7 @@ async fn no_answer_changes_no_state() {
 #[tokio::test]
 async fn a_claim_is_proven_by_itself_or_given_up_after_a_week() {
     let mut dns = NameServer::start().await;
-    let t = TestApp::start_with(long_lived(&dns), feature).await;
+    let t = TestJanua::start_with(long_lived(&dns), feature).await;
     let ada = signed_in(&t, "ada@example.com").await;
     let (one, two) = (make_app(&t, &ada, "One").await, make_app(&t, &ada, "Two").await);
     let added = domain(&t, &ada, &one, "one.example.test").await;
@@ -336,7 +336,7 @@ async fn a_claim_is_proven_by_itself_or_given_up_after_a_week() {
 async fn of_many_that_prove_a_name_at_once_one_has_it() {
     let mut dns = NameServer::start().await;
     let config = Config { dns_servers: vec![([127, 0, 0, 1], dns.port).into()], ..Config::for_tests() };
-    let t = TestApp::start_with(config, feature).await;
+    let t = TestJanua::start_with(config, feature).await;
     let ada = signed_in(&t, "ada@example.com").await;
     let (mut apps, mut tokens) = (vec![], vec![]);
     for i in 0..6 {
@@ -358,7 +358,7 @@ async fn of_many_that_prove_a_name_at_once_one_has_it() {
 #[tokio::test]
 async fn what_cannot_be_a_domain_is_refused_and_a_silent_server_is_said() {
     let config = Config { dns_servers: vec!["127.0.0.1:1".parse().unwrap()], ..Config::for_tests() };
-    let t = TestApp::start_with(config, feature).await;
+    let t = TestJanua::start_with(config, feature).await;
     let ada = signed_in(&t, "ada@example.com").await;
     let app = make_app(&t, &ada, "App").await;
     for wrong in [

@@ -37,7 +37,7 @@ async fn p55_a_key_is_shown_once_and_gone_at_once() {
     for key in [&live, &test, &secret] {
         assert!(!listed.text.contains(key["value"].as_str().unwrap()), "never again");
         let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM app_key WHERE hash = $1";
-        let plain: (i64,) = t.app.db.one(sql, db::params![key["value"].as_str().unwrap()]).await.unwrap();
+        let plain: (i64,) = t.janua.db.one(sql, db::params![key["value"].as_str().unwrap()]).await.unwrap();
         assert_eq!(plain, (0,));
     }
     member(&t, "bob@example.com").await;
@@ -68,7 +68,7 @@ async fn a_session_with_a_key_belongs_to_the_app() {
     for (email, name) in [("bob@example.com", "Bob"), ("cyd_x@example.com", "Cyd")] {
         member(&t, email).await;
         let sql = "UPDATE account SET name = $2 WHERE email = $1";
-        t.app.db.exec(sql, db::params![email, name]).await.unwrap();
+        t.janua.db.exec(sql, db::params![email, name]).await.unwrap();
         t.advance(Duration::from_secs(1));
         let entered = login_with(&t, email, &key).await;
         let said = claims(&entered.body["accessToken"]);
@@ -119,7 +119,7 @@ async fn a_session_with_a_key_belongs_to_the_app() {
     t.finish().await;
 }
 
-async fn refresh_with(t: &TestApp, token: &Value, key: Option<&str>) -> Answer {
+async fn refresh_with(t: &TestJanua, token: &Value, key: Option<&str>) -> Answer {
     let ask = t.post("/auth/refresh").json(&json!({ "refreshToken": token }));
     match key {
         Some(key) => ask.header("x-service-app-key", key).await,
@@ -156,7 +156,7 @@ async fn p14_a_refresh_token_is_its_apps() {
     t.finish().await;
 }
 
-async fn make_key_value(t: &TestApp, person: &Person, app: Value) -> String {
+async fn make_key_value(t: &TestJanua, person: &Person, app: Value) -> String {
     make_key(t, person, id(&app), "publishable", "live").await["value"].as_str().unwrap().to_owned()
 }
 

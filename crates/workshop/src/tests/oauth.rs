@@ -10,7 +10,7 @@ struct Client {
     secret: String,
 }
 
-async fn client(t: &TestApp, person: &Person, name: &str) -> Client {
+async fn client(t: &TestJanua, person: &Person, name: &str) -> Client {
     let app = id(&make_app(t, person, name).await).to_owned();
     let publishable = text(&make_key(t, person, &app, "publishable", "live").await["value"]);
     let secret = text(&make_key(t, person, &app, "secret", "live").await["value"]);
@@ -18,7 +18,7 @@ async fn client(t: &TestApp, person: &Person, name: &str) -> Client {
 }
 
 /// As clients of the standard send it.
-async fn form(t: &TestApp, path: &str, fields: &[(&str, &str)], header: Option<(&str, &str)>) -> Answer {
+async fn form(t: &TestJanua, path: &str, fields: &[(&str, &str)], header: Option<(&str, &str)>) -> Answer {
     let body = fields.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("&");
     let ask = t.post(path).header("content-type", "application/x-www-form-urlencoded").body(body);
     match header {

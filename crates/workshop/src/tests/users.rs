@@ -6,7 +6,7 @@ use identity::testing::member;
 use super::*;
 
 struct Place {
-    t: TestApp,
+    t: TestJanua,
     ada: Person,
     app: String,
     key: String,
@@ -103,9 +103,9 @@ async fn who_changes_their_name_is_found_by_the_new_one_and_who_is_gone_by_none(
     assert_eq!(place.found("stone", 50).await.0, [""; 0]);
     assert_eq!(place.found("marsh", 50).await.0, ["Bob Marsh"]);
     let count = "SELECT CAST(COUNT(*) AS BIGINT) FROM app_user_word";
-    assert_eq!(place.t.app.db.one::<(i64,)>(count, vec![]).await.unwrap(), (3,), "bob, marsh and the address");
-    place.t.app.db.exec("DELETE FROM account WHERE email_key = 'bob@example.com'", vec![]).await.unwrap();
-    assert_eq!(place.t.app.db.one::<(i64,)>(count, vec![]).await.unwrap(), (0,), "nothing is kept of them");
+    assert_eq!(place.t.janua.db.one::<(i64,)>(count, vec![]).await.unwrap(), (3,), "bob, marsh and the address");
+    place.t.janua.db.exec("DELETE FROM account WHERE email_key = 'bob@example.com'", vec![]).await.unwrap();
+    assert_eq!(place.t.janua.db.one::<(i64,)>(count, vec![]).await.unwrap(), (0,), "nothing is kept of them");
     place.finish().await;
 }
 
@@ -113,7 +113,7 @@ async fn who_changes_their_name_is_found_by_the_new_one_and_who_is_gone_by_none(
 async fn who_came_before_there_were_words_is_gone_through_and_only_what_the_app_may_know_is_kept() {
     let place = Place::make().await;
     place.comes("bob@example.com", "Bob Stone").await;
-    let (t, db) = (&place.t, &place.t.app.db);
+    let (t, db) = (&place.t, &place.t.janua.db);
     for sql in ["DELETE FROM app_user_word", "UPDATE app_user SET has_words = FALSE"] {
         db.exec(sql, vec![]).await.unwrap();
     }
@@ -124,7 +124,7 @@ async fn who_came_before_there_were_words_is_gone_through_and_only_what_the_app_
     let place = Place { ada, ..place };
     assert_eq!(place.found("stone", 50).await.0, ["Bob Stone"]);
     // They let the app know their address and nothing else.
-    let db = &place.t.app.db;
+    let db = &place.t.janua.db;
     for sql in ["UPDATE app_user SET has_words = FALSE, scopes = 'openid email'"] {
         db.exec(sql, vec![]).await.unwrap();
     }

@@ -2,7 +2,7 @@
 use axum::extract::State;
 use db::Reach;
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     fault::{Code, INVALID, NOT_FOUND, Result},
     http::{Json, MaybeJson, Path, Routes},
@@ -94,16 +94,16 @@ pub struct Deliveries {
 }
 
 async fn list_deliveries(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     AppCaller(caller): AppCaller<Member>,
     Path(WebhookPath { id }): Path<WebhookPath>,
 ) -> Result<Json<Deliveries>> {
-    newest(&app, &caller, id).await
+    newest(&janua, &caller, id).await
 }
 
-pub async fn newest(app: &App, caller: &InApp<Member>, id: WebhookId) -> Result<Json<Deliveries>> {
-    Webhook::find(&app.db, caller.application.id, id).await?.ok_or(NOT_FOUND)?;
-    let deliveries = Delivery::newest(&app.db, id, SHOWN).await?.into_iter().map(DeliveryView::from).collect();
+pub async fn newest(janua: &Janua, caller: &InApp<Member>, id: WebhookId) -> Result<Json<Deliveries>> {
+    Webhook::find(&janua.db, caller.application.id, id).await?.ok_or(NOT_FOUND)?;
+    let deliveries = Delivery::newest(&janua.db, id, SHOWN).await?.into_iter().map(DeliveryView::from).collect();
     Ok(Json(Deliveries { deliveries, next_cursor: None }))
 }
 
@@ -123,38 +123,38 @@ pub struct UnderWay {
 }
 
 async fn test_webhook(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     AppCaller(caller): AppCaller<Admin>,
     Path(WebhookPath { id }): Path<WebhookPath>,
     MaybeJson(wanted): MaybeJson<Rehearsal>,
 ) -> Result<Json<UnderWay>> {
-    rehearse(&app, &caller, id, wanted).await
+    rehearse(&janua, &caller, id, wanted).await
 }
 
 pub async fn rehearse(
-    app: &App,
+    janua: &Janua,
     caller: &InApp<Admin>,
     id: WebhookId,
     wanted: Option<Rehearsal>,
 ) -> Result<Json<UnderWay>> {
     let app_id = caller.application.id;
     let wanted = wanted.and_then(|wanted| wanted.event);
-    let now = app.clock.now();
-    let under_way = transact!(app, async |tx| {
+    let now = janua.clock.now();
+    let under_way = transact!(janua, async |tx| {
         caller.hold(tx).await?;
         let webhook = Webhook::hold(tx, app_id, id).await?.ok_or(NOT_FOUND)?;
         if !webhook.is_active {
             return Err(INACTIVE.into());
         }
-        let listens = || webhook.events.iter().find(|value| names::is_named(app, value)).cloned();
+        let listens = || webhook.events.iter().find(|value| names::is_named(janua, value)).cloned();
         let event = wanted.clone().or_else(listens).unwrap_or_else(|| "user.signed_in".into());
-        if !names::is_named(app, &event) {
+        if !names::is_named(janua, &event) {
             return Err(UNKNOWN_EVENT_TYPES.at("event", "unknown", format!("unknown: {event}")));
         }
         let mut facts = payload::example_facts(&event);
         (facts["test"], facts["at"], facts["appId"]) = (json!(true), json!(now), json!(app_id));
-        let about = outbox::rehearse(tx, app, app_id, &facts).await?;
-        let delivery_id = Delivery::insert(tx, app, id, about, &event, now).await?;
+        let about = outbox::rehearse(tx, janua, app_id, &facts).await?;
+        let delivery_id = Delivery::insert(tx, janua, id, about, &event, now).await?;
         Webhook::wake(tx, id, now).await?;
         tx.notify(Reach::ThisNode, outbox::TOPIC, "").await?;
         Ok(UnderWay { delivery_id, event })
@@ -170,24 +170,24 @@ struct DeliveryPath {
 }
 
 async fn redeliver(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     AppCaller(caller): AppCaller<Admin>,
     Path(DeliveryPath { id, delivery_id }): Path<DeliveryPath>,
 ) -> Result<Json<UnderWay>> {
-    once_more(&app, &caller, id, delivery_id).await
+    once_more(&janua, &caller, id, delivery_id).await
 }
 
 pub async fn once_more(
-    app: &App,
+    janua: &Janua,
     caller: &InApp<Admin>,
     id: WebhookId,
     delivery_id: DeliveryId,
 ) -> Result<Json<UnderWay>> {
     let app_id = caller.application.id;
-    Webhook::find(&app.db, app_id, id).await?.ok_or(NOT_FOUND)?;
-    let delivery = Delivery::find(&app.db, id, delivery_id).await?.ok_or(NOT_FOUND)?;
-    let now = app.clock.now();
-    transact!(app, async |tx| {
+    Webhook::find(&janua.db, app_id, id).await?.ok_or(NOT_FOUND)?;
+    let delivery = Delivery::find(&janua.db, id, delivery_id).await?.ok_or(NOT_FOUND)?;
+    let now = janua.clock.now();
+    transact!(janua, async |tx| {
         caller.hold(tx).await?;
         let webhook = Webhook::hold(tx, app_id, id).await?.ok_or(NOT_FOUND)?;
         if !webhook.is_active {
@@ -215,33 +215,33 @@ pub struct Recovering {
 }
 
 async fn recover(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     AppCaller(caller): AppCaller<Admin>,
     Path(WebhookPath { id }): Path<WebhookPath>,
     Json(missed): Json<Missed>,
 ) -> Result<Json<Recovering>> {
-    make_up(&app, &caller, id, missed).await
+    make_up(&janua, &caller, id, missed).await
 }
 
 pub async fn make_up(
-    app: &App,
+    janua: &Janua,
     caller: &InApp<Admin>,
     id: WebhookId,
     Missed { since }: Missed,
 ) -> Result<Json<Recovering>> {
-    let (app_id, now) = (caller.application.id, app.clock.now());
-    Webhook::find(&app.db, app_id, id).await?.ok_or(NOT_FOUND)?;
+    let (app_id, now) = (caller.application.id, janua.clock.now());
+    Webhook::find(&janua.db, app_id, id).await?.ok_or(NOT_FOUND)?;
     if since > now || now.since(since) > KEPT {
         return Err(INVALID.at("since", "range", "must be within the last thirty days"));
     }
-    transact!(app, async |tx| {
+    transact!(janua, async |tx| {
         caller.hold(tx).await?;
         let webhook = Webhook::hold(tx, app_id, id).await?.ok_or(NOT_FOUND)?;
         if !webhook.is_active {
             return Err(INACTIVE.into());
         }
         let job = Recover { app: app_id, webhook: id, since, after: (since, String::new()) };
-        Ok(queue::enqueue(tx, app, now, &job).await?)
+        Ok(queue::enqueue(tx, janua, now, &job).await?)
     })?;
     Ok(Json(Recovering { since }))
 }

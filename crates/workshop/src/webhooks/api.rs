@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use axum::{extract::State, response::NoContent};
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     crypto::Secret,
     fault::{Code, INVALID, NOT_FOUND, Result},
@@ -105,18 +105,18 @@ impl WebhookView {
 }
 
 async fn create_webhook(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     AppCaller(caller): AppCaller<Admin>,
     Json(new): Json<NewWebhook>,
 ) -> Result<Json<WebhookView>> {
-    register(&app, &caller, new).await
+    register(&janua, &caller, new).await
 }
 
-pub async fn register(app: &App, caller: &InApp<Admin>, new: NewWebhook) -> Result<Json<WebhookView>> {
-    let events = rules::check_events(app, new.events)?;
-    let url = rules::check_url(app, &new.url).await?;
-    let (now, secret) = (app.clock.now(), app.entropy.secret());
-    let id = WebhookId::new(&app.entropy, now);
+pub async fn register(janua: &Janua, caller: &InApp<Admin>, new: NewWebhook) -> Result<Json<WebhookView>> {
+    let events = rules::check_events(janua, new.events)?;
+    let url = rules::check_url(janua, &new.url).await?;
+    let (now, secret) = (janua.clock.now(), janua.entropy.secret());
+    let id = WebhookId::new(&janua.entropy, now);
     let webhook = Webhook {
         id,
         app_id: caller.application.id,
@@ -125,19 +125,19 @@ pub async fn register(app: &App, caller: &InApp<Admin>, new: NewWebhook) -> Resu
         is_active: true,
         standard_headers: new.standard_headers,
         is_standard: new.standard_headers,
-        secret: seal(app, id, &secret),
+        secret: seal(janua, id, &secret),
         retiring_secret: None,
         retiring_until: None,
         failures: 0,
         created_at: now,
     };
-    transact!(app, async |tx| {
+    transact!(janua, async |tx| {
         caller.hold(tx).await?;
         if Webhook::count(tx, webhook.app_id).await? >= MOST {
             return Err(TOO_MANY.into());
         }
-        rules::check_host(tx, app, webhook.app_id, &url).await?;
-        caller.record(tx, app, &WebhookCreated { webhook_id: id.to_string() }).await?;
+        rules::check_host(tx, janua, webhook.app_id, &url).await?;
+        caller.record(tx, janua, &WebhookCreated { webhook_id: id.to_string() }).await?;
         webhook.insert(tx).await?;
         Ok(Application::set_listening(tx, webhook.app_id, true).await?)
     })?;
@@ -152,18 +152,18 @@ pub struct Webhooks {
 }
 
 async fn list_webhooks(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     AppCaller(caller): AppCaller<Member>,
     page: Page,
 ) -> Result<Json<Webhooks>> {
-    list(&app, &caller.application, &page).await
+    list(&janua, &caller.application, &page).await
 }
 
-pub async fn list(app: &App, application: &Application, page: &Page) -> Result<Json<Webhooks>> {
-    let fetch = async |below, most| Webhook::page(&app.db, application.id, &below, most).await;
+pub async fn list(janua: &Janua, application: &Application, page: &Page) -> Result<Json<Webhooks>> {
+    let fetch = async |below, most| Webhook::page(&janua.db, application.id, &below, most).await;
     let key = |webhook: &Webhook| Key { at: webhook.created_at, id: webhook.id.to_string() };
-    let Listed { rows, next_cursor } = page.list(app, "webhooks", application.id, fetch, key).await?;
-    let now = app.clock.now();
+    let Listed { rows, next_cursor } = page.list(janua, "webhooks", application.id, fetch, key).await?;
+    let now = janua.clock.now();
     Ok(Json(Webhooks { webhooks: rows.into_iter().map(|one| WebhookView::public(one, now)).collect(), next_cursor }))
 }
 
@@ -173,16 +173,16 @@ pub struct WebhookPath {
 }
 
 async fn get_webhook(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     AppCaller(caller): AppCaller<Member>,
     Path(WebhookPath { id }): Path<WebhookPath>,
 ) -> Result<Json<WebhookView>> {
-    show(&app, &caller, id).await
+    show(&janua, &caller, id).await
 }
 
-pub async fn show(app: &App, caller: &InApp<Member>, id: WebhookId) -> Result<Json<WebhookView>> {
-    let found = Webhook::find(&app.db, caller.application.id, id).await?.ok_or(NOT_FOUND)?;
-    Ok(Json(WebhookView::public(found, app.clock.now())))
+pub async fn show(janua: &Janua, caller: &InApp<Member>, id: WebhookId) -> Result<Json<WebhookView>> {
+    let found = Webhook::find(&janua.db, caller.application.id, id).await?.ok_or(NOT_FOUND)?;
+    Ok(Json(WebhookView::public(found, janua.clock.now())))
 }
 
 /// `true` brings in a new secret, `"finalize"` lets the old one go.
@@ -242,36 +242,41 @@ impl Change {
 }
 
 async fn update_webhook(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     AppCaller(caller): AppCaller<Admin>,
     Path(WebhookPath { id }): Path<WebhookPath>,
     Json(change): Json<Change>,
 ) -> Result<Json<WebhookView>> {
-    alter(&app, &caller, id, change).await
+    alter(&janua, &caller, id, change).await
 }
 
-pub async fn alter(app: &App, caller: &InApp<Admin>, id: WebhookId, mut change: Change) -> Result<Json<WebhookView>> {
+pub async fn alter(
+    janua: &Janua,
+    caller: &InApp<Admin>,
+    id: WebhookId,
+    mut change: Change,
+) -> Result<Json<WebhookView>> {
     let app_id = caller.application.id;
     // Before anything is looked up elsewhere: a stranger's webhook is nobody's.
-    Webhook::find(&app.db, app_id, id).await?.ok_or(NOT_FOUND)?;
+    Webhook::find(&janua.db, app_id, id).await?.ok_or(NOT_FOUND)?;
     if change.rotation_grace_ms.is_some() && !matches!(change.rotate_secret, Some(Rotation::Start)) {
         return Err(INVALID.at("rotationGraceMs", "not_allowed", "goes with rotateSecret: true alone"));
     }
-    change.events = change.events.take().map(|events| rules::check_events(app, events)).transpose()?;
+    change.events = change.events.take().map(|events| rules::check_events(janua, events)).transpose()?;
     let url = match &change.url {
-        Some(url) => Some(rules::check_url(app, url).await?),
+        Some(url) => Some(rules::check_url(janua, url).await?),
         None => None,
     };
     let grace = change.rotation_grace_ms.map_or(rules::GRACE, Duration::from_millis);
-    let (now, fields) = (app.clock.now(), change.fields());
-    let (webhook, secret) = transact!(app, async |tx| {
+    let (now, fields) = (janua.clock.now(), change.fields());
+    let (webhook, secret) = transact!(janua, async |tx| {
         caller.hold(tx).await?;
         let mut webhook = Webhook::hold(tx, app_id, id).await?.ok_or(NOT_FOUND)?;
         let was_active = webhook.is_active;
         if let Some(url) = &url {
             // One that stays where it is takes nobody's place.
             if webhook.host().as_ref() != Some(&host_of(url)) {
-                rules::check_host(tx, app, app_id, url).await?;
+                rules::check_host(tx, janua, app_id, url).await?;
             }
             webhook.url = url.to_string();
         }
@@ -283,22 +288,22 @@ pub async fn alter(app: &App, caller: &InApp<Admin>, id: WebhookId, mut change: 
         let name = id.to_string();
         if !fields.is_empty() {
             let event = WebhookUpdated { webhook_id: name.clone(), fields: fields.clone() };
-            caller.record(tx, app, &event).await?;
+            caller.record(tx, janua, &event).await?;
         }
         let secret = match change.rotate_secret {
             Some(Rotation::Start) => {
-                caller.record(tx, app, &WebhookSecretRotated { webhook_id: name }).await?;
-                Some(rules::rotate(app, &mut webhook, grace, now))
+                caller.record(tx, janua, &WebhookSecretRotated { webhook_id: name }).await?;
+                Some(rules::rotate(janua, &mut webhook, grace, now))
             }
             Some(Rotation::Finish) => {
-                caller.record(tx, app, &WebhookSecretFinalized { webhook_id: name }).await?;
+                caller.record(tx, janua, &WebhookSecretFinalized { webhook_id: name }).await?;
                 rules::finalize(&mut webhook);
                 None
             }
             None => None,
         };
         if was_active && !webhook.is_active {
-            rules::stop(tx, app, id).await?;
+            rules::stop(tx, janua, id).await?;
         }
         // Whoever switches it on begins to count anew.
         if !was_active && webhook.is_active {
@@ -311,16 +316,16 @@ pub async fn alter(app: &App, caller: &InApp<Admin>, id: WebhookId, mut change: 
 }
 
 async fn delete_webhook(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     AppCaller(caller): AppCaller<Admin>,
     Path(WebhookPath { id }): Path<WebhookPath>,
 ) -> Result<NoContent> {
-    remove(&app, &caller, id).await
+    remove(&janua, &caller, id).await
 }
 
-pub async fn remove(app: &App, caller: &InApp<Admin>, id: WebhookId) -> Result<NoContent> {
+pub async fn remove(janua: &Janua, caller: &InApp<Admin>, id: WebhookId) -> Result<NoContent> {
     let app_id = caller.application.id;
-    transact!(app, async |tx| {
+    transact!(janua, async |tx| {
         caller.hold(tx).await?;
         if !Webhook::delete(tx, app_id, id).await? {
             return Err(NOT_FOUND.into());
@@ -328,8 +333,8 @@ pub async fn remove(app: &App, caller: &InApp<Admin>, id: WebhookId) -> Result<N
         if Webhook::count(tx, app_id).await? == 0 {
             Application::set_listening(tx, app_id, false).await?;
         }
-        jobs::enqueue(tx, app, app.clock.now(), &Clear { webhook: id }).await?;
-        Ok(caller.record(tx, app, &WebhookDeleted { webhook_id: id.to_string() }).await?)
+        jobs::enqueue(tx, janua, janua.clock.now(), &Clear { webhook: id }).await?;
+        Ok(caller.record(tx, janua, &WebhookDeleted { webhook_id: id.to_string() }).await?)
     })?;
     Ok(NoContent)
 }

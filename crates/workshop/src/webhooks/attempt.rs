@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     crypto::HmacKey,
     fault::Result,
@@ -33,8 +33,8 @@ pub(super) struct Target {
 }
 
 impl Target {
-    pub fn of(app: &App, webhook: Webhook, now: Timestamp) -> Result<Self> {
-        let secrets = webhook.signing_secrets(app, now)?;
+    pub fn of(janua: &Janua, webhook: Webhook, now: Timestamp) -> Result<Self> {
+        let secrets = webhook.signing_secrets(janua, now)?;
         let standard_keys = if webhook.standard_headers { sign::standard_keys(&secrets) } else { vec![] };
         let keys = secrets.iter().map(sign::key).collect();
         Ok(Self { url: webhook.url.parse().ok(), keys, standard_keys, webhook })
@@ -42,19 +42,19 @@ impl Target {
 }
 
 /// One attempt, and what it makes of the delivery.
-pub(super) async fn attempt(app: &App, target: Arc<Target>, delivery: Delivery) -> Delivery {
+pub(super) async fn attempt(janua: &Janua, target: Arc<Target>, delivery: Delivery) -> Delivery {
     let body = payload::body(&delivery);
     if body.len() > payload::MOST {
         tracing::warn!(delivery = %delivery.id, event = delivery.event, bytes = body.len(), "a payload is too large and was dropped");
         return Delivery { state: State::Dropped, ready_at: None, ..delivery };
     }
-    let at = app.clock.now();
-    let outcome = post(app, &target, &delivery, body, at).await;
-    end(app, delivery, outcome, at)
+    let at = janua.clock.now();
+    let outcome = post(janua, &target, &delivery, body, at).await;
+    end(janua, delivery, outcome, at)
 }
 
 async fn post(
-    app: &App,
+    janua: &Janua,
     target: &Target,
     delivery: &Delivery,
     body: Vec<u8>,
@@ -88,12 +88,12 @@ async fn post(
         say("webhook-timestamp", own_time);
         say("webhook-signature", sign::signature(keys, at, &body));
     }
-    let limits = Limits { time: app.own::<Pace>().attempt, bytes: MOST_READ };
-    app.outgoing.send(Call { method: Method::POST, url, headers, body: body.into(), limits }).await
+    let limits = Limits { time: janua.own::<Pace>().attempt, bytes: MOST_READ };
+    janua.outgoing.send(Call { method: Method::POST, url, headers, body: body.into(), limits }).await
 }
 
-fn end(app: &App, before: Delivery, outcome: Result<Reply, NoReply>, at: Timestamp) -> Delivery {
-    let now = app.clock.now();
+fn end(janua: &Janua, before: Delivery, outcome: Result<Reply, NoReply>, at: Timestamp) -> Delivery {
+    let now = janua.clock.now();
     let (status, text, asked, error) = match outcome {
         Ok(reply) => {
             let text: String = String::from_utf8_lossy(&reply.body).chars().take(MOST_KEPT).collect();
@@ -105,7 +105,7 @@ fn end(app: &App, before: Delivery, outcome: Result<Reply, NoReply>, at: Timesta
     let tries = before.tries + 1;
     let is_delivered = (200..300).contains(&status);
     let is_over = is_delivered || !retry::is_worth_it(status) || tries >= retry::TRIES;
-    let jitter = || Duration::from_millis(app.entropy.up_to(retry::JITTER_MS));
+    let jitter = || Duration::from_millis(janua.entropy.up_to(retry::JITTER_MS));
     let attempt = Attempt { at, status_code: status, latency_ms: millis(now.since(at)), error };
     let mut attempts = before.attempts;
     attempts.0.push(attempt);

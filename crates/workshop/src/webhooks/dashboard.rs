@@ -2,7 +2,7 @@
 //! do.
 use axum::{extract::State, response::NoContent};
 use kernel::{
-    App,
+    Janua,
     fault::Result,
     http::{Json, MaybeJson, Page, Path, Routes},
 };
@@ -59,73 +59,73 @@ struct AppDeliveryPath {
     delivery_id: DeliveryId,
 }
 
-async fn list_app_webhooks(State(app): State<App>, caller: InApp<Member>, page: Page) -> Result<Json<Webhooks>> {
-    api::list(&app, &caller.application, &page).await
+async fn list_app_webhooks(State(janua): State<Janua>, caller: InApp<Member>, page: Page) -> Result<Json<Webhooks>> {
+    api::list(&janua, &caller.application, &page).await
 }
 
 async fn create_app_webhook(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: InApp<Admin>,
     Json(new): Json<NewWebhook>,
 ) -> Result<Json<WebhookView>> {
-    api::register(&app, &caller, new).await
+    api::register(&janua, &caller, new).await
 }
 
 async fn get_app_webhook(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: InApp<Member>,
     Path(which): Path<AppWebhookPath>,
 ) -> Result<Json<WebhookView>> {
-    api::show(&app, &caller, which.webhook_id).await
+    api::show(&janua, &caller, which.webhook_id).await
 }
 
 async fn update_app_webhook(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: InApp<Admin>,
     Path(which): Path<AppWebhookPath>,
     Json(change): Json<Change>,
 ) -> Result<Json<WebhookView>> {
-    api::alter(&app, &caller, which.webhook_id, change).await
+    api::alter(&janua, &caller, which.webhook_id, change).await
 }
 
 async fn delete_app_webhook(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: InApp<Admin>,
     Path(which): Path<AppWebhookPath>,
 ) -> Result<NoContent> {
-    api::remove(&app, &caller, which.webhook_id).await
+    api::remove(&janua, &caller, which.webhook_id).await
 }
 
 async fn list_app_deliveries(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: InApp<Member>,
     Path(which): Path<AppWebhookPath>,
 ) -> Result<Json<Deliveries>> {
-    again::newest(&app, &caller, which.webhook_id).await
+    again::newest(&janua, &caller, which.webhook_id).await
 }
 
 async fn test_app_webhook(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: InApp<Admin>,
     Path(which): Path<AppWebhookPath>,
     MaybeJson(wanted): MaybeJson<Rehearsal>,
 ) -> Result<Json<UnderWay>> {
-    again::rehearse(&app, &caller, which.webhook_id, wanted).await
+    again::rehearse(&janua, &caller, which.webhook_id, wanted).await
 }
 
 async fn redeliver_to_app(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: InApp<Admin>,
     Path(which): Path<AppDeliveryPath>,
 ) -> Result<Json<UnderWay>> {
-    again::once_more(&app, &caller, which.webhook_id, which.delivery_id).await
+    again::once_more(&janua, &caller, which.webhook_id, which.delivery_id).await
 }
 
 async fn recover_app_webhook(
-    State(app): State<App>,
+    State(janua): State<Janua>,
     caller: InApp<Admin>,
     Path(which): Path<AppWebhookPath>,
     Json(missed): Json<Missed>,
 ) -> Result<Json<Recovering>> {
-    again::make_up(&app, &caller, which.webhook_id, missed).await
+    again::make_up(&janua, &caller, which.webhook_id, missed).await
 }

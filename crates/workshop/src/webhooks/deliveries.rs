@@ -1,6 +1,6 @@
 //! Deliveries as stored, and every statement on them.
 use db::{Db, FromValue, InJson, Tx, Value, params, row};
-use kernel::{App, clock::Timestamp, http::Key, id::Id};
+use kernel::{Janua, clock::Timestamp, http::Key, id::Id};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::events::outbox::AppEventId;
@@ -119,13 +119,13 @@ impl Delivery {
     /// A new one; nothing when the webhook was given this already.
     pub async fn insert(
         tx: &mut Tx,
-        app: &App,
+        janua: &Janua,
         webhook: WebhookId,
         event_id: AppEventId,
         event: &str,
         now: Timestamp,
     ) -> db::Result<DeliveryId> {
-        let id = DeliveryId::new(&app.entropy, now);
+        let id = DeliveryId::new(&janua.entropy, now);
         tx.send(
             "INSERT INTO webhook_delivery (id, webhook_id, event_id, event, state, ready_at, tries, attempt_count,
                                            status_code, attempts, created_at)
@@ -140,7 +140,7 @@ impl Delivery {
     /// Like a new one, or the old one again if it did not arrive.
     pub async fn recover(
         tx: &mut Tx,
-        app: &App,
+        janua: &Janua,
         webhook: WebhookId,
         event_id: AppEventId,
         event: &str,
@@ -152,7 +152,7 @@ impl Delivery {
              VALUES ($1, $2, $3, $4, $5, $6, 0, 0, 0, '[]', $6)
              ON CONFLICT (event_id, webhook_id, event) DO UPDATE SET state = $5, ready_at = $6, tries = 0
              WHERE webhook_delivery.state IN ('failed', 'cancelled')",
-            params![DeliveryId::new(&app.entropy, now), webhook, event_id, event, State::Pending, now],
+            params![DeliveryId::new(&janua.entropy, now), webhook, event_id, event, State::Pending, now],
         )
         .await?;
         Ok(())

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
-use kernel::App;
+use kernel::Janua;
 use tenancy::events::outbox;
 use tokio::{sync::Semaphore, task::JoinSet, time};
 
@@ -14,14 +14,14 @@ const LOOK: Duration = Duration::from_secs(1);
 const AT_ONCE: u32 = 64;
 
 /// Goes on for as long as the node runs.
-pub async fn run(app: App) {
-    let lanes = Arc::new(Semaphore::new(app.config.of::<super::Settings>().webhook_lanes.get()));
+pub async fn run(janua: Janua) {
+    let lanes = Arc::new(Semaphore::new(janua.config.of::<super::Settings>().webhook_lanes.get()));
     let mut running = JoinSet::new();
-    let mut notices = app.db.listen(&[outbox::TOPIC]);
+    let mut notices = janua.db.listen(&[outbox::TOPIC]);
     let mut is_told = false;
     loop {
         notices.skip();
-        let idle = round(&app, is_told, &lanes, &mut running).await.unwrap_or_else(|error| {
+        let idle = round(&janua, is_told, &lanes, &mut running).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot look for webhooks to deliver; trying again");
             LOOK
         });
@@ -37,24 +37,29 @@ pub async fn run(app: App) {
 }
 
 /// Does what can be done now; answers how long nothing more is to be expected.
-async fn round(app: &App, is_told: bool, lanes: &Arc<Semaphore>, running: &mut JoinSet<()>) -> db::Result<Duration> {
-    let more = if is_told { fan_out::round_of_news(app).await? } else { fan_out::round(app).await? };
+async fn round(
+    janua: &Janua,
+    is_told: bool,
+    lanes: &Arc<Semaphore>,
+    running: &mut JoinSet<()>,
+) -> db::Result<Duration> {
+    let more = if is_told { fan_out::round_of_news(janua).await? } else { fan_out::round(janua).await? };
     let free = u32::try_from(lanes.available_permits()).unwrap_or(u32::MAX).min(AT_ONCE);
     if free == 0 {
         return Ok(LOOK);
     }
-    let now = app.clock.now();
-    let next = Held::next(&app.db, now).await?;
+    let now = janua.clock.now();
+    let next = Held::next(&janua.db, now).await?;
     let Some(due) = next.filter(|at| *at <= now) else {
         let wait = next.map_or(LOOK, |at| at.since(now).clamp(Duration::from_millis(1), LOOK));
         return Ok(if more { Duration::ZERO } else { wait });
     };
     tracing::trace!(%due, "webhooks have something to deliver");
-    for held in Held::claim(&app.db, now, free).await? {
+    for held in Held::claim(&janua.db, now, free).await? {
         let Ok(place) = lanes.clone().try_acquire_owned() else { break };
-        let app = app.clone();
+        let janua = janua.clone();
         running.spawn(async move {
-            lane::run(&app, held).await;
+            lane::run(&janua, held).await;
             drop(place);
         });
     }
@@ -62,15 +67,15 @@ async fn round(app: &App, is_told: bool, lanes: &Arc<Semaphore>, running: &mut J
 }
 
 /// Delivers everything that is due now, and what that makes due; answers how many webhooks had something. For tests.
-pub async fn deliver_due(app: &App) -> db::Result<usize> {
+pub async fn deliver_due(janua: &Janua) -> db::Result<usize> {
     let mut served = 0;
     loop {
-        let more = fan_out::round(app).await?;
-        let held = Held::claim(&app.db, app.clock.now(), AT_ONCE).await?;
+        let more = fan_out::round(janua).await?;
+        let held = Held::claim(&janua.db, janua.clock.now(), AT_ONCE).await?;
         if held.is_empty() && !more {
             return Ok(served);
         }
         served += held.len();
-        join_all(held.into_iter().map(|held| lane::run(app, held))).await;
+        join_all(held.into_iter().map(|held| lane::run(janua, held))).await;
     }
 }

@@ -2,7 +2,7 @@
 use std::collections::{HashMap, HashSet, hash_map::Entry};
 
 use db::Tx;
-use kernel::{App, clock::Timestamp};
+use kernel::{Janua, clock::Timestamp};
 use tenancy::{
     apps::ApplicationId,
     events::outbox::{self, AppEvent},
@@ -40,37 +40,37 @@ enum Then {
 
 /// Hands out a bit of what waits, if anything does; answers whether there is more. Taking it and giving it away are one
 /// transaction, so that it happens once, whichever node dies.
-pub async fn round(app: &App) -> db::Result<bool> {
-    if outbox::is_waiting(&app.db).await? { round_of_news(app).await } else { Ok(false) }
+pub async fn round(janua: &Janua) -> db::Result<bool> {
+    if outbox::is_waiting(&janua.db).await? { round_of_news(janua).await } else { Ok(false) }
 }
 
 /// The same for who was told that something waits and need not look: looking disturbs no writer, but takes a while.
-pub async fn round_of_news(app: &App) -> db::Result<bool> {
-    app.carry(app.clone(), |tx, app| Box::pin(hand_out(tx, app))).await
+pub async fn round_of_news(janua: &Janua) -> db::Result<bool> {
+    janua.carry(janua.clone(), |tx, janua| Box::pin(hand_out(tx, janua))).await
 }
 
-pub(super) async fn hand_out(tx: &mut Tx, app: &App) -> db::Result<bool> {
+pub(super) async fn hand_out(tx: &mut Tx, janua: &Janua) -> db::Result<bool> {
     let events = outbox::hold_waiting(tx, EVENTS).await?;
     let (mut shares, mut known, mut deliveries): (Vec<Share<'_>>, _, _) = (vec![], Subscribers::default(), 0);
     for event in &events {
-        let of_event = shares_of(tx, app, event, &mut known).await?;
+        let of_event = shares_of(tx, janua, event, &mut known).await?;
         deliveries += of_event.iter().map(|share| share.listeners.len()).sum::<usize>();
         shares.extend(of_event);
         if deliveries >= DELIVERIES {
             break;
         }
     }
-    give(tx, app, &shares).await?;
+    give(tx, janua, &shares).await?;
     let is_begun = shares.iter().any(|share| matches!(share.then, Then::Reached(_)));
     Ok(is_begun || deliveries >= DELIVERIES || events.len() == EVENTS as usize)
 }
 
-async fn give(tx: &mut Tx, app: &App, shares: &[Share<'_>]) -> db::Result<()> {
-    let (now, mut woken) = (app.clock.now(), HashSet::new());
+async fn give(tx: &mut Tx, janua: &Janua, shares: &[Share<'_>]) -> db::Result<()> {
+    let (now, mut woken) = (janua.clock.now(), HashSet::new());
     for Share { event, value, listeners, then } in shares {
         for webhook in listeners {
             for name in heard_as(value, event.webhook.as_deref(), &event.kind) {
-                Delivery::insert(tx, app, *webhook, event.id, &name, now).await?;
+                Delivery::insert(tx, janua, *webhook, event.id, &name, now).await?;
             }
         }
         if let (Some(first), Some(last)) = (listeners.first(), listeners.last())
@@ -94,8 +94,8 @@ fn just_before(id: &str) -> String {
 }
 
 /// The values one event answers to, in a fixed order; `reached` is the place in it and the last webhook.
-fn values(app: &App, event: &AppEvent) -> Vec<&'static str> {
-    let named = super::names::named(app).find(|name| event.webhook.as_deref() == Some(name));
+fn values(janua: &Janua, event: &AppEvent) -> Vec<&'static str> {
+    let named = super::names::named(janua).find(|name| event.webhook.as_deref() == Some(name));
     named.into_iter().chain([AUDIT, ALL]).collect()
 }
 
@@ -130,11 +130,11 @@ impl Subscribers {
 
 async fn shares_of<'e>(
     tx: &mut Tx,
-    app: &App,
+    janua: &Janua,
     event: &'e AppEvent,
     known: &mut Subscribers,
 ) -> db::Result<Vec<Share<'e>>> {
-    let values = values(app, event);
+    let values = values(janua, event);
     let (mut place, mut after) = match event.reached.split_once(' ') {
         Some((place, after)) => (place.parse().unwrap_or(0), after.to_owned()),
         None => (0, String::new()),

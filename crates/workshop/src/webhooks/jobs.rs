@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use db::Reach;
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     jobs::{self, Job, Jobs, Later},
 };
@@ -37,13 +37,13 @@ pub struct Cancel {
 impl Job for Cancel {
     const KIND: &'static str = "webhooks.cancel";
 
-    async fn run(self, app: App) -> Result<(), Later> {
+    async fn run(self, janua: Janua) -> Result<(), Later> {
         for _ in 0..BITS {
-            if Delivery::cancel(&app.db, self.webhook, self.until, BIT).await? < u64::from(BIT) {
+            if Delivery::cancel(&janua.db, self.webhook, self.until, BIT).await? < u64::from(BIT) {
                 return Ok(());
             }
         }
-        Ok(db::transact!(app.db, async |tx| jobs::enqueue(tx, &app, app.clock.now(), &self).await)?)
+        Ok(db::transact!(janua.db, async |tx| jobs::enqueue(tx, &janua, janua.clock.now(), &self).await)?)
     }
 }
 
@@ -56,13 +56,13 @@ pub struct Clear {
 impl Job for Clear {
     const KIND: &'static str = "webhooks.clear";
 
-    async fn run(self, app: App) -> Result<(), Later> {
+    async fn run(self, janua: Janua) -> Result<(), Later> {
         for _ in 0..BITS {
-            if Delivery::sweep_of(&app.db, self.webhook, BIT).await? < u64::from(BIT) {
+            if Delivery::sweep_of(&janua.db, self.webhook, BIT).await? < u64::from(BIT) {
                 return Ok(());
             }
         }
-        Ok(db::transact!(app.db, async |tx| jobs::enqueue(tx, &app, app.clock.now(), &self).await)?)
+        Ok(db::transact!(janua.db, async |tx| jobs::enqueue(tx, &janua, janua.clock.now(), &self).await)?)
     }
 }
 
@@ -79,27 +79,27 @@ pub struct Recover {
 impl Job for Recover {
     const KIND: &'static str = "webhooks.recover";
 
-    async fn run(mut self, app: App) -> Result<(), Later> {
+    async fn run(mut self, janua: Janua) -> Result<(), Later> {
         let after = (self.after.0, self.after.1.as_str());
-        let events = outbox::since(&app.db, self.app, self.since, after, BIT).await?;
-        let now = app.clock.now();
+        let events = outbox::since(&janua.db, self.app, self.since, after, BIT).await?;
+        let now = janua.clock.now();
         if let Some(last) = events.last() {
             self.after = (last.at, last.id.to_string());
         }
         let is_last = events.len() < BIT as usize;
-        Ok(db::transact!(app.db, async |tx| {
+        Ok(db::transact!(janua.db, async |tx| {
             // Switched off or deleted in the meantime.
             let found = Webhook::hold(tx, self.app, self.webhook).await?;
             let Some(webhook) = found.filter(|webhook| webhook.is_active) else { return Ok(()) };
             for event in &events {
                 let names = |value: &String| heard_as(value, event.webhook.as_deref(), &event.kind);
                 for name in webhook.events.iter().flat_map(names) {
-                    Delivery::recover(tx, &app, webhook.id, event.id, &name, now).await?;
+                    Delivery::recover(tx, &janua, webhook.id, event.id, &name, now).await?;
                 }
             }
             Webhook::wake(tx, webhook.id, now).await?;
             tx.notify(Reach::ThisNode, outbox::TOPIC, "").await?;
-            if is_last { Ok(()) } else { jobs::enqueue(tx, &app, now, &self).await }
+            if is_last { Ok(()) } else { jobs::enqueue(tx, &janua, now, &self).await }
         })?)
     }
 }
@@ -111,17 +111,17 @@ pub struct Tidy {}
 impl Job for Tidy {
     const KIND: &'static str = "webhooks.tidy";
 
-    async fn run(self, app: App) -> Result<(), Later> {
-        let now = app.clock.now();
-        Webhook::retire_secrets(&app.db, now).await?;
+    async fn run(self, janua: Janua) -> Result<(), Later> {
+        let now = janua.clock.now();
+        Webhook::retire_secrets(&janua.db, now).await?;
         let before = now.minus(KEPT);
         for _ in 0..BITS {
-            if Delivery::sweep(&app.db, before, BIT).await? < u64::from(BIT) {
+            if Delivery::sweep(&janua.db, before, BIT).await? < u64::from(BIT) {
                 break;
             }
         }
         for _ in 0..BITS {
-            if outbox::sweep(&app.db, before, BIT).await? < u64::from(BIT) {
+            if outbox::sweep(&janua.db, before, BIT).await? < u64::from(BIT) {
                 break;
             }
         }

@@ -8,7 +8,7 @@ use futures_util::{
     future::{Fuse, FusedFuture as _},
     stream::FuturesUnordered,
 };
-use kernel::{App, fault::Result};
+use kernel::{Janua, fault::Result};
 use tokio::time;
 
 use super::{
@@ -20,20 +20,20 @@ use super::{
 };
 
 /// Delivers what is due, then lets go of the webhook.
-pub async fn run(app: &App, held: Held) {
-    if let Err(fault) = deliver(app, held).await {
+pub async fn run(janua: &Janua, held: Held) {
+    if let Err(fault) = deliver(janua, held).await {
         let cause = fault.cause().map(|(cause, _)| cause.to_owned());
         tracing::warn!(%fault, cause, webhook = %held.id, "attempts could not be made or written down");
     }
-    let released: db::Result<()> = app.carry(held, |tx, held| Box::pin(held.release(tx))).await;
+    let released: db::Result<()> = janua.carry(held, |tx, held| Box::pin(held.release(tx))).await;
     if let Err(error) = released {
         // The lease runs out by itself.
         tracing::warn!(%error, webhook = %held.id, "cannot let go of a webhook");
     }
 }
 
-async fn deliver(app: &App, held: Held) -> Result<()> {
-    let (mut queue, mut under_way) = (Queue::of(app, held), FuturesUnordered::new());
+async fn deliver(janua: &Janua, held: Held) -> Result<()> {
+    let (mut queue, mut under_way) = (Queue::of(janua, held), FuturesUnordered::new());
     // All that have ended are written down at once, and meanwhile others are under way.
     let (mut ended, mut writing) = (vec![], Fuse::terminated());
     let mut goes_on = Ok(true);
@@ -41,7 +41,7 @@ async fn deliver(app: &App, held: Held) -> Result<()> {
         if matches!(goes_on, Ok(true)) {
             match queue.begin(AT_ONCE - under_way.len()).await {
                 Ok(Some(begun)) => {
-                    under_way.extend(begun.into_iter().map(|(target, delivery)| attempt(app, target, delivery)));
+                    under_way.extend(begun.into_iter().map(|(target, delivery)| attempt(janua, target, delivery)));
                 }
                 Ok(None) => goes_on = Ok(false),
                 Err(fault) => goes_on = Err(fault),
@@ -49,7 +49,7 @@ async fn deliver(app: &App, held: Held) -> Result<()> {
         }
         if writing.is_terminated() && !ended.is_empty() {
             let search = if matches!(goes_on, Ok(true)) { queue.ask() } else { None };
-            writing = write_down(app, held, mem::take(&mut ended), search).boxed().fuse();
+            writing = write_down(janua, held, mem::take(&mut ended), search).boxed().fuse();
         }
         tokio::select! {
             Some(first) = under_way.next() => {
@@ -85,16 +85,16 @@ enum Noted {
 
 /// Answers which deliveries they were, too.
 async fn write_down(
-    app: &App,
+    janua: &Janua,
     held: Held,
     ended: Vec<Delivery>,
     search: Option<Search>,
 ) -> (Vec<DeliveryId>, Result<Noted>) {
     let ids = ended.iter().map(|delivery| delivery.id).collect();
-    let along = (app.clone(), held, ended, search);
-    let written = app.carry(along, |tx, (app, held, ended, search)| {
+    let along = (janua.clone(), held, ended, search);
+    let written = janua.carry(along, |tx, (janua, held, ended, search)| {
         Box::pin(async move {
-            if !note(tx, app, *held, ended).await? {
+            if !note(tx, janua, *held, ended).await? {
                 return Ok(Noted::Over);
             }
             let Some(search) = search else { return Ok(Noted::GoesOn(None)) };
@@ -105,7 +105,7 @@ async fn write_down(
 }
 
 /// Nothing counts that was done for a webhook which is gone, or which another node has by now.
-pub(super) async fn note(tx: &mut Tx, app: &App, held: Held, ended: &[Delivery]) -> Result<bool> {
+pub(super) async fn note(tx: &mut Tx, janua: &Janua, held: Held, ended: &[Delivery]) -> Result<bool> {
     if !held.keep(tx).await? {
         return Ok(false);
     }
@@ -115,7 +115,7 @@ pub(super) async fn note(tx: &mut Tx, app: &App, held: Held, ended: &[Delivery])
         match delivery.state {
             State::Failed => {
                 let counts = delivery.note_and_see(tx).await?;
-                goes_on &= counts && rules::count_failure(tx, app, held.id).await?;
+                goes_on &= counts && rules::count_failure(tx, janua, held.id).await?;
             }
             State::Delivered if before != Some(State::Delivered) => {
                 delivery.note(tx).await?;

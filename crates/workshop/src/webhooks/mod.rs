@@ -28,7 +28,7 @@ mod sign;
 
 use std::{sync::Arc, time::Duration};
 
-use kernel::{app::Feature, config::Config, http::Routes};
+use kernel::{config::Config, feature::Feature, http::Routes};
 
 use self::changes::Changes;
 pub use dispatch::deliver_due;
@@ -40,18 +40,20 @@ pub fn feature(config: &Config) -> Feature {
         .own(Pace { attempt: Duration::from_secs(10) })
         .own(Arc::new(Changes::default()))
         .jobs(jobs::jobs())
-        .start(|app| {
+        .start(|janua| {
             Box::pin(async move {
-                let changes = app.own::<Arc<Changes>>().clone();
-                app.db.on_notice(move |notice| changes.hear(notice));
+                let changes = janua.own::<Arc<Changes>>().clone();
+                janua.db.on_notice(move |notice| changes.hear(notice));
                 Ok(())
             })
         })
         .declares(events::EVENTS)
         .declares(mails::MAILS)
         .declares(&[config.of::<Settings>().permit()])
-        .release(|app| Box::pin(async move { model::release_all(&app.db).await.map_err(|error| error.to_string()) }))
-        .task(|app| Box::pin(dispatch::run(app)))
+        .release(|janua| {
+            Box::pin(async move { model::release_all(&janua.db).await.map_err(|error| error.to_string()) })
+        })
+        .task(|janua| Box::pin(dispatch::run(janua)))
 }
 
 /// How long one attempt may take; tests have less patience.

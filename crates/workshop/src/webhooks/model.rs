@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use db::{Db, Reach, Sql, Tx, holding, params, row};
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     crypto::Secret,
     fault::{Fault, INTERNAL, Result},
@@ -57,19 +57,19 @@ row!(Webhook {
 /// What a secret is sealed for.
 const PURPOSE: &str = "webhook";
 
-pub fn seal(app: &App, id: WebhookId, secret: &Secret) -> Vec<u8> {
-    app.vault.seal(PURPOSE, &format!("webhook:secret:{id}"), secret.expose().as_bytes())
+pub fn seal(janua: &Janua, id: WebhookId, secret: &Secret) -> Vec<u8> {
+    janua.vault.seal(PURPOSE, &format!("webhook:secret:{id}"), secret.expose().as_bytes())
 }
 
 impl Webhook {
     /// Every secret a delivery is signed with right now, the present one first.
-    pub fn signing_secrets(&self, app: &App, now: Timestamp) -> Result<Vec<Secret>> {
+    pub fn signing_secrets(&self, janua: &Janua, now: Timestamp) -> Result<Vec<Secret>> {
         let old = self.retiring_secret.as_ref().filter(|_| self.retiring_until.is_some_and(|until| now < until));
-        std::iter::once(&self.secret).chain(old).map(|sealed| self.open(app, sealed)).collect()
+        std::iter::once(&self.secret).chain(old).map(|sealed| self.open(janua, sealed)).collect()
     }
 
-    fn open(&self, app: &App, sealed: &[u8]) -> Result<Secret> {
-        let opened = app.vault.open(PURPOSE, &format!("webhook:secret:{}", self.id), sealed);
+    fn open(&self, janua: &Janua, sealed: &[u8]) -> Result<Secret> {
+        let opened = janua.vault.open(PURPOSE, &format!("webhook:secret:{}", self.id), sealed);
         let plain = opened.map_err(|error| INTERNAL.caused_by(error))?;
         let text = std::str::from_utf8(&plain).map_err(|error| INTERNAL.caused_by(error))?;
         Ok::<_, Fault>(text.to_owned().into())

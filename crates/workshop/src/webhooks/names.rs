@@ -1,21 +1,21 @@
 //! The values of `events`: what a webhook may listen to.
-use kernel::App;
+use kernel::Janua;
 use tenancy::events;
 
 pub const ALL: &str = "*";
 pub const AUDIT: &str = "audit.*";
 
 /// What can be listened to by its own name: the events that features declare with one.
-pub fn named(app: &App) -> impl Iterator<Item = &'static str> {
-    app.declared::<events::Kind>().iter().filter_map(|kind| kind.webhook)
+pub fn named(janua: &Janua) -> impl Iterator<Item = &'static str> {
+    janua.declared::<events::Kind>().iter().filter_map(|kind| kind.webhook)
 }
 
-pub fn is_named(app: &App, value: &str) -> bool {
-    named(app).any(|name| name == value)
+pub fn is_named(janua: &Janua, value: &str) -> bool {
+    named(janua).any(|name| name == value)
 }
 
-pub fn is_known(app: &App, value: &str) -> bool {
-    value == ALL || value == AUDIT || is_named(app, value)
+pub fn is_known(janua: &Janua, value: &str) -> bool {
+    value == ALL || value == AUDIT || is_named(janua, value)
 }
 
 /// What an audit event is called when it is delivered.

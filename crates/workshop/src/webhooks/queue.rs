@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use kernel::{App, clock::Timestamp, fault::Result, http::Key};
+use kernel::{Janua, clock::Timestamp, fault::Result, http::Key};
 
 use super::{
     attempt::Target,
@@ -27,7 +27,7 @@ const TURN: Duration = Duration::from_secs(20);
 
 /// What one webhook has to deliver.
 pub(super) struct Queue<'a> {
-    app: &'a App,
+    janua: &'a Janua,
     held: Held,
     since: Timestamp,
     waiting: VecDeque<Delivery>,
@@ -45,10 +45,10 @@ pub(super) struct Queue<'a> {
 }
 
 impl<'a> Queue<'a> {
-    pub fn of(app: &'a App, held: Held) -> Self {
-        let since = app.clock.now();
+    pub fn of(janua: &'a Janua, held: Held) -> Self {
+        let since = janua.clock.now();
         Self {
-            app,
+            janua,
             held,
             since,
             waiting: VecDeque::new(),
@@ -64,7 +64,7 @@ impl<'a> Queue<'a> {
     /// What begins now, at most `most`; nothing at all when this webhook has nothing more to deliver here.
     pub async fn begin(&mut self, most: usize) -> Result<Option<Vec<(Arc<Target>, Delivery)>>> {
         let most = most.min(UNWRITTEN - self.begun.len());
-        let now = self.app.clock.now();
+        let now = self.janua.clock.now();
         // A failure may be the one that switches the webhook off: it is written down before anything else is sent.
         let has_failed = || self.begun.values().any(|state| *state == State::Failed);
         if most == 0 || now.since(self.since) > TURN || has_failed() {
@@ -83,19 +83,19 @@ impl<'a> Queue<'a> {
     /// Where it goes, for each start: it may have been switched off, moved or given a new secret a moment ago. So it is
     /// looked at each time, unless that would have been heard.
     async fn target(&mut self, now: Timestamp) -> Result<Option<Arc<Target>>> {
-        let changes = self.app.own::<Arc<Changes>>().count();
-        let would_have_heard = self.app.db.hears_at_once();
+        let changes = self.janua.own::<Arc<Changes>>().count();
+        let would_have_heard = self.janua.db.hears_at_once();
         let is_now = |seen: &&Seen| would_have_heard && seen.changes == changes && seen.is_new(now);
         if let Some(seen) = self.seen.as_ref().filter(is_now) {
             return Ok(Some(seen.target.clone()));
         }
-        let found = self.held.look(&self.app.db).await?;
+        let found = self.held.look(&self.janua.db).await?;
         let Some(webhook) = found.filter(|webhook| webhook.is_active) else { return Ok(None) };
         // What is as it was is not opened and read again. Two secrets are, because one of them has an end.
         let has_one_secret = webhook.retiring_secret.is_none();
         let target = match self.seen.take() {
             Some(seen) if seen.target.webhook == webhook => seen.target,
-            _ => Arc::new(Target::of(self.app, webhook, now)?),
+            _ => Arc::new(Target::of(self.janua, webhook, now)?),
         };
         self.seen = has_one_secret.then(|| Seen { target: target.clone(), at: now, changes });
         Ok(Some(target))
@@ -115,7 +115,7 @@ impl<'a> Queue<'a> {
     async fn look_up(&mut self, now: Timestamp) -> Result<()> {
         while self.waiting.is_empty() && !self.is_dry && !self.is_asked {
             let search = self.search(now);
-            self.found(Delivery::due(&self.app.db, &search).await?);
+            self.found(Delivery::due(&self.janua.db, &search).await?);
         }
         Ok(())
     }
@@ -123,7 +123,7 @@ impl<'a> Queue<'a> {
     /// What to look for when something is written down anyway: there it costs no way of its own.
     pub fn ask(&mut self) -> Option<Search> {
         self.is_asked = self.waiting.is_empty();
-        self.is_asked.then(|| self.search(self.app.clock.now()))
+        self.is_asked.then(|| self.search(self.janua.clock.now()))
     }
 
     /// What was found on that way. Who has nothing under way looks once more before he leaves.

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use db::Tx;
 use kernel::{
-    App,
+    Janua,
     clock::Timestamp,
     fault::{Code, INVALID, Result},
     jobs,
@@ -34,9 +34,9 @@ pub const TOO_MANY_AT_HOST: Code = Code::new(
 );
 
 /// Refuses one more for a host that has enough of this app's: each event would go there as often.
-pub async fn check_host(tx: &mut Tx, app: &App, application: ApplicationId, url: &Url) -> Result<()> {
+pub async fn check_host(tx: &mut Tx, janua: &Janua, application: ApplicationId, url: &Url) -> Result<()> {
     let count = Webhook::count_at(tx, application, &outgoing::host_of(url)).await?;
-    if count < app.config.of::<super::Settings>().webhooks_per_host.get() {
+    if count < janua.config.of::<super::Settings>().webhooks_per_host.get() {
         Ok(())
     } else {
         Err(TOO_MANY_AT_HOST.into())
@@ -49,11 +49,11 @@ const MOST_FAILURES: u32 = 5;
 pub const GRACE: Duration = Duration::from_hours(7 * 24);
 
 /// The URL as it is kept, if a delivery could go there right now.
-pub async fn check_url(app: &App, text: &str) -> Result<Url> {
+pub async fn check_url(janua: &Janua, text: &str) -> Result<Url> {
     let text = text.trim_matches(' ');
     let url = Url::parse(text).map_err(|_| INVALID.at("url", "format", "must be a URL"))?;
     // Where it leads to first: whoever writes down a place inside is told so, in whatever spelling.
-    let refused = match app.outgoing.check(&url).await.and_then(|()| outgoing::endpoint(text)) {
+    let refused = match janua.outgoing.check(&url).await.and_then(|()| outgoing::endpoint(text)) {
         Ok(url) => return Ok(url),
         Err(refused) => refused,
     };
@@ -70,8 +70,9 @@ pub async fn check_url(app: &App, text: &str) -> Result<Url> {
 }
 
 /// The events as they are kept: each once, in the order given.
-pub fn check_events(app: &App, given: Vec<String>) -> Result<Vec<String>> {
-    let unknown: Vec<&str> = given.iter().map(String::as_str).filter(|value| !names::is_known(app, value)).collect();
+pub fn check_events(janua: &Janua, given: Vec<String>) -> Result<Vec<String>> {
+    let unknown: Vec<&str> =
+        given.iter().map(String::as_str).filter(|value| !names::is_known(janua, value)).collect();
     if !unknown.is_empty() {
         let message = format!("unknown: {}", unknown.join(", "));
         return Err(UNKNOWN_EVENT_TYPES.at("events", "unknown", message).with_extra("unknown", &unknown));
@@ -86,9 +87,9 @@ pub fn check_events(app: &App, given: Vec<String>) -> Result<Vec<String>> {
 }
 
 /// Brings in a new secret and answers it; the one before stays good for a while.
-pub fn rotate(app: &App, webhook: &mut Webhook, grace: Duration, now: Timestamp) -> kernel::crypto::Secret {
-    let secret = app.entropy.secret();
-    let old = std::mem::replace(&mut webhook.secret, seal(app, webhook.id, &secret));
+pub fn rotate(janua: &Janua, webhook: &mut Webhook, grace: Duration, now: Timestamp) -> kernel::crypto::Secret {
+    let secret = janua.entropy.secret();
+    let old = std::mem::replace(&mut webhook.secret, seal(janua, webhook.id, &secret));
     (webhook.retiring_secret, webhook.retiring_until) = (Some(old), Some(now.plus(grace)));
     secret
 }
@@ -100,25 +101,25 @@ pub fn finalize(webhook: &mut Webhook) {
 
 /// Counts a delivery that failed for good, and switches the webhook off when it was one too many. `false` when nothing
 /// more is to be sent.
-pub async fn count_failure(tx: &mut Tx, app: &App, id: WebhookId) -> Result<bool> {
+pub async fn count_failure(tx: &mut Tx, janua: &Janua, id: WebhookId) -> Result<bool> {
     let Some(webhook) = Webhook::failed(tx, id).await? else { return Ok(false) };
     if webhook.failures < MOST_FAILURES || !Webhook::switch_off(tx, id).await? {
         return Ok(true);
     }
     let Some(application) = Application::hold(tx, webhook.app_id).await? else { return Ok(false) };
     let event = WebhookAutoDisabled { webhook_id: id.to_string() };
-    events::record(tx, app, &By::default(), About::app(&application), &event).await?;
+    events::record(tx, janua, &By::default(), About::app(&application), &event).await?;
     for reader in orgs::caretakers(tx, application.org_id).await? {
         let (name, app_name) = (reader.name, application.name.clone());
         let letter = WebhookDisabled { name, app: app_name, url: webhook.url.clone() };
-        mail::send(tx, app, &reader.email, &letter).await?;
+        mail::send(tx, janua, &reader.email, &letter).await?;
     }
-    stop(tx, app, id).await?;
+    stop(tx, janua, id).await?;
     Ok(false)
 }
 
 /// What waits for a webhook that was switched off is not sent any more.
-pub async fn stop(tx: &mut Tx, app: &App, webhook: WebhookId) -> Result<()> {
-    let now = app.clock.now();
-    Ok(jobs::enqueue(tx, app, now, &Cancel { webhook, until: now }).await?)
+pub async fn stop(tx: &mut Tx, janua: &Janua, webhook: WebhookId) -> Result<()> {
+    let now = janua.clock.now();
+    Ok(jobs::enqueue(tx, janua, now, &Cancel { webhook, until: now }).await?)
 }

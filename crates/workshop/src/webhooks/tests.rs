@@ -23,9 +23,9 @@ use axum::{
 };
 use identity::testing::{Person, signed_in};
 use kernel::{
-    app::Feature,
     config::{Config, Switch},
-    testing::{Answer, Ask, TestApp},
+    feature::Feature,
+    testing::{Answer, Ask, TestJanua},
 };
 use serde_json::{Value, json};
 
@@ -45,8 +45,8 @@ fn config() -> Config {
     })
 }
 
-async fn start() -> TestApp {
-    TestApp::start_with(config(), feature).await
+async fn start() -> TestJanua {
+    TestJanua::start_with(config(), feature).await
 }
 
 /// What the receiver got.
@@ -134,12 +134,12 @@ struct Shop {
 }
 
 impl Shop {
-    async fn open(t: &TestApp) -> Self {
+    async fn open(t: &TestJanua) -> Self {
         let owner = signed_in(t, "ada@example.com").await;
         Self::of(t, owner).await
     }
 
-    async fn of(t: &TestApp, owner: Person) -> Self {
+    async fn of(t: &TestJanua, owner: Person) -> Self {
         let app = make_app(t, &owner, "Shop").await;
         let key = make_key(t, &owner, id(&app), "publishable", "live").await;
         let key = key["value"].as_str().unwrap().to_owned();
@@ -150,35 +150,35 @@ impl Shop {
         self.owner.asks(ask).header("x-service-app-key", &self.key)
     }
 
-    async fn register(&self, t: &TestApp, url: &str, events: &[&str]) -> Value {
+    async fn register(&self, t: &TestJanua, url: &str, events: &[&str]) -> Value {
         let made = self.asks(t.post("/webhooks").json(&json!({ "url": url, "events": events }))).await;
         assert_eq!(made.status, 200, "{}", made.text);
         made.body
     }
 
-    async fn change(&self, t: &TestApp, webhook: &Value, change: &Value) -> Answer {
+    async fn change(&self, t: &TestJanua, webhook: &Value, change: &Value) -> Answer {
         self.asks(t.ask(Method::PATCH, &format!("/webhooks/{}", id(webhook))).json(change)).await
     }
 
-    async fn deliveries(&self, t: &TestApp, webhook: &Value) -> Vec<Value> {
+    async fn deliveries(&self, t: &TestJanua, webhook: &Value) -> Vec<Value> {
         let answer = self.asks(t.get(&format!("/webhooks/{}/deliveries", id(webhook)))).await;
         assert_eq!(answer.status, 200, "{}", answer.text);
         answer.body["deliveries"].as_array().unwrap().clone()
     }
 
     /// Sends an example of an event; the simplest thing to be delivered.
-    async fn rehearse(&self, t: &TestApp, webhook: &Value) {
+    async fn rehearse(&self, t: &TestJanua, webhook: &Value) {
         let answer = self.asks(t.post(&format!("/webhooks/{}/test", id(webhook)))).await;
         assert_eq!(answer.status, 200, "{}", answer.text);
     }
 }
 
 /// Delivers what is due now.
-async fn deliver(t: &TestApp) -> usize {
-    deliver_due(&t.app).await.unwrap()
+async fn deliver(t: &TestJanua) -> usize {
+    deliver_due(&t.janua).await.unwrap()
 }
 
-async fn done(t: TestApp) {
+async fn done(t: TestJanua) {
     t.run_jobs().await;
     t.finish().await;
 }

@@ -24,7 +24,7 @@ async fn tokens_are_made_by_admins_named_shown_once_and_gone_at_once() {
     assert!(!listed.text.contains(&value), "shown once");
     assert_eq!(listed.body["tokens"].as_array().unwrap().len(), 2);
     assert_eq!(listed.body["tokens"].as_array().unwrap()[0]["lastUsedAt"], json!("2026-01-31T10:00:00.000Z"));
-    let stored: Vec<(String,)> = o.t.app.db.all("SELECT hash FROM scim_token", vec![]).await.unwrap();
+    let stored: Vec<(String,)> = o.t.janua.db.all("SELECT hash FROM scim_token", vec![]).await.unwrap();
     assert!(stored.iter().all(|(hash,)| !hash.contains(&value)), "only the hash is kept");
 
     o.t.advance(std::time::Duration::from_hours(24));

@@ -180,11 +180,11 @@ async fn crowd(o: &Org, people: i64) {
             if with_org {
                 numbers.push(o.id.clone().into());
             }
-            o.t.app.db.exec(sql, numbers).await.unwrap();
+            o.t.janua.db.exec(sql, numbers).await.unwrap();
         }
     }
     let sql = "UPDATE org SET people = people + $2 WHERE id = $1";
-    o.t.app.db.exec(sql, db::params![&o.id, people]).await.unwrap();
+    o.t.janua.db.exec(sql, db::params![&o.id, people]).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -201,7 +201,7 @@ async fn a_large_group_holds_nobody_up() {
     let group = id(&made.body).to_owned();
     let count = async |role: &str| {
         let sql = "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM org_member WHERE org_id = $1 AND role = $2";
-        let (n,): (i64,) = o.t.app.db.one(sql, db::params![&o.id, role]).await.unwrap();
+        let (n,): (i64,) = o.t.janua.db.one(sql, db::params![&o.id, role]).await.unwrap();
         n
     };
     let told = async || o.t.happened().await.iter().filter(|kind| *kind == "MEMBER_ROLE_CHANGED").count();

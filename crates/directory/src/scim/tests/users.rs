@@ -32,7 +32,7 @@ async fn a_user_is_provisioned_shown_and_replaced() {
         assert!(user[not_theirs].is_null(), "{not_theirs}: {}", made.text);
     }
     assert!(!made.text.contains("hunter22"));
-    let stored: Vec<(String,)> = o.t.app.db.all("SELECT attributes FROM person", vec![]).await.unwrap();
+    let stored: Vec<(String,)> = o.t.janua.db.all("SELECT attributes FROM person", vec![]).await.unwrap();
     assert!(stored.iter().all(|(text,)| !text.contains("hunter22")), "a password is kept by nobody");
     o.t.expects(&["PERSON_PROVISIONED"]).await;
 
@@ -122,7 +122,7 @@ async fn members_are_users_and_places_have_no_gaps() {
     let all = o.get("/Users").await.body;
     assert_eq!((&all["totalResults"], all["Resources"].as_array().unwrap().len()), (&json!(3), 3));
     let places: Vec<(i64,)> =
-        o.t.app
+        o.t.janua
             .db
             .all("SELECT place FROM person WHERE org_id = $1 ORDER BY place", db::params![&o.id])
             .await

@@ -9,7 +9,7 @@ use axum::http::Method;
 use db::testing::TestDb;
 use kernel::{
     config::Config,
-    testing::{Answer, TestApp, join_all},
+    testing::{Answer, TestJanua, join_all},
 };
 use serde_json::{Value, json};
 
@@ -19,30 +19,30 @@ use super::{
 };
 pub use holder::Holder;
 
-pub async fn options(t: &TestApp, person: &Person) -> Value {
+pub async fn options(t: &TestJanua, person: &Person) -> Value {
     let answer = person.asks(t.post("/auth/passkey/register-options")).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
     answer.body
 }
 
-pub async fn keep(t: &TestApp, person: &Person, credential: &Value) -> Answer {
+pub async fn keep(t: &TestJanua, person: &Person, credential: &Value) -> Answer {
     let body = json!({ "credential": credential });
     person.asks(t.post("/auth/passkey/register-verify").json(&body)).header("user-agent", FIREFOX).await
 }
 
-pub async fn login_options(t: &TestApp) -> Value {
+pub async fn login_options(t: &TestJanua) -> Value {
     let answer = t.post("/auth/passkey/login-options").await;
     assert_eq!(answer.status, 200, "{}", answer.text);
     answer.body
 }
 
-pub async fn come_in(t: &TestApp, credential: &Value) -> Answer {
+pub async fn come_in(t: &TestJanua, credential: &Value) -> Answer {
     let body = json!({ "credential": credential, "options": { "tokenDelivery": "body" } });
     t.post("/auth/passkey/login-verify").json(&body).header("user-agent", FIREFOX).await
 }
 
 /// Makes a passkey and has it kept.
-pub async fn add(t: &TestApp, person: &Person, holder: &mut Holder) -> String {
+pub async fn add(t: &TestJanua, person: &Person, holder: &mut Holder) -> String {
     let made = holder.make(options(t, person).await).await.unwrap();
     let kept = keep(t, person, &made).await;
     assert_eq!(kept.status, 200, "{}", kept.text);
@@ -259,7 +259,7 @@ async fn a_passkey_signs_in_on_another_node_and_after_a_restart() {
 #[tokio::test]
 async fn a_server_without_a_name_has_no_passkeys() {
     let config = Config { base_url: Some("http://192.0.2.1:8080".parse().unwrap()), ..Config::for_tests() };
-    let t = TestApp::start_with(config, feature).await;
+    let t = TestJanua::start_with(config, feature).await;
     assert_eq!(t.post("/auth/passkey/login-options").await.refusal(), (409, "passkeys_off"));
     let ada = signed_in(&t, "ada@example.com").await;
     assert_eq!(ada.asks(t.post("/auth/passkey/register-options")).await.refusal(), (409, "passkeys_off"));

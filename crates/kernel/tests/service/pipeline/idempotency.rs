@@ -18,104 +18,104 @@ struct Gate {
     open: Notify,
 }
 
-async fn note(tx: &mut Tx, app: &App) -> Result<(), Error> {
-    let name = format!("made:{}", app.entropy.secret().expose());
+async fn note(tx: &mut Tx, janua: &Janua) -> Result<(), Error> {
+    let name = format!("made:{}", janua.entropy.secret().expose());
     tx.exec("INSERT INTO setting (name, value) VALUES ($1, '')", params![name]).await.map(drop)
 }
 
-fn answer(app: &App) -> Json<Value> {
-    Json(json!({ "secret": app.entropy.secret().expose() }))
+fn answer(janua: &Janua) -> Json<Value> {
+    Json(json!({ "secret": janua.entropy.secret().expose() }))
 }
 
-async fn in_two_steps(State(app): State<App>) -> Result<Json<Value>> {
-    db::transact!(app.db, async |tx| note(tx, &app).await)?;
-    db::transact!(app.db, async |tx| note(tx, &app).await)?;
-    Ok(answer(&app))
+async fn in_two_steps(State(janua): State<Janua>) -> Result<Json<Value>> {
+    db::transact!(janua.db, async |tx| note(tx, &janua).await)?;
+    db::transact!(janua.db, async |tx| note(tx, &janua).await)?;
+    Ok(answer(&janua))
 }
-async fn then_looks(State(app): State<App>) -> Result<Json<Value>> {
-    db::transact!(app.db, async |tx| note(tx, &app).await)?;
-    let (seen,): (i64,) = app.db.one(COUNT, params![]).await?;
-    Ok(Json(json!({ "seen": seen, "secret": app.entropy.secret().expose() })))
+async fn then_looks(State(janua): State<Janua>) -> Result<Json<Value>> {
+    db::transact!(janua.db, async |tx| note(tx, &janua).await)?;
+    let (seen,): (i64,) = janua.db.one(COUNT, params![]).await?;
+    Ok(Json(json!({ "seen": seen, "secret": janua.entropy.secret().expose() })))
 }
-async fn carried(State(app): State<App>) -> Result<Json<Value>> {
+async fn carried(State(janua): State<Janua>) -> Result<Json<Value>> {
     let done: Result<(), Error> =
-        app.carry(app.clone(), |tx, app| Box::pin(async move { note(tx, app).await })).await;
+        janua.carry(janua.clone(), |tx, janua| Box::pin(async move { note(tx, janua).await })).await;
     done?;
-    Ok(answer(&app))
+    Ok(answer(&janua))
 }
-async fn commits_by_itself(State(app): State<App>) -> Result<Json<Value>> {
-    let mut tx = app.db.begin().await?;
-    note(&mut tx, &app).await?;
+async fn commits_by_itself(State(janua): State<Janua>) -> Result<Json<Value>> {
+    let mut tx = janua.db.begin().await?;
+    note(&mut tx, &janua).await?;
     tx.commit().await?;
-    Ok(answer(&app))
+    Ok(answer(&janua))
 }
 /// What is sent without waiting collides, and the handler knows what to say then.
-async fn sends(State(app): State<App>) -> Result<Json<Value>> {
+async fn sends(State(janua): State<Janua>) -> Result<Json<Value>> {
     let sql = "INSERT INTO setting (name, value) VALUES ('made:the same', '')";
-    match db::transact!(app.db, async |tx| tx.send(sql, params![]).await) {
+    match db::transact!(janua.db, async |tx| tx.send(sql, params![]).await) {
         Err(error) if error.is_unique("setting_pkey") => Err(CONFLICT.into()),
-        outcome => Ok(outcome.map(|()| answer(&app))?),
+        outcome => Ok(outcome.map(|()| answer(&janua))?),
     }
 }
-async fn lingers(State(app): State<App>) -> Result<Json<Value>> {
-    db::transact!(app.db, async |tx| note(tx, &app).await)?;
-    let gate = app.own::<Arc<Gate>>();
+async fn lingers(State(janua): State<Janua>) -> Result<Json<Value>> {
+    db::transact!(janua.db, async |tx| note(tx, &janua).await)?;
+    let gate = janua.own::<Arc<Gate>>();
     gate.entered.notify_one();
     gate.open.notified().await;
-    Ok(answer(&app))
+    Ok(answer(&janua))
 }
-async fn fails_afterwards(State(app): State<App>) -> Result<Json<Value>> {
-    db::transact!(app.db, async |tx| note(tx, &app).await)?;
+async fn fails_afterwards(State(janua): State<Janua>) -> Result<Json<Value>> {
+    db::transact!(janua.db, async |tx| note(tx, &janua).await)?;
     Err(INTERNAL.caused_by("after the transaction"))
 }
 #[expect(clippy::panic, reason = "that is what is tested")]
-async fn panics_afterwards(State(app): State<App>) -> Result<Json<Value>> {
-    db::transact!(app.db, async |tx| note(tx, &app).await)?;
+async fn panics_afterwards(State(janua): State<Janua>) -> Result<Json<Value>> {
+    db::transact!(janua.db, async |tx| note(tx, &janua).await)?;
     panic!("after the transaction")
 }
-async fn refuses_afterwards(State(app): State<App>) -> Result<Json<Value>> {
-    db::transact!(app.db, async |tx| note(tx, &app).await)?;
+async fn refuses_afterwards(State(janua): State<Janua>) -> Result<Json<Value>> {
+    db::transact!(janua.db, async |tx| note(tx, &janua).await)?;
     Err(CONFLICT.into())
 }
-async fn loses_twice(State(app): State<App>) -> Result<Json<Value>> {
-    db::transact!(app.db, async |tx| {
-        note(tx, &app).await?;
-        let is_late = app.own::<Counter>().0.fetch_add(1, SeqCst) >= 2;
+async fn loses_twice(State(janua): State<Janua>) -> Result<Json<Value>> {
+    db::transact!(janua.db, async |tx| {
+        note(tx, &janua).await?;
+        let is_late = janua.own::<Counter>().0.fetch_add(1, SeqCst) >= 2;
         if is_late { Ok(()) } else { Err(Error::Conflict("made up".into())) }
     })?;
-    Ok(answer(&app))
+    Ok(answer(&janua))
 }
-async fn tells(State(app): State<App>) -> Result<Json<Value>> {
-    db::transact!(app.db, async |tx| {
-        note(tx, &app).await?;
+async fn tells(State(janua): State<Janua>) -> Result<Json<Value>> {
+    db::transact!(janua.db, async |tx| {
+        note(tx, &janua).await?;
         tx.notify(Reach::EveryNode, "made", "something").await
     })?;
-    Ok(answer(&app))
+    Ok(answer(&janua))
 }
 
-async fn opens_account(State(app): State<App>) -> Result<Json<Value>> {
-    db::transact!(app.db, async |tx| note(tx, &app).await)?;
+async fn opens_account(State(janua): State<Janua>) -> Result<Json<Value>> {
+    db::transact!(janua.db, async |tx| note(tx, &janua).await)?;
     db::answer_opens_account();
-    Ok(answer(&app))
+    Ok(answer(&janua))
 }
 
 /// Whoever may enter at this moment.
 struct Guest;
 
-impl FromRequestParts<App> for Guest {
+impl FromRequestParts<Janua> for Guest {
     type Rejection = Fault;
 
-    async fn from_request_parts(_: &mut Parts, app: &App) -> Result<Self> {
+    async fn from_request_parts(_: &mut Parts, janua: &Janua) -> Result<Self> {
         let sql = "SELECT value FROM setting WHERE name = 'closed'";
-        let closed: Option<(String,)> = app.db.opt(sql, params![]).await?;
+        let closed: Option<(String,)> = janua.db.opt(sql, params![]).await?;
         if closed.is_some() { Err(FORBIDDEN.into()) } else { Ok(Self) }
     }
 }
 impl OperationInput for Guest {}
 
-async fn guarded(State(app): State<App>, _: Guest) -> Result<Json<Value>> {
-    db::transact!(app.db, async |tx| note(tx, &app).await)?;
-    Ok(answer(&app))
+async fn guarded(State(janua): State<Janua>, _: Guest) -> Result<Json<Value>> {
+    db::transact!(janua.db, async |tx| note(tx, &janua).await)?;
+    Ok(answer(&janua))
 }
 
 fn more(config: &Config) -> Feature {
@@ -141,23 +141,23 @@ fn more(config: &Config) -> Feature {
 
 const COUNT: &str = "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM setting WHERE name LIKE 'made:%'";
 
-async fn made(t: &TestApp) -> i64 {
-    let (count,): (i64,) = t.app.db.one(COUNT, params![]).await.unwrap();
+async fn made(t: &TestJanua) -> i64 {
+    let (count,): (i64,) = t.janua.db.one(COUNT, params![]).await.unwrap();
     count
 }
 
-async fn keys(t: &TestApp) -> usize {
-    let kept: Vec<(String,)> = t.app.db.all("SELECT scope FROM idempotent_reply", params![]).await.unwrap();
+async fn keys(t: &TestJanua) -> usize {
+    let kept: Vec<(String,)> = t.janua.db.all("SELECT scope FROM idempotent_reply", params![]).await.unwrap();
     kept.len()
 }
 
-fn send<'a>(t: &'a TestApp, path: &str, key: &str) -> kernel::testing::Ask<'a> {
+fn send<'a>(t: &'a TestJanua, path: &str, key: &str) -> kernel::testing::Ask<'a> {
     t.post(path).header("idempotency-key", key)
 }
 
 #[tokio::test]
 async fn the_same_key_gets_the_first_answer_again_for_a_day() {
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     let send = |key: &str| t.post("/make").json(&ada()).header("idempotency-key", key).send();
     let first = send("k1").await;
     t.advance(Duration::from_hours(23));
@@ -174,7 +174,7 @@ async fn the_same_key_gets_the_first_answer_again_for_a_day() {
 
 #[tokio::test]
 async fn a_key_belongs_to_one_request_of_one_caller() {
-    let t = TestApp::start(more).await;
+    let t = TestJanua::start(more).await;
     let send = |body: &Value| t.post("/make").json(body).header("idempotency-key", "k");
     let first = send(&ada()).header("authorization", "Bearer a").await;
     let other_body = send(&json!({ "name": "Eve", "age": 1 })).header("authorization", "Bearer a").await;
@@ -199,7 +199,7 @@ async fn a_key_belongs_to_one_request_of_one_caller() {
 
 #[tokio::test]
 async fn what_failed_or_was_refused_changed_nothing_and_may_be_tried_again() {
-    let t = TestApp::start(more).await;
+    let t = TestJanua::start(more).await;
     let send_it = || send(&t, "/fail-once", "k");
     assert_eq!(send_it().await.refusal(), (503, "unavailable"));
     assert_eq!((made(&t).await, keys(&t).await), (0, 0), "undone with its key");
@@ -218,7 +218,7 @@ async fn what_failed_or_was_refused_changed_nothing_and_may_be_tried_again() {
 
 #[tokio::test]
 async fn what_changes_nothing_keeps_nothing() {
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     for (path, status) in [("/nowhere", 404), ("/whoami", 405), ("/echo", 200)] {
         let answer = t.post(path).json(&ada()).header("idempotency-key", "k").await;
         assert_eq!(answer.status, status, "{path}: {answer:?}");
@@ -229,7 +229,7 @@ async fn what_changes_nothing_keeps_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_at_once_have_one_effect_and_the_same_answer() {
-    let t = TestApp::start(more).await;
+    let t = TestJanua::start(more).await;
     for path in ["/guarded", "/carried", "/then-looks"] {
         let before = made(&t).await;
         let answers = futures_util::future::join_all((0..16).map(|_| send(&t, path, path).send())).await;
@@ -249,7 +249,7 @@ async fn many_at_once_have_one_effect_and_the_same_answer() {
 
 #[tokio::test]
 async fn however_a_handler_writes_it_happens_once() {
-    let t = TestApp::start(more).await;
+    let t = TestJanua::start(more).await;
     let mut expected = 0;
     for (path, makes) in [
         ("/in-two-steps", 2),
@@ -273,15 +273,15 @@ async fn however_a_handler_writes_it_happens_once() {
 
 #[tokio::test]
 async fn who_looks_after_the_transaction_sees_what_it_did() {
-    let t = TestApp::start(more).await;
+    let t = TestJanua::start(more).await;
     assert_eq!(send(&t, "/then-looks", "k").await.body["seen"], 1);
     t.finish().await;
 }
 
 #[tokio::test]
 async fn what_is_told_is_told_after_the_commit() {
-    let t = TestApp::start(more).await;
-    let mut heard = t.app.db.listen(&["made"]);
+    let t = TestJanua::start(more).await;
+    let mut heard = t.janua.db.listen(&["made"]);
     assert_eq!(send(&t, "/tells", "k").await.status, 200);
     let news = Notice::News { topic: "made".into(), body: "something".into() };
     while heard.next().await.unwrap() != news {}
@@ -290,7 +290,7 @@ async fn what_is_told_is_told_after_the_commit() {
 
 #[tokio::test]
 async fn what_was_carried_out_without_an_answer_is_never_carried_out_again() {
-    let t = TestApp::start(more).await;
+    let t = TestJanua::start(more).await;
     for (count, path) in ["/fails-afterwards", "/panics-afterwards"].into_iter().enumerate() {
         let count = i64::try_from(count).unwrap() + 1;
         assert_eq!(send(&t, path, path).await.refusal(), (500, "internal"));
@@ -308,15 +308,15 @@ async fn what_was_carried_out_without_an_answer_is_never_carried_out_again() {
 
 #[tokio::test]
 async fn a_handler_that_takes_its_time_holds_no_transaction_open() {
-    let t = TestApp::start(more).await;
-    let gate = t.app.own::<Arc<Gate>>().clone();
+    let t = TestJanua::start(more).await;
+    let gate = t.janua.own::<Arc<Gate>>().clone();
     let watch = async {
         gate.entered.notified().await;
         // It is committed without its answer while the handler still works.
         while made(&t).await == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        t.app.db.exec("INSERT INTO setting (name, value) VALUES ('other', '')", params![]).await.unwrap();
+        t.janua.db.exec("INSERT INTO setting (name, value) VALUES ('other', '')", params![]).await.unwrap();
         assert_eq!(send(&t, "/lingers", "k").await.refusal(), (409, "idempotency_in_progress"));
         gate.open.notify_one();
     };
@@ -329,15 +329,15 @@ async fn a_handler_that_takes_its_time_holds_no_transaction_open() {
 
 #[tokio::test]
 async fn who_goes_away_before_the_answer_has_done_nothing_and_frees_the_key() {
-    let t = TestApp::start(more).await;
-    let gate = t.app.own::<Arc<Gate>>().clone();
+    let t = TestJanua::start(more).await;
+    let gate = t.janua.own::<Arc<Gate>>().clone();
     tokio::select! {
         biased;
         _ = send(&t, "/lingers", "k").send() => unreachable!("it waits at the gate"),
         () = gate.entered.notified() => {}
     }
     // Behind whatever is left of it.
-    t.app.db.exec("INSERT INTO setting (name, value) VALUES ('other', '')", params![]).await.unwrap();
+    t.janua.db.exec("INSERT INTO setting (name, value) VALUES ('other', '')", params![]).await.unwrap();
     gate.open.notify_one();
     let again = send(&t, "/lingers", "k").await;
     assert_eq!((again.status, again.header("idempotency-replayed"), made(&t).await), (200, "", 1));
@@ -346,33 +346,33 @@ async fn who_goes_away_before_the_answer_has_done_nothing_and_frees_the_key() {
 
 #[tokio::test]
 async fn who_may_not_do_it_any_more_does_not_get_the_answer_either() {
-    let t = TestApp::start(more).await;
+    let t = TestJanua::start(more).await;
     assert_eq!(send(&t, "/guarded", "k").await.status, 200);
-    t.app.db.exec("INSERT INTO setting (name, value) VALUES ('closed', '')", params![]).await.unwrap();
+    t.janua.db.exec("INSERT INTO setting (name, value) VALUES ('closed', '')", params![]).await.unwrap();
     assert_eq!(send(&t, "/guarded", "k").await.refusal(), (403, "forbidden"));
     t.finish().await;
 }
 
 #[tokio::test]
 async fn answers_are_sealed_and_forgotten_in_time() {
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     let made = t.post("/make").json(&ada()).header("idempotency-key", "k").await;
-    let kept: (Vec<u8>,) = t.app.db.one("SELECT sealed FROM idempotent_reply", params![]).await.unwrap();
+    let kept: (Vec<u8>,) = t.janua.db.one("SELECT sealed FROM idempotent_reply", params![]).await.unwrap();
     let secret = made.body["secret"].as_str().unwrap().as_bytes();
     assert!(!kept.0.windows(secret.len()).any(|bytes| bytes == secret), "the secret is not in the database");
     t.advance(Duration::from_hours(25));
-    let mut tx = t.app.db.begin().await.unwrap();
-    kernel::jobs::enqueue(&mut tx, &t.app, t.app.clock.now(), &ForgetReplies::default()).await.unwrap();
+    let mut tx = t.janua.db.begin().await.unwrap();
+    kernel::jobs::enqueue(&mut tx, &t.janua, t.janua.clock.now(), &ForgetReplies::default()).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(t.run_jobs().await, 1);
-    let left: Vec<(Vec<u8>,)> = t.app.db.all("SELECT sealed FROM idempotent_reply", params![]).await.unwrap();
+    let left: Vec<(Vec<u8>,)> = t.janua.db.all("SELECT sealed FROM idempotent_reply", params![]).await.unwrap();
     assert!(left.is_empty());
     t.finish().await;
 }
 
 #[tokio::test]
 async fn an_answer_that_opens_an_account_is_never_kept() {
-    let t = TestApp::start(more).await;
+    let t = TestJanua::start(more).await;
     let first = send(&t, "/opens-account", "k").await;
     let second = send(&t, "/opens-account", "k").await;
     assert_eq!((first.status, second.status), (200, 200), "{}", second.text);

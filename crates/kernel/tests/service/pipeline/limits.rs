@@ -7,7 +7,7 @@ fn few(per_minute: u32) -> Config {
 
 #[tokio::test]
 async fn who_asks_too_often_waits_and_nobody_else_does() {
-    let t = TestApp::start_with(few(3), feature).await;
+    let t = TestJanua::start_with(few(3), feature).await;
     for left in ["2", "1", "0"] {
         let answer = t.get("/whoami").from("192.0.2.1").await;
         assert_eq!(answer.header("ratelimit"), format!("\"requests\";r={left}"));
@@ -32,7 +32,7 @@ async fn who_asks_too_often_waits_and_nobody_else_does() {
 #[tokio::test]
 async fn behind_a_trusted_proxy_the_client_is_counted_and_not_the_proxy() {
     let config = Config { trusted_proxies: vec!["10.0.0.0/8".parse().unwrap()], ..few(1) };
-    let t = TestApp::start_with(config, feature).await;
+    let t = TestJanua::start_with(config, feature).await;
     let ask = |client: &str| t.get("/whoami").from("10.0.0.1").header("x-forwarded-for", client).send();
     assert_eq!(ask("192.0.2.1").await.body, "192.0.2.1");
     assert_eq!(ask("192.0.2.1").await.status, 429);
@@ -43,7 +43,7 @@ async fn behind_a_trusted_proxy_the_client_is_counted_and_not_the_proxy() {
 
 #[tokio::test]
 async fn past_its_bound_the_server_sheds_at_once_and_still_answers_probes() {
-    let t = TestApp::start_with(Config { max_in_flight: 1, ..Config::for_tests() }, feature).await;
+    let t = TestJanua::start_with(Config { max_in_flight: 1, ..Config::for_tests() }, feature).await;
     let mut slow = Box::pin(t.get("/slow").send());
     assert!(futures_util::poll!(&mut slow).is_pending());
     let shed = t.get("/whoami").await;
@@ -56,7 +56,7 @@ async fn past_its_bound_the_server_sheds_at_once_and_still_answers_probes() {
 
 #[tokio::test]
 async fn one_network_holds_half_of_the_places_and_no_more() {
-    let t = TestApp::start_with(Config { max_in_flight: 4, ..Config::for_tests() }, feature).await;
+    let t = TestJanua::start_with(Config { max_in_flight: 4, ..Config::for_tests() }, feature).await;
     let mut held: Vec<_> = ["192.0.2.1", "192.0.2.1"].map(|peer| Box::pin(t.get("/slow").from(peer).send())).into();
     for slow in &mut held {
         assert!(futures_util::poll!(slow).is_pending());
@@ -72,14 +72,14 @@ async fn one_network_holds_half_of_the_places_and_no_more() {
 
 #[tokio::test]
 async fn a_request_takes_its_place_once_its_body_is_there() {
-    let t = TestApp::start_with(Config { max_in_flight: 1, ..Config::for_tests() }, feature).await;
+    let t = TestJanua::start_with(Config { max_in_flight: 1, ..Config::for_tests() }, feature).await;
     let never = || axum::body::Body::from_stream(futures_util::stream::pending::<Result<Vec<u8>, std::io::Error>>());
     let ask = || t.post("/echo").header("content-type", "application/json");
     let mut waiting: Vec<_> = (0..50).map(|_| Box::pin(ask().body(never()).send())).collect();
     for one in &mut waiting {
         assert!(futures_util::poll!(one).is_pending());
     }
-    assert_eq!(t.app.metrics.in_flight.get(), 0);
+    assert_eq!(t.janua.metrics.in_flight.get(), 0);
     assert_eq!(t.post("/echo").json(&ada()).await.status, 200);
     let mut slow = Box::pin(t.get("/slow").send());
     assert!(futures_util::poll!(&mut slow).is_pending());
@@ -91,7 +91,7 @@ async fn a_request_takes_its_place_once_its_body_is_there() {
 #[tokio::test]
 async fn what_bodies_that_are_not_whole_yet_hold_in_memory_is_bounded() {
     use futures_util::StreamExt as _;
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     // Nearly all of a body of 1 MiB, and then nothing more.
     let most = || {
         let piece = futures_util::stream::iter([Ok::<_, std::io::Error>(vec![b' '; 1024 * 1024 - 10])]);
@@ -121,7 +121,7 @@ async fn what_bodies_that_are_not_whole_yet_hold_in_memory_is_bounded() {
 
 #[tokio::test]
 async fn what_is_wrong_with_a_large_body_is_said_in_a_small_answer() {
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     let wrong = |many: usize| json!({ "name": "Ada", "age": 36, "tags": vec![7; many] });
     let some = t.post("/echo").json(&wrong(10_000)).await;
     assert_eq!((some.refusal(), some.body["errors"].as_array().unwrap().len()), ((400, "invalid"), 100));

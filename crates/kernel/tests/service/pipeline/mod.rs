@@ -11,15 +11,15 @@ use std::{
 use axum::{extract::State, http::Method};
 use db::{params, row};
 use kernel::{
-    App,
-    app::Feature,
+    Janua,
     clock::Timestamp,
     config::{Config, Origin},
     fault::{CONFLICT, Code, Fault, NOT_FOUND, Result},
+    feature::Feature,
     http::{Client, ForgetReplies, Json, Key, Listed, Page, Path, Query, Routes, Scope},
     id::Id,
     jobs::Jobs,
-    testing::TestApp,
+    testing::TestJanua,
     transact,
 };
 use schemars::JsonSchema;
@@ -94,18 +94,18 @@ async fn search(Query(search): Query<Search>) -> Json<Value> {
 async fn thing(Path(path): Path<ThingPath>) -> Json<Value> {
     Json(json!({ "id": path.id }))
 }
-async fn make(State(app): State<App>, Json(_): Json<Person>) -> Result<Json<Made>> {
-    let secret = app.entropy.secret().expose().to_owned();
-    transact!(app, async |tx| {
+async fn make(State(janua): State<Janua>, Json(_): Json<Person>) -> Result<Json<Made>> {
+    let secret = janua.entropy.secret().expose().to_owned();
+    transact!(janua, async |tx| {
         let note = params![format!("made:{secret}")];
         Ok(tx.exec("INSERT INTO setting (name, value) VALUES ($1, '')", note).await?)
     })?;
-    Ok(Json(Made { secret, at: app.clock.now() }))
+    Ok(Json(Made { secret, at: janua.clock.now() }))
 }
-async fn fail_once(State(app): State<App>) -> Result<Json<Value>> {
-    transact!(app, async |tx| {
+async fn fail_once(State(janua): State<Janua>) -> Result<Json<Value>> {
+    transact!(janua, async |tx| {
         tx.exec("INSERT INTO setting (name, value) VALUES ('made:at last', '')", params![]).await?;
-        if app.own::<Counter>().0.fetch_add(1, SeqCst) == 0 {
+        if janua.own::<Counter>().0.fetch_add(1, SeqCst) == 0 {
             return Err(kernel::fault::UNAVAILABLE.caused_by("the first time").retry_after(Duration::from_secs(2)));
         }
         Ok(Json(json!("second")))
@@ -114,12 +114,12 @@ async fn fail_once(State(app): State<App>) -> Result<Json<Value>> {
 async fn refuse() -> Result<Json<Value>> {
     Err(TEAPOT.at("pot", "empty", "has no tea").and("cup", "missing", "is not there"))
 }
-async fn broken(State(app): State<App>) -> Result<Json<Value>> {
-    app.db.exec("INSERT INTO no_such_table VALUES ('hunter2')", params![]).await?;
+async fn broken(State(janua): State<Janua>) -> Result<Json<Value>> {
+    janua.db.exec("INSERT INTO no_such_table VALUES ('hunter2')", params![]).await?;
     Ok(Json(Value::Null))
 }
-async fn nul(State(app): State<App>, Json(person): Json<Person>) -> Result<Json<Value>> {
-    app.db.exec("INSERT INTO setting (name, value) VALUES ($1, '')", params![person.name]).await?;
+async fn nul(State(janua): State<Janua>, Json(person): Json<Person>) -> Result<Json<Value>> {
+    janua.db.exec("INSERT INTO setting (name, value) VALUES ($1, '')", params![person.name]).await?;
     Ok(Json(Value::Null))
 }
 #[expect(clippy::panic, reason = "that is what is tested")]
@@ -133,7 +133,7 @@ async fn slow() -> Json<Value> {
 async fn whoami(client: Client) -> Json<Value> {
     Json(json!(client.address))
 }
-async fn settings(State(app): State<App>, page: Page) -> Result<Json<Settings>> {
+async fn settings(State(janua): State<Janua>, page: Page) -> Result<Json<Settings>> {
     struct Row {
         name: String,
         value: String,
@@ -141,14 +141,14 @@ async fn settings(State(app): State<App>, page: Page) -> Result<Json<Settings>> 
     row!(Row { name, value });
     let key = |row: &Row| Key { at: Timestamp(row.value.parse().unwrap_or(0)), id: row.name.clone() };
     let sql = "SELECT name, value FROM setting WHERE name LIKE 'n%' AND name < $1 ORDER BY name DESC LIMIT $2";
-    let fetch = async |below: Key, most: u32| app.db.all(sql, params![&below.id, most]).await;
-    let Listed { rows, next_cursor } = page.list(&app, "settings", Scope::platform(), fetch, key).await?;
+    let fetch = async |below: Key, most: u32| janua.db.all(sql, params![&below.id, most]).await;
+    let Listed { rows, next_cursor } = page.list(&janua, "settings", Scope::platform(), fetch, key).await?;
     Ok(Json(Settings { settings: rows.into_iter().map(|row| row.name).collect(), next_cursor }))
 }
-async fn other_list(State(app): State<App>, page: Page) -> Result<Json<Settings>> {
+async fn other_list(State(janua): State<Janua>, page: Page) -> Result<Json<Settings>> {
     let fetch = async |_, _| Ok::<_, Fault>(vec![]);
     let Listed { rows, next_cursor } =
-        page.list(&app, "another", Scope::platform(), fetch, |_: &String| Key::newest()).await?;
+        page.list(&janua, "another", Scope::platform(), fetch, |_: &String| Key::newest()).await?;
     Ok(Json(Settings { settings: rows, next_cursor }))
 }
 
@@ -181,7 +181,7 @@ fn ada() -> Value {
 
 #[tokio::test]
 async fn everything_wrong_with_a_body_is_said_at_once() {
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     let bad = json!({ "name": "", "age": 200, "nickName": 7, "colour": "green", "tags": ["a", "b", "c"] });
     let answer = t.post("/echo").json(&bad).await;
     assert_eq!(answer.refusal(), (400, "invalid"));
@@ -198,7 +198,7 @@ async fn everything_wrong_with_a_body_is_said_at_once() {
 
 #[tokio::test]
 async fn a_body_that_is_no_json_is_refused_in_its_own_way() {
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     for (body, why) in [
         ("{", "cut off"),
         ("", "empty"),
@@ -230,7 +230,7 @@ async fn a_body_that_is_no_json_is_refused_in_its_own_way() {
 
 #[tokio::test]
 async fn a_body_over_its_limit_is_refused_announced_or_not() {
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     let long = json!({ "name": "Ada", "age": 1, "nickName": "x".repeat(100) }).to_string();
     let announced = t.post("/small").header("content-type", "application/json").body(long.clone()).await;
     assert_eq!(announced.refusal(), (413, "too_large"));
@@ -248,7 +248,7 @@ async fn a_body_over_its_limit_is_refused_announced_or_not() {
 
 #[tokio::test]
 async fn a_query_is_read_by_its_types() {
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     let answer = t.get("/search?size=3&word=a&word=b&unknown=1").await;
     assert_eq!(answer.body, json!({ "size": 3, "words": ["a", "b"] }));
     assert_eq!(t.get("/search").await.body, json!({ "size": null, "words": [] }));
@@ -261,8 +261,8 @@ async fn a_query_is_read_by_its_types() {
 
 #[tokio::test]
 async fn an_id_that_cannot_be_is_answered_like_one_that_does_not_exist() {
-    let t = TestApp::start(feature).await;
-    let id = Id::<Person>::new(&t.app.entropy, t.app.clock.now());
+    let t = TestJanua::start(feature).await;
+    let id = Id::<Person>::new(&t.janua.entropy, t.janua.clock.now());
     assert_eq!(t.get(&format!("/things/{id}")).await.body["id"], id.to_string());
     for odd in ["1", "..%2f..", "%00", "%ff", "'%20OR%201=1", &id.to_string().to_uppercase()] {
         assert_eq!(t.get(&format!("/things/{odd}")).await.refusal(), (404, "not_found"), "{odd}");
@@ -272,7 +272,7 @@ async fn an_id_that_cannot_be_is_answered_like_one_that_does_not_exist() {
 
 #[tokio::test]
 async fn a_refusal_is_a_problem_with_the_requests_id_in_it() {
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     let answer = t.get("/refuse").header("x-request-id", "from-the-client-1").await;
     assert_eq!(answer.header("content-type"), "application/problem+json");
     assert_eq!(
@@ -287,7 +287,7 @@ async fn a_refusal_is_a_problem_with_the_requests_id_in_it() {
         })
     );
     assert_eq!(answer.header("x-request-id"), "from-the-client-1");
-    let entry = &t.app.description.get().unwrap().value()["x-problems"]["teapot"];
+    let entry = &t.janua.description.get().unwrap().value()["x-problems"]["teapot"];
     assert_eq!(entry["status"], 418, "and its type points at its entry in the description");
 
     let other = t.get("/refuse").header("x-request-id", "bad id\t").await;
@@ -300,7 +300,7 @@ async fn a_refusal_is_a_problem_with_the_requests_id_in_it() {
 
 #[tokio::test]
 async fn a_panic_and_a_database_error_tell_the_client_nothing() {
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     for path in ["/panics", "/broken"] {
         let answer = t.get(path).await;
         assert_eq!(answer.refusal(), (500, "internal"), "{path}");
@@ -320,7 +320,7 @@ async fn a_request_that_takes_too_long_is_stopped() {
         // A paused timer would also time out the real connection.
         return;
     }
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     let answer = t.get("/slow").await;
     assert_eq!((answer.refusal(), answer.header("retry-after")), ((503, "timed_out"), "1"));
     let body = axum::body::Body::from_stream(futures_util::stream::pending::<Result<Vec<u8>, std::io::Error>>());
@@ -331,7 +331,7 @@ async fn a_request_that_takes_too_long_is_stopped() {
 
 #[tokio::test]
 async fn every_answer_carries_the_security_headers() {
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     for path in ["/whoami", "/refuse", "/nowhere", "/panics"] {
         let answer = t.get(path).await;
         assert_eq!(answer.header("x-content-type-options"), "nosniff", "{path}");
@@ -342,22 +342,22 @@ async fn every_answer_carries_the_security_headers() {
     }
     t.finish().await;
     let config = Config { base_url: Some("https://id.example.com".parse().unwrap()), ..Config::for_tests() };
-    let t = TestApp::start_with(config, feature).await;
+    let t = TestJanua::start_with(config, feature).await;
     assert!(t.get("/whoami").await.header("strict-transport-security").starts_with("max-age=31536000"));
     t.finish().await;
 }
 
 #[tokio::test]
 async fn a_list_is_walked_by_cursors_that_only_we_can_make() {
-    let t = TestApp::start(feature).await;
+    let t = TestJanua::start(feature).await;
     for i in 0..7 {
         let row = params![format!("n{i}"), i.to_string()];
-        t.app.db.exec("INSERT INTO setting (name, value) VALUES ($1, $2)", row).await.unwrap();
+        t.janua.db.exec("INSERT INTO setting (name, value) VALUES ($1, $2)", row).await.unwrap();
     }
     let first = t.get("/settings?limit=3").await;
     assert_eq!(first.body["settings"], json!(["n6", "n5", "n4"]));
     let cursor = first.body["nextCursor"].as_str().unwrap().to_owned();
-    t.app.db.exec("INSERT INTO setting (name, value) VALUES ('n9', '9')", params![]).await.unwrap();
+    t.janua.db.exec("INSERT INTO setting (name, value) VALUES ('n9', '9')", params![]).await.unwrap();
     let second = t.get(&format!("/settings?limit=3&cursor={cursor}")).await;
     assert_eq!(second.body["settings"], json!(["n3", "n2", "n1"]), "an insert moves nothing");
     let last = t.get(&format!("/settings?limit=3&cursor={}", second.body["nextCursor"].as_str().unwrap())).await;
@@ -378,8 +378,8 @@ async fn a_list_is_walked_by_cursors_that_only_we_can_make() {
 
 #[tokio::test]
 async fn the_description_says_what_the_handlers_types_say() {
-    let t = TestApp::start(feature).await;
-    let description = &t.app.description.get().unwrap().value();
+    let t = TestJanua::start(feature).await;
+    let description = &t.janua.description.get().unwrap().value();
     let echo = &description["paths"]["/echo"]["post"];
     assert_eq!(echo["operationId"], "test.echo");
     let body = &echo["requestBody"]["content"]["application/json"]["schema"]["$ref"];

@@ -11,7 +11,7 @@ fn config() -> Config {
 
 #[tokio::test]
 async fn only_our_origins_may_read_answers_with_cookies() {
-    let t = TestApp::start_with(config(), feature).await;
+    let t = TestJanua::start_with(config(), feature).await;
     for origin in ["https://id.example.com", "https://app.example.com"] {
         let answer = t.get("/whoami").header("origin", origin).await;
         assert_eq!(answer.header("access-control-allow-origin"), origin);
@@ -46,7 +46,7 @@ async fn only_our_origins_may_read_answers_with_cookies() {
 
 #[tokio::test]
 async fn a_cookie_alone_changes_nothing_from_another_site() {
-    let t = TestApp::start_with(config(), feature).await;
+    let t = TestJanua::start_with(config(), feature).await;
     let cookies = [
         "__Host-service_access=x",
         "service_access=x",

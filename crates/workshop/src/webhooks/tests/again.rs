@@ -44,7 +44,7 @@ async fn everything_since_a_moment_that_did_not_arrive_is_recovered() {
     login_with(&t, "ada@example.com", &shop.key).await;
     deliver(&t).await;
     t.advance(Duration::from_mins(1));
-    let since = t.app.clock.now();
+    let since = t.janua.clock.now();
     receiver.says(404, "", None);
     login_with(&t, "ada@example.com", &shop.key).await;
     login_with(&t, "ada@example.com", &shop.key).await;
@@ -102,23 +102,23 @@ async fn a_node_that_lost_its_lease_ends_nothing() {
     let (shop, receiver) = (Shop::open(&t).await, Receiver::start().await);
     let webhook = shop.register(&t, &receiver.url, &["user.created"]).await;
     shop.rehearse(&t, &webhook).await;
-    let now = t.app.clock.now();
-    let first = Held::claim(&t.app.db, now, 10).await.unwrap().remove(0);
-    assert!(Held::claim(&t.app.db, now, 10).await.unwrap().is_empty(), "in one hand at a time");
+    let now = t.janua.clock.now();
+    let first = Held::claim(&t.janua.db, now, 10).await.unwrap().remove(0);
+    assert!(Held::claim(&t.janua.db, now, 10).await.unwrap().is_empty(), "in one hand at a time");
     let search = Search { webhook: first.id, until: now, after: kernel::http::Key::oldest(), most: 10 };
-    let delivery = Delivery::due(&t.app.db, &search).await.unwrap().remove(0);
+    let delivery = Delivery::due(&t.janua.db, &search).await.unwrap().remove(0);
     // The node dies here: after its lease another one takes over.
     t.advance(Duration::from_secs(61));
-    let second = Held::claim(&t.app.db, t.app.clock.now(), 10).await.unwrap().remove(0);
-    assert!(first.look(&t.app.db).await.unwrap().is_none() && second.look(&t.app.db).await.unwrap().is_some());
+    let second = Held::claim(&t.janua.db, t.janua.clock.now(), 10).await.unwrap().remove(0);
+    assert!(first.look(&t.janua.db).await.unwrap().is_none() && second.look(&t.janua.db).await.unwrap().is_some());
     let late = Delivery { ready_at: None, state: super::super::deliveries::State::Delivered, ..delivery };
-    let goes_on = transact!(t.app, async |tx| lane::note(tx, &t.app, first, slice::from_ref(&late)).await);
+    let goes_on = transact!(t.janua, async |tx| lane::note(tx, &t.janua, first, slice::from_ref(&late)).await);
     assert!(!goes_on.unwrap(), "its word does not count any more");
-    let released: db::Result<()> = db::transact!(t.app.db, async |tx| first.release(tx).await);
+    let released: db::Result<()> = db::transact!(t.janua.db, async |tx| first.release(tx).await);
     released.unwrap();
-    assert!(second.look(&t.app.db).await.unwrap().is_some(), "nor does it take the webhook from the other");
-    assert!(Held::claim(&t.app.db, t.app.clock.now(), 10).await.unwrap().is_empty());
-    lane::run(&t.app, second).await;
+    assert!(second.look(&t.janua.db).await.unwrap().is_some(), "nor does it take the webhook from the other");
+    assert!(Held::claim(&t.janua.db, t.janua.clock.now(), 10).await.unwrap().is_empty());
+    lane::run(&t.janua, second).await;
     assert_eq!(receiver.events(), ["user.created"]);
     done(t).await;
 }
@@ -129,13 +129,13 @@ async fn f15_what_is_added_while_a_node_lets_go_of_a_webhook_is_not_forgotten() 
     let (shop, receiver) = (Shop::open(&t).await, Receiver::start().await);
     let webhook = shop.register(&t, &receiver.url, &["user.signed_in"]).await;
     shop.rehearse(&t, &webhook).await;
-    let held = Held::claim(&t.app.db, t.app.clock.now(), 10).await.unwrap().remove(0);
+    let held = Held::claim(&t.janua.db, t.janua.clock.now(), 10).await.unwrap().remove(0);
     login_with(&t, "ada@example.com", &shop.key).await;
 
     // Another one is being added; it is not there for others yet.
-    let mut adding = t.app.db.begin().await.unwrap();
-    assert!(!fan_out::hand_out(&mut adding, &t.app).await.unwrap(), "there is no more");
-    let app = t.app.clone();
+    let mut adding = t.janua.db.begin().await.unwrap();
+    assert!(!fan_out::hand_out(&mut adding, &t.janua).await.unwrap(), "there is no more");
+    let app = t.janua.clone();
     let mut letting_go = tokio::spawn(async move { lane::run(&app, held).await });
     let early = tokio::time::timeout(Duration::from_millis(500), &mut letting_go).await;
     assert!(early.is_err(), "whoever lets go of it waits for what is being added");

@@ -100,7 +100,7 @@ async fn p65_a_receiver_says_when_to_come_back() {
     // A date: ten seconds from now.
     let at = httpdate::fmt_http_date(
         std::time::UNIX_EPOCH
-            + Duration::from_millis(t.app.clock.now().0.try_into().unwrap())
+            + Duration::from_millis(t.janua.clock.now().0.try_into().unwrap())
             + Duration::from_secs(10),
     );
     receiver.says(429, "", Some(&at));
@@ -192,7 +192,7 @@ async fn after_its_time_a_webhook_makes_way_and_goes_on_later() {
 #[tokio::test]
 async fn an_attempt_that_hangs_does_not_hold_up_the_next_one_to_the_same_receiver() {
     let patient = |config: &Config| feature(config).own(Pace { attempt: Duration::from_mins(1) });
-    let t = TestApp::start_with(config(), patient).await;
+    let t = TestJanua::start_with(config(), patient).await;
     let shop = Shop::open(&t).await;
     let hanging = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", hanging.local_addr().unwrap());
@@ -209,8 +209,8 @@ async fn an_attempt_that_hangs_does_not_hold_up_the_next_one_to_the_same_receive
                                                  status_code, attempts, created_at)
                    SELECT $1, webhook_id, event_id, 'user.deleted', state, ready_at - 60000, 0, 0, 0, '[]', created_at
                    FROM webhook_delivery ORDER BY id LIMIT 1";
-        let id = DeliveryId::new(&t.app.entropy, t.app.clock.now());
-        assert_eq!(t.app.db.exec(sql, params![id]).await.unwrap(), 1);
+        let id = DeliveryId::new(&t.janua.entropy, t.janua.clock.now());
+        assert_eq!(t.janua.db.exec(sql, params![id]).await.unwrap(), 1);
         t.advance(Duration::from_secs(1));
         let third = tokio::time::timeout(Duration::from_secs(20), hanging.accept()).await;
         assert!(third.is_ok(), "it is not seen while others are under way");
@@ -229,13 +229,13 @@ async fn a_payload_over_256_kb_is_dropped_and_records_are_kept_for_thirty_days()
     login_with(&t, "ada@example.com", &shop.key).await;
     let sql = "UPDATE app_event SET facts = $1 WHERE waits_since IS NOT NULL";
     let large = json!({ "details": { "device": "x".repeat(256 * 1024) } });
-    t.app.db.exec(sql, db::params![&large]).await.unwrap();
+    t.janua.db.exec(sql, db::params![&large]).await.unwrap();
     deliver(&t).await;
     assert!(receiver.heard().is_empty(), "dropped");
     assert!(shop.deliveries(&t, &webhook).await.is_empty());
     let fits = json!({ "details": { "device": "x".repeat(255 * 1024) } });
     login_with(&t, "ada@example.com", &shop.key).await;
-    t.app.db.exec(sql, db::params![&fits]).await.unwrap();
+    t.janua.db.exec(sql, db::params![&fits]).await.unwrap();
     deliver(&t).await;
     assert_eq!(receiver.heard().len(), 1);
 
@@ -256,7 +256,7 @@ async fn a_payload_over_256_kb_is_dropped_and_records_are_kept_for_thirty_days()
     t.advance(Duration::from_mins(12));
     t.run_jobs().await;
     assert_eq!(again.deliveries(&t, &webhook).await.len(), 1, "gone but the one of the last sign-in");
-    let left: (i64,) = t.app.db.one("SELECT CAST(COUNT(*) AS BIGINT) AS n FROM app_event", vec![]).await.unwrap();
+    let left: (i64,) = t.janua.db.one("SELECT CAST(COUNT(*) AS BIGINT) AS n FROM app_event", vec![]).await.unwrap();
     assert!(left.0 <= 3, "what it was made of went with it: {}", left.0);
     done(t).await;
 }

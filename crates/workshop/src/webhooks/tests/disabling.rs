@@ -106,11 +106,11 @@ async fn nothing_is_sent_after_it_was_switched_off_or_deleted() {
     assert!(receiver.heard().is_empty());
     t.run_jobs().await;
     let left: (i64,) =
-        t.app.db.one("SELECT CAST(COUNT(*) AS BIGINT) AS n FROM webhook_delivery", vec![]).await.unwrap();
+        t.janua.db.one("SELECT CAST(COUNT(*) AS BIGINT) AS n FROM webhook_delivery", vec![]).await.unwrap();
     assert_eq!(left.0, 0);
     login_with(&t, "ada@example.com", &shop.key).await;
     let told: (i64,) = t
-        .app
+        .janua
         .db
         .one("SELECT CAST(COUNT(*) AS BIGINT) AS n FROM app_event WHERE waits_since IS NOT NULL", vec![])
         .await
@@ -145,7 +145,7 @@ impl Gated {
 async fn a_change_in_the_midst_of_many_deliveries_counts_for_the_next_one() {
     const AT_ONCE: usize = 16;
     let patient = |config: &Config| feature(config).own(Pace { attempt: Duration::from_mins(1) });
-    let t = TestApp::start_with(config(), patient).await;
+    let t = TestJanua::start_with(config(), patient).await;
     let other = Receiver::start().await;
     for (number, change) in ["off", "deleted", "without its app", "moved"].into_iter().enumerate() {
         let owner = signed_in(&t, &format!("owner{number}@example.com")).await;

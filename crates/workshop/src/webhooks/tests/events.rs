@@ -5,8 +5,8 @@ use super::*;
 use identity::events::{MfaDisabled, MfaEnabled, PasskeyAdded, PasskeyRemoved};
 
 /// The schema of an event in the description, with what it refers to.
-fn validator(t: &TestApp, event: &str) -> jsonschema::Validator {
-    let document = &t.app.description.get().unwrap().value();
+fn validator(t: &TestJanua, event: &str) -> jsonschema::Validator {
+    let document = &t.janua.description.get().unwrap().value();
     let name = if event.starts_with("audit.") { "audit.*" } else { event };
     let content = &document["webhooks"][name]["post"]["requestBody"]["content"]["application/json"];
     assert!(content["example"].is_object(), "{event} has an example");
@@ -20,7 +20,7 @@ fn validator(t: &TestApp, event: &str) -> jsonschema::Validator {
 }
 
 /// Every body is what the description says.
-fn described(t: &TestApp, heard: &[Heard]) -> Vec<String> {
+fn described(t: &TestJanua, heard: &[Heard]) -> Vec<String> {
     let names = heard.iter().map(|one| {
         let event = one.body["event"].as_str().unwrap().to_owned();
         assert_eq!(one.header("webhook-event-type"), event);
@@ -31,7 +31,7 @@ fn described(t: &TestApp, heard: &[Heard]) -> Vec<String> {
     names.collect()
 }
 
-async fn told(t: &TestApp, receiver: &Receiver) -> Vec<String> {
+async fn told(t: &TestJanua, receiver: &Receiver) -> Vec<String> {
     t.run_jobs().await;
     deliver(t).await;
     let mut names = described(t, &receiver.heard());
@@ -101,7 +101,7 @@ async fn factors_and_passkeys_are_told_too() {
     ];
     for (event, name) in happened {
         let written: db::Result<()> =
-            db::transact!(t.app.db, async |tx| record(tx, &t.app, &by, Some(account), &*event).await);
+            db::transact!(t.janua.db, async |tx| record(tx, &t.janua, &by, Some(account), &*event).await);
         written.unwrap();
         deliver(&t).await;
         let heard = receiver.heard();
@@ -120,8 +120,8 @@ async fn an_event_is_there_exactly_when_what_it_tells_of_is() {
     deliver(&t).await;
     let (account, event) =
         (shop.owner.id.parse().unwrap(), MfaEnabled { factor: tenancy::accounts::factors::Factor::Totp });
-    let mut tx = t.app.db.begin().await.unwrap();
-    record(&mut tx, &t.app, &By::default(), Some(account), &event).await.unwrap();
+    let mut tx = t.janua.db.begin().await.unwrap();
+    record(&mut tx, &t.janua, &By::default(), Some(account), &event).await.unwrap();
     drop(tx);
     deliver(&t).await;
     assert!(receiver.heard().is_empty(), "it never happened");
@@ -158,14 +158,14 @@ async fn nobody_elses_app_hears_it_and_who_leaves_is_forgotten() {
     let last = mine.heard();
     assert!(last.iter().any(|one| one.body["event"] == "audit.ACCOUNT_DELETED"), "the app learns that bob is gone");
     let sql = "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM app_event WHERE facts LIKE '%bob@example.com%'";
-    let (left,): (i64,) = t.app.db.one(sql, vec![]).await.unwrap();
+    let (left,): (i64,) = t.janua.db.one(sql, vec![]).await.unwrap();
     assert_eq!(left, 0, "and nothing of him is kept");
     done(t).await;
 }
 
 #[tokio::test]
 async fn one_event_reaches_hundreds_of_webhooks_once_each() {
-    let t = TestApp::start_with(
+    let t = TestJanua::start_with(
         config()
             .with(|webhooks: &mut crate::webhooks::Settings| webhooks.webhooks_per_host = 1000.try_into().unwrap()),
         feature,
@@ -183,7 +183,7 @@ async fn one_event_reaches_hundreds_of_webhooks_once_each() {
     deliver(&t).await;
     // They listen to everything, but were not told of each other.
     let sql = "UPDATE webhook_subscription SET event = '*' WHERE event = 'session.revoked'";
-    assert_eq!(t.app.db.exec(sql, vec![]).await.unwrap(), 600);
+    assert_eq!(t.janua.db.exec(sql, vec![]).await.unwrap(), 600);
     login_with(&t, "ada@example.com", &shop.key).await;
     deliver(&t).await;
     let heard = receiver.heard();
@@ -202,7 +202,7 @@ async fn f15_two_nodes_share_the_work_and_nothing_is_sent_twice() {
         // Two nodes need PostgreSQL; the run on it comes by here.
         return;
     }
-    let t = TestApp::start_with(
+    let t = TestJanua::start_with(
         config().with(|webhooks: &mut crate::webhooks::Settings| webhooks.webhooks_per_host = 20.try_into().unwrap()),
         feature,
     )
@@ -215,7 +215,7 @@ async fn f15_two_nodes_share_the_work_and_nothing_is_sent_twice() {
     for _ in 0..10 {
         login_with(&t, "ada@example.com", &shop.key).await;
     }
-    let both = tokio::join!(deliver_due(&t.app), deliver_due(&other.app));
+    let both = tokio::join!(deliver_due(&t.janua), deliver_due(&other.janua));
     both.0.unwrap();
     both.1.unwrap();
     deliver(&t).await;

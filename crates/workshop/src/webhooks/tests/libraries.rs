@@ -92,7 +92,7 @@ async fn verdict(mut command: Command, libraries: &[&str], secret: &Value, heard
     if is_verified { Ok(()) } else { Err(String::from_utf8_lossy(&said.stderr).into_owned()) }
 }
 
-async fn sent(t: &TestApp, shop: &Shop, receiver: &Receiver) -> Heard {
+async fn sent(t: &TestJanua, shop: &Shop, receiver: &Receiver) -> Heard {
     login_with(t, "ada@example.com", &shop.key).await;
     deliver(t).await;
     receiver.heard().remove(0)
@@ -156,7 +156,7 @@ async fn a_webhook_from_before_keeps_our_own_signature_beside_svixs() {
     let (shop, receiver) = (Shop::open(&t).await, Receiver::start().await);
     let body = json!({ "url": receiver.url, "events": ["user.signed_in"], "standardHeaders": true });
     let made = shop.asks(t.post("/webhooks").json(&body)).await.body;
-    t.app.db.exec("UPDATE webhook SET is_standard = $1", db::params![false]).await.unwrap();
+    t.janua.db.exec("UPDATE webhook SET is_standard = $1", db::params![false]).await.unwrap();
     // The console sends the whole form; what stays as it is changes nothing.
     shop.change(&t, &made, &json!({ "standardHeaders": true, "events": ["user.signed_in"] })).await;
     let heard = sent(&t, &shop, &receiver).await;

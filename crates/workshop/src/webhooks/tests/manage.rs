@@ -75,7 +75,7 @@ async fn unknown_events_are_listed_and_nothing_is_made() {
 #[tokio::test]
 async fn p61_no_address_inside_is_registered_in_any_spelling() {
     let dns = Config { dns_servers: vec!["127.0.0.1:1".parse().unwrap()], ..Config::for_tests() };
-    let t = TestApp::start_with(dns, feature).await;
+    let t = TestJanua::start_with(dns, feature).await;
     let shop = Shop::open(&t).await;
     let good = shop.register(&t, "https://93.184.215.14/", &["*"]).await;
     for (url, code) in [
@@ -154,13 +154,13 @@ async fn an_app_has_a_few_webhooks_for_one_host_and_no_more() {
     let moved = shop.change(&t, &elsewhere.body, &json!({ "url": receiver.url })).await;
     assert_eq!(moved.refusal(), (409, "too_many_webhooks_for_host"), "nor by moving there");
     // Those from before their hosts were written down count too, and one that is there already may change its path.
-    t.app.db.exec("UPDATE webhook SET host = NULL", vec![]).await.unwrap();
+    t.janua.db.exec("UPDATE webhook SET host = NULL", vec![]).await.unwrap();
     assert_eq!(register(receiver.url.clone()).await.refusal(), (409, "too_many_webhooks_for_host"));
     let all = shop.asks(t.get("/webhooks")).await;
     let first = all.body["webhooks"].as_array().unwrap().last().unwrap().clone();
     // More than may be, from before: they can still be changed.
     let sql = "UPDATE webhook SET url = $1 WHERE id = $2";
-    t.app.db.exec(sql, db::params![&receiver.url, id(&elsewhere.body)]).await.unwrap();
+    t.janua.db.exec(sql, db::params![&receiver.url, id(&elsewhere.body)]).await.unwrap();
     assert_eq!(shop.change(&t, &first, &json!({ "url": receiver.url })).await.status, 200);
     let many = shop.owner.asks(t.post(&format!("/apps/{}/webhooks", id(&shop.app))).json(&json!({
         "url": receiver.url, "events": ["*"] })));

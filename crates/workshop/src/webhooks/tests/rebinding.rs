@@ -13,7 +13,7 @@ async fn p62_the_name_is_looked_up_again_before_each_attempt() {
         webhooks.webhook_allow_nets = vec!["127.0.0.2/32".parse().unwrap()];
         webhooks.webhook_allow_http = Switch::On;
     });
-    let t = TestApp::start_with(config, feature).await;
+    let t = TestJanua::start_with(config, feature).await;
     let shop = Shop::open(&t).await;
     let url = format!("http://hook.example.test:{port}/");
     let register = || shop.asks(t.post("/webhooks").json(&json!({ "url": url, "events": ["user.created"] })));

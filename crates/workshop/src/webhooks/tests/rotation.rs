@@ -18,7 +18,7 @@ fn mac(secret: &Value, heard: &Heard) -> String {
         .encode(&kernel::crypto::HmacKey::new(secret.as_str().unwrap().as_bytes()).sign(&[&signed]))
 }
 
-async fn sent(t: &TestApp, shop: &Shop, webhook: &Value, receiver: &Receiver) -> Heard {
+async fn sent(t: &TestJanua, shop: &Shop, webhook: &Value, receiver: &Receiver) -> Heard {
     shop.rehearse(t, webhook).await;
     deliver(t).await;
     receiver.heard().remove(0)
@@ -86,7 +86,7 @@ async fn p64_the_grace_has_bounds_and_an_end_also_after_a_restart() {
     t.advance(Duration::from_mins(10));
     t.run_jobs().await;
     let sql = "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM webhook WHERE retiring_secret IS NOT NULL";
-    let (kept,): (i64,) = t.app.db.one(sql, vec![]).await.unwrap();
+    let (kept,): (i64,) = t.janua.db.one(sql, vec![]).await.unwrap();
     assert_eq!(kept, 0, "the old secret is not kept either");
     done(t).await;
 }

@@ -26,7 +26,7 @@ use crate::{
 /// The running node: settings, database, clock, ports and the parts of features. Cheap to clone; the same for every
 /// request and job.
 #[derive(Clone)]
-pub struct App(Arc<Parts>);
+pub struct Janua(Arc<Parts>);
 
 pub struct Parts {
     pub config: Config,
@@ -129,9 +129,9 @@ pub struct Feature {
 }
 
 /// Runs before the node accepts requests. An error stops the start and is printed for the operator.
-pub type Start = fn(App) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+pub type Start = fn(Janua) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 /// Runs in the background for as long as the node does.
-pub type Task = fn(App) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+pub type Task = fn(Janua) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Feature {
     pub fn new(routes: Routes) -> Self {
@@ -191,7 +191,7 @@ impl Feature {
     }
 }
 
-impl App {
+impl Janua {
     pub fn new(parts: Parts) -> Self {
         Self(Arc::new(parts))
     }
@@ -213,7 +213,7 @@ impl App {
     }
 }
 
-impl Deref for App {
+impl Deref for Janua {
     type Target = Parts;
     fn deref(&self) -> &Parts {
         &self.0
