@@ -49,7 +49,7 @@ async fn create_org(State(janua): State<Janua>, session: Session, Json(new): Jso
                 return Err(SLUG_TAKEN.into());
             }
             // A name may be had by many; what makes the slug unique is chance.
-            org.slug = orgs::slug_near(&janua, &org.slug);
+            org.slug = slugs::slug_near(&janua, &org.slug);
             if !org.insert(tx).await? {
                 return Err(SLUG_TAKEN.into());
             }

@@ -1,4 +1,4 @@
-//! The database as the rest of the service sees it: transactions of the [`App`], and database errors as faults.
+//! The database as the rest of the service sees it: transactions of the [`Janua`], and database errors as faults.
 use std::time::Duration;
 
 use db::{Error, Outcome, Work};

@@ -144,7 +144,7 @@ impl Feature {
         self
     }
 
-    /// Adds a part of the feature's own, to be read with [`App::own`].
+    /// Adds a part of the feature's own, to be read with [`Janua::own`].
     #[must_use]
     pub fn own<T: Any + Send + Sync>(mut self, part: T) -> Self {
         self.own = self.own.with(part);
@@ -152,7 +152,7 @@ impl Feature {
     }
 
     /// Declares events, mails, chores and the like. The crate that defines `T` collects them from all features with
-    /// [`App::declared`], without knowing the features.
+    /// [`Janua::declared`], without knowing the features.
     #[must_use]
     pub fn declares<T: Any + Clone + Send + Sync>(mut self, list: &[T]) -> Self {
         self.own.declare(list);

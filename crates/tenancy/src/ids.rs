@@ -19,6 +19,16 @@ pub mod of {
     pub enum Upload {}
 }
 
+/// Topics of notices between nodes: what was changed, so that caches forget it.
+pub mod topic {
+    pub const ACCOUNT: &str = "account";
+    /// An app or its keys.
+    pub const APP: &str = "app";
+    /// An organization or its members.
+    pub const ORG: &str = "org";
+    pub const SESSION: &str = "session";
+}
+
 pub type AccountId = Id<of::Account>;
 pub type AppEventId = Id<of::AppEvent>;
 pub type AppKeyId = Id<of::AppKey>;

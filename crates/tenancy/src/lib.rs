@@ -31,6 +31,16 @@ use kernel::{
 
 const HOURLY: Duration = Duration::from_hours(1);
 
+/// The purposes of one-time secrets that this crate uses.
+const PURPOSES: &[once::Purpose] = &[
+    enter::PASS_PURPOSE,
+    enter::CHALLENGE_PURPOSE,
+    accounts::factors::MFA_TICKET,
+    accounts::factors::SMS_ENROLL,
+    accounts::factors::PASSKEY_REGISTER,
+    messages::sms::SIGN_IN,
+];
+
 pub const PART: Part = Part { settings: &[Listed::of::<Settings>()], feature };
 
 pub fn feature(config: &Config) -> Feature {
@@ -41,7 +51,7 @@ pub fn feature(config: &Config) -> Feature {
         .declares(tidy::CHORES)
         .declares(restored::AFTER_RESTORE)
         .declares(events::happenings::EVENTS)
-        .declares(once::PURPOSES)
+        .declares(PURPOSES)
         .declares(sessions::sign_in::MAILS)
         .declares(orgs::invites::MAILS)
         .own(messages::letters::Templates::default())

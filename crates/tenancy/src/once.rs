@@ -10,7 +10,7 @@ use kernel::{
     fault::Code,
 };
 
-use crate::{accounts::factors, enter, ids::AccountId, messages::sms, restored, sessions::sign_in};
+use crate::ids::AccountId;
 
 pub const TOKEN_SPENT: Code =
     Code::new(410, "token_spent", "This link or code was used, has run out or never was. Ask for a new one.");
@@ -32,16 +32,6 @@ impl Purpose {
         Self { name, life }
     }
 }
-
-/// The purposes of this crate.
-pub(crate) const PURPOSES: &[Purpose] = &[
-    enter::PASS_PURPOSE,
-    enter::CHALLENGE_PURPOSE,
-    sign_in::MFA_TICKET,
-    sms::SIGN_IN,
-    factors::SMS_ENROLL,
-    factors::PASSKEY_REGISTER,
-];
 
 /// What a secret was kept for.
 #[derive(Debug)]
@@ -120,7 +110,7 @@ pub async fn first_use(
     now: Timestamp,
     until: Timestamp,
 ) -> db::Result<bool> {
-    if restored::last(tx).await?.is_some_and(|restored| born <= restored) {
+    if last_restore(tx).await?.is_some_and(|restored| born <= restored) {
         return Ok(false);
     }
     let kept = tx
@@ -250,4 +240,12 @@ pub async fn void(tx: &mut Tx, purpose: Purpose, account_id: AccountId, now: Tim
     let sql = "UPDATE once SET used_at = $3 WHERE account_id = $1 AND purpose = $2 AND used_at IS NULL";
     tx.exec(sql, params![account_id, purpose.name, now]).await?;
     Ok(())
+}
+
+/// The [fact](kernel::installation) of when the database was last restored.
+pub(crate) const RESTORED_AT: &str = "restored_at";
+
+async fn last_restore(tx: &mut Tx) -> db::Result<Option<Timestamp>> {
+    let found = kernel::installation::read(tx, RESTORED_AT).await?;
+    Ok(found.and_then(|text| text.parse().ok()).map(Timestamp))
 }

@@ -3,7 +3,7 @@
 //! The restored database does not know what that was. So every session and every one-time secret ends, and the
 //! signing keys are replaced; users sign in again. Passwords, passkeys, authenticator apps and memberships stay as
 //! they were at the time of the backup.
-use db::{Db, Reach, Sql, Tx, Value, claim, params, row};
+use db::{Db, Reach, Sql, Value, claim, params, row};
 use kernel::{
     Janua,
     clock::Timestamp,
@@ -16,6 +16,7 @@ use crate::{
     apps,
     events::{self, By},
     messages::sms::SendSms,
+    once,
     sessions::{self, keys},
 };
 
@@ -23,9 +24,6 @@ use crate::{
 const BATCH: i64 = 5_000;
 /// A code of an authenticator app is valid for half a minute; the codes before and after it are accepted, too.
 const TOTP_STEP_MS: i64 = 30_000;
-
-/// The [fact](installation) that says when a database was last put back to an earlier moment.
-const RESTORED_AT: &str = "restored_at";
 
 /// Whether secret app keys and SCIM tokens stay valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +69,7 @@ pub async fn end(janua: &Janua, keys: Keys) -> Result<Ended, String> {
     let failed = |error: db::Error| format!("cannot end what must not come back: {error}");
     let ended = end_rows(janua, keys).await.map_err(failed)?;
     db::transact!(janua.db, async |tx| {
-        installation::write(tx, RESTORED_AT, &janua.clock.now().0.to_string()).await?;
+        installation::write(tx, once::RESTORED_AT, &janua.clock.now().0.to_string()).await?;
         let event = DatabaseRestored { ended_sessions: ended.sessions };
         events::record(tx, janua, &By::default(), None, &event).await?;
         // Running nodes clear their caches.
@@ -229,10 +227,4 @@ pub async fn kept(db: &Db) -> db::Result<Vec<ValidKey>> {
         params![],
     )
     .await
-}
-
-/// When the database was last restored.
-pub(crate) async fn last(tx: &mut Tx) -> db::Result<Option<Timestamp>> {
-    let found = installation::read(tx, RESTORED_AT).await?;
-    Ok(found.and_then(|text| text.parse().ok()).map(Timestamp))
 }

@@ -158,7 +158,7 @@ async fn create_app(State(janua): State<Janua>, session: Session, Json(new): Jso
             updated_at: now,
         };
         if !application.insert(tx).await? {
-            application.slug = orgs::slug_near(&janua, &application.slug);
+            application.slug = slugs::slug_near(&janua, &application.slug);
             if new.slug.is_some() || !application.insert(tx).await? {
                 return Err(SLUG_TAKEN.into());
             }
@@ -189,7 +189,7 @@ async fn home(tx: &mut Tx, janua: &Janua, session: &Session, wanted: Option<OrgI
     let name = format!("{}'s organization", account.name);
     let mut org = Org::new(OrgId::new(&janua.entropy, now), &name, &slugs::made_from(janua, &account.name), now);
     if !org.insert(tx).await? {
-        org.slug = orgs::slug_near(janua, &org.slug);
+        org.slug = slugs::slug_near(janua, &org.slug);
         if !org.insert(tx).await? {
             return Err(SLUG_TAKEN.into());
         }

@@ -12,12 +12,12 @@ use serde::Deserialize;
 use tenancy::{
     accounts::{
         Account,
-        factors::{self, Factor},
+        factors::{self, Factor, MFA_TICKET},
     },
     enter::{ACCOUNT_TOPIC, ToAdmit, Visitor},
     messages::mail,
     once::{self, TOKEN_SPENT},
-    sessions::sign_in::{self, CompletedSignIn, MFA_TICKET, SignedIn, Typed},
+    sessions::sign_in::{self, CompletedSignIn, SignedIn, Typed},
 };
 
 use crate::events::{RecoveryCodeUsed, SignInFailed};

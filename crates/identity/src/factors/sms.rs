@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::{
         Account,
-        factors::{self, Factor, Factors, SMS_ENROLL},
+        factors::{self, Factor, Factors, MFA_TICKET, SMS_ENROLL},
     },
     enter::{Admitted, Session, ToAdmit, Visitor},
     messages::sms::{self, Phone},
     once::{self, Purpose, TOKEN_SPENT},
-    sessions::sign_in::{self, MFA_TICKET, Typed},
+    sessions::sign_in::{self, Typed},
 };
 
 use super::{FACTOR_NOT_ON, changed};

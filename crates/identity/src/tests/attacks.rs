@@ -382,7 +382,7 @@ async fn a_key_stays_published_for_the_longest_life_of_any_token() {
     tenancy::sessions::keys::rotate(&t.janua).await.unwrap();
     assert_ne!(signing(&t), first);
     // A token of a framework or an MCP server that was signed at the last moment.
-    t.advance(tenancy::sessions::tokens::MACHINE_TOKEN_LIFE);
+    t.advance(tenancy::sessions::keys::MACHINE_TOKEN_LIFE);
     assert!(published(&t).await.contains(&first));
     t.advance(Duration::from_mins(5));
     assert!(published(&t).await.contains(&first), "verifiers keep the set for five minutes");

@@ -31,6 +31,7 @@ macro_rules! settings { (
 ) => {
     $(#[doc = $about])+
     #[derive(Debug, Clone)]
+    #[allow(clippy::struct_field_names, reason = "a setting has the same name everywhere")]
     pub struct $section { $($(#[doc = $doc])+ pub $name: $type,)+ $(pub $more: $more_type)? }
 
     impl $crate::config::Section for $section {
@@ -178,7 +179,7 @@ mod tests {
 
     crate::settings! {
         /// Of a feature.
-        pub struct Lamp {
+        pub struct Lights {
             /// How many.
             lamps: u32 = "3";
             /// How bright.
@@ -188,7 +189,7 @@ mod tests {
         }
     }
 
-    const SECTIONS: &[Listed] = &[Listed::of::<Lamp>().bare(&["LAMP_ROOM"])];
+    const SECTIONS: &[Listed] = &[Listed::of::<Lights>().bare(&["LAMP_ROOM"])];
 
     fn pair(name: &str, value: &str) -> (String, String) {
         (name.to_owned(), value.to_owned())
@@ -198,10 +199,10 @@ mod tests {
     fn a_feature_has_settings_of_its_own() {
         let variables = [pair("JANUA_LAMPS", "5"), pair("LAMP_ROOM", "attic")];
         let config = Config::load(None, variables, [], SECTIONS).unwrap();
-        let lamp = config.of::<Lamp>();
+        let lamp = config.of::<Lights>();
         assert_eq!((lamp.lamps, lamp.lamp_watts.get(), lamp.lamp_room.as_str()), (5, 40, "attic"));
-        assert_eq!(Config::for_tests().of::<Lamp>().lamps, 3);
-        assert_eq!(Config::for_tests().with(|lamp: &mut Lamp| lamp.lamps = 7).of::<Lamp>().lamps, 7);
+        assert_eq!(Config::for_tests().of::<Lights>().lamps, 3);
+        assert_eq!(Config::for_tests().with(|lamp: &mut Lights| lamp.lamps = 7).of::<Lights>().lamps, 7);
         assert!(Config::reference(SECTIONS).iter().any(|row| row.name == "lamp_room"));
     }
 

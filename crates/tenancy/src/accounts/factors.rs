@@ -19,7 +19,6 @@ use crate::{
     ids::{AccountId, ApplicationId},
     messages::sms,
     once::{self, Purpose},
-    sessions::sign_in::MFA_TICKET,
 };
 
 /// How many recovery codes a person gets.
@@ -396,6 +395,9 @@ pub async fn is_trusted_by(janua: &Janua, email: &Email, token: &Secret, visitor
     let params = params![hash, email.key(), janua.clock.now(), visitor.through()];
     Ok(janua.db.opt::<(String,)>(sql, params).await?.is_some())
 }
+
+/// A sign-in that waits for its second factor.
+pub const MFA_TICKET: Purpose = Purpose::new("mfa_ticket", Duration::from_mins(10));
 
 /// A code sent to a phone to prove that it is the person's.
 pub const SMS_ENROLL: Purpose = Purpose::new("sms_enroll", Duration::from_mins(5));

@@ -19,12 +19,13 @@ use serde::Serialize;
 pub use crate::ids::{AppKeyId, ApplicationId, Environment, KeyKind};
 use crate::{
     apps::scopes::{DeclaredScopes, Scopes},
+    events::About,
     gone,
     ids::{AccountId, OrgId, Role},
 };
 
 /// The topic on which a change to an app or its keys is told.
-pub const TOPIC: &str = "app";
+pub const TOPIC: &str = crate::ids::topic::APP;
 
 /// Something somebody builds whose people sign in here.
 #[derive(Debug, Clone)]
@@ -86,6 +87,12 @@ const KEEPING: Sql = Sql::two(
      LEFT JOIN app_user ON app_user.app_id = app.id AND app_user.account_id = $2 WHERE app.id = $1
      FOR KEY SHARE OF app",
 );
+
+impl About {
+    pub fn app(application: &Application) -> Self {
+        Self::application(application.id, application.org_id)
+    }
+}
 
 impl Application {
     /// `false` when the slug is somebody else's, or is held back for another organization.
@@ -154,7 +161,7 @@ impl Application {
             if slugs::is_held_back(tx, &self.slug, self.org_id, self.updated_at).await? {
                 return Ok(false);
             }
-            slugs::hold_back(tx, &before, self, self.updated_at).await?;
+            slugs::hold_back(tx, &before, (self.org_id, self.owner_id), self.updated_at).await?;
         }
         self.told(tx).await?;
         Ok(true)
@@ -189,10 +196,10 @@ impl Application {
     /// organization for a while.
     pub async fn delete(&self, tx: &mut Tx, janua: &Janua) -> db::Result<()> {
         gone::app(tx, janua, self.id).await?;
-        slugs::hold_back(tx, &self.slug, self, janua.clock.now()).await?;
+        slugs::hold_back(tx, &self.slug, (self.org_id, self.owner_id), janua.clock.now()).await?;
         tx.exec("DELETE FROM app WHERE id = $1", params![self.id]).await?;
         self.told(tx).await?;
-        tx.notify(Reach::EveryNode, crate::sessions::TOPIC, "").await
+        tx.notify(Reach::EveryNode, crate::ids::topic::SESSION, "").await
     }
 
     /// Whether anybody is to be told what happens in it.

@@ -9,11 +9,7 @@ use kernel::{
     fault::{Code, INVALID, Result},
 };
 
-use crate::{
-    apps::Application,
-    ids::OrgId,
-    orgs::{self},
-};
+use crate::ids::{AccountId, OrgId};
 
 pub const SLUG_TAKEN: Code = Code::new(409, "slug_taken", "This slug belongs to somebody else. Choose another.");
 
@@ -172,30 +168,35 @@ pub fn check(slug: &str) -> Result<()> {
 
 /// One made from a name; somebody may have it already.
 pub fn made_from(janua: &Janua, name: &str) -> String {
-    let slug = orgs::slug_of(name);
-    if is_reserved(&slug) { orgs::slug_near(janua, &slug) } else { slug }
+    let slug = slug_of(name);
+    if is_reserved(&slug) { slug_near(janua, &slug) } else { slug }
 }
 
 /// An app has this slug no longer: for a while it is the organization's alone. Of too many the oldest are free at once: who
 /// makes and deletes apps to keep words from others keeps few, and nobody with many apps is refused anything.
-pub async fn hold_back(tx: &mut Tx, slug: &str, of: &Application, now: Timestamp) -> db::Result<()> {
+pub async fn hold_back(
+    tx: &mut Tx,
+    slug: &str,
+    (org, owner): (OrgId, Option<AccountId>),
+    now: Timestamp,
+) -> db::Result<()> {
     tx.exec("DELETE FROM slug_hold WHERE held_until <= $1", params![now]).await?;
     tx.exec(
         "INSERT INTO slug_hold (slug, org_id, account_id, held_until) VALUES ($1, $2, $3, $4)
          ON CONFLICT (slug) DO UPDATE SET org_id = $2, account_id = $3, held_until = $4",
-        params![slug, of.org_id, of.owner_id, now.plus(HELD_BACK)],
+        params![slug, org, owner, now.plus(HELD_BACK)],
     )
     .await?;
     tx.exec(
         "DELETE FROM slug_hold WHERE slug IN (SELECT slug FROM slug_hold WHERE org_id = $1 AND slug <> $2
              ORDER BY held_until DESC, slug LIMIT 100 OFFSET $3)",
-        params![of.org_id, slug, MOST_OF_ORG - 1],
+        params![org, slug, MOST_OF_ORG - 1],
     )
     .await?;
     tx.exec(
         "DELETE FROM slug_hold WHERE slug IN (SELECT slug FROM slug_hold WHERE account_id = $1 AND slug <> $2
              ORDER BY held_until DESC, slug LIMIT 100 OFFSET $3)",
-        params![of.owner_id, slug, MOST_OF_ACCOUNT - 1],
+        params![owner, slug, MOST_OF_ACCOUNT - 1],
     )
     .await?;
     Ok(())
@@ -207,9 +208,47 @@ pub async fn is_held_back(tx: &mut Tx, slug: &str, org: OrgId, now: Timestamp) -
     Ok(tx.opt::<(String,)>(sql, params![slug, org, now]).await?.is_some())
 }
 
+/// A name as it stands in addresses: letters, digits and hyphens.
+pub fn slug_of(name: &str) -> String {
+    let mut slug = String::new();
+    for c in name.chars().flat_map(char::to_lowercase) {
+        match c {
+            'a'..='z' | '0'..='9' => slug.push(c),
+            _ if !slug.is_empty() && !slug.ends_with('-') => slug.push('-'),
+            _ => {}
+        }
+        if slug.len() == LONGEST_SLUG {
+            break;
+        }
+    }
+    let slug = slug.trim_end_matches('-');
+    if slug.is_empty() { "org".to_owned() } else { slug.to_owned() }
+}
+
+/// One that nobody has: chance makes it so.
+pub fn slug_near(janua: &Janua, slug: &str) -> String {
+    format!("{slug}-{}", data_encoding::HEXLOWER.encode(&janua.entropy.bytes::<3>()))
+}
+
+/// Leaves room for what makes a taken one unique.
+const LONGEST_SLUG: usize = 40;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_becomes_a_slug() {
+        for (name, slug) in [
+            ("Acme, Inc.", "acme-inc"),
+            ("  Große Dinge!  ", "gro-e-dinge"),
+            ("日本", "org"),
+            ("--a--", "a"),
+            (&"x".repeat(100), &"x".repeat(40)),
+        ] {
+            assert_eq!(slug_of(name), slug);
+        }
+    }
 
     #[test]
     fn the_reserved_words_are_slugs_in_order() {

@@ -137,7 +137,7 @@ impl Live {
 }
 
 /// The topic of notices about changed accounts.
-pub const ACCOUNT_TOPIC: &str = "account";
+pub const ACCOUNT_TOPIC: &str = crate::ids::topic::ACCOUNT;
 
 /// Reloads the signing keys when a node changes them, and the origins of apps when an app changes. A change by a
 /// command beside an embedded database is noticed within a minute.

@@ -9,10 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub use crate::ids::EventId;
-use crate::{
-    apps::Application,
-    ids::{AccountId, ApplicationId, OrgId},
-};
+use crate::ids::{AccountId, ApplicationId, OrgId};
 
 /// Something that happened, for audit logs and webhooks. [`events!`](crate::events!) declares one. It holds ids and
 /// plain facts only, so that no secret can leak.
@@ -115,10 +112,6 @@ impl About {
 
     pub fn application(app: ApplicationId, org: OrgId) -> Self {
         Self { org: Some(org), app: Some(app), person: None }
-    }
-
-    pub fn app(application: &Application) -> Self {
-        Self::application(application.id, application.org_id)
     }
 
     #[must_use]

@@ -4,7 +4,6 @@ pub mod members;
 pub mod people;
 pub mod scim_tokens;
 
-use data_encoding::HEXLOWER;
 use db::{Db, FromRow, Reach, Read, Row, Tx, holding, params, row};
 use kernel::{Janua, clock::Timestamp, fault::Code};
 use schemars::JsonSchema;
@@ -20,7 +19,7 @@ use crate::{
 };
 
 /// The topic on which a change to an organization or its members is told.
-pub const TOPIC: &str = "org";
+pub const TOPIC: &str = crate::ids::topic::ORG;
 /// The plan an organization starts with.
 pub const FIRST_TIER: &str = "free";
 
@@ -149,14 +148,14 @@ pub async fn end(tx: &mut Tx, janua: &Janua, by: &By, id: OrgId) -> db::Result<(
     for application in Application::all_of(tx, id).await? {
         events::record(tx, janua, by, About::app(&application), &AppDeleted).await?;
         gone::app(tx, janua, application.id).await?;
-        slugs::hold_back(tx, &application.slug, &application, janua.clock.now()).await?;
+        slugs::hold_back(tx, &application.slug, (id, application.owner_id), janua.clock.now()).await?;
     }
     events::record(tx, janua, by, About::in_org(id), &OrgDeleted).await?;
     gone::org(tx, janua, id).await?;
     tx.exec("DELETE FROM org WHERE id = $1", params![id]).await?;
     changed(tx, id).await?;
     // Sessions of its apps went, too; which ones is not worth knowing.
-    tx.notify(Reach::EveryNode, crate::sessions::TOPIC, "").await
+    tx.notify(Reach::EveryNode, crate::ids::topic::SESSION, "").await
 }
 
 /// Somebody who is written to.
@@ -287,52 +286,14 @@ pub async fn switch(tx: &mut Tx, session: SessionId, account: AccountId, org: Or
     let sql = "UPDATE session SET org_id = $2 WHERE id = $1 AND account_id = $3";
     tx.exec(sql, params![session, org, account]).await?;
     tx.exec("UPDATE account SET active_org_id = $2 WHERE id = $1", params![account, org]).await?;
-    tx.notify(Reach::EveryNode, crate::sessions::TOPIC, session.to_string()).await
+    tx.notify(Reach::EveryNode, crate::ids::topic::SESSION, session.to_string()).await
 }
-
-/// A name as it stands in addresses: letters, digits and hyphens.
-pub fn slug_of(name: &str) -> String {
-    let mut slug = String::new();
-    for c in name.chars().flat_map(char::to_lowercase) {
-        match c {
-            'a'..='z' | '0'..='9' => slug.push(c),
-            _ if !slug.is_empty() && !slug.ends_with('-') => slug.push('-'),
-            _ => {}
-        }
-        if slug.len() == LONGEST_SLUG {
-            break;
-        }
-    }
-    let slug = slug.trim_end_matches('-');
-    if slug.is_empty() { "org".to_owned() } else { slug.to_owned() }
-}
-
-/// One that nobody has: chance makes it so.
-pub fn slug_near(janua: &Janua, slug: &str) -> String {
-    format!("{slug}-{}", HEXLOWER.encode(&janua.entropy.bytes::<3>()))
-}
-
-/// Leaves room for what makes a taken one unique.
-const LONGEST_SLUG: usize = 40;
 
 #[cfg(test)]
 mod tests {
     use db::FromValue as _;
 
     use super::*;
-
-    #[test]
-    fn a_name_becomes_a_slug() {
-        for (name, slug) in [
-            ("Acme, Inc.", "acme-inc"),
-            ("  Große Dinge!  ", "gro-e-dinge"),
-            ("日本", "org"),
-            ("--a--", "a"),
-            (&"x".repeat(100), &"x".repeat(40)),
-        ] {
-            assert_eq!(slug_of(name), slug);
-        }
-    }
 
     #[test]
     fn roles_are_in_order() {

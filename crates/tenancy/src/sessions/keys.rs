@@ -22,10 +22,17 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::sessions::tokens;
-
 /// The [fact](installation) that there are signing keys. A rotation locks it.
 const CREATED: &str = "signing_keys";
+
+/// How long tokens of frameworks and MCP servers live.
+pub const MACHINE_TOKEN_LIFE: Duration = Duration::from_hours(1);
+
+/// The longest life of any kind of token: a signing key stays published for at least as long after its last signature.
+/// A kind that lives longer is added here.
+pub fn longest_life(config: &kernel::config::Config) -> Duration {
+    config.of::<crate::Settings>().access_token_life.max(MACHINE_TOKEN_LIFE)
+}
 
 /// Verifiers may keep our keys for this long, so a key signs only after it was published at least as long.
 pub const VERIFIERS_CACHE: Duration = Duration::from_mins(5);
@@ -144,7 +151,7 @@ impl Ring {
 
     /// Runs with the published key of this id.
     pub fn published<T>(&self, janua: &Janua, id: &str, work: impl FnOnce(&Key) -> T) -> Option<T> {
-        let (keys, now, life) = (self.all(), janua.clock.now(), tokens::longest_life(&janua.config));
+        let (keys, now, life) = (self.all(), janua.clock.now(), longest_life(&janua.config));
         keys.iter().find(|key| key.id == id && key.is_published(now, life)).map(work)
     }
 
@@ -172,7 +179,7 @@ impl Ring {
         match kept.filter(|kept| Arc::ptr_eq(&kept.keys, &keys) && kept.since <= now && kept.is_good_at(now)) {
             Some(kept) => kept.document,
             None => {
-                let made = KeySet::of(keys, now, tokens::longest_life(&janua.config));
+                let made = KeySet::of(keys, now, longest_life(&janua.config));
                 *self.key_set.write().unwrap_or_else(PoisonError::into_inner) = Some(made.clone());
                 made.document
             }
@@ -344,7 +351,7 @@ pub async fn rotate(janua: &Janua) -> Result<Timestamp, String> {
             None => takes_over,
         };
         insert(tx, janua, &fresh, now, fresh_from, None).await?;
-        let life = tokens::longest_life(&janua.config);
+        let life = longest_life(&janua.config);
         let long_gone = now.minus(life).minus(VERIFIERS_CACHE).minus(Duration::from_hours(1));
         tx.exec("DELETE FROM signing_key WHERE signs_until < $1", params![long_gone]).await?;
         Ok(Ok(takes_over))

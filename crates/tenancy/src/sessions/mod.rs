@@ -33,7 +33,7 @@ use crate::{
 
 /// A client that did not hear the answer may ask again for this long.
 const GRACE: Duration = Duration::from_secs(10);
-pub(crate) const TOPIC: &str = "session";
+pub(crate) const TOPIC: &str = crate::ids::topic::SESSION;
 
 /// A session as stored. Handlers take [`enter::Session`](crate::enter::Session).
 #[derive(Debug, Clone)]

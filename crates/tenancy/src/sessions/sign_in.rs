@@ -37,7 +37,7 @@ use crate::{
         mail::{self, Letter, Mail, NOT_YOU, Sample},
         sms::{self, Phone},
     },
-    once::{self, Purpose, Spent},
+    once::{self, Spent},
     orgs::{Membership, OrgView, people},
     sessions::{Proof, StoredSession, audience::Audience, device_name, refresh_token, tokens},
 };
@@ -275,7 +275,7 @@ pub async fn enter_held(
     let through = visitor.app.as_ref().map(|keyed| keyed.app_id);
     let pending = Pending { method: way.method.to_owned(), delivery: way.delivery, app: through };
     let aside = serde_json::to_vec(&pending).unwrap_or_default();
-    let ticket = once::issue(tx, janua, MFA_TICKET, Some(account.id), &aside).await?;
+    let ticket = once::issue(tx, janua, factors::MFA_TICKET, Some(account.id), &aside).await?;
     db::answer_opens_account();
     Ok(Entered::Waiting(MfaChallenge {
         requires_mfa: true,
@@ -284,9 +284,6 @@ pub async fn enter_held(
         sms_phone_suffix: factors.phone_suffix(),
     }))
 }
-
-/// A sign-in that waits for its second factor.
-pub const MFA_TICKET: Purpose = Purpose::new("mfa_ticket", Duration::from_mins(10));
 
 /// Whose ticket this is. With the key of an app that it was not given to, it is like one that never was. The session is that
 /// of the app it was given to, also where no key comes along.

@@ -2,13 +2,11 @@
 //!
 //! Written out instead of taken from a JWT library: libraries parse the private key for every signature and read the
 //! system's clock, and what must be refused (another algorithm, a key the token brings along) is shortest said here.
-use std::time::Duration;
 
 use data_encoding::BASE64URL_NOPAD;
 use kernel::{
     Janua,
     clock::Timestamp,
-    config::Config,
     fault::{INTERNAL, Result},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -27,15 +25,6 @@ const LEEWAY_S: i64 = 5;
 const LONGEST: usize = 8 * 1024;
 /// What kind of token this is (RFC 9068): an id token or a ticket signed by the same key is not one.
 const TYPE: &str = "at+jwt";
-
-/// How long tokens of frameworks and MCP servers live.
-pub const MACHINE_TOKEN_LIFE: Duration = Duration::from_hours(1);
-
-/// The longest life of any kind of token: a signing key stays published for at least as long after its last signature.
-/// A kind that lives longer is added here.
-pub fn longest_life(config: &Config) -> Duration {
-    config.of::<crate::Settings>().access_token_life.max(MACHINE_TOKEN_LIFE)
-}
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
