@@ -64,7 +64,7 @@ fn shown(janua: &Janua, session: &Session, asking: &Asking, brand: Option<&Brand
     let content = context! {
         user_code,
         brand,
-        janua => &asking.app_name,
+        app => &asking.app_name,
         device => &asking.device,
         ip => &asking.ip,
         at => asking.created_at.to_string(),
