@@ -12,7 +12,7 @@ use crate::{
     figure::{Figure, Unit},
     process::{self, Core, Server},
     rounds::{self, Rounds, Sides},
-    servers::{self, Janua},
+    servers::{self, JanuaBinary},
 };
 
 /// A build that is not optimised is here to be tried, not measured.
@@ -20,7 +20,7 @@ pub const OPEN: u64 = if cfg!(debug_assertions) { 500 } else { 10_000 };
 /// What a process has open besides.
 const BESIDES: u64 = 200;
 
-pub fn measure(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
+pub fn measure(rounds: &Rounds, janua: &JanuaBinary) -> Result<Vec<Figure>> {
     let allowed = process::allow_files(OPEN + BESIDES);
     ensure!(allowed >= OPEN + BESIDES, "only {allowed} files may be open at once: raise `ulimit -n`");
     let folder = rounds.folder()?;

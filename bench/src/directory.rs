@@ -12,7 +12,7 @@ use crate::{
     load::{self, Ask},
     process::{Core, Server},
     rounds::{self, Rounds, Side, Tally},
-    servers::Janua,
+    servers::JanuaBinary,
 };
 
 const SERVER: Core = Core::Only(0);
@@ -23,7 +23,7 @@ const MANY: i64 = 100_000;
 /// Growth of a fifth at the most.
 const GOAL: Goal = Goal::Ratio(0.83);
 
-pub fn measure(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
+pub fn measure(rounds: &Rounds, janua: &JanuaBinary) -> Result<Vec<Figure>> {
     let (few, few_token) = grown(&rounds.folder()?, janua, FEW)?;
     let (many, many_token) = grown(&rounds.folder()?, janua, MANY)?;
     let pages = [
@@ -56,7 +56,7 @@ fn side<'a>(server: &'a Server, ask: &'a Ask) -> Result<Side<'a>> {
 }
 
 /// A server with an organization of so many users, and a token for it.
-fn grown(folder: &Path, janua: &Janua, users: i64) -> Result<(Server, String)> {
+fn grown(folder: &Path, janua: &JanuaBinary, users: i64) -> Result<(Server, String)> {
     let server = janua.serve(folder, SERVER)?;
     identity::register(&server, folder)?;
     let signed_in = identity::post(server.address, "/auth/login", &identity::login())?;

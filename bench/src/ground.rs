@@ -11,7 +11,7 @@ use crate::{
     client::{self, Who, ask, text},
     identity::{login, register},
     process::{Core, Server},
-    servers::Janua,
+    servers::JanuaBinary,
 };
 
 pub struct Ground {
@@ -27,7 +27,7 @@ pub struct Ground {
 }
 
 impl Ground {
-    pub fn lay(janua: &Janua, folder: &Path, core: Core, settings: &[(&str, &str)]) -> Result<Self> {
+    pub fn lay(janua: &JanuaBinary, folder: &Path, core: Core, settings: &[(&str, &str)]) -> Result<Self> {
         let server = janua.serve_with(folder, core, settings)?;
         let address = server.address;
         register(&server, folder)?;

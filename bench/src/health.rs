@@ -12,7 +12,7 @@ use crate::{
     load,
     process::{Core, Server},
     rounds::{self, Rounds, Side, Tally},
-    servers::{self, Janua},
+    servers::{self, JanuaBinary},
 };
 
 const SERVER: Core = Core::Only(0);
@@ -20,7 +20,7 @@ const GENERATOR: Core = Core::Only(1);
 /// Allocators and buffers find their size before anything is counted.
 const WARM_UP: Duration = Duration::from_millis(500);
 
-pub fn measure(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
+pub fn measure(rounds: &Rounds, janua: &JanuaBinary) -> Result<Vec<Figure>> {
     let folder = rounds.folder()?;
     let ours = janua.serve(&folder, SERVER)?;
     let limit = servers::bare(&ours.health, &folder, SERVER)?;

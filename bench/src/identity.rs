@@ -26,7 +26,7 @@ use crate::{
     load::{self, Ask},
     process::{Core, Server},
     rounds::{self, Rate, Rounds, Side, Sides, Tally},
-    servers::{self, Janua},
+    servers::{self, JanuaBinary},
 };
 
 const SERVER: Core = Core::Only(0);
@@ -35,7 +35,7 @@ const WARM_UP: Duration = Duration::from_millis(500);
 pub const EMAIL: &str = "bench@example.com";
 pub const PASSWORD: &str = "correct horse battery staple";
 
-pub fn measure(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
+pub fn measure(rounds: &Rounds, janua: &JanuaBinary) -> Result<Vec<Figure>> {
     let folder = rounds.folder()?;
     let server = janua.serve(&folder, SERVER)?;
     register(&server, &folder)?;
@@ -57,7 +57,7 @@ pub fn measure(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
 }
 
 /// An app asks whether a token of its own is good.
-fn introspection(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
+fn introspection(rounds: &Rounds, janua: &JanuaBinary) -> Result<Vec<Figure>> {
     let folder = rounds.folder()?;
     let ground = Ground::lay(janua, &folder, SERVER, &[("JANUA_RATE_LIMITS", "off")])?;
     let answer = client::send(ground.address(), &ground.introspection("close"))?;
@@ -122,7 +122,7 @@ fn sign_in(rounds: &Rounds, server: &Server) -> Result<Vec<Figure>> {
 }
 
 /// Who asks too often is to cost next to nothing.
-fn sent_away(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
+fn sent_away(rounds: &Rounds, janua: &JanuaBinary) -> Result<Vec<Figure>> {
     let (server, ask) = refused(rounds, janua)?;
     let what = "429 for a sign-in by processor time; raw argon2id";
     let ours = |slice| load::with(server.address, slice, GENERATOR, &ask);
@@ -130,7 +130,7 @@ fn sent_away(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
 }
 
 /// A server at which somebody has asked too often, and goes on.
-pub fn refused(rounds: &Rounds, janua: &Janua) -> Result<(Server, Ask)> {
+pub fn refused(rounds: &Rounds, janua: &JanuaBinary) -> Result<(Server, Ask)> {
     let server = janua.serve_with(&rounds.folder()?, SERVER, &[("JANUA_RATE_LIMIT_PER_MINUTE", "1")])?;
     let ask = Ask::Refused(load::request("POST", "/auth/login", "", &login().to_string(), "keep-alive"));
     load::with(server.address, WARM_UP, GENERATOR, &ask)?;

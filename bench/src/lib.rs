@@ -45,7 +45,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::{Parser, Subcommand};
 use figure::Figure;
 use rounds::Rounds;
-pub use servers::Janua;
+pub use servers::JanuaBinary;
 
 /// Measures Janua beside the limits of the machine it runs on.
 #[derive(Parser)]
@@ -128,7 +128,7 @@ enum Scenario {
 pub fn run() -> Result<()> {
     let cli = Cli::parse();
     let rounds = || Rounds::new(Duration::from_secs(cli.seconds));
-    let janua = || Janua::at_or_built(cli.janua.clone());
+    let janua = || JanuaBinary::at_or_built(cli.janua.clone());
     let one = |measure: Measure| measure(&rounds()?, &janua()?).map(Outcome::from);
     let outcome = match &cli.scenario {
         Scenario::Bare(options) => return bare::run(options),
@@ -169,7 +169,7 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-type Measure = fn(&Rounds, &Janua) -> Result<Vec<Figure>>;
+type Measure = fn(&Rounds, &JanuaBinary) -> Result<Vec<Figure>>;
 
 const QUICK: [(&str, Measure); 7] = [
     ("writes", |rounds, _| writes::measure(rounds)),
@@ -218,7 +218,7 @@ impl Outcome {
 }
 
 /// One after the other.
-fn each(rounds: &Rounds, janua: &Janua, list: &[(&str, Measure)]) -> Outcome {
+fn each(rounds: &Rounds, janua: &JanuaBinary, list: &[(&str, Measure)]) -> Outcome {
     let mut outcome = Outcome::default();
     for (name, measure) in list {
         outcome.take(name, measure(rounds, janua));
@@ -243,7 +243,7 @@ fn show(cli: &Cli, figures: &[Figure]) -> Result<()> {
 }
 
 /// A neighbour can spoil a run: what is worse is measured once more, and counts by its better time.
-fn check(rounds: &Rounds, janua: &Janua, cli: &Cli, against: &Path) -> Result<()> {
+fn check(rounds: &Rounds, janua: &JanuaBinary, cli: &Cli, against: &Path) -> Result<()> {
     let stored = check::read(against)?;
     let mut figures = each(rounds, janua, &QUICK).figures;
     let mut verdicts = check::compare(&stored, &figures);

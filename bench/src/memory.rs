@@ -7,13 +7,13 @@ use crate::{
     figure::{Figure, Goal, Unit},
     process::{Core, Server},
     rounds::{self, ROUNDS, Rounds},
-    servers::{self, Janua},
+    servers::{self, JanuaBinary},
 };
 
 /// By then what the start needed is done with, and the recurring work has run once.
 const SETTLING: Duration = Duration::from_secs(3);
 
-pub fn measure(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
+pub fn measure(rounds: &Rounds, janua: &JanuaBinary) -> Result<Vec<Figure>> {
     let folder = rounds.folder()?;
     let health = janua.serve(&folder, Core::Any)?.health.clone();
     let settled = |server: &Server| {

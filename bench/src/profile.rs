@@ -14,7 +14,7 @@ use crate::{
     load::{self, Ask},
     process::{Core, Server},
     rounds::Rounds,
-    servers::Janua,
+    servers::JanuaBinary,
     webhooks::Place,
 };
 
@@ -55,7 +55,7 @@ struct Stage {
 }
 
 impl Stage {
-    fn set(rounds: &Rounds, janua: &Janua, scenario: Scenario) -> Result<Self> {
+    fn set(rounds: &Rounds, janua: &JanuaBinary, scenario: Scenario) -> Result<Self> {
         let ground = || Ground::lay(janua, &rounds.folder()?, SERVER, &[("JANUA_RATE_LIMITS", "off")]);
         let stage = |ground: Ground, request| Self { server: ground.server, ask: Ask::again(request) };
         let get = |path: &str| {
@@ -100,7 +100,7 @@ impl Stage {
     }
 }
 
-pub fn take(rounds: &Rounds, janua: &Janua, options: &Options) -> Result<()> {
+pub fn take(rounds: &Rounds, janua: &JanuaBinary, options: &Options) -> Result<()> {
     let stage = Stage::set(rounds, janua, options.scenario)?;
     let data = rounds.folder()?.join("perf.data");
     let seconds = rounds.turn.as_secs();

@@ -18,7 +18,7 @@ use crate::{
     load::{self, Ask},
     process::{Core, Server},
     rounds::{self, Rounds, Side, Tally},
-    servers::Janua,
+    servers::JanuaBinary,
 };
 
 const SERVER: Core = Core::Only(0);
@@ -29,13 +29,13 @@ const UNITS_PER_COMMIT: usize = load::CONNECTIONS;
 const ROWS_OF_A_SIGN_UP: usize = 5;
 const PATIENCE: Duration = Duration::from_mins(2);
 
-pub fn measure(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
+pub fn measure(rounds: &Rounds, janua: &JanuaBinary) -> Result<Vec<Figure>> {
     let mut figures = audited(rounds, janua)?;
     figures.extend(sign_up(rounds, janua)?);
     Ok(figures)
 }
 
-fn audited(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
+fn audited(rounds: &Rounds, janua: &JanuaBinary) -> Result<Vec<Figure>> {
     let ground = Ground::lay(janua, &rounds.folder()?, SERVER, &[("JANUA_RATE_LIMITS", "off")])?;
     let ask = Ask::again(ground.profile_change());
     // The limit has the same tables with the same indexes, in a folder of its own.
@@ -84,7 +84,7 @@ fn raw_changes(path: &Path) -> Result<Side<'static>> {
 /// How many sign-ups are prepared for a round: more than fit into it.
 const NEWCOMERS: usize = 4_000;
 
-fn sign_up(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
+fn sign_up(rounds: &Rounds, janua: &JanuaBinary) -> Result<Vec<Figure>> {
     let folder = rounds.folder()?;
     let server = janua.serve(&folder, SERVER)?;
     let hash = raw_hash()?;

@@ -10,9 +10,9 @@ use serde_json::Value;
 use crate::process::{self, Core, Server};
 
 /// The binary `janua`.
-pub struct Janua(PathBuf);
+pub struct JanuaBinary(PathBuf);
 
-impl Janua {
+impl JanuaBinary {
     pub fn at_or_built(path: Option<PathBuf>) -> Result<Self> {
         let path = path.map_or_else(build, Ok)?;
         // Made absolute, because it is started in its data folder.

@@ -8,12 +8,12 @@ use crate::{
     figure::{Figure, Goal, Unit},
     process::{Core, Server},
     rounds::{self, Rounds},
-    servers::{self, Janua},
+    servers::{self, JanuaBinary},
 };
 
 const STARTS: usize = 10;
 
-pub fn measure(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
+pub fn measure(rounds: &Rounds, janua: &JanuaBinary) -> Result<Vec<Figure>> {
     let folder = rounds.folder()?;
     // The first start makes the folder's contents, and is not counted.
     let health = janua.serve(&folder, Core::Any)?.health.clone();

@@ -15,7 +15,7 @@ use crate::{
     load,
     process::Core,
     rounds::{Rounds, Sides},
-    servers::Janua,
+    servers::JanuaBinary,
 };
 
 const PEOPLE: usize = 512;
@@ -25,7 +25,7 @@ const STACK: usize = 64 * 1024;
 const HASH_MB: f64 = 19.0 * 1.048_576;
 const REST_MB: f64 = 16.0;
 
-pub fn measure(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
+pub fn measure(rounds: &Rounds, janua: &JanuaBinary) -> Result<Vec<Figure>> {
     let folder = rounds.folder()?;
     let server = janua.serve(&folder, Core::Any)?;
     register(&server, &folder)?;

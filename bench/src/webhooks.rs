@@ -21,7 +21,7 @@ use crate::{
     poster,
     process::{self, Core, Server, cpu_time},
     rounds::{self, Rounds, SHORT_ROUNDS, Side, Sides, Tally},
-    servers::Janua,
+    servers::JanuaBinary,
 };
 
 const SERVER: Core = Core::Only(0);
@@ -42,7 +42,7 @@ const AT_ONCE: usize = 16;
 const TIMED: usize = 100;
 const PATIENCE: Duration = Duration::from_mins(5);
 
-pub fn measure(rounds: &Rounds, janua: &Janua) -> Result<Vec<Figure>> {
+pub fn measure(rounds: &Rounds, janua: &JanuaBinary) -> Result<Vec<Figure>> {
     let one = Place::heard(rounds, janua)?;
     let mut figures = rate(rounds, &one)?;
     let many = Place::settle(rounds, janua)?;
@@ -83,13 +83,13 @@ pub struct Place {
 
 impl Place {
     /// Whatever happens in the app, the receiver hears of it.
-    pub fn heard(rounds: &Rounds, janua: &Janua) -> Result<Self> {
+    pub fn heard(rounds: &Rounds, janua: &JanuaBinary) -> Result<Self> {
         let place = Self::settle(rounds, janua)?;
         place.listen(&place.receiver.url(), "audit.*")?;
         Ok(place)
     }
 
-    fn settle(rounds: &Rounds, janua: &Janua) -> Result<Self> {
+    fn settle(rounds: &Rounds, janua: &JanuaBinary) -> Result<Self> {
         let folder = rounds.folder()?;
         let server = janua.serve_with(&folder, SERVER, &SETTINGS)?;
         register(&server, &folder)?;

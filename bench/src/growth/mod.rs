@@ -20,7 +20,7 @@ use crate::{
     process::{Core, Server, cpu_time},
     rounds::{self, ROUNDS, Rounds, SHORT_ROUNDS, Sides},
     seed::{Seeded, Wish},
-    servers::Janua,
+    servers::JanuaBinary,
 };
 
 const SERVER: Core = Core::Only(0);
@@ -51,7 +51,7 @@ struct Place {
     asked: Asked,
 }
 
-pub fn measure(rounds: &Rounds, janua: &Janua, options: &Options) -> Result<Outcome> {
+pub fn measure(rounds: &Rounds, janua: &JanuaBinary, options: &Options) -> Result<Outcome> {
     ensure!(options.sizes.is_sorted() && options.sizes.len() >= 2, "--sizes: at least two, the smallest first");
     let root = options.data.clone().map_or_else(|| rounds.folder(), Ok)?;
     let mut places = vec![];
@@ -80,7 +80,7 @@ pub fn measure(rounds: &Rounds, janua: &Janua, options: &Options) -> Result<Outc
     Ok(outcome)
 }
 
-fn settle(janua: &Janua, folder: &Path, users: u64) -> Result<Place> {
+fn settle(janua: &JanuaBinary, folder: &Path, users: u64) -> Result<Place> {
     let seeded = Seeded::ensure(janua, folder, &Wish::of_users(users))?;
     let server = janua.serve(folder, SERVER)?;
     let asked = Asked::prepare(server.address, &seeded)?;
@@ -192,7 +192,7 @@ fn mixed(place: &Place, length: Duration) -> Result<Figure> {
 }
 
 /// From the start of the process to the first answer.
-fn start(rounds: &Rounds, janua: &Janua, folder: &Path, users: u64) -> Result<Figure> {
+fn start(rounds: &Rounds, janua: &JanuaBinary, folder: &Path, users: u64) -> Result<Figure> {
     let empty = rounds.folder()?;
     // The first start makes the folder's contents, and is not counted; the other one reads the log of what went before.
     for folder in [&empty, &folder.to_owned()] {

@@ -18,7 +18,7 @@ use crate::{
     client::text,
     ground::{Ground, database},
     process::Core,
-    servers::Janua,
+    servers::JanuaBinary,
 };
 
 /// How much there is to be.
@@ -76,7 +76,7 @@ impl Seeded {
     }
 
     /// What is in the folder, which is filled if there is nothing yet.
-    pub fn ensure(janua: &Janua, folder: &Path, wish: &Wish) -> Result<Self> {
+    pub fn ensure(janua: &JanuaBinary, folder: &Path, wish: &Wish) -> Result<Self> {
         if folder.join(NOTE).exists() {
             let there = Self::in_folder(folder)?;
             ensure!(there.users == wish.users, "{} has {} users", folder.display(), there.users);
@@ -87,7 +87,7 @@ impl Seeded {
 }
 
 /// Fills a folder that holds nothing yet.
-pub fn fill(janua: &Janua, folder: &Path, wish: &Wish) -> Result<Seeded> {
+pub fn fill(janua: &JanuaBinary, folder: &Path, wish: &Wish) -> Result<Seeded> {
     fs::create_dir_all(folder)?;
     ensure!(fs::read_dir(folder)?.next().is_none(), "{} is not empty", folder.display());
     let ground = Ground::lay(janua, folder, Core::Any, &[("JANUA_RATE_LIMITS", "off")])?;

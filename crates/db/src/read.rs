@@ -3,7 +3,7 @@ use crate::{Db, Error, FromRow, Result, Row, Tx, Value};
 
 /// Where rows are read from: `&Db` reads what is committed, `&mut Tx` also reads what the transaction itself has written.
 ///
-/// A function that reads takes `mut from: impl Read` and serves both: `StoredSession::find(&app.db, id)`, and
+/// A function that reads takes `mut from: impl Read` and serves both: `StoredSession::find(&janua.db, id)`, and
 /// `StoredSession::find(&mut *tx, id)` in a transaction. A statement that locks rows needs a [`Tx`] and says so.
 pub trait Read: Send {
     /// Reads all rows as they are. The statement is a plain text, because the two spellings of [`Sql`](crate::Sql) are for

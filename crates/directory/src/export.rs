@@ -1,5 +1,4 @@
 //! Everything the platform holds on an organization, in one document and without secrets.
-use crate::events::OrgExported;
 use axum::extract::State;
 use kernel::{
     Janua,
@@ -17,6 +16,8 @@ use tenancy::{
     orgs::{OrgView, invites::Invite, members::OrgMember},
     records::{self, Record},
 };
+
+use crate::events::OrgExported;
 
 pub fn routes() -> Routes {
     Routes::new("org").get("/org/{id}/export", export_org, "data export of the org")

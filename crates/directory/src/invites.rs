@@ -1,7 +1,6 @@
 //! Asking somebody in, by their address.
 use std::time::Duration;
 
-use crate::events::{InviteCancelled, InviteResent, MemberInvited};
 use axum::{extract::State, response::NoContent};
 use db::Tx;
 use kernel::{
@@ -19,6 +18,8 @@ use tenancy::{
     messages::budget,
     orgs::{Org, Role, invites::Invite, members::OrgMember},
 };
+
+use crate::events::{InviteCancelled, InviteResent, MemberInvited};
 
 pub fn routes() -> Routes {
     Routes::new("org")

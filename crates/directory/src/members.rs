@@ -1,5 +1,4 @@
 //! The people in an organization and what they may do.
-use crate::events::MemberRoleChanged;
 use axum::{extract::State, response::NoContent};
 use db::Tx;
 use kernel::{
@@ -10,12 +9,14 @@ use kernel::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tenancy::events::happenings::MemberRemoved;
 use tenancy::{
     accounts::AccountId,
     enter::{Admin, AdminOrSelf, InOrg, Least, Member},
+    events::happenings::MemberRemoved,
     orgs::{LAST_OWNER, OrgId, Role, invites::Invite, members::OrgMember},
 };
+
+use crate::events::MemberRoleChanged;
 
 pub fn routes() -> Routes {
     Routes::new("org")

@@ -1,5 +1,4 @@
 //! What an organization's programs keep with it: a record of their own, changed key by key.
-use crate::events::MetadataUpdated;
 use axum::extract::State;
 use kernel::{
     Janua,
@@ -12,6 +11,8 @@ use tenancy::{
     enter::{Admin, InOrg, Member},
     records::{self, Record},
 };
+
+use crate::events::MetadataUpdated;
 
 pub fn routes() -> Routes {
     Routes::new("org").get("/orgs/{id}/metadata", get_metadata, "get org metadata").patch(

@@ -11,13 +11,11 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     apps::slugs::{self, SLUG_TAKEN},
     enter::{Admin, InOrg, Member, Owner, Session},
-    events::About,
+    events::{About, happenings::OrgCreated},
     orgs::{self, Membership, Org, OrgId, OrgView, Role, members::OrgMember},
 };
 
-use crate::events::OrgUpdated;
-use crate::members;
-use tenancy::events::happenings::OrgCreated;
+use crate::{events::OrgUpdated, members};
 
 pub fn routes() -> Routes {
     Routes::new("org")

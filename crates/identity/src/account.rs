@@ -18,7 +18,7 @@ use tenancy::{
     accounts::{Account, AccountId, social::Identity},
     apps::UsedApp,
     enter::{ACCOUNT_TOPIC, AnySession, NotAdmitted, Session, ToAdmit, cookies},
-    events::{self, About, By, audit::AuditEntry},
+    events::{self, About, By, audit::AuditEntry, happenings::MemberRemoved},
     gone::{self, Gone},
     messages::mail,
     orgs::{
@@ -29,15 +29,15 @@ use tenancy::{
     uploads::{self, Offer, PicturesOf, TOO_MANY_UPLOADS, Upload, Wish},
 };
 
-use crate::events::{AccountDeleted, DataExported, ProfileUpdated};
 use crate::{
-    BODY, mails,
+    BODY,
+    events::{AccountDeleted, DataExported, ProfileUpdated},
+    mails,
     oauth::{Consent, ConsentView},
     proof::{self, Fresh},
     session::SessionView,
     trusted::{self, TrustedDeviceView},
 };
-use tenancy::events::happenings::MemberRemoved;
 
 pub fn routes() -> Routes {
     Routes::new("account")

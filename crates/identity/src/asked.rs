@@ -3,13 +3,6 @@
 //! Sign-up, a forgotten password, a sign-in link and another confirmation mail are answered alike and in the same time
 //! whether or not the address has an account: the answer is given before anybody has looked. A wrong password is
 //! written down this way too.
-use crate::events::{AccountCreated, MagicLinkRequested, PasswordResetRequested, SignInFailed, SignInLocked};
-use crate::{
-    magic_link::MAGIC_LINK,
-    mails,
-    password::RESET_PASSWORD,
-    register::{CODE_LIFE, VERIFY_EMAIL},
-};
 use data_encoding::BASE64;
 use db::Tx;
 use kernel::{
@@ -30,6 +23,14 @@ use tenancy::{
     messages::mail::{self, Budget, Warning},
     once,
     sessions::StoredSession,
+};
+
+use crate::{
+    events::{AccountCreated, MagicLinkRequested, PasswordResetRequested, SignInFailed, SignInLocked},
+    magic_link::MAGIC_LINK,
+    mails,
+    password::RESET_PASSWORD,
+    register::{CODE_LIFE, VERIFY_EMAIL},
 };
 
 /// What everybody hears who asks for a mail.

@@ -17,8 +17,10 @@ use tenancy::{
     sessions::sign_in::{self, Entered, Typed, Way},
 };
 
-use crate::events::{AccountCreated, PlatformOwnerMade};
-use crate::register::SignUp;
+use crate::{
+    events::{AccountCreated, PlatformOwnerMade},
+    register::SignUp,
+};
 
 /// The row that says who was first, once somebody was.
 const TAKEN: &str = "first_owner";

@@ -25,8 +25,12 @@ use tenancy::{
     sessions::sign_in::{self, Entered, MayEnter, Typed, Way},
 };
 
-use crate::events::{AccountCreated, EmailVerified};
-use crate::{BODY, password::LoginOptions, register::VERIFY_EMAIL};
+use crate::{
+    BODY,
+    events::{AccountCreated, EmailVerified},
+    password::LoginOptions,
+    register::VERIFY_EMAIL,
+};
 
 pub fn routes() -> Routes {
     Routes::new("auth")

@@ -19,10 +19,10 @@ use tenancy::{
     sessions::sign_in::{self, Entered, MayEnter, Typed, Way},
 };
 
-use crate::events::EmailVerified;
 use crate::{
     BODY,
     asked::{self, Accepted, What},
+    events::EmailVerified,
     password::LoginOptions,
     register::{Address, VERIFY_EMAIL},
 };

@@ -31,11 +31,11 @@ use tenancy::{
     },
 };
 
-use crate::events::{EmailVerified, PasswordChanged, PasswordReset};
 use crate::{
     BODY,
     asked::{self, Accepted, What},
     device,
+    events::{EmailVerified, PasswordChanged, PasswordReset},
     magic_link::MAGIC_LINK,
     mails,
     proof::{self, WRONG_PASSWORD},

@@ -23,10 +23,10 @@ use tenancy::{
     sessions::sign_in::Typed,
 };
 
-use crate::events::EmailVerified;
 use crate::{
     BODY,
     asked::{self, Accepted, Registration, What},
+    events::EmailVerified,
     invite,
 };
 

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::{Account, factors::Whole},
     enter::{AnySession, Delivery, Granted, NotAdmitted, RefreshToken, cookies, may_use_cookie},
-    events::{self, By},
+    events::{self, By, happenings::SessionRevoked},
     orgs::Membership,
     sessions::{
         self, SessionId, Turned, read_refresh_token,
@@ -25,9 +25,7 @@ use tenancy::{
     },
 };
 
-use crate::events::RefreshTokenReused;
-use crate::{BODY, device, trusted};
-use tenancy::events::happenings::SessionRevoked;
+use crate::{BODY, device, events::RefreshTokenReused, trusted};
 
 pub fn routes() -> Routes {
     Routes::new("auth")

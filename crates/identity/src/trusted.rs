@@ -24,8 +24,7 @@ use tenancy::{
     sessions::device_name,
 };
 
-use crate::BODY;
-use crate::events::TrustedDeviceRemoved;
+use crate::{BODY, events::TrustedDeviceRemoved};
 
 pub fn routes() -> Routes {
     Routes::new("auth")

@@ -10,12 +10,12 @@ use crate::{
 };
 
 /// Runs an async closure in one transaction and commits it; its error is a [`Fault`]:
-/// `transact!(app, async |tx| { …; Ok(made) })`. Everything else is as in [`db::transact!`], which is for the few places
+/// `transact!(janua, async |tx| { …; Ok(made) })`. Everything else is as in [`db::transact!`], which is for the few places
 /// that want a [`db::Error`].
 #[macro_export]
 macro_rules! transact {
-    ($app:expr, async |$tx:ident| $work:expr) => {
-        ::db::transact!($app.db, $crate::fault::Fault, async |$tx| $work)
+    ($janua:expr, async |$tx:ident| $work:expr) => {
+        ::db::transact!($janua.db, $crate::fault::Fault, async |$tx| $work)
     };
 }
 

@@ -10,7 +10,7 @@ use crate::ids::{AccountId, ApplicationId, OrgId};
 /// Runs in the transaction that deletes the row, before the row is deleted.
 pub type Hook<T> = for<'a> fn(&'a mut Tx, &'a Janua, T) -> Pin<Box<dyn Future<Output = db::Result<()>> + Send + 'a>>;
 
-/// What a feature declares, with [`Feature::declares`](kernel::app::Feature::declares).
+/// What a feature declares, with [`Feature::declares`](kernel::feature::Feature::declares).
 #[derive(Clone, Copy)]
 pub enum Gone {
     Account(Hook<AccountId>),

@@ -11,10 +11,9 @@ use kernel::{
     jobs::{self, Job as _},
 };
 
-use crate::events::happenings::DatabaseRestored;
 use crate::{
     apps,
-    events::{self, By},
+    events::{self, By, happenings::DatabaseRestored},
     messages::sms::SendSms,
     once,
     sessions::{self, keys},

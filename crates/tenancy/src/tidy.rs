@@ -42,6 +42,12 @@ pub(crate) const CHORES: &[Chore] = &[
              (SELECT subject FROM mail_budget WHERE day_from < $1 ORDER BY day_from LIMIT $2)",
         SECRETS_KEPT,
     ),
+    Chore::sweep(
+        "slug_hold",
+        "DELETE FROM slug_hold WHERE slug IN
+             (SELECT slug FROM slug_hold WHERE held_until <= $1 ORDER BY held_until LIMIT $2)",
+        Duration::ZERO,
+    ),
     Chore::run("upload", |janua| Box::pin(async move { Ok(uploads::sweep(&janua).await?) })),
     Chore::run("app_user", |janua| Box::pin(async move { Ok(end_users::note_wordless(&janua).await?) })),
 ];

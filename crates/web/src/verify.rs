@@ -25,6 +25,7 @@ pub fn routes() -> Routes {
         .answers::<String>(200, HTML)
         .fails(&[TOKEN_SPENT])
         .post("/auth/verify", confirm_link, "the confirm button of the page behind the link")
+        .unkept()
         .answers::<String>(200, HTML)
         .answers::<String>(410, HTML)
         .fails(&[TOKEN_SPENT])

@@ -1,5 +1,4 @@
 //! Apps: made, shown, changed, given up.
-use crate::events::{AppCreated, AppUpdated};
 use axum::{extract::State, response::NoContent};
 use db::Tx;
 use kernel::{
@@ -12,7 +11,6 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tenancy::events::happenings::{AppDeleted, OrgCreated};
 use tenancy::{
     accounts::AccountId,
     apps::{
@@ -21,10 +19,15 @@ use tenancy::{
         slugs::{self, SLUG_TAKEN},
     },
     enter::{Admin, InApp, Member, Session},
-    events::About,
+    events::{
+        About,
+        happenings::{AppDeleted, OrgCreated},
+    },
     orgs::{self, Membership, Org, OrgId, Role, members::OrgMember},
     records,
 };
+
+use crate::events::{AppCreated, AppUpdated};
 
 pub fn routes() -> Routes {
     Routes::new("apps")

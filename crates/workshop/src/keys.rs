@@ -1,5 +1,4 @@
 //! The keys of an app: shown once, known by their beginning, gone at once.
-use crate::events::AppKeyCreated;
 use axum::{extract::State, response::NoContent};
 use kernel::{
     Janua,
@@ -9,11 +8,13 @@ use kernel::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tenancy::events::happenings::AppKeyDeleted;
 use tenancy::{
     apps::{AppKeyId, Environment, KeyKind, StoredAppKey},
     enter::{Admin, InApp, Member},
+    events::happenings::AppKeyDeleted,
 };
+
+use crate::events::AppKeyCreated;
 
 pub fn routes() -> Routes {
     Routes::new("apps")

@@ -1,5 +1,4 @@
 //! The picture of an app, for the pages on which its people sign in.
-use crate::events::AppUpdated;
 use axum::{extract::State, response::NoContent};
 use db::Tx;
 use kernel::{
@@ -15,6 +14,8 @@ use tenancy::{
     gone::Gone,
     uploads::{self, Offer, PicturesOf, TOO_MANY_UPLOADS, Upload, Wish},
 };
+
+use crate::events::AppUpdated;
 
 pub fn routes() -> Routes {
     Routes::new("apps")

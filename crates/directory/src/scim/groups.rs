@@ -40,8 +40,10 @@ use super::{
     search::{self, Asked},
     users::{ResourcePath, Sent, Wanted},
 };
-use crate::events::MemberRoleChanged;
-use crate::scim::events::{GroupDeleted, GroupMapped, GroupPushed, GroupUpdated};
+use crate::{
+    events::MemberRoleChanged,
+    scim::events::{GroupDeleted, GroupMapped, GroupPushed, GroupUpdated},
+};
 
 pub fn routes() -> Routes {
     Routes::new("scim")

@@ -17,7 +17,10 @@ use tenancy::{
     apps::ApplicationId,
     email::Email,
     enter::{ACCOUNT_TOPIC, ScimToken},
-    events::{self, About, By, Event},
+    events::{
+        self, About, By, Event,
+        happenings::{AppKeyDeleted, SessionRevoked},
+    },
     messages::budget,
     orgs::{
         LAST_OWNER, Org, OrgId, Role,
@@ -32,7 +35,6 @@ use super::{
     user::{self, Read},
 };
 use crate::scim::events::{PersonDeactivated, PersonProvisioned, PersonReactivated, PersonUpdated};
-use tenancy::events::happenings::{AppKeyDeleted, SessionRevoked};
 
 pub const UNIQUENESS: Code = Code::new(409, "uniqueness", "Somebody or something here has this already.");
 

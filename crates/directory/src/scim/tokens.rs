@@ -1,5 +1,4 @@
 //! The tokens an organization gives its provider: several, named, shown once, gone at once.
-use crate::scim::events::{ScimTokenCreated, ScimTokenDeleted};
 use axum::{extract::State, response::NoContent};
 use kernel::{
     Janua,
@@ -14,6 +13,8 @@ use tenancy::{
     enter::{Admin, InOrg},
     orgs::scim_tokens::{ScimTokenId, StoredScimToken},
 };
+
+use crate::scim::events::{ScimTokenCreated, ScimTokenDeleted};
 
 pub fn routes() -> Routes {
     Routes::new("org")

@@ -19,9 +19,9 @@ use tenancy::{
 };
 
 use super::user_code_hash;
-use crate::events::{DeviceApproved, DeviceDenied};
 use crate::{
     BODY,
+    events::{DeviceApproved, DeviceDenied},
     oauth::Agreed,
     proof::{self, Fresh},
 };

@@ -20,8 +20,11 @@ use tenancy::{
     sessions::sign_in::{self, CompletedSignIn, SignedIn, Typed},
 };
 
-use crate::events::{RecoveryCodeUsed, SignInFailed};
-use crate::{BODY, mails::FactorChanged};
+use crate::{
+    BODY,
+    events::{RecoveryCodeUsed, SignInFailed},
+    mails::FactorChanged,
+};
 
 pub fn routes() -> Routes {
     Routes::new("auth")

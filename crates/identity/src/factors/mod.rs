@@ -3,10 +3,6 @@ pub mod gate;
 mod sms;
 mod totp;
 
-use crate::{
-    events::{MfaDisabled, MfaEnabled},
-    mails::FactorChanged,
-};
 use axum::response::NoContent;
 use db::{Reach, Tx};
 use kernel::{
@@ -24,6 +20,11 @@ use tenancy::{
     events::Event,
     messages::mail,
     sessions::{self, Proof},
+};
+
+use crate::{
+    events::{MfaDisabled, MfaEnabled},
+    mails::FactorChanged,
 };
 
 pub fn routes() -> Routes {
@@ -60,14 +61,20 @@ pub async fn note(
     event: &dyn Event,
     what: &'static str,
 ) -> Result<()> {
-    let (account, now) = (session.account(), janua.clock.now());
-    Account::hold(tx, account.id).await?;
+    end_begun(tx, janua, session).await?;
+    session.record(tx, janua, event).await?;
+    factors::distrust_devices(tx, session.account().id).await?;
+    tell(tx, janua, session, what).await
+}
+
+/// Ends sign-ins and enrolments that were begun and not finished. Locks the account, and refuses a session that was ended
+/// meanwhile.
+async fn end_begun(tx: &mut Tx, janua: &Janua, session: &Session) -> Result<()> {
+    let (account, now) = (session.account().id, janua.clock.now());
+    Account::hold(tx, account).await?;
     let own = sessions::StoredSession::find(&mut *tx, session.id()).await?;
     own.filter(|own| own.is_alive(now)).ok_or(UNAUTHENTICATED)?;
-    factors::void_open(tx, account.id, now).await?;
-    session.record(tx, janua, event).await?;
-    factors::distrust_devices(tx, account.id).await?;
-    tell(tx, janua, session, what).await
+    Ok(factors::void_open(tx, account, now).await?)
 }
 
 async fn remove(janua: &Janua, session: &Session, factor: Factor) -> Result<NoContent> {

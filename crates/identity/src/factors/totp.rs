@@ -1,7 +1,6 @@
 //! The authenticator app, and the recovery codes that come with a second factor.
 use axum::{extract::State, response::NoContent};
 use fast_qr::{QRBuilder, convert::svg::SvgBuilder};
-
 use kernel::{
     Janua,
     fault::{Code, Result},
@@ -19,10 +18,10 @@ use tenancy::{
     sessions::sign_in::Typed,
 };
 
-use super::{FACTOR_NOT_ON, NEW_CODES, changed, remove, tell};
-use crate::events::RecoveryCodesRegenerated;
+use super::{FACTOR_NOT_ON, NEW_CODES, changed, end_begun, remove, tell};
 use crate::{
     BODY,
+    events::RecoveryCodesRegenerated,
     proof::{self, Fresh, WRONG_CODE},
 };
 
@@ -134,6 +133,7 @@ async fn regenerate_recovery_codes(
         if !Factors::of(&mut *tx, account).await?.is_on() {
             return Err(FACTOR_NOT_ON.into());
         }
+        end_begun(tx, &janua, &session).await?;
         session.record(tx, &janua, &RecoveryCodesRegenerated).await?;
         tell(tx, &janua, &session, NEW_CODES).await?;
         Ok(factors::new_recovery_codes(tx, &janua, account).await?)

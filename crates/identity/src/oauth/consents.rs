@@ -15,13 +15,12 @@ use tenancy::{
     accounts::{Account, AccountId},
     apps::{ApplicationId, scopes::Scopes},
     enter::Session,
-    events::{self, By},
+    events::{self, By, happenings::SessionRevoked},
     sessions,
 };
 
 use super::clients::Described;
 use crate::events::{ConsentGranted, ConsentRevoked};
-use tenancy::events::happenings::SessionRevoked;
 
 pub fn routes() -> Routes {
     Routes::new("auth")

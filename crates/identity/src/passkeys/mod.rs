@@ -9,6 +9,7 @@ use axum::{
     extract::State,
     response::{NoContent, Response},
 };
+use ceremony::{INVALID_PASSKEY, Options, PASSKEY_REFUSED, PASSKEYS_OFF, Refused};
 use data_encoding::BASE64URL_NOPAD;
 use db::Reach;
 use kernel::{
@@ -25,7 +26,7 @@ use tenancy::{
         Account,
         passkeys::{Added, MOST, Passkey},
     },
-    enter::{ACCOUNT_TOPIC, Admitted, NotAdmitted, Session, ToAdmit},
+    enter::{ACCOUNT_TOPIC, Admitted, Session, ToAdmit},
     once::TOKEN_SPENT,
     sessions::{
         Proof, device_name,
@@ -34,14 +35,13 @@ use tenancy::{
 };
 use webauthn_rs::prelude::{PublicKeyCredential, RegisterPublicKeyCredential};
 
-use crate::events::{PasskeyAdded, PasskeyRemoved, PasskeyRenamed, SignInFailed};
 use crate::{
     BODY,
+    events::{PasskeyAdded, PasskeyRemoved, PasskeyRenamed, SignInFailed},
     factors::note,
     password::LoginOptions,
     proof::{self, Fresh},
 };
-use ceremony::{INVALID_PASSKEY, Options, PASSKEY_REFUSED, PASSKEYS_OFF, Refused};
 pub use ceremony::{Passkeys, SIGN_IN};
 
 pub fn routes() -> Routes {
@@ -114,7 +114,7 @@ struct NewPasskey {
 
 async fn passkey_register_verify(
     State(janua): State<Janua>,
-    NotAdmitted(visitor): NotAdmitted,
+    ToAdmit(visitor): ToAdmit,
     session: Session,
     Json(new): Json<NewPasskey>,
 ) -> Result<Json<Passkey>> {

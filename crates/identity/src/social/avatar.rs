@@ -1,5 +1,4 @@
 //! The picture a person has at the provider they signed in with last.
-use crate::events::ProfileUpdated;
 use axum::extract::State;
 use db::Reach;
 use kernel::{
@@ -13,6 +12,8 @@ use tenancy::{
     enter::{ACCOUNT_TOPIC, AnySession},
     sessions::sign_in::UserView,
 };
+
+use crate::events::ProfileUpdated;
 
 pub fn routes() -> Routes {
     Routes::new("account")

@@ -11,7 +11,7 @@ use tenancy::{
     },
     email::Email,
     enter::{ACCOUNT_TOPIC, Visitor},
-    events,
+    events, gone,
     messages::mail,
     sessions,
 };
@@ -111,6 +111,7 @@ async fn remove_unproven(tx: &mut Tx, janua: &Janua, visitor: &Visitor, account:
     sessions::end_all(tx, janua, &visitor.by, account.id, None, "account_replaced").await?;
     visitor.record_about(tx, janua, account.id, &AccountDeleted).await?;
     events::forget_person(tx, account.id).await?;
+    gone::account(tx, janua, account.id).await?;
     if !Account::delete_unverified(tx, account.id).await? {
         return Err(again().into());
     }

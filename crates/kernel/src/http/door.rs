@@ -115,7 +115,7 @@ impl Door {
         Ok(Self(door))
     }
 
-    pub fn app(&self) -> &Janua {
+    pub fn janua(&self) -> &Janua {
         &self.0.janua
     }
 

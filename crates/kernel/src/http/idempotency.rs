@@ -87,7 +87,7 @@ async fn keep(janua: &Janua, claim: &Arc<Claim>, answer: Response) -> Result<Res
         }
     };
     let status = parts.status;
-    let remembered = if status.is_client_error() || claim.opens_account() {
+    let remembered = if status.is_client_error() || (claim.opens_account() && !status.is_server_error()) {
         Remembered::Nothing
     } else if status.is_server_error() || bytes.len() > LONGEST_REPLY {
         Remembered::Done

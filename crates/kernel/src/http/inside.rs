@@ -12,7 +12,7 @@ use tower::Service as _;
 use super::door::Inner;
 use crate::fault::{Carried, Fault, INTERNAL, Result, UNAVAILABLE};
 
-/// Known once the door stands. The door owns the app and not the other way round, so that both can go.
+/// Known once the door stands. The door owns the [`Janua`](crate::Janua) and not the other way round, so that both can go.
 #[derive(Default)]
 pub struct Inside(OnceLock<Weak<Inner>>);
 

@@ -31,13 +31,13 @@ const HTTP2_STREAMS: u32 = 128;
 /// With a `leave_delay` it goes on for so long after it was told, and says so: at /health, and by closing each connection
 /// with its next answer. Whoever sends requests here then goes elsewhere without losing one.
 pub async fn serve(listener: TcpListener, door: Door, stop: impl Future<Output = ()>) -> usize {
-    let config = door.app().config.clone();
+    let config = door.janua().config.clone();
     let places = Arc::new(Semaphore::new(config.max_connections));
     let builder = Arc::new(protocols(config.client_timeout));
     let graceful = GracefulShutdown::new();
     let leave = async {
         stop.await;
-        door.app().leaving.begin();
+        door.janua().leaving.begin();
         time::sleep(config.leave_delay).await;
     };
     let mut leave = std::pin::pin!(leave);
@@ -52,7 +52,7 @@ pub async fn serve(listener: TcpListener, door: Door, stop: impl Future<Output =
             let (door, progress) = (door.clone(), progress.clone());
             service_fn(move |request: Request<Incoming>| {
                 let working = progress.working();
-                let leaving = door.app().leaving.is_so() && request.version() < Version::HTTP_2;
+                let leaving = door.janua().leaving.is_so() && request.version() < Version::HTTP_2;
                 door.clone().handle(peer, request.map(Body::new)).map(move |mut response| {
                     drop(working);
                     if leaving {
@@ -64,7 +64,7 @@ pub async fn serve(listener: TcpListener, door: Door, stop: impl Future<Output =
         };
         let stream = TokioIo::new(Watched::new(stream, progress.clone()));
         let connection = graceful.watch(builder.serve_connection(stream, service).into_owned());
-        let connections = door.app().metrics.connections.clone();
+        let connections = door.janua().metrics.connections.clone();
         connections.inc();
         tokio::spawn(async move {
             tokio::select! {

@@ -1,11 +1,10 @@
 //! Deletes expired rows: one hourly job runs the chores that all features declare.
 use std::time::Duration;
 
+use db::params;
 use serde::{Deserialize, Serialize};
 
 use super::{Job, Later, Running};
-use db::params;
-
 use crate::Janua;
 
 /// One chore of the hourly job. A feature declares the chores of its own tables:

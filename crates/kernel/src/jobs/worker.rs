@@ -65,9 +65,9 @@ impl Worker {
         let claimed = model::claim(&self.janua.db, now, now.plus(LEASE), free).await?;
         for job in claimed {
             let Ok(hand) = hands.clone().try_acquire_owned() else { break };
-            let (app, jobs) = (self.janua.clone(), self.jobs.clone());
+            let (janua, jobs) = (self.janua.clone(), self.jobs.clone());
             running.spawn(async move {
-                work(&app, &jobs, job).await;
+                work(&janua, &jobs, job).await;
                 drop(hand);
             });
         }

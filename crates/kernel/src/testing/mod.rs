@@ -2,7 +2,7 @@
 //! clock, seeded randomness, and ports that record what is sent.
 //!
 //! The database is SQLite, unless `TEST_DATABASE_URL` names a PostgreSQL server. A test ends with
-//! [`TestApp::finish`], which fails if jobs are left. A response that the OpenAPI description does not allow fails
+//! [`TestJanua::finish`], which fails if jobs are left. A response that the OpenAPI description does not allow fails
 //! the test at once. With `TEST_KEYS=1` each POST without an `Idempotency-Key` gets one of its own, so that the same
 //! tests run every handler under a claim.
 mod answer;

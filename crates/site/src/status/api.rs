@@ -22,8 +22,7 @@ use super::{
     model::{Component, Impact, Incident, IncidentId, Stage, State, Update},
     overview::{self, ComponentUptime, IncidentView, Overview, UpdateView},
 };
-use crate::accept::wants_page;
-use crate::status::events::IncidentReported;
+use crate::{accept::wants_page, status::events::IncidentReported};
 
 pub fn routes() -> Routes {
     Routes::new("status")

@@ -1,4 +1,4 @@
-//! People: what is kept of them, and every statement on it.
+//! Accounts: what is stored of users, their passwords, second factors, passkeys and linked providers.
 pub mod factors;
 pub mod passkeys;
 pub mod password;

@@ -1,4 +1,4 @@
-//! Apps, their keys and the people who came in through them: what is kept, and every statement on it.
+//! Apps: what is stored of them, their keys, scopes, redirect URIs, slugs and end users.
 pub mod end_users;
 pub mod redirects;
 pub mod scopes;

@@ -172,15 +172,16 @@ pub fn made_from(janua: &Janua, name: &str) -> String {
     if is_reserved(&slug) { slug_near(janua, &slug) } else { slug }
 }
 
-/// An app has this slug no longer: for a while it is the organization's alone. Of too many the oldest are free at once: who
-/// makes and deletes apps to keep words from others keeps few, and nobody with many apps is refused anything.
+/// Holds back the slug of an app that is renamed or deleted: for a while it is the organization's alone. An organization
+/// holds few, and so does an account over all its organizations; beyond that the oldest of this organization is free at
+/// once, or else this one. So nobody keeps words from others by creating and deleting apps, and nobody with many apps is
+/// refused anything.
 pub async fn hold_back(
     tx: &mut Tx,
     slug: &str,
     (org, owner): (OrgId, Option<AccountId>),
     now: Timestamp,
 ) -> db::Result<()> {
-    tx.exec("DELETE FROM slug_hold WHERE held_until <= $1", params![now]).await?;
     tx.exec(
         "INSERT INTO slug_hold (slug, org_id, account_id, held_until) VALUES ($1, $2, $3, $4)
          ON CONFLICT (slug) DO UPDATE SET org_id = $2, account_id = $3, held_until = $4",
@@ -193,10 +194,17 @@ pub async fn hold_back(
         params![org, slug, MOST_OF_ORG - 1],
     )
     .await?;
+    // Of this organization only: a former member must not be able to free what another organization holds.
     tx.exec(
-        "DELETE FROM slug_hold WHERE slug IN (SELECT slug FROM slug_hold WHERE account_id = $1 AND slug <> $2
+        "DELETE FROM slug_hold WHERE org_id = $4 AND slug IN (SELECT slug FROM slug_hold WHERE account_id = $1 AND slug <> $2
              ORDER BY held_until DESC, slug LIMIT 100 OFFSET $3)",
-        params![owner, slug, MOST_OF_ACCOUNT - 1],
+        params![owner, slug, MOST_OF_ACCOUNT - 1, org],
+    )
+    .await?;
+    tx.exec(
+        "DELETE FROM slug_hold WHERE slug = $2
+           AND (SELECT COUNT(*) FROM slug_hold AS held WHERE held.account_id = $1) > $3",
+        params![owner, slug, MOST_OF_ACCOUNT],
     )
     .await?;
     Ok(())

@@ -30,7 +30,7 @@ pub struct Kind {
 }
 
 /// Declares the events of a feature: the type in the audit log, the name in webhooks, and the details of each.
-/// `EVENTS` lists them, for [`Feature::declares`](kernel::app::Feature::declares).
+/// `EVENTS` lists them, for [`Feature::declares`](kernel::feature::Feature::declares).
 ///
 /// ```ignore
 /// events! {

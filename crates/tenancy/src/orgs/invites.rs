@@ -11,11 +11,10 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::events::happenings::InviteAccepted;
 use crate::{
     accounts::Account,
     email::Email,
-    events::{self, By},
+    events::{self, By, happenings::InviteAccepted},
     ids::{AccountId, OrgId, Role},
     messages::mail::{self, Budget, Letter, Mail, Sample},
     orgs::{Org, members::OrgMember},

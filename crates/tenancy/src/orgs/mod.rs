@@ -1,4 +1,4 @@
-//! Organizations, and what somebody is in one: what is kept, and every statement on it.
+//! Organizations: what is stored of them, their members, invitations, directory people and SCIM tokens.
 pub mod invites;
 pub mod members;
 pub mod people;

@@ -1,4 +1,5 @@
-//! Sessions: one for each sign-in, with a refresh token that turns over on every use.
+//! Sessions: one for each sign-in, with a refresh token that turns over on every use. Beside them the sign-in itself, access
+//! and ID tokens, and the keys that sign them.
 //!
 //! A refresh token is `session.generation.digest`, the digest keyed with the master key: nothing of it is stored, and
 //! the successor of a generation is always the same, which is what a client that lost the answer needs to get again.

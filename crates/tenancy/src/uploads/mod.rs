@@ -22,6 +22,8 @@ use kernel::{
     ports::objects::Key,
     transact,
 };
+use look::{Discard, Look};
+use model::UploadId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -30,8 +32,6 @@ use crate::{
     ids::{OrgId, Role},
     orgs::Membership,
 };
-use look::{Discard, Look};
-use model::UploadId;
 
 pub use look::sweep;
 pub use model::{Subject, Upload};

@@ -19,6 +19,7 @@ use kernel::{
     http::{Document, Documents, Path, Routes},
 };
 use minijinja::{Value as Drawn, context, value::Serde};
+use operation::{Group, Reader};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -27,7 +28,6 @@ use crate::{
     look::Look,
     page::{HTML, guard, pages, shown},
 };
-use operation::{Group, Reader};
 
 pub fn routes() -> Routes {
     pages("pages")

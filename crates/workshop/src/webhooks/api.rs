@@ -26,9 +26,11 @@ use super::{
     rules::{self, TOO_MANY_AT_HOST, UNKNOWN_EVENT_TYPES},
     sign,
 };
-use crate::DNS_UNAVAILABLE;
-use crate::webhooks::events::{
-    WebhookCreated, WebhookDeleted, WebhookSecretFinalized, WebhookSecretRotated, WebhookUpdated,
+use crate::{
+    DNS_UNAVAILABLE,
+    webhooks::events::{
+        WebhookCreated, WebhookDeleted, WebhookSecretFinalized, WebhookSecretRotated, WebhookUpdated,
+    },
 };
 
 pub fn routes() -> Routes {

@@ -1,7 +1,7 @@
 //! Webhooks: events of an app are sent to the endpoint URLs that its developers registered, signed, and retried on
 //! failure.
 //!
-//! An event is written by the transaction that causes it (`tenancy::outbox`). `fan_out` creates a delivery for every
+//! An event is written by the transaction that causes it (`tenancy::events::outbox`). `fan_out` creates a delivery for every
 //! subscribed webhook. `dispatch` claims the webhooks that have deliveries, each under a lease, and runs a `lane` for
 //! each, so that a slow endpoint delays no other. A lane takes deliveries from its `queue`, makes an `attempt` for
 //! each, and stores the results.

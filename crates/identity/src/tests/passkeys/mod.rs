@@ -173,8 +173,14 @@ async fn ten_are_the_most_also_at_once() {
         made.push(Holder::new().make(options(&t, &ada).await).await.unwrap());
     }
     let answers = join_all(made.iter().map(|credential| keep(&t, &ada, credential))).await;
-    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 2);
-    assert!(answers.iter().all(|a| a.status == 200 || a.refusal() == (409, "too_many_passkeys")), "{answers:?}");
+    // The first that is added ends the challenges that nobody has used by then.
+    let added = answers.iter().filter(|answer| answer.status == 200).count();
+    assert!((1..=2).contains(&added), "{answers:?}");
+    let is_refused = |a: &Answer| matches!(a.refusal(), (409, "too_many_passkeys") | (410, "token_spent"));
+    assert!(answers.iter().all(|answer| answer.status == 200 || is_refused(answer)), "{answers:?}");
+    for _ in added..2 {
+        add(&t, &ada, &mut Holder::new()).await;
+    }
     assert_eq!(ada.asks(t.get("/auth/me")).await.body["passkeys"].as_array().unwrap().len(), 10);
     let more = ada.asks(t.post("/auth/passkey/register-options")).await;
     assert_eq!(more.refusal(), (409, "too_many_passkeys"));

@@ -1,8 +1,8 @@
 //! All ten values: what is told to whom, and that it is told exactly when it happened.
+use identity::events::{MfaDisabled, MfaEnabled, PasskeyAdded, PasskeyRemoved};
 use tenancy::events::{By, record};
 
 use super::*;
-use identity::events::{MfaDisabled, MfaEnabled, PasskeyAdded, PasskeyRemoved};
 
 /// The schema of an event in the description, with what it refers to.
 fn validator(t: &TestJanua, event: &str) -> jsonschema::Validator {
