@@ -1,6 +1,6 @@
 //! A folder that the bench has filled is one the server takes for its own.
 use bench::{
-    Janua,
+    JanuaBinary,
     seed::{self, User, Wish},
 };
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ fn ask(visit: &mut Visit, method: &str, path: &str, token: &str, body: &str) -> 
 #[test]
 fn people_who_were_seeded_sign_in_and_are_found() {
     let folder = tempfile::tempdir().unwrap();
-    let janua = Janua::at_or_built(Some(env!("CARGO_BIN_EXE_janua").into())).unwrap();
+    let janua = JanuaBinary::at_or_built(Some(env!("CARGO_BIN_EXE_janua").into())).unwrap();
     let wish = Wish { users: USERS, orgs: 100, webhooks: 100, events: 3 };
     let data = folder.path().join("data");
     let seeded = seed::fill(&janua, &data, &wish).unwrap();
