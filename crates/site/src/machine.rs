@@ -8,14 +8,21 @@ use kernel::{
     Janua,
     crypto::same,
     fault::{Fault, INTERNAL, Result, UNAUTHENTICATED},
-    http::{Client, GenContext, Operation, OperationInput, Routes, bearer, may_answer, requires},
+    http::{Client, Credential, GenContext, Operation, OperationInput, Routes, bearer, may_answer, requires},
     telemetry::Exposition,
 };
 
 use crate::accept::exposition;
 
+/// What callers of `/metrics` can present, as the description names it.
+const CREDENTIALS: &[Credential] = &[(
+    "metricsToken",
+    r#"{ "type": "http", "scheme": "bearer", "description": "The token set as metrics_token." }"#,
+)];
+
 pub fn routes() -> Routes {
     Routes::new("machine")
+        .credentials(CREDENTIALS)
         .get("/metrics", metrics, "metrics in a text exposition format")
         .answers::<String>(200, Exposition::OpenMetrics.content_type())
         .answers::<String>(200, Exposition::Prometheus.content_type())

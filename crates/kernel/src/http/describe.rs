@@ -210,6 +210,9 @@ fn describe(about: &About<'_>, api: &OpenApi, rows: &[(RouteRow, Vec<Value>)]) -
     }
     document["components"]["responses"] = Value::Object(shared.responses);
     forget_unused(&mut document);
+    if let Some(unknown) = schemes.iter().find(|scheme| !credentials.iter().any(|(name, _)| name == scheme)) {
+        return Err(serde::ser::Error::custom(format!("no feature describes the credential {unknown}")));
+    }
     for (name, scheme) in *credentials {
         if schemes.contains(*name) {
             document["components"]["securitySchemes"][*name] = serde_json::from_str(scheme)?;
