@@ -203,8 +203,8 @@ pub async fn hold_back(
     .await?;
     tx.exec(
         "DELETE FROM slug_hold WHERE slug = $2
-           AND (SELECT COUNT(*) FROM slug_hold AS held WHERE held.account_id = $1) > $3",
-        params![owner, slug, MOST_OF_ACCOUNT],
+           AND (SELECT COUNT(*) FROM slug_hold AS held WHERE held.account_id = $1 AND held.held_until > $4) > $3",
+        params![owner, slug, MOST_OF_ACCOUNT, now],
     )
     .await?;
     Ok(())
