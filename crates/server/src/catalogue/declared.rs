@@ -121,7 +121,10 @@ async fn events_have_names_of_their_own_and_every_webhook_is_described() {
     let documents = t.janua.description.get().expect("the API is described");
     let described: BTreeSet<_> = documents.told.iter().map(|(name, _)| name.as_str()).collect();
     webhooks.insert("audit.*");
-    assert_eq!(webhooks, described, "declared on the left, described on the right (workshop/src/webhooks/payload.rs)");
+    assert_eq!(
+        webhooks, described,
+        "declared on the left, described on the right (workshop/src/webhooks/payload.rs)"
+    );
     t.finish().await;
 }
 
