@@ -17,7 +17,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
-use kernel::config::Config;
+use kernel::config::{Config, Effective};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -86,7 +86,14 @@ enum Command {
     /// End what must not come back to life, after a database was put back by other means
     AfterRestore(backup::Wishes),
     /// List every setting with its default and what it does
-    Config,
+    Config {
+        /// Print the values in effect and where each comes from; of secrets only whether they are set
+        #[arg(long)]
+        effective: bool,
+        /// The same as JSON
+        #[arg(long, requires = "effective")]
+        json: bool,
+    },
     /// Turn over the keys that sign access tokens
     #[command(subcommand)]
     Keys(keys::Command),
@@ -97,6 +104,10 @@ enum Command {
 
 impl Settings {
     fn load(&self) -> Result<Config> {
+        self.load_with_sources().map(|(config, _)| config)
+    }
+
+    fn load_with_sources(&self) -> Result<(Config, Vec<Effective>)> {
         let file = match &self.config {
             Some(path) => {
                 Some(std::fs::read_to_string(path).with_context(|| format!("--config {}", path.display()))?)
@@ -119,7 +130,7 @@ impl Settings {
             let (name, value) = pair.split_once('=').with_context(|| format!("--set {pair}: must be NAME=VALUE"))?;
             flags.push((name.to_owned(), value.to_owned()));
         }
-        Ok(Config::load(file.as_deref(), variables(), flags, &start::sections())?)
+        Ok(Config::load_with_sources(file.as_deref(), variables(), flags, &start::sections())?)
     }
 }
 
@@ -143,8 +154,12 @@ fn main() -> ExitCode {
 const LAST_LINES: Duration = Duration::from_millis(500);
 
 fn run(cli: Cli) -> Result<ExitCode> {
-    if matches!(cli.command, Command::Config) {
-        list_settings();
+    if let Command::Config { effective, json } = cli.command {
+        if effective {
+            list_effective(&cli.settings.load_with_sources()?.1, json)?;
+        } else {
+            list_settings();
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let config = cli.settings.load()?;
@@ -161,7 +176,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
             Command::AfterRestore(wishes) => Box::pin(backup::after_restore(config, &wishes)).await,
             Command::Keys(command) => keys::run(config, command).await,
             Command::Jobs(command) => jobs::run(&config, command).await,
-            Command::Config => Ok(ExitCode::SUCCESS),
+            Command::Config { .. } => Ok(ExitCode::SUCCESS),
         }
     })
 }
@@ -172,6 +187,16 @@ fn list_settings() {
         let default = if row.default.is_empty() { "(empty)" } else { row.default };
         say(&format!("{} = {default}\n  {}\n  {about}\n", row.name, row.variable()), Out::Plain);
     }
+}
+
+fn list_effective(settings: &[Effective], as_json: bool) -> Result<()> {
+    if as_json {
+        say(&serde_json::to_string_pretty(settings)?, Out::Plain);
+    } else {
+        let lines: Vec<String> = settings.iter().map(ToString::to_string).collect();
+        say(&lines.join("\n"), Out::Plain);
+    }
+    Ok(())
 }
 
 /// Where a line for a person goes.

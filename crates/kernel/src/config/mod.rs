@@ -4,6 +4,7 @@
 //! name, the reference that `janua config` prints and every error message come out of that row, which is why these are
 //! tables of our own and not a generic loader: a loader cannot say which variable was wrong. The table below holds what
 //! every installation has. A feature has a table beside its code, a [`Section`], and lists it in its `Part`.
+mod effective;
 mod parse;
 mod section;
 
@@ -19,6 +20,7 @@ pub use ipnet::IpNet;
 use url::{Host, Url};
 
 use crate::{crypto::Secret, settings};
+pub use effective::Effective;
 pub use parse::{Origin, Setting, Switch};
 use section::Source;
 pub use section::{Described, Given, Listed, Section, Sections};
@@ -72,6 +74,8 @@ settings! {
         log: String = "info";
         /// `text` for people, `json` for machines, `auto` to choose by whether the output is a terminal.
         log_format: LogFormat = "auto";
+        /// Which requests get a line in the log: `off`, `errors` (status 400 and above) or `all`. Lines have the target `access`.
+        log_requests: LogRequests = "off";
         /// `smtp://user:password@host:587` (STARTTLS) or `smtps://…` (TLS from the start).
         /// Left empty: mails are written to `outbox/` in the data folder.
         smtp_url: Option<Secret> = "";
@@ -118,6 +122,15 @@ pub enum LogFormat {
     Json,
 }
 
+/// Which requests the access log lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogRequests {
+    Off,
+    /// Status 400 and above.
+    Errors,
+    All,
+}
+
 /// All errors in the settings, a line each.
 #[derive(Debug)]
 pub struct ConfigError(Vec<String>);
@@ -138,13 +151,24 @@ impl Config {
         flags: impl IntoIterator<Item = (String, String)>,
         sections: &[Listed],
     ) -> Result<Self, ConfigError> {
+        Self::load_with_sources(file, variables, flags, sections).map(|(config, _)| config)
+    }
+
+    /// As [`load`](Self::load); also answers the value in effect of every setting and its source.
+    pub fn load_with_sources(
+        file: Option<&str>,
+        variables: impl IntoIterator<Item = (String, String)>,
+        flags: impl IntoIterator<Item = (String, String)>,
+        sections: &[Listed],
+    ) -> Result<(Self, Vec<Effective>), ConfigError> {
         let mut given = Given::default();
         for (name, text) in parse::file(file.unwrap_or_default()).map_err(|e| ConfigError(vec![e]))? {
             given.put(name, text, Source::File);
         }
         for (name, text) in variables {
-            let is_bare = sections.iter().any(|section| section.bare.contains(&name.as_str()));
-            if let Some(name) = if is_bare { Some(name.as_str()) } else { name.strip_prefix(PREFIX) } {
+            if sections.iter().any(|section| section.bare.contains(&name.as_str())) {
+                given.put(name.to_lowercase(), text, Source::BareVariable);
+            } else if let Some(name) = name.strip_prefix(PREFIX) {
                 given.put(name.to_lowercase(), text, Source::Variable);
             }
         }
@@ -155,11 +179,12 @@ impl Config {
         for section in sections {
             (section.read)(&mut given, &mut found);
         }
-        let wrong = given.wrong(&Self::reference(sections));
+        let (mut effective, wrong) = given.finish(&Self::reference(sections));
         match config {
             Some(config) if wrong.is_empty() => {
                 config.fits_together()?;
-                Ok(Self { sections: found, ..config })
+                effective::derive(&mut effective, &config);
+                Ok((Self { sections: found, ..config }, effective))
             }
             _ => Err(ConfigError(wrong)),
         }
