@@ -66,10 +66,7 @@ impl OperationInput for MetricsReader {
 }
 
 async fn metrics(State(janua): State<Janua>, _reader: MetricsReader, headers: HeaderMap) -> Result<Response> {
-    if let Ok((waiting, dead)) = kernel::jobs::figures(&janua.db).await {
-        janua.metrics.jobs_waiting.set(waiting);
-        janua.metrics.jobs_dead.set(dead);
-    }
+    janua.metrics.refresh(&janua).await;
     let exposition = exposition(&headers);
     let text = janua.metrics.render(exposition).map_err(|error| INTERNAL.caused_by(error))?;
     let said = [(header::CONTENT_TYPE, exposition.content_type()), (header::VARY, "accept")];

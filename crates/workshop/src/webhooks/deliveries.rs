@@ -115,6 +115,16 @@ const NOTE: &str =
                                  response = $7, attempts = $8, delivered_at = $9
      WHERE id = $1 AND ready_at IS NOT NULL";
 
+/// How many deliveries will be attempted, counted up to 10,000, and since when the oldest has been due.
+pub async fn queued(db: &Db) -> db::Result<(i64, Option<Timestamp>)> {
+    let count = "SELECT CAST(COUNT(*) AS BIGINT) AS n
+                 FROM (SELECT 1 FROM webhook_delivery WHERE ready_at IS NOT NULL LIMIT 10000) w";
+    let oldest = "SELECT next_at FROM webhook WHERE next_at IS NOT NULL ORDER BY next_at, id LIMIT 1";
+    let (count,): (i64,) = db.one(count, params![]).await?;
+    let oldest: Option<(Timestamp,)> = db.opt(oldest, params![]).await?;
+    Ok((count, oldest.map(|(at,)| at)))
+}
+
 impl Delivery {
     /// A new one; nothing when the webhook was given this already.
     pub async fn insert(
