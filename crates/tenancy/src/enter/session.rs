@@ -11,7 +11,7 @@ use kernel::{
     clock::Timestamp,
     crypto::Secret,
     fault::{CROSS_SITE, Code, FORBIDDEN, Fault, Result, UNAUTHENTICATED},
-    http::{Client, GenContext, Operation, OperationInput, bearer, foreign_origin, may_answer, requires},
+    http::{Client, GenContext, Operation, OperationInput, bearer, foreign_origin, may_answer, note_app, requires},
 };
 
 use super::{
@@ -169,6 +169,9 @@ impl Session {
             may_use_cookie(janua, &parts.headers, &living.session).await?;
         }
         let user_agent = parts.headers.get(header::USER_AGENT).cloned();
+        if let Some(app) = living.session.app_id {
+            note_app(&parts.extensions, app);
+        }
         Ok(Self { living, delivery, client, user_agent, is_due: false })
     }
 }
@@ -205,7 +208,7 @@ impl Session {
     /// If an app key came along, the session must belong to that app. So an app that forwards a token cannot mistake
     /// a session of another app for one of its own.
     async fn with_its_key(self, parts: &Parts, janua: &Janua) -> Result<Self> {
-        match (app_key(janua, &parts.headers).await?, self.of_app()) {
+        match (app_key(janua, parts).await?, self.of_app()) {
             (Some(keyed), own) if own != Some(keyed.app_id) && self.living.session.holder().is_some() => {
                 Err(APP_KEY_MISMATCH
                     .because("The session belongs to another app, not to the app whose key was sent."))
