@@ -211,7 +211,8 @@ fn the_other_commands_answer() {
     assert!(!ran && said.contains("no dead job"), "{said}");
     let (ran, said) = run(janua(folder.path(), &["config"]));
     assert!(ran && said.contains("JANUA_DATABASE_URL"), "{said}");
-    let mut command = janua(folder.path(), &["config", "--effective", "--set", "smtp_url=smtps://u:hunter2@mail.example"]);
+    let mut command =
+        janua(folder.path(), &["config", "--effective", "--set", "smtp_url=smtps://u:hunter2@mail.example"]);
     command.env("JANUA_OPERATOR_NAME", "Example Ltd");
     let (ran, said) = run(command);
     assert!(ran && said.contains("smtp_url = set  (flag)") && !said.contains("hunter2"), "{said}");
