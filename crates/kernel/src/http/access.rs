@@ -52,7 +52,7 @@ impl AccessLine {
         if status < self.least_status {
             return;
         }
-        let ms = took.as_micros() as f64 / 1000.0;
+        let ms = (took.as_secs_f64() * 1e6).round() / 1e3;
         let (network, app) = (self.client.network(), self.app.0.get());
         tracing::info!(
             target: "access", method = self.method, route, status, ms, bytes, request = id, %network, app, "request"

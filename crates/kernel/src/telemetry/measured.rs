@@ -24,7 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Reads figures of a feature, for `/metrics`. Its statements touch a bounded number of rows.
 #[derive(Clone, Copy)]
-pub struct Measure(pub fn(Janua) -> Pin<Box<dyn Future<Output = db::Result<Vec<Figure>>> + Send>>);
+pub struct Measure(pub fn(Janua) -> Reading);
+
+pub type Reading = Pin<Box<dyn Future<Output = db::Result<Vec<Figure>>> + Send>>;
 
 /// One sample: a gauge, or a counter.
 #[derive(Debug, Clone)]
@@ -44,6 +46,7 @@ impl Figure {
     }
 
     /// A count that the database answered.
+    #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
     pub fn count(name: &'static str, help: &'static str, value: i64) -> Self {
         Self::new(name, help, value as f64)
     }

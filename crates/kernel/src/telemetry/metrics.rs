@@ -168,7 +168,11 @@ impl Metrics {
         registry.register_collector(self.measured.collector());
         let help = "Mails not sent because the recipient had as many as the budget allows";
         registry.register("mails_withheld", help, self.mails_withheld.clone());
-        registry.register("log_lines_dropped", "Log lines that nobody took in time", super::queue::dropped());
+        registry.register(
+            "log_lines_dropped",
+            "Log lines dropped because the log was not read in time",
+            super::queue::dropped(),
+        );
         let build = prometheus_client::metrics::info::Info::new([("version", version)]);
         registry.register("build", "The running version", build);
         // There from the start, so that a rate of failures sees the first one.

@@ -38,7 +38,7 @@ impl Collector for Process {
 }
 
 fn ticks_a_second() -> f64 {
-    rustix::param::clock_ticks_per_second() as f64
+    u32::try_from(rustix::param::clock_ticks_per_second()).map_or(100.0, f64::from)
 }
 
 /// A field of `/proc/self/stat`, counted from the state, which follows the name in parentheses.
@@ -71,7 +71,8 @@ fn memory(name: &str) -> Option<f64> {
 
 fn open_files() -> Option<f64> {
     // The folder itself is open while it is read.
-    fs::read_dir("/proc/self/fd").ok().map(|files| files.count().saturating_sub(1) as f64)
+    let files = fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1);
+    u32::try_from(files).ok().map(f64::from)
 }
 
 fn most_files() -> Option<f64> {
