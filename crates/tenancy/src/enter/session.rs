@@ -30,16 +30,16 @@ use crate::{
 };
 
 pub const REAUTHENTICATION_REQUIRED: Code =
-    Code::new(403, "reauthentication_required", "Sign in again first: this needs a fresh proof of who you are.");
+    Code::new(403, "reauthentication_required", "Confirm that it is you to continue.");
 
 pub const APP_SESSION: Code =
     Code::new(403, "app_session", "This session belongs to an app. Sign in to the service directly.");
 
 pub const APP_KEY_MISMATCH: Code =
-    Code::new(403, "app_key_mismatch", "The session and the app key do not belong together.");
+    Code::new(403, "app_key_mismatch", "The session does not belong to the app of this key.");
 
 pub const INSUFFICIENT_SCOPE: Code =
-    Code::new(403, "insufficient_scope", "The person did not let this client do that.");
+    Code::new(403, "insufficient_scope", "The client does not have the scope for this.");
 
 /// How long a proof of identity counts as fresh.
 const FRESH: Duration = Duration::from_mins(10);

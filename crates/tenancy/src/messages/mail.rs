@@ -93,7 +93,7 @@ pub async fn may_send(tx: &mut Tx, janua: &Janua, email: &Email, budget: &Budget
     };
     if !is_counted {
         janua.metrics.mails_withheld.inc();
-        tracing::info!("a mail is not sent: the email had as many as others can cause in an hour or a day");
+        tracing::info!("a mail was not sent: the recipient's hourly or daily budget is used up");
     }
     Ok(is_counted)
 }
@@ -328,8 +328,8 @@ async fn deliver(janua: &Janua, mail: &Waiting) -> Result<(), SendError> {
     let never = |why: String| SendError::Never(why);
     let plain = janua.vault.open("mail", &place(&mail.id), &mail.sealed).map_err(|e| never(e.to_string()))?;
     let stored: Stored = serde_json::from_slice(&plain).map_err(|e| never(e.to_string()))?;
-    let from: Mailbox = janua.config.mail_from.parse().map_err(|_| never("mail_from is no address".into()))?;
-    let to: Mailbox = stored.to.parse().map_err(|_| never("the recipient is no address".into()))?;
+    let from: Mailbox = janua.config.mail_from.parse().map_err(|_| never("mail_from is not an email".into()))?;
+    let to: Mailbox = stored.to.parse().map_err(|_| never("the recipient is not an email".into()))?;
     let part = |kind, body| lettre::message::SinglePart::builder().header(kind).body(body);
     let message = Message::builder()
         .from(from)
