@@ -13,20 +13,20 @@ use tenancy::{enter::PlatformOwner, events::outbox, messages::mail};
 use crate::webhooks;
 
 pub fn routes() -> Routes {
-    Routes::new("platform").get("/admin/queues", list_queues, "how much waits to be done")
+    Routes::new("platform").get("/admin/queues", list_queues, "queue sizes")
 }
 
-/// Counting stops at 10,000: past that the number says enough.
+/// Queue sizes, counted up to 10,000.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Queues {
     jobs: i64,
-    /// Jobs that were given up; `janua jobs dead` lists them.
+    /// Failed jobs; `janua jobs dead` lists them.
     dead_jobs: i64,
     mails: i64,
-    /// What the mail server said last about a mail that still waits.
+    /// The last error of the mail server about a queued mail.
     mail_error: Option<String>,
-    /// Events that no webhook was given yet.
+    /// Events without deliveries yet.
     events: i64,
     /// Attempts at webhooks, due now or later.
     deliveries: i64,

@@ -43,7 +43,7 @@ impl FromValue for State {
     }
 }
 
-/// One attempt, for people who look for the reason.
+/// One attempt of a delivery.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Attempt {
