@@ -208,7 +208,7 @@ fn the_other_commands_answer() {
     let (ran, said) = run(janua(folder.path(), &["jobs", "dead"]));
     assert!(ran && said.is_empty(), "{said}");
     let (ran, said) = run(janua(folder.path(), &["jobs", "retry", "019c137e-c107-7f36-aa03-c8508b253019"]));
-    assert!(!ran && said.contains("no dead job"), "{said}");
+    assert!(!ran && said.contains("no failed job"), "{said}");
     let (ran, said) = run(janua(folder.path(), &["config"]));
     assert!(ran && said.contains("JANUA_DATABASE_URL"), "{said}");
     let mut command =
