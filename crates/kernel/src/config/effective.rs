@@ -131,9 +131,12 @@ mod tests {
             &[pair("metrics_token", "hunter2")],
         );
         let json = serde_json::to_string(&settings).unwrap();
-        let text: String = settings.iter().map(|setting| format!("{setting}\n")).collect();
+        let text = settings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
         assert!(!json.contains("hunter2") && !text.contains("hunter2"), "{json}\n{text}");
         assert_eq!(line(&settings, "smtp_url"), "smtp_url = set  (file)");
+        let variables = [pair("WEATHER_KEY", "hunter2"), pair("JANUA_WEATHER_URL", "https://weather.example")];
+        let weather = Config::load(None, variables, [], SECTIONS).unwrap().of::<Weather>();
+        assert!(weather.weather_key.is_some() && weather.weather_url.is_some(), "they are settings like all others");
         assert_eq!(line(&settings, "weather_key"), "weather_key = set  (variable WEATHER_KEY)");
         assert_eq!(line(&settings, "weather_url"), "weather_url = set  (variable JANUA_WEATHER_URL)");
         assert_eq!(line(&settings, "master_key"), "master_key = not set  (default)");
