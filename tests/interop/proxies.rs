@@ -53,7 +53,7 @@ echo "issuer $(ask https://id.example.com/.well-known/openid-configuration | jq 
 /// Runs the binary, then the proxy by `start`, then the client. Answers what the client saw, and the access log.
 fn through(folder: &Path, start: &str) -> (Vec<String>, Vec<Value>) {
     let script = format!(
-        r#"set -euo pipefail
+        r"set -euo pipefail
 ip link set lo up
 ip address add 203.0.113.7/32 dev lo
 trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT
@@ -61,7 +61,7 @@ JANUA_BASE_URL=https://id.example.com JANUA_TRUSTED_PROXIES=127.0.0.1,::1 JANUA_
   {JANUA} serve > /dev/null 2> log &
 {start}
 {CLIENT}
-"#
+"
     );
     fs::write(folder.join("script"), script).unwrap();
     let mut command = Command::new("unshare");
