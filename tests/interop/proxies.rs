@@ -46,7 +46,8 @@ echo "plain $(ask -o /dev/null -w '%{http_code} %{redirect_url}' 'http://id.exam
 echo "metrics $(ask -o /dev/null -w '%{http_code}' https://id.example.com/metrics)"
 head -c 7000000 /dev/zero > seven; head -c 2000000 /dev/zero > two
 echo "seven $(ask -o answer -w '%{http_code}' -H 'Content-Type: application/json' --data-binary @seven https://id.example.com/auth/login)"
-echo "two $(ask -o answer -w '%{http_code}' -H 'Content-Type: application/json' --data-binary @two https://id.example.com/auth/login) $(jq -r .code answer)"
+echo "two $(ask -o answer -w '%{http_code}' -H 'Content-Type: application/json' --data-binary @two https://id.example.com/auth/login)"
+echo "upload $(ask -o answer -w '%{http_code}' -X PUT --data-binary @two https://id.example.com/files/incoming/x) $(jq -r .code answer)"
 echo "issuer $(ask https://id.example.com/.well-known/openid-configuration | jq -r .issuer)"
 "#;
 
@@ -83,7 +84,8 @@ fn check(saw: &[String], log: &[Value], moved: u16) {
         format!("plain {moved} https://id.example.com/legal/terms?a=b"),
         "metrics 404".into(),
         "seven 413".into(),
-        "two 413 too_large".into(),
+        "two 413".into(),
+        "upload 400 invalid".into(),
         "issuer https://id.example.com".into(),
     ];
     assert_eq!(saw, expected);
