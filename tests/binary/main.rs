@@ -10,6 +10,8 @@ mod support;
 
 mod accounts;
 mod backup;
+mod documents;
+mod operators;
 mod seeded;
 mod sockets;
 mod startup;

@@ -10,4 +10,5 @@ mod support;
 
 mod clients;
 mod pages;
+mod proxies;
 mod scim;

@@ -33,10 +33,10 @@ use crate::{
     register::{CODE_LIFE, VERIFY_EMAIL},
 };
 
-/// What everybody hears who asks for a mail.
+/// The answer to every request for a mail.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Accepted {
-    /// The request was taken. If the address has an account, a mail is on its way.
+    /// The request was accepted. A mail is sent if the email has an account.
     pub accepted: bool,
 }
 

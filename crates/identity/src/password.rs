@@ -60,10 +60,9 @@ pub fn routes() -> Routes {
         .fails(&[WRONG_PASSWORD, WEAK_PASSWORD])
 }
 
-const INVALID_CREDENTIALS: Code =
-    Code::new(401, "invalid_credentials", "This address and this password do not belong together.");
+const INVALID_CREDENTIALS: Code = Code::new(401, "invalid_credentials", "Wrong email or password.");
 const EMAIL_NOT_VERIFIED: Code =
-    Code::new(403, "email_not_verified", "Confirm your email address first; a new mail can be asked for.");
+    Code::new(403, "email_not_verified", "Confirm your email first. You can request a new confirmation mail.");
 
 #[derive(Deserialize, JsonSchema)]
 struct Login {

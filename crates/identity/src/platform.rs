@@ -111,7 +111,7 @@ struct MailPath {
     id: MailId,
 }
 
-/// A mail as a person sees it.
+/// A mail as the recipient sees it.
 #[derive(Serialize, JsonSchema)]
 struct WholeMail {
     #[serde(flatten)]

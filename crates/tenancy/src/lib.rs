@@ -54,6 +54,7 @@ pub fn feature(config: &Config) -> Feature {
         .declares(PURPOSES)
         .declares(sessions::sign_in::MAILS)
         .declares(orgs::invites::MAILS)
+        .declares(&[messages::mail::MEASURE])
         .own(messages::letters::Templates::default())
         .release(|janua| {
             Box::pin(async move { messages::mail::release_all(&janua.db).await.map_err(|error| error.to_string()) })

@@ -34,7 +34,7 @@ pub fn routes() -> Routes {
         .fails(&[TOKEN_SPENT, INVALID_CODE])
 }
 
-const INVALID_CODE: Code = Code::new(401, "invalid_code", "This code is wrong, has run out or was used before.");
+const INVALID_CODE: Code = Code::new(401, "invalid_code", "The code is wrong, has expired or was already used.");
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -31,7 +31,7 @@ pub fn routes() -> Routes {
     gate::routes().and(totp::routes()).and(sms::routes())
 }
 
-const FACTOR_NOT_ON: Code = Code::new(409, "factor_not_on", "This factor is not switched on.");
+const FACTOR_NOT_ON: Code = Code::new(409, "factor_not_on", "This factor is not enabled.");
 
 const NEW_CODES: &str = "new recovery codes were made for your account; the old ones no longer work.";
 

@@ -22,11 +22,8 @@ use crate::{
     mails::ProviderLinked,
 };
 
-pub const ACCOUNT_EXISTS: Code = Code::new(
-    409,
-    "account_exists",
-    "An account with this address exists already. Sign in to it the way you did before.",
-);
+pub const ACCOUNT_EXISTS: Code =
+    Code::new(409, "account_exists", "An account with this email exists. Sign in the way you did before.");
 
 /// The account, and whether it was made just now.
 pub async fn recognise(

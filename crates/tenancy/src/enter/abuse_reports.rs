@@ -6,12 +6,12 @@ use serde::Serialize;
 
 use super::visitor::Visitor;
 
-/// What was noticed, for the people who run the platform.
+/// An abuse report for platform owners.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AbuseReport {
     pub id: Id<AbuseReport>,
-    /// What was noticed: `network`.
+    /// The kind of the report: `network`.
     pub kind: String,
     /// The network (an IPv4 address or an IPv6 /64).
     pub subject: String,

@@ -42,7 +42,7 @@ pub struct Visitor {
 impl Visitor {
     async fn of(parts: &mut Parts, janua: &Janua) -> Result<Self> {
         let client = Client::from_request_parts(parts, janua).await?;
-        let keyed = app_key(janua, &parts.headers).await?;
+        let keyed = app_key(janua, parts).await?;
         let by = from_where(client, parts.headers.get(header::USER_AGENT));
         let by = By { app: keyed.as_ref().map(|keyed| keyed.app_id), ..by };
         let user_agent = by.user_agent.clone().unwrap_or_default();

@@ -12,6 +12,7 @@ use kernel::{
     crypto,
     jobs::{self, Job, JobId, Later},
     ports::SendError,
+    telemetry::{Figure, Measure},
 };
 use lettre::{
     Message,
@@ -92,7 +93,7 @@ pub async fn may_send(tx: &mut Tx, janua: &Janua, email: &Email, budget: &Budget
     };
     if !is_counted {
         janua.metrics.mails_withheld.inc();
-        tracing::info!("a mail is not sent: the email had as many as others can cause in an hour or a day");
+        tracing::info!("a mail was not sent: the recipient's hourly or daily budget is used up");
     }
     Ok(is_counted)
 }
@@ -188,6 +189,7 @@ impl Waiting {
     async fn give_up(&self, janua: &Janua, cause: &str) -> Result<(), Later> {
         let sql = "UPDATE mail SET died_at = $2, held_until = NULL, next_at = NULL, last_error = $3 WHERE id = $1";
         janua.db.exec(sql, params![&self.id, janua.clock.now(), cause]).await?;
+        janua.metrics.mail_attempted("failed");
         Err(Later::give_up(cause))
     }
 
@@ -195,6 +197,7 @@ impl Waiting {
         let sql = "UPDATE mail SET held_until = NULL, attempts = $2, next_at = $3, last_error = $4 WHERE id = $1";
         let next_at = janua.clock.now().plus(wait);
         janua.db.exec(sql, params![&self.id, self.attempts + 1, next_at, cause]).await?;
+        janua.metrics.mail_attempted("deferred");
         Err(Later::retry_after(cause, wait))
     }
 
@@ -236,6 +239,7 @@ impl Job for SendMail {
         drop(place);
         match outcome {
             Ok(()) => {
+                janua.metrics.mail_attempted("sent");
                 janua.db.exec("DELETE FROM mail WHERE id = $1", params![&mail.id]).await?;
                 Ok(())
             }
@@ -324,8 +328,8 @@ async fn deliver(janua: &Janua, mail: &Waiting) -> Result<(), SendError> {
     let never = |why: String| SendError::Never(why);
     let plain = janua.vault.open("mail", &place(&mail.id), &mail.sealed).map_err(|e| never(e.to_string()))?;
     let stored: Stored = serde_json::from_slice(&plain).map_err(|e| never(e.to_string()))?;
-    let from: Mailbox = janua.config.mail_from.parse().map_err(|_| never("mail_from is no address".into()))?;
-    let to: Mailbox = stored.to.parse().map_err(|_| never("the recipient is no address".into()))?;
+    let from: Mailbox = janua.config.mail_from.parse().map_err(|_| never("mail_from is not an email".into()))?;
+    let to: Mailbox = stored.to.parse().map_err(|_| never("the recipient is not an email".into()))?;
     let part = |kind, body| lettre::message::SinglePart::builder().header(kind).body(body);
     let message = Message::builder()
         .from(from)
@@ -350,6 +354,26 @@ pub async fn waiting(db: &Db) -> db::Result<(i64, Option<String>)> {
     let (waiting,): (i64,) = db.one(count, params![]).await?;
     Ok((waiting, db.opt::<(String,)>(last_error, params![]).await?.map(|(error,)| error)))
 }
+
+/// The figures of the queue for `/metrics`, counted up to 10,000.
+pub const MEASURE: Measure = Measure(|janua| {
+    Box::pin(async move {
+        let waiting = "SELECT CAST(COUNT(*) AS BIGINT) AS n
+                       FROM (SELECT 1 FROM mail WHERE died_at IS NULL LIMIT 10000) w";
+        let oldest = "SELECT created_at FROM mail WHERE died_at IS NULL ORDER BY id LIMIT 1";
+        let dead = "SELECT CAST(COUNT(*) AS BIGINT) AS n
+                    FROM (SELECT 1 FROM mail WHERE died_at IS NOT NULL LIMIT 10000) d";
+        let (count,): (i64,) = janua.db.one(waiting, params![]).await?;
+        let oldest: Option<(Timestamp,)> = janua.db.opt(oldest, params![]).await?;
+        let (dead,): (i64,) = janua.db.one(dead, params![]).await?;
+        let age = oldest.map_or(0.0, |(oldest,)| janua.clock.now().since(oldest).as_secs_f64());
+        Ok(vec![
+            Figure::count("mails_queued", "Mails that wait to be sent.", count),
+            Figure::new("mails_oldest_seconds", "How long the oldest queued mail has waited.", age),
+            Figure::count("mails_dead", "Mails that could not be sent and are kept for thirty days.", dead),
+        ])
+    })
+});
 
 fn host(janua: &Janua) -> String {
     let base = janua.config.base_url();

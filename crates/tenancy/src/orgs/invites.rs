@@ -22,7 +22,7 @@ use crate::{
 
 pub const LIFE: Duration = Duration::from_hours(7 * 24);
 
-/// An invite as the people of the organization see it.
+/// A pending invitation.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Invite {

@@ -13,7 +13,7 @@ use crate::{
     sessions::StoredSession,
 };
 
-/// One of the people in an organization.
+/// A member of an organization.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Member")]

@@ -24,7 +24,7 @@ pub const TOPIC: &str = crate::ids::topic::ORG;
 pub const FIRST_TIER: &str = "free";
 
 pub const LAST_OWNER: Code =
-    Code::new(409, "last_owner", "An organization needs an owner. Make somebody else one first.");
+    Code::new(409, "last_owner", "An organization needs an owner. Make another member an owner first.");
 
 #[derive(Debug, Clone)]
 pub struct Org {
@@ -248,7 +248,7 @@ pub struct OrgView {
     pub id: OrgId,
     pub name: String,
     pub slug: String,
-    /// What the caller is in it.
+    /// The caller's role in the organization.
     pub role: Role,
     /// Its plan.
     pub tier: String,

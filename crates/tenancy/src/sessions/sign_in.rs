@@ -43,10 +43,9 @@ use crate::{
 };
 
 /// Said only to whoever has just proven who they are.
-pub const ACCOUNT_CLOSED: Code =
-    Code::new(403, "account_closed", "The organization that this account belongs to has switched it off.");
+pub const ACCOUNT_CLOSED: Code = Code::new(403, "account_closed", "Your organization has disabled this account.");
 
-/// The signed-in person as everybody sees them.
+/// The signed-in user.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UserView {
@@ -59,7 +58,7 @@ pub struct UserView {
     /// How the account began: `email`, or a provider's name. Apps and clients do not see it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth_provider: Option<String>,
-    /// The person's ids at the providers they sign in with.
+    /// The user's ids at linked providers.
     #[serde(flatten)]
     pub provider_ids: ProviderIds,
     /// Whether an authenticator app is asked for.
@@ -123,7 +122,7 @@ impl UserView {
     }
 }
 
-/// What a client gets when somebody has signed in.
+/// The answer to a successful sign-in.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SignedIn {
@@ -131,28 +130,28 @@ pub struct SignedIn {
     /// The active organization.
     pub org: Option<OrgView>,
     pub access_token: String,
-    /// Seconds the access token is good for.
+    /// Lifetime of the access token in seconds.
     pub expires_in: i64,
     /// Only for clients that asked for it; browsers get a cookie.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refresh_token: Option<String>,
 }
 
-/// What a client gets when a second factor is asked for.
+/// The answer when a second factor is required.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MfaChallenge {
     pub requires_mfa: bool,
     /// Stands for this sign-in for ten minutes and five tries.
     pub mfa_ticket: String,
-    /// What the person can prove.
+    /// The user's second factors.
     pub factors: Vec<Factor>,
     /// The end of the number a code can be sent to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sms_phone_suffix: Option<String>,
 }
 
-/// What a way in can answer: the tokens, or what is still to be proven.
+/// The answer of a sign-in: the tokens, or a second-factor ticket.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 pub enum MayEnter {

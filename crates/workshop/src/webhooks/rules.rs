@@ -30,7 +30,7 @@ pub const UNKNOWN_EVENT_TYPES: Code = Code::new(400, "unknown_event_types", "Som
 pub const TOO_MANY_AT_HOST: Code = Code::new(
     409,
     "too_many_webhooks_for_host",
-    "The app has as many webhooks for this host as it may have. Delete one, or use one URL for more events.",
+    "The app has the maximum number of webhooks for this host. Delete one, or use one URL for more events.",
 );
 
 /// Refuses one more for a host that has enough of this app's: each event would go there as often.
