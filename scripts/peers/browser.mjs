@@ -66,7 +66,7 @@ async function mailed(address, path) {
     const files = readdirSync(outbox).map((name) => `${outbox}/${name}`)
     files.sort((a, b) => statSync(b).mtimeMs - statSync(a).mtimeMs)
     for (const file of files) {
-      const mail = readFileSync(file, 'utf8').replaceAll('=\r\n', '').replaceAll('=\n', '').replaceAll('=3D', '=')
+      const mail = readFileSync(file, 'utf8')
       const link = mail.match(new RegExp(`${path}\\?token=([\\w-]+)`))
       if (mail.includes(`To: ${address}`) && link) return `${base}${link[0].replace(/^.*?\//, '/')}`
     }

@@ -10,4 +10,5 @@ mod support;
 
 mod clients;
 mod pages;
+mod samples;
 mod scim;

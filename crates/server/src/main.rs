@@ -5,6 +5,7 @@ mod catalogue;
 mod doctor;
 mod jobs;
 mod keys;
+mod mail;
 mod serve;
 mod start;
 
@@ -90,6 +91,9 @@ enum Command {
     /// Turn over the keys that sign access tokens
     #[command(subcommand)]
     Keys(keys::Command),
+    /// See whether mail goes out
+    #[command(subcommand)]
+    Mail(mail::Command),
     /// Look at the jobs that were given up
     #[command(subcommand)]
     Jobs(jobs::Command),
@@ -161,6 +165,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
             Command::AfterRestore(wishes) => Box::pin(backup::after_restore(config, &wishes)).await,
             Command::Keys(command) => keys::run(config, command).await,
             Command::Jobs(command) => jobs::run(&config, command).await,
+            Command::Mail(command) => Box::pin(mail::run(config, command)).await,
             Command::Config => Ok(ExitCode::SUCCESS),
         }
     })

@@ -10,7 +10,7 @@ const ADA: &str = "ada@example.com";
 
 fn mails_to(t: &TestJanua, email: &str) -> Vec<String> {
     let mails = t.mailbox.mails().into_iter().filter(|mail| mail.contains(&format!("To: {email}")));
-    mails.map(|mail| mail.replace("=\r\n", "").replace("=3D", "=")).collect()
+    mails.map(|mail| readable(&mail)).collect()
 }
 
 /// Asks for a mail of some kind from a network of its own.

@@ -112,13 +112,4 @@ mod tests {
         }
         assert_eq!(Color::read("1D4ED8"), None, "one address for one stylesheet");
     }
-
-    #[test]
-    fn papers_are_those_of_the_stylesheet() {
-        let css = include_str!("../assets/janua.css");
-        let values =
-            |token: &str| css.match_indices(token).map(|(at, _)| &css[at + token.len()..][..7]).collect::<Vec<_>>();
-        assert_eq!(values("--page: ")[0], Color::PAPER.to_string(), "light");
-        assert_eq!(values("--surface: ")[1], Color::NIGHT.to_string(), "dark");
-    }
 }
