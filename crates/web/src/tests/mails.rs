@@ -46,6 +46,27 @@ async fn a_person_who_came_through_an_app_gets_mails_in_its_name() {
     t.finish().await;
 }
 
+/// On the hosted pages the app is known by where the person is on the way to.
+#[tokio::test]
+async fn pages_on_the_way_to_an_app_send_mails_in_its_name() {
+    let t = start().await;
+    let owner = signed_in(&t, "owner@example.com").await;
+    let shop = client(&t, &owner, "Tiny notes").await;
+    let onward = format!("/oauth/authorize?{}", asked(&shop.id, &[]));
+    let fields = [("email", "ada@example.com"), ("name", "Ada"), ("password", PASSWORD), ("continue", onward.as_str())];
+    let page = submit(&t, "/sign-up", &fields, "").await;
+    assert_eq!(page.status, 200, "{}", page.text);
+    t.run_jobs().await;
+    let mail = mail_to(&t, "ada@example.com").expect("a mail");
+    assert!(mail.contains("Subject: Confirm your email for Tiny notes"), "{mail}");
+    member(&t, "grace@example.com").await;
+    submit(&t, "/forgot-password", &[("email", "grace@example.com"), ("continue", onward.as_str())], "").await;
+    t.run_jobs().await;
+    let mail = mail_to(&t, "grace@example.com").expect("a mail");
+    assert!(mail.contains("From: \"Tiny notes\" <") && mail.contains("/auth/reset-password?token="), "{mail}");
+    t.finish().await;
+}
+
 #[tokio::test]
 async fn the_name_of_an_app_cannot_carry_a_link_into_a_mail() {
     let t = start().await;
