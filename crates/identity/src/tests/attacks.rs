@@ -126,7 +126,7 @@ async fn p29_guessing_ends_at_ten_and_the_owner_is_not_shut_out() {
     let happened = t.happened().await;
     assert_eq!(happened.iter().filter(|kind| *kind == "SIGN_IN_FAILED").count(), 10, "{happened:?}");
     assert_eq!(happened.iter().filter(|kind| *kind == "SIGN_IN_LOCKED").count(), 1, "{happened:?}");
-    assert!(mail_to(&t, "ada@example.com").unwrap().contains("wrong password was given ten times"));
+    assert!(mail_to(&t, "ada@example.com").unwrap().contains("wrong password was entered ten times"));
     let body = json!({ "email": "ada@example.com", "password": PASSWORD });
     let right = t.post("/auth/login").json(&body).from("203.0.113.5").header("user-agent", FIREFOX).await;
     assert_eq!(right.refusal(), (429, "rate_limited"), "there, for the right password too");

@@ -22,13 +22,13 @@ use crate::{
 
 pub fn routes() -> Routes {
     pages("pages")
-        .get("/console/mails", mails_page, "every mail, from its sample (development only)")
-        .get("/console/mails/{name}", mail_page, "one mail, as HTML and as text (development only)")
-        .get("/console/mails/{name}/body", mail_body, "the body of that mail, for its frame (development only)")
+        .get("/console/mails", mail_samples_page, "every mail, from its sample (development only)")
+        .get("/console/mails/{name}", mail_sample_page, "one mail, as HTML and as text (development only)")
+        .get("/console/mails/{name}/body", mail_sample_body, "the body of that mail, for its frame (development only)")
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
-struct OfMail {
+struct OfSample {
     name: String,
 }
 
@@ -44,7 +44,7 @@ fn find(janua: &Janua, name: &str) -> Result<Written> {
     draw(janua, *sample)
 }
 
-async fn mails_page(State(janua): State<Janua>, Sender(me): Sender) -> Response {
+async fn mail_samples_page(State(janua): State<Janua>, Sender(me): Sender) -> Response {
     if !janua.config.has_loopback_url() {
         return error(&janua, &NOT_FOUND.into());
     }
@@ -62,7 +62,7 @@ async fn mails_page(State(janua): State<Janua>, Sender(me): Sender) -> Response 
     me.show_with("console/mails.html", &(), &[], json!({ "mails": mails })).await
 }
 
-async fn mail_page(State(janua): State<Janua>, Sender(me): Sender, Path(place): Path<OfMail>) -> Response {
+async fn mail_sample_page(State(janua): State<Janua>, Sender(me): Sender, Path(place): Path<OfSample>) -> Response {
     if !janua.config.has_loopback_url() {
         return error(&janua, &NOT_FOUND.into());
     }
@@ -76,7 +76,7 @@ async fn mail_page(State(janua): State<Janua>, Sender(me): Sender, Path(place): 
     }
 }
 
-async fn mail_body(State(janua): State<Janua>, Sender(me): Sender, Path(place): Path<OfMail>) -> Response {
+async fn mail_sample_body(State(janua): State<Janua>, Sender(me): Sender, Path(place): Path<OfSample>) -> Response {
     if !janua.config.has_loopback_url() {
         return error(&janua, &NOT_FOUND.into());
     }
