@@ -175,7 +175,8 @@ async fn work(tx: &mut Tx, janua: &Janua, request: &Request, email: &Email, budg
             once::make_room(tx, RESET_PASSWORD, account.id, now).await?;
             let token = once::issue(tx, janua, RESET_PASSWORD, Some(account.id), &[]).await?;
             events::record(tx, janua, &by, Some(account.id), &PasswordResetRequested).await?;
-            mail::send_for(tx, janua, request.sender, &to, &mails::ResetPassword { name, token, origin: proven }).await
+            mail::send_for(tx, janua, request.sender, &to, &mails::ResetPassword { name, token, origin: proven })
+                .await
         }
         What::MagicLink if mail::may_send(tx, janua, email, budget).await? => {
             once::make_room(tx, MAGIC_LINK, account.id, now).await?;

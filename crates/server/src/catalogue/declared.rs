@@ -48,7 +48,8 @@ async fn every_mail_has_a_name_of_its_own_and_is_whole_as_text_and_as_html() {
     let senders =
         [Sender::installation(&t.janua), Sender::app("Tiny notes", Some("#1d4ed8")), Sender::app(&longest, None)];
     let mut names = BTreeSet::new();
-    for (Sample(make), sender) in samples.iter().flat_map(|sample| senders.iter().map(move |sender| (sample, sender))) {
+    for (Sample(make), sender) in samples.iter().flat_map(|sample| senders.iter().map(move |sender| (sample, sender)))
+    {
         let sample = make();
         let name = sample.name();
         assert!(names.insert((name, sender.name.clone())), "two mails are called {name}");
@@ -84,7 +85,9 @@ async fn every_mail_has_a_name_of_its_own_and_is_whole_as_text_and_as_html() {
             assert_eq!(link.contains("?token="), written.life.is_some(), "{name}: a link with a token expires");
         }
         if text.contains("not you") {
-            let is_way_out = |link: &&str| ["/account/security", "/forgot-password", "/legal/privacy"].iter().any(|path| link.ends_with(path));
+            let is_way_out = |link: &&str| {
+                ["/account/security", "/forgot-password", "/legal/privacy"].iter().any(|path| link.ends_with(path))
+            };
             assert!(links.iter().all(is_way_out), "{name}: {links:?} does not help");
             assert!(text.contains("\nWhen: 17 November 2026, 14:05 UTC\n"), "{name}: {text}");
             assert!(text.contains("\nDevice: Firefox on Linux\nIP address: 192.0.2.1\n"), "{name}: {text}");
@@ -170,7 +173,10 @@ async fn events_have_names_of_their_own_and_every_webhook_is_described() {
     let documents = t.janua.description.get().expect("the API is described");
     let described: BTreeSet<_> = documents.told.iter().map(|(name, _)| name.as_str()).collect();
     webhooks.insert("audit.*");
-    assert_eq!(webhooks, described, "declared on the left, described on the right (workshop/src/webhooks/payload.rs)");
+    assert_eq!(
+        webhooks, described,
+        "declared on the left, described on the right (workshop/src/webhooks/payload.rs)"
+    );
     t.finish().await;
 }
 

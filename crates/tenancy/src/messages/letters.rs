@@ -123,16 +123,15 @@ impl Origin {
 /// Text that somebody typed stays a word: no second line, no character that hides or turns others around, no URL that mail
 /// programs turn into a link.
 pub(super) fn one_line(text: &str) -> String {
-    let is_hidden = |c: &char| {
-        matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-    };
+    let is_hidden = |c: &char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
     let shown = text.chars().filter(|c| !is_hidden(c));
     let plain: String = shown.map(|c| if c.is_control() { ' ' } else { c }).collect();
     plain.replace("://", ":// ").replace("www.", "www ")
 }
 
 /// For mails about what the reader may not have done; with [`Letter::button`] to [`SECURE`].
-pub const NOT_YOU: &str = "Was this not you? Secure your account: change your password and end sessions you do not know.";
+pub const NOT_YOU: &str =
+    "Was this not you? Secure your account: change your password and end sessions you do not know.";
 /// The button of such a mail, and the page behind it.
 pub const SECURE: (&str, &str) = ("Secure your account", "/account/security");
 
@@ -178,7 +177,9 @@ pub fn write(janua: &Janua, sender: &Sender, mail: &dyn Mail) -> Result<Written,
     let base = janua.config.base_url();
     let (label, url) = match &letter.link {
         Some(Link { label, path, token: None }) => (*label, format!("{base}{path}")),
-        Some(Link { label, path, token: Some((token, _)) }) => (*label, format!("{base}{path}?token={}", token.expose())),
+        Some(Link { label, path, token: Some((token, _)) }) => {
+            (*label, format!("{base}{path}?token={}", token.expose()))
+        }
         None => ("", String::new()),
     };
     let facts: Vec<_> = letter.facts.iter().map(|(name, value)| context! { name => *name, value }).collect();

@@ -188,7 +188,9 @@ pub async fn send_now(janua: &Janua, to: &str, mail: &dyn Mail) -> Outcome {
     };
     let place = janua.mail.describe();
     let answer = match &sent {
-        Ok(()) if janua.mail.folder().is_some() => format!("The email was written to {place}. It is not sent: smtp_url is not set."),
+        Ok(()) if janua.mail.folder().is_some() => {
+            format!("The email was written to {place}. It is not sent: smtp_url is not set.")
+        }
         Ok(()) => format!("The email was accepted by {place}."),
         Err(SendError::Away(cause)) => format!("The mail server cannot be used ({place}): {cause}"),
         Err(SendError::Broken(cause)) => format!("The connection to the mail server broke ({place}): {cause}"),

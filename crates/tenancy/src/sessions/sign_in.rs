@@ -447,9 +447,8 @@ async fn begin(
     Ok(Some((session, org)))
 }
 
-pub(crate) const MAILS: &[Sample] = &[Sample(|| {
-    Box::new(NewDevice { name: "Ada".into(), origin: Origin::sample() })
-})];
+pub(crate) const MAILS: &[Sample] =
+    &[Sample(|| Box::new(NewDevice { name: "Ada".into(), origin: Origin::sample() }))];
 
 struct NewDevice {
     name: String,

@@ -24,7 +24,11 @@ pub fn routes() -> Routes {
     pages("pages")
         .get("/console/mails", mail_samples_page, "every mail, from its sample (development only)")
         .get("/console/mails/{name}", mail_sample_page, "one mail, as HTML and as text (development only)")
-        .get("/console/mails/{name}/body", mail_sample_body, "the body of that mail, for its frame (development only)")
+        .get(
+            "/console/mails/{name}/body",
+            mail_sample_body,
+            "the body of that mail, for its frame (development only)",
+        )
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]

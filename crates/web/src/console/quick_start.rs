@@ -7,7 +7,10 @@ use super::{
     apps::{APP, OfApp},
     samples,
 };
-use crate::{me::Me, page::{error, pages}};
+use crate::{
+    me::Me,
+    page::{error, pages},
+};
 
 pub fn routes() -> Routes {
     pages("pages").get("/console/apps/{appId}/quick-start", quick_start_page, "code that signs in a user of the app")

@@ -32,6 +32,13 @@ async fn a_person_who_came_through_an_app_gets_mails_in_its_name() {
         assert!(!mail.contains(stranger), "nothing a stranger chose reaches an unproven reader: {mail}");
     }
     let token = identity::testing::token_in(&mail);
+    let sent = t.mailbox.mails();
+    let line = format!("/auth/verify?token={token}\r\n");
+    assert!(sent.iter().any(|mail| mail.contains(&line)), "on the wire the link is whole, on a line of its own");
+    t.post("/auth/forgot-password").json(&json!({ "email": "ada@example.com" })).header("user-agent", CURL).await;
+    t.run_jobs().await;
+    let unproven = mail_to(&t, "ada@example.com").expect("a mail");
+    assert!(unproven.contains("Choose a new password") && !unproven.contains("Device:"), "{unproven}");
     assert_eq!(t.post("/auth/verify-email").json(&json!({ "token": token })).await.status, 200);
     let ask = json!({ "email": "ada@example.com" });
     t.post("/auth/magic-link/request").json(&ask).header("x-service-app-key", &key).header("user-agent", CURL).await;
@@ -53,7 +60,8 @@ async fn pages_on_the_way_to_an_app_send_mails_in_its_name() {
     let owner = signed_in(&t, "owner@example.com").await;
     let shop = client(&t, &owner, "Tiny notes").await;
     let onward = format!("/oauth/authorize?{}", asked(&shop.id, &[]));
-    let fields = [("email", "ada@example.com"), ("name", "Ada"), ("password", PASSWORD), ("continue", onward.as_str())];
+    let fields =
+        [("email", "ada@example.com"), ("name", "Ada"), ("password", PASSWORD), ("continue", onward.as_str())];
     let page = submit(&t, "/sign-up", &fields, "").await;
     assert_eq!(page.status, 200, "{}", page.text);
     t.run_jobs().await;
@@ -145,7 +153,7 @@ async fn a_test_mail_goes_out_at_once_and_the_servers_answer_is_shown() {
     let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM audit_event WHERE type = 'MAIL_TESTED'";
     let (told,): (i64,) = t.janua.db.one(sql, vec![]).await.expect("a count");
     assert_eq!(told, 2, "both are in the audit log");
-    let wrong = t.post("/admin/mail/test").json(&json!({ "email": "nobody" })).header("cookie", &root).await;
+    let wrong = act(&t, &root, "POST /admin/mail/test", "/console/platform", &[("email", "nobody")]).await;
     assert_eq!(wrong.status, 400, "{}", wrong.text);
     t.finish().await;
 }
@@ -173,7 +181,10 @@ async fn the_quick_start_has_the_values_of_the_app_and_waits_for_the_first_sign_
     }
     let shown = page.text.replace("&#x2f;", "/").replace("&#x27;", "'");
     assert_eq!(shown.matches(&format!("'{id}'")).count(), 2, "JavaScript in the browser and in Node");
-    assert!(shown.contains(&format!("ISSUER={}\nCLIENT_ID={id}\nREDIRECT_URL=http://localhost:3000/callback\n", base(&t))));
+    assert!(
+        shown
+            .contains(&format!("ISSUER={}\nCLIENT_ID={id}\nREDIRECT_URL=http://localhost:3000/callback\n", base(&t)))
+    );
     assert!(!shown.contains("YOUR_CLIENT_ID") && !shown.contains("id.example.com"), "no example is left");
     assert!(!shown.contains(" style="), "the policy allows no style in a tag");
 
@@ -185,5 +196,6 @@ async fn the_quick_start_has_the_values_of_the_app_and_waits_for_the_first_sign_
     assert!(page.text.contains("A user has signed in to Shop."), "{}", page.text);
     assert!(!page.text.contains("data-first-sign-in"), "{}", page.text);
     assert_eq!(visit(&t, &path, "").await.status, 303, "to the sign-in page");
+    t.run_jobs().await;
     t.finish().await;
 }

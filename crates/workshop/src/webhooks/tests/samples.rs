@@ -104,8 +104,9 @@ fn ask(language: &str, mut command: Command, cases: &[Case]) {
     let mut program = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     program.stdin.take().unwrap().write_all(json!(given).to_string().as_bytes()).unwrap();
     let Output { stdout, stderr, .. } = program.wait_with_output().unwrap();
-    let said: Vec<bool> = serde_json::from_slice(&stdout)
-        .unwrap_or_else(|_| panic!("{language}: {}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)));
+    let said: Vec<bool> = serde_json::from_slice(&stdout).unwrap_or_else(|_| {
+        panic!("{language}: {}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr))
+    });
     check(language, cases, &said);
 }
 
