@@ -76,9 +76,9 @@ async fn finish(
     let http = reqwest::Client::new();
     let form = [
         ("grant_type", "authorization_code"),
-        ("client_id", &settings.client_id),
+        ("client_id", settings.client_id.as_str()),
         ("redirect_uri", settings.redirect_url.as_str()),
-        ("code", code),
+        ("code", code.as_str()),
         ("code_verifier", verifier),
     ];
     let answer = http.post(format!("{}/oauth/token", settings.issuer)).form(&form).send().await?;
