@@ -169,7 +169,7 @@ async fn the_quick_start_has_the_values_of_the_app_and_waits_for_the_first_sign_
     let page = visit(&t, &path, &ada).await;
     assert_eq!(page.status, 200, "{}", page.text);
     assert!(page.text.contains("Register the redirect URL"), "{}", page.text);
-    assert!(page.text.contains("Waiting for the first sign-in to Shop"), "{}", page.text);
+    assert!(page.text.contains("Waiting for the first sign-in"), "{}", page.text);
     assert!(page.text.contains(&format!("data-first-sign-in=\"/apps/{id}/users?limit=1\"")), "{}", page.text);
     let call = format!("PATCH /apps/{id}");
     let added = act(&t, &ada, &call, &path, &[("redirectUris:list", "http://localhost:3000/callback")]).await;
@@ -193,7 +193,7 @@ async fn the_quick_start_has_the_values_of_the_app_and_waits_for_the_first_sign_
     let body = json!({ "email": "ada@example.com", "password": PASSWORD });
     assert_eq!(t.post("/auth/login").json(&body).header("x-service-app-key", &key).await.status, 200);
     let page = visit(&t, &path, &ada).await;
-    assert!(page.text.contains("A user has signed in to Shop."), "{}", page.text);
+    assert!(page.text.contains("A user has signed in."), "{}", page.text);
     assert!(!page.text.contains("data-first-sign-in"), "{}", page.text);
     assert_eq!(visit(&t, &path, "").await.status, 303, "to the sign-in page");
     t.run_jobs().await;
