@@ -396,7 +396,6 @@ impl Visitor {
             (score + weight, reasons)
         })
     }
-
 }
 
 /// Emails are stored as keyed hashes, so that the table does not reveal them.

@@ -117,7 +117,7 @@ pub async fn count_failure(tx: &mut Tx, janua: &Janua, id: WebhookId) -> Result<
     let Some(application) = Application::hold(tx, webhook.app_id).await? else { return Ok(false) };
     let event = WebhookAutoDisabled { webhook_id: id.to_string() };
     events::record(tx, janua, &By::default(), About::app(&application), &event).await?;
-    for reader in orgs::caretakers(tx, application.org_id).await? {
+    for reader in orgs::admins_to_mail(tx, application.org_id).await? {
         let (name, app) = (reader.name, application.name.clone());
         let page = format!("/console/apps/{}/webhooks/{id}", application.id);
         let letter = WebhookDisabled { name, app, url: webhook.url.clone(), page };
