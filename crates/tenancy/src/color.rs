@@ -35,11 +35,13 @@ impl Color {
     }
 
     /// Black or white, whichever is easier to read on this. One of them always is.
+    #[must_use]
     pub fn ink(self) -> Self {
         if self.contrast(Self::WHITE) >= self.contrast(Self::BLACK) { Self::WHITE } else { Self::BLACK }
     }
 
     /// This colour, or the closest to it that can be read on that paper.
+    #[must_use]
     pub fn readable_on(self, paper: Self) -> Self {
         let far = paper.ink();
         let mut closer = (0..=STEPS).map(|step| self.toward(far, step));
