@@ -11,4 +11,5 @@ mod support;
 mod clients;
 mod pages;
 mod proxies;
+mod samples;
 mod scim;

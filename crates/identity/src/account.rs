@@ -20,7 +20,7 @@ use tenancy::{
     enter::{ACCOUNT_TOPIC, AnySession, NotAdmitted, Session, ToAdmit, cookies},
     events::{self, About, By, audit::AuditEntry, happenings::MemberRemoved},
     gone::{self, Gone},
-    messages::mail,
+    messages::mail::{self, Origin},
     orgs::{
         self, LAST_OWNER, Membership, OrgView,
         members::{self, Alone},
@@ -258,7 +258,8 @@ async fn delete_account(
         session.record(tx, &janua, &AccountDeleted).await?;
         events::forget_person(tx, account.id).await?;
         if let Some(email) = &account.email {
-            mail::send(tx, &janua, email, &mails::AccountDeleted { name: account.name.clone() }).await?;
+            let origin = Origin::new(&session.by(), janua.clock.now());
+            mail::send(tx, &janua, email, &mails::AccountDeleted { name: account.name.clone(), origin }).await?;
         }
         gone::account(tx, &janua, account.id).await?;
         Account::delete(tx, account.id).await?;

@@ -15,7 +15,7 @@ pub mod oauth;
 mod orgs;
 mod passkeys;
 pub mod password;
-mod platform;
+pub mod platform;
 mod proof;
 pub mod register;
 mod session;

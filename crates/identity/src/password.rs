@@ -23,7 +23,7 @@ use tenancy::{
     email::Email,
     enter::{ACCOUNT_TOPIC, Delivery, Session, ToAdmit, Visitor},
     events,
-    messages::mail,
+    messages::mail::{self, Origin},
     once::{self, Purpose, TOKEN_SPENT},
     sessions::{
         self,
@@ -190,7 +190,8 @@ async fn end_sessions(
     device::withdraw(tx, account.id).await?;
     sessions::end_all(tx, janua, by, account.id, except, "password_changed").await?;
     if let Some(email) = &account.email {
-        mail::send(tx, janua, email, &mails::PasswordChanged { name: account.name.clone() }).await?;
+        let origin = Origin::new(by, now);
+        mail::send(tx, janua, email, &mails::PasswordChanged { name: account.name.clone(), origin }).await?;
     }
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
     Ok(())

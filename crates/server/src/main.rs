@@ -5,6 +5,7 @@ mod catalogue;
 mod doctor;
 mod jobs;
 mod keys;
+mod mail;
 mod serve;
 mod start;
 
@@ -98,6 +99,9 @@ enum Command {
     /// Rotate the keys that sign access tokens
     #[command(subcommand)]
     Keys(keys::Command),
+    /// Test whether mail is delivered
+    #[command(subcommand)]
+    Mail(mail::Command),
     /// Manage failed jobs
     #[command(subcommand)]
     Jobs(jobs::Command),
@@ -177,6 +181,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
             Command::AfterRestore(wishes) => Box::pin(backup::after_restore(config, &wishes)).await,
             Command::Keys(command) => keys::run(config, command).await,
             Command::Jobs(command) => jobs::run(&config, command).await,
+            Command::Mail(command) => Box::pin(mail::run(config, command)).await,
             Command::Config { .. } => Ok(ExitCode::SUCCESS),
         }
     })

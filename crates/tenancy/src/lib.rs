@@ -2,6 +2,7 @@
 //! extractors that check access. Its only routes are those of uploads.
 pub mod accounts;
 pub mod apps;
+pub mod color;
 pub mod enter;
 pub mod events;
 pub mod gone;

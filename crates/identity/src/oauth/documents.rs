@@ -97,7 +97,8 @@ async fn fetch(janua: &Janua, id: &str, url: Url, now: Timestamp) -> Result<Desc
         (header::USER_AGENT, HeaderValue::from_static("Janua")),
     ];
     let headers = headers.into_iter().collect::<HeaderMap>();
-    let call = Call { method: Method::GET, url, headers, body: "".into(), limits: LIMITS };
+    let call =
+        Call { method: Method::GET, url, headers, body: "".into(), limits: LIMITS, reach: outgoing::Reach::Public };
     // Why not is for the log: who asks may want to know what is inside.
     let reply = janua.outgoing.send(call).await.map_err(|error| {
         tracing::debug!(%error, id, "a client's description cannot be fetched");

@@ -142,7 +142,7 @@ async fn passkey_register_verify(
         let event = PasskeyAdded { credential_id: passkey.credential_id.clone(), device_name: name };
         // Whoever makes one has just shown that they hold it, and that it knows them.
         session.living.session.proved(tx, Proof::Passkey, janua.clock.now()).await?;
-        note(tx, &janua, &session, &event, "a passkey was added to your account.").await
+        note(tx, &janua, &session, &event, "A passkey was added to your account.").await
     })?;
     Ok(Json(passkey))
 }
@@ -238,7 +238,7 @@ async fn remove_passkey(
             return Err(NOT_FOUND.into());
         }
         let event = PasskeyRemoved { credential_id: which.credential_id.clone() };
-        note(tx, &janua, &session, &event, "a passkey was removed from your account.").await
+        note(tx, &janua, &session, &event, "A passkey was removed from your account.").await
     })?;
     Ok(NoContent)
 }

@@ -12,7 +12,7 @@ use tenancy::{
     email::Email,
     enter::{ACCOUNT_TOPIC, Visitor},
     events, gone,
-    messages::mail,
+    messages::mail::{self, Origin},
     sessions,
 };
 
@@ -96,7 +96,8 @@ async fn link_to(
     }
     link(tx, janua, visitor, row, profile, account.id, tokens).await?;
     if let Some(email) = &account.email {
-        let linked = ProviderLinked { name: account.name.clone(), provider: row.label };
+        let origin = Origin::new(&visitor.by, janua.clock.now());
+        let linked = ProviderLinked { name: account.name.clone(), provider: row.label, origin };
         mail::send(tx, janua, email, &linked).await?;
     }
     Ok(())

@@ -270,13 +270,18 @@ impl Config {
 
     /// Whether browsers treat the base URL as a secure context: https, or localhost.
     pub fn is_trusted_place(&self) -> bool {
-        let is_here = |url: Url| match url.host() {
-            Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-            Some(Host::Ipv4(ip)) => ip.is_loopback(),
-            Some(Host::Ipv6(ip)) => ip.is_loopback(),
-            None => false,
-        };
-        self.is_https() || Url::parse(&self.base_url()).is_ok_and(is_here)
+        self.is_https() || self.has_loopback_url()
+    }
+
+    /// Whether the base URL leads to the machine it is read on: for development.
+    pub fn has_loopback_url(&self) -> bool {
+        Url::parse(&self.base_url()).is_ok_and(|url| is_loopback(&url))
+    }
+
+    /// Whether only programs on this machine reach the server. The base URL alone does not say so, because it may be
+    /// wrong: the server must listen on loopback too, and no proxy may stand in front of it.
+    pub fn is_local(&self) -> bool {
+        self.has_loopback_url() && self.listen.ip().is_loopback() && self.trusted_proxies.is_empty()
     }
 
     pub fn database_url(&self) -> Secret {
@@ -289,6 +294,16 @@ impl Config {
         #[expect(clippy::expect_used, reason = "the defaults are checked by a test")]
         let defaults = Self::load(None, [], [], &[]).expect("the defaults are right");
         Self { listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), ..defaults }
+    }
+}
+
+/// Whether a URL leads to the machine it is read on, by its host alone: a name that a name server sends there does not.
+pub fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
     }
 }
 
@@ -341,5 +356,32 @@ mod tests {
     fn a_secret_setting_is_never_printed() {
         let config = Config::load(None, [], [pair("database_url", "postgres://u:hunter2@h/d")], &[]).unwrap();
         assert!(!format!("{config:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_server_is_local_only_if_nobody_else_reaches_it() {
+        let load = |pairs: &[(&str, &str)]| {
+            let flags = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            Config::load(None, [], flags, &[]).unwrap()
+        };
+        for local in [
+            &[][..],
+            &[("base_url", "http://localhost:3000")],
+            &[("base_url", "http://127.0.0.1:8080"), ("listen", "127.0.0.1:8080")],
+            &[("base_url", "http://id.localhost"), ("listen", "[::1]:8080")],
+        ] {
+            assert!(load(local).is_local(), "{local:?}");
+        }
+        for public in [
+            &[("listen", "0.0.0.0:8080")][..],
+            &[("base_url", "http://localhost:8080"), ("listen", "0.0.0.0:8080")],
+            &[("base_url", "http://localhost:8080"), ("listen", "[::]:8080")],
+            &[("base_url", "http://localhost:8080"), ("listen", "10.0.0.1:8080")],
+            &[("base_url", "http://localhost:8080"), ("trusted_proxies", "127.0.0.1")],
+            &[("base_url", "https://id.example.com")],
+            &[("base_url", "http://localhost.example.com")],
+        ] {
+            assert!(!load(public).is_local(), "{public:?}");
+        }
     }
 }

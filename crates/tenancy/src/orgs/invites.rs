@@ -206,12 +206,12 @@ impl Mail for Invitation {
 
     fn letter(&self) -> Letter {
         Letter::new(
-            "You are invited",
-            "{} asks you to join {}. Follow the link within seven days; it is for this address and works once.",
-            "If you do not know what this is about, do nothing.",
+            "You are invited to an organization on {service}",
+            "{} invites you to join {}. The link works once, for this email, within seven days.",
+            "If you do not expect this invitation, ignore this email.",
         )
         .with(&[&self.inviter, &self.org])
-        .link("Accept the invitation", "/auth/accept-invite", &self.token, LIFE)
+        .link("Accept invitation", "/auth/accept-invite", &self.token, LIFE)
     }
 }
 
@@ -228,13 +228,13 @@ impl Mail for Announced {
 
     fn letter(&self) -> Letter {
         Letter::new(
-            "There is a place for you",
-            "{} has put you into its directory. Follow the link within seven days to join; it is for this address and \
-             works once. If you have no account yet, one is made for you, which the organization can close when you \
-             leave it. An account you have stays your own.",
-            "If you do not know what this is about, do nothing.",
+            "Join your organization on {service}",
+            "{} has added you to its directory. The link to join works once, for this email, within seven days. If you \
+             have no account yet, one is created for you, and the organization can close it when you leave. An account \
+             that you have stays your own.",
+            "If you do not expect this invitation, ignore this email.",
         )
         .with(&[&self.org])
-        .link("Join", "/auth/accept-invite", &self.token, LIFE)
+        .link("Join organization", "/auth/accept-invite", &self.token, LIFE)
     }
 }

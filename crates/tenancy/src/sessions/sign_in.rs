@@ -34,7 +34,7 @@ use crate::{
     events::{self, happenings},
     ids::{AccountId, ApplicationId, Factor, SessionId},
     messages::{
-        mail::{self, Letter, Mail, NOT_YOU, Sample},
+        mail::{self, Letter, Mail, NOT_YOU, Origin, SECURE, Sample},
         sms::{self, Phone},
     },
     once::{self, Spent},
@@ -439,22 +439,19 @@ async fn begin(
         happenings::SignedIn { session_id: session.id, methods: session.methods.clone(), device: device.clone() };
     events::record(tx, janua, &by, Some(account.id), &event).await?;
     if let Some(email) = account.email.as_deref().filter(|_| was_here && !on_this_device) {
-        let (name, ip, at) = (account.name.clone(), session.ip.clone(), now.to_string());
-        mail::send(tx, janua, email, &NewDevice { name, device, ip, at }).await?;
+        let origin = Origin { at: now, device: Some(device), ip: Some(session.ip.clone()) };
+        let letter = NewDevice { name: account.name.clone(), origin };
+        mail::send_for(tx, janua, app_id, email, &letter).await?;
     }
     Ok(Some((session, org)))
 }
 
-pub(crate) const MAILS: &[Sample] = &[Sample(|| {
-    let (name, device) = ("Ada".into(), "Firefox on Linux".into());
-    Box::new(NewDevice { name, device, ip: "192.0.2.1".into(), at: "2026-01-01T00:00:00Z".into() })
-})];
+pub(crate) const MAILS: &[Sample] =
+    &[Sample(|| Box::new(NewDevice { name: "Ada".into(), origin: Origin::sample() }))];
 
 struct NewDevice {
     name: String,
-    device: String,
-    ip: String,
-    at: String,
+    origin: Origin,
 }
 
 impl Mail for NewDevice {
@@ -463,10 +460,11 @@ impl Mail for NewDevice {
     }
 
     fn letter(&self) -> Letter {
-        let before = "somebody signed in from a device we have not seen before: {} ({}), {}.";
-        Letter::new("A new sign-in to your account", before, NOT_YOU)
-            .with(&[&self.device, &self.ip, &self.at])
+        let before = "Your account was used to sign in to {service} on a new device.";
+        Letter::new("New sign-in to your account", before, NOT_YOU)
             .to(&self.name)
+            .origin(&self.origin)
+            .button(SECURE.0, SECURE.1)
     }
 }
 

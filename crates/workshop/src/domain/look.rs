@@ -186,9 +186,10 @@ pub async fn note(tx: &mut Tx, janua: &Janua, by: &By, claim: &Claim, texts: &[S
 /// Writes to those who look after the app of a claim.
 async fn tell(tx: &mut Tx, janua: &Janua, claim: &Claim, news: DomainNews) -> Result<()> {
     let application = claim.application(tx).await?;
+    let page = format!("/console/apps/{}/domain", application.id);
     for reader in orgs::admins_to_mail(tx, application.org_id).await? {
         let (app_name, domain) = (application.name.clone(), claim.domain.clone());
-        let letter = DomainMail { name: reader.name, app: app_name, domain, news };
+        let letter = DomainMail { name: reader.name, app: app_name, domain, page: page.clone(), news };
         mail::send(tx, janua, &reader.email, &letter).await?;
     }
     Ok(())
