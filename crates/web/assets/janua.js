@@ -63,7 +63,9 @@ for (const form of document.querySelectorAll('form.passkey')) {
     const options = PublicKeyCredential.parseRequestOptionsFromJSON(publicKey)
     const credential = await navigator.credentials.get({ publicKey: options, mediation, signal: waiting.signal })
     await post('/auth/passkey/login-verify', { credential: credential.toJSON() }, false)
-    location.assign(form.dataset.continue || '/account')
+    // A preference and no proof: the sign-in page marks the method that was used last.
+    document.cookie = 'janua_last_method=passkey; Path=/; SameSite=Lax; Max-Age=31536000'
+    location.assign(form.dataset.continue)
   }
   const quietly = (error) => ['AbortError', 'NotAllowedError'].includes(error.name) || say(error)
   form.querySelector('button').addEventListener('click', () => enter('optional').catch(quietly))

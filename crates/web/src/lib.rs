@@ -3,17 +3,21 @@
 mod account;
 mod act;
 mod authorize;
+mod began;
 mod brand;
 mod captcha;
 mod charts;
+mod check_email;
 mod color;
 mod console;
 mod device;
 mod elsewhere;
 mod first_owner;
 mod form;
+mod home;
 mod look;
 mod me;
+mod onward;
 mod page;
 mod recover;
 mod reference;
@@ -27,7 +31,7 @@ mod words;
 use kernel::{
     config::Config,
     feature::{Feature, Part},
-    http::Routes,
+    http::{ErrorPage, Routes},
 };
 use site::status::StatusPage;
 
@@ -39,6 +43,8 @@ pub fn feature(_: &Config) -> Feature {
             .and(sign_in::routes())
             .and(sign_up::routes())
             .and(verify::routes())
+            .and(check_email::routes())
+            .and(home::routes())
             .and(recover::routes())
             .and(elsewhere::routes())
             .and(authorize::routes())
@@ -52,6 +58,7 @@ pub fn feature(_: &Config) -> Feature {
             .and(act::routes())
             .and(look::routes()),
     )
+    .declares(&[ErrorPage(page::error_page)])
     .own(look::Look::default())
     .own(reference::RenderedPages::default())
     .own(StatusPage(status::status_page))

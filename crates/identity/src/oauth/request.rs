@@ -24,13 +24,9 @@ use super::{
     clients::{Client, Reach, Target},
 };
 
-pub const UNKNOWN_CLIENT: Code =
-    Code::new(400, "unknown_client", "The program that sent you here is not known. Go back and tell its makers.");
-pub const UNREGISTERED_REDIRECT: Code = Code::new(
-    400,
-    "unregistered_redirect_uri",
-    "The program wants you sent to an address that it has not registered. Go back and tell its makers.",
-);
+pub const UNKNOWN_CLIENT: Code = Code::new(400, "unknown_client", "Unknown client ID. Contact the app's developer.");
+pub const UNREGISTERED_REDIRECT: Code =
+    Code::new(400, "unregistered_redirect_uri", "This redirect URL is not registered. Contact the app's developer.");
 
 /// A sign-in that was asked for must be done by then.
 const PATIENCE: Duration = Duration::from_mins(10);
