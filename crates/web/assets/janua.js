@@ -48,8 +48,10 @@ async function post(path, body, mayRenew = true) {
 // Passkeys. The browser offers them in the email field, and behind a button.
 
 for (const form of document.querySelectorAll('form.passkey')) {
-  if (!window.PublicKeyCredential?.parseRequestOptionsFromJSON) break
-  form.hidden = false
+  // It is there from the start, so that nothing moves; a browser without passkeys loses it.
+  form.hidden = !window.PublicKeyCredential?.parseRequestOptionsFromJSON
+  if (form.hidden) break
+  form.classList.remove('needs-script')
   let waiting = new AbortController()
   const say = (error) => {
     const place = form.querySelector('[role=alert]')

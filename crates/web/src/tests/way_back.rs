@@ -219,6 +219,20 @@ async fn a_new_password_leads_to_the_app_through_the_second_factor() {
 }
 
 #[tokio::test]
+async fn a_provider_that_turns_somebody_back_leaves_the_way_open() {
+    let t = start().await;
+    let (_, onward) = on_the_way(&t).await;
+    for (to, kept) in [(onward.as_str(), onward.as_str()), ("https://evil.example/", "")] {
+        let state = format!("x.{}", BASE64URL_NOPAD.encode(to.as_bytes()));
+        let back = query(&[("error", "access_denied"), ("state", &state)]);
+        let page = open(&t, &format!("/sign-in/google?{back}"), "").await;
+        assert_eq!((page.status, hidden(&page, "continue")), (400, kept.into()), "{}", page.text);
+        assert!(page.text.contains("role=\"alert\""), "{}", page.text);
+    }
+    t.finish().await;
+}
+
+#[tokio::test]
 async fn a_mail_leads_to_no_place_but_ours() {
     let t = start().await;
     member(&t, BOB).await;
