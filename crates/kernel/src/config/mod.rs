@@ -8,6 +8,7 @@ mod parse;
 mod section;
 
 use std::{
+    any::type_name,
     fmt,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
@@ -152,6 +153,7 @@ impl Config {
             given.put(name, text, Source::Flag);
         }
         let (config, mut found) = (Self::read(&mut given), Sections::default());
+        found.are_complete = !sections.is_empty();
         for section in sections {
             (section.read)(&mut given, &mut found);
         }
@@ -171,9 +173,13 @@ impl Config {
         Self::REFERENCE.iter().chain(features).collect()
     }
 
-    /// The settings of a feature. A section that the program does not list has its defaults.
+    /// The settings of a feature; their defaults in tests that set none.
     pub fn of<T: Section>(&self) -> Arc<T> {
-        self.sections.get().unwrap_or_else(|| Arc::new(T::defaults()))
+        self.sections.get().unwrap_or_else(|| {
+            let may_be_missing = !self.sections.are_complete;
+            debug_assert!(may_be_missing, "{} is in the `settings` of no `PART`: it cannot be set", type_name::<T>());
+            Arc::new(T::defaults())
+        })
     }
 
     /// Changes the settings of a feature; for tests.

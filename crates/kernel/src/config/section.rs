@@ -21,7 +21,7 @@ pub trait Section: Any + Clone + Send + Sync {
     }
 }
 
-/// A table of settings: a struct with a field for each, and the [`Section`](crate::config::Section) that reads it.
+/// A table of settings: a struct with a field for each, and the [`Section`] that reads it.
 #[macro_export]
 macro_rules! settings { (
     $(#[doc = $about:literal])+
@@ -87,11 +87,15 @@ impl Listed {
 
 /// The sections of a program's settings, by type.
 #[derive(Clone, Default)]
-pub struct Sections(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
+pub struct Sections {
+    by_type: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
+    /// Whether all sections of the program were read, so that one that is missing is one that no part lists.
+    pub(super) are_complete: bool,
+}
 
 impl Sections {
     pub(super) fn put<T: Section>(&mut self, section: T) {
-        self.0.insert(TypeId::of::<T>(), Arc::new(section));
+        self.by_type.insert(TypeId::of::<T>(), Arc::new(section));
     }
 
     fn put_some<T: Section>(&mut self, section: Option<T>) {
@@ -101,13 +105,13 @@ impl Sections {
     }
 
     pub(super) fn get<T: Section>(&self) -> Option<Arc<T>> {
-        self.0.get(&TypeId::of::<T>()).cloned().and_then(|section| section.downcast().ok())
+        self.by_type.get(&TypeId::of::<T>()).cloned().and_then(|section| section.downcast().ok())
     }
 }
 
 impl fmt::Debug for Sections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} sections", self.0.len())
+        write!(f, "{} sections", self.by_type.len())
     }
 }
 

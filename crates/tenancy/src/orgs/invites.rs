@@ -68,6 +68,7 @@ impl Invite {
         if !mail::may_send(tx, janua, email, &budget_of(org)).await? {
             return Ok(false);
         }
+        // The index of admins and owners has the condition `role <> 'member'`.
         let sql = "SELECT account_id FROM org_member WHERE org_id = $1 AND role <> 'member' AND role = 'owner'
                    ORDER BY joined_at, account_id LIMIT 1";
         let (owner,): (AccountId,) = tx.one(sql, params![org.id]).await?;

@@ -109,7 +109,7 @@ pub async fn count_failure(tx: &mut Tx, janua: &Janua, id: WebhookId) -> Result<
     let Some(application) = Application::hold(tx, webhook.app_id).await? else { return Ok(false) };
     let event = WebhookAutoDisabled { webhook_id: id.to_string() };
     events::record(tx, janua, &By::default(), About::app(&application), &event).await?;
-    for reader in orgs::caretakers(tx, application.org_id).await? {
+    for reader in orgs::admins_to_mail(tx, application.org_id).await? {
         let (name, app_name) = (reader.name, application.name.clone());
         let letter = WebhookDisabled { name, app: app_name, url: webhook.url.clone() };
         mail::send(tx, janua, &reader.email, &letter).await?;
