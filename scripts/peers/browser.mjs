@@ -75,6 +75,14 @@ async function mailed(address, path) {
   throw new Error(`no mail to ${address} with ${path}`)
 }
 
+// The 6-digit code in the newest mail to somebody that has one.
+async function mailedCode(address) {
+  await mailed(address, '/auth/verify')
+  const files = readdirSync(outbox).map((name) => readFileSync(`${outbox}/${name}`, 'utf8'))
+  const mail = files.find((text) => text.includes(`To: ${address}`) && text.includes('/auth/verify'))
+  return mail.match(/Code: (\d{6})/)[1]
+}
+
 // No page may ask anybody else for anything, or break its own policy.
 async function newPage(options) {
   const context = await browser.newContext(options)
@@ -103,7 +111,8 @@ async function press(button) {
 async function signIn(page, email, secret = password) {
   await page.getByLabel('Email', { exact: true }).fill(email)
   await page.getByLabel('Password', { exact: true }).fill(secret)
-  await page.getByRole('button', { name: 'Sign in', exact: true }).click()
+  // The name ends in "Last used" where it is.
+  await page.getByRole('button', { name: /^Sign in/ }).click()
 }
 
 // A link of the navigation at the side.
@@ -313,12 +322,29 @@ await ada.getByRole('button', { name: 'Show password' }).click()
 assert.equal(await ada.getByLabel('Password', { exact: true }).getAttribute('type'), 'text', 'it can be looked at')
 await ada.getByRole('button', { name: 'Create account' }).click()
 await ada.getByText('Check your email').waitFor()
-await look(ada, 'note')
-await ada.goto(await mailed('ada@example.com', '/auth/verify'))
-await look(ada, 'verify')
-await ada.getByRole('button', { name: 'Confirm email' }).click()
-await ada.getByText('Email confirmed').waitFor()
+await look(ada, 'check-email')
+// In another browser the link asks first; in this one it leads straight on.
+const confirmation = await mailed('ada@example.com', '/auth/verify')
+const phone = await newPage({ viewport: { width: 390, height: 800 } })
+await phone.goto(confirmation)
+await phone.getByRole('button', { name: 'Confirm email' }).waitFor()
+await look(phone, 'verify')
+await ada.goto(confirmation)
+await ada.waitForURL(`${base}/account`)
+await phone.goto(confirmation)
+await phone.getByRole('button', { name: 'Send new link' }).waitFor()
+await look(phone, 'link-expired')
+assert.equal((await call(ada, 'POST', '/auth/logout')).status, 204)
 await ada.goto(`${base}/sign-in`)
+await ada.getByRole('button', { name: 'Continue with a passkey' }).waitFor()
+const moved = await ada.evaluate(() => new Promise((resolve) => {
+  let sum = 0
+  new PerformanceObserver((list) => list.getEntries().forEach((shift) => (sum += shift.value)))
+    .observe({ type: 'layout-shift', buffered: true })
+  setTimeout(() => resolve(sum), 500)
+}))
+assert.equal(moved, 0, 'nothing moves while the sign-in page loads')
+assert.equal(await ada.getByRole('button', { name: 'Sign in', exact: true }).getAttribute('data-last'), null)
 await look(ada, 'sign-in')
 await signIn(ada, 'ada@example.com', 'a wrong password')
 await ada.getByRole('alert').first().waitFor()
@@ -374,7 +400,8 @@ await eve.getByLabel('Email', { exact: true }).fill('eve@example.com')
 await eve.getByLabel('Password', { exact: true }).fill(password)
 await press(eve.getByRole('button', { name: 'Create account' }))
 await eve.goto(await mailed('eve@example.com', '/auth/verify'))
-await press(eve.getByRole('button', { name: 'Confirm email' }))
+await eve.waitForURL(`${base}/account`)
+await call(eve, 'POST', '/auth/logout')
 await eve.goto(`${base}/sign-in`)
 await signIn(eve, 'eve@example.com')
 await eve.waitForURL(`${base}/account`)
@@ -412,6 +439,43 @@ await bob.getByRole('button', { name: 'Deny' }).click()
 await bob.waitForURL(`${redirect}?*`)
 assert.equal(new URL(bob.url()).searchParams.get('error'), 'access_denied')
 step('the consent of a person to a client')
+
+// New people on the way to an app end there: with the code of the mail, and by its link on a phone.
+async function signUpForApp(page, name, email) {
+  await page.goto(authorize)
+  await page.getByRole('link', { name: 'Create an account' }).click()
+  await page.getByText('to continue to Eve’s Emporium').waitFor()
+  await page.getByLabel('Name', { exact: true }).fill(name)
+  await page.getByLabel('Email', { exact: true }).fill(email)
+  await page.getByLabel('Password', { exact: true }).fill(password)
+  await page.getByRole('button', { name: 'Create account' }).click()
+  await page.getByRole('heading', { name: 'Check your email' }).waitFor()
+}
+async function endsAtApp(page) {
+  await page.getByRole('button', { name: 'Allow access' }).click()
+  await page.waitForURL(`${redirect}?*`)
+  const said = new URL(page.url()).searchParams
+  assert.ok(said.get('code') && said.get('state') === 'xyz', page.url())
+}
+const ida = await newPage()
+await signUpForApp(ida, 'Ida', 'ida@example.com')
+await ida.getByLabel('6-digit code').fill('12345x')
+await ida.getByLabel('6-digit code').fill(await mailedCode('ida@example.com'))
+await ida.getByRole('button', { name: 'Continue' }).click()
+await endsAtApp(ida)
+const uma = await newPage()
+await signUpForApp(uma, 'Uma', 'uma@example.com')
+const umasPhone = await newPage({ viewport: { width: 390, height: 800 } })
+await umasPhone.goto(await mailed('uma@example.com', '/auth/verify'))
+await umasPhone.getByText('to continue to Eve’s Emporium').waitFor()
+await umasPhone.getByRole('button', { name: 'Confirm email' }).click()
+await umasPhone.getByText('Email confirmed').waitFor()
+assert.equal(await umasPhone.getByLabel('Email', { exact: true }).inputValue(), 'uma@example.com')
+await look(umasPhone, 'sign-in-confirmed')
+await umasPhone.getByLabel('Password', { exact: true }).fill(password)
+await umasPhone.getByRole('button', { name: /^Sign in/ }).click()
+await endsAtApp(umasPhone)
+step('sign-up, mail, app: in one browser and on a phone')
 
 // A device.
 const begun = await (await fetch(`${base}/auth/device/code`, {
@@ -520,10 +584,23 @@ assert.equal(await plain.getByRole('link', { name: 'Plain' }).count(), 0)
 step('the account and the console without a script')
 
 // What else can be seen.
-for (const [path, name] of [['/forgot-password', 'forgot-password'], ['/auth/reset-password?token=x', 'reset-password'],
-  ['/auth/magic-link/verify?token=x', 'sign-in-link'], ['/oauth/authorize?client_id=x', 'error'], ['/oauth/logout', 'signed-out']]) {
+for (const [path, name] of [['/', 'home'], ['/nothing', 'not-found'], ['/forgot-password', 'forgot-password'],
+  ['/oauth/authorize?client_id=x', 'oauth-error'], ['/oauth/logout', 'signed-out']]) {
   await other.goto(base + path)
   await look(other, name)
+}
+await root.goto(base)
+await root.getByRole('link', { name: 'Open console' }).waitFor()
+await look(root, 'home-signed-in')
+// What mails lead to, in another browser than the one that requested them.
+for (const [path, name] of [['/auth/reset-password', 'reset-password'], ['/auth/magic-link/verify', 'sign-in-link']]) {
+  await other.goto(`${base}/${name === 'sign-in-link' ? 'sign-in' : 'forgot-password'}`)
+  await other.getByLabel('Email', { exact: true }).fill('ida@example.com')
+  await other.getByRole('button', { name: /^(Send link|Email me a sign-in link)/ }).click()
+  await other.getByRole('heading', { name: 'Check your email' }).waitFor()
+  await look(other, `check-email-${name}`)
+  await phone.goto(await mailed('ida@example.com', path))
+  await look(phone, name)
 }
 // Nobody frames a page of ours.
 const framing = await (await browser.newContext()).newPage()

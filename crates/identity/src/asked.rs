@@ -26,6 +26,7 @@ use tenancy::{
 };
 
 use crate::{
+    destination::Destination,
     events::{AccountCreated, MagicLinkRequested, PasswordResetRequested, SignInFailed, SignInLocked},
     magic_link::MAGIC_LINK,
     mails,
@@ -54,9 +55,8 @@ pub struct Request {
     user_agent: Option<String>,
     #[serde(default)]
     app_id: Option<ApplicationId>,
-    /// The app in whose name mails are written.
     #[serde(default)]
-    sender: Option<ApplicationId>,
+    destination: Destination,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -86,22 +86,35 @@ pub struct Registration {
     /// A keyed digest by which the same password is known again. It lies sealed, and goes with the link.
     #[serde(default)]
     pub likeness: Option<String>,
+    #[serde(default)]
+    pub destination: Destination,
 }
 
 const PURPOSE: &str = "asked";
 const PLACE: &str = "job:payload";
 
 /// Takes a request in.
-pub async fn take(janua: &Janua, visitor: &Visitor, email: &Email, what: What) -> Result<Accepted> {
-    keep(janua, visitor, email, what).await?;
+pub async fn take(
+    janua: &Janua,
+    visitor: &Visitor,
+    email: &Email,
+    what: What,
+    destination: Destination,
+) -> Result<Accepted> {
+    keep(janua, visitor, email, what, destination).await?;
     Ok(Accepted { accepted: true })
 }
 
 /// Keeps it for later.
-pub async fn keep(janua: &Janua, visitor: &Visitor, email: &Email, what: What) -> Result<()> {
+pub async fn keep(
+    janua: &Janua,
+    visitor: &Visitor,
+    email: &Email,
+    what: What,
+    destination: Destination,
+) -> Result<()> {
     let By { ip, user_agent, app: app_id, .. } = visitor.by.clone();
-    let sender = visitor.destination.or(app_id);
-    let request = Request { email: email.as_str().to_owned(), what, ip, user_agent, app_id, sender };
+    let request = Request { email: email.as_str().to_owned(), what, ip, user_agent, app_id, destination };
     let plain = serde_json::to_vec(&request).unwrap_or_default();
     let job = Asked { sealed: BASE64.encode(&janua.vault.seal(PURPOSE, PLACE, &plain)) };
     transact!(janua, async |tx| {
@@ -143,10 +156,12 @@ fn called(account: &Account) -> String {
 async fn work(tx: &mut Tx, janua: &Janua, request: &Request, email: &Email, budget: &Budget) -> db::Result<()> {
     let (ip, user_agent) = (request.ip.clone(), request.user_agent.clone());
     let by = By { actor: None, ip, user_agent, app: request.app_id };
+    let sender = request.destination.app.or(request.app_id);
     if let What::Register { name, password_hash, accepts_marketing, likeness } = &request.what {
         let (password_hash, likeness) = (Some(password_hash.clone()), likeness.clone());
-        let registration = Registration { name: name.clone(), password_hash, likeness };
-        return register(tx, janua, &by, request.sender, (email, budget), registration, *accepts_marketing).await;
+        let destination = request.destination.clone();
+        let registration = Registration { name: name.clone(), password_hash, likeness, destination };
+        return register(tx, janua, &by, sender, (email, budget), registration, *accepts_marketing).await;
     }
     let Some(account) = Account::by_email(&mut *tx, email).await? else { return Ok(()) };
     let to = account.email.clone().unwrap_or_default();
@@ -166,23 +181,26 @@ async fn work(tx: &mut Tx, janua: &Janua, request: &Request, email: &Email, budg
             Ok(())
         }
         What::ResendVerification if !account.email_verified => {
-            let likeness = pending(tx, janua, &account).await?.pop().flatten();
-            let name = account.name.clone();
-            let registration = Registration { name, password_hash: account.password_hash.clone(), likeness };
-            send_verification(tx, janua, request.sender, &account, (email, budget), &registration).await
+            let before = pending(tx, janua, &account).await?.pop().flatten();
+            let (likeness, before) = before.map_or_else(Default::default, |open| (open.likeness, open.destination));
+            let destination = if request.destination.is_empty() { before } else { request.destination.clone() };
+            let (name, password_hash) = (account.name.clone(), account.password_hash.clone());
+            let sender = destination.app.or(sender);
+            let registration = Registration { name, password_hash, likeness, destination };
+            send_verification(tx, janua, sender, &account, (email, budget), &registration).await
         }
         What::ForgotPassword if mail::may_send(tx, janua, email, budget).await? => {
             once::make_room(tx, RESET_PASSWORD, account.id, now).await?;
-            let token = once::issue(tx, janua, RESET_PASSWORD, Some(account.id), &[]).await?;
+            let token =
+                once::issue(tx, janua, RESET_PASSWORD, Some(account.id), &request.destination.aside()).await?;
             events::record(tx, janua, &by, Some(account.id), &PasswordResetRequested).await?;
-            mail::send_for(tx, janua, request.sender, &to, &mails::ResetPassword { name, token, origin: proven })
-                .await
+            mail::send_for(tx, janua, sender, &to, &mails::ResetPassword { name, token, origin: proven }).await
         }
         What::MagicLink if mail::may_send(tx, janua, email, budget).await? => {
             once::make_room(tx, MAGIC_LINK, account.id, now).await?;
-            let token = once::issue(tx, janua, MAGIC_LINK, Some(account.id), &[]).await?;
+            let token = once::issue(tx, janua, MAGIC_LINK, Some(account.id), &request.destination.aside()).await?;
             events::record(tx, janua, &by, Some(account.id), &MagicLinkRequested).await?;
-            mail::send_for(tx, janua, request.sender, &to, &mails::MagicLink { name, token, origin: proven }).await
+            mail::send_for(tx, janua, sender, &to, &mails::MagicLink { name, token, origin: proven }).await
         }
         What::ResendVerification | What::Register { .. } | What::ForgotPassword | What::MagicLink => Ok(()),
     }
@@ -213,7 +231,11 @@ async fn register(
     }
     if is_new {
         events::record(tx, janua, by, Some(account.id), &AccountCreated).await?;
-    } else if pending(tx, janua, &account).await?.iter().any(|open| *open != registration.likeness) {
+    } else if pending(tx, janua, &account)
+        .await?
+        .iter()
+        .any(|open| open.as_ref().and_then(|open| open.likeness.as_ref()) != registration.likeness.as_ref())
+    {
         // Two people may have signed up with this address, and a mail does not tell them apart: no password of either
         // counts. Whoever confirms the address chooses one by a mail of its own. Who only did it twice gave the same.
         Account::clear_password(tx, account.id, now).await?;
@@ -226,11 +248,11 @@ async fn register(
     send_verification(tx, janua, sender, &account, (email, budget), &registration).await
 }
 
-/// What the open links of an account would set, by its likeness.
-async fn pending(tx: &mut Tx, janua: &Janua, account: &Account) -> db::Result<Vec<Option<String>>> {
+/// What the open links of an account would set; nothing where that cannot be read.
+async fn pending(tx: &mut Tx, janua: &Janua, account: &Account) -> db::Result<Vec<Option<Registration>>> {
     let open = once::open(tx, VERIFY_EMAIL, account.id, janua.clock.now()).await?;
     let read = |open: &once::Spent| serde_json::from_slice::<Registration>(&open.aside(janua)?).ok();
-    Ok(open.iter().map(|open| read(open).and_then(|registration| registration.likeness)).collect())
+    Ok(open.iter().map(read).collect())
 }
 
 async fn send_verification(

@@ -3,6 +3,7 @@
 mod account;
 mod asked;
 mod captcha;
+pub mod destination;
 pub mod device;
 mod discovery;
 pub mod events;

@@ -22,6 +22,7 @@ use tenancy::{
 use crate::{
     BODY,
     asked::{self, Accepted, What},
+    destination::Destination,
     events::EmailVerified,
     password::LoginOptions,
     register::{Address, VERIFY_EMAIL},
@@ -44,13 +45,13 @@ async fn request_magic_link(
     ToAdmit(visitor): ToAdmit,
     Json(body): Json<Address>,
 ) -> Result<Json<Accepted>> {
-    ask(&janua, &visitor, &body.email).await.map(Json)
+    ask(&janua, &visitor, &body.email, Destination::default()).await.map(Json)
 }
 
 /// The same for programs and for the page.
-pub async fn ask(janua: &Janua, visitor: &Visitor, email: &Email) -> Result<Accepted> {
+pub async fn ask(janua: &Janua, visitor: &Visitor, email: &Email, destination: Destination) -> Result<Accepted> {
     visitor.admit(janua, Some(email)).await?;
-    asked::take(janua, visitor, email, What::MagicLink).await
+    asked::take(janua, visitor, email, What::MagicLink, destination).await
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -34,6 +34,7 @@ use tenancy::{
 use crate::{
     BODY,
     asked::{self, Accepted, What},
+    destination::Destination,
     device,
     events::{EmailVerified, PasswordChanged, PasswordReset},
     magic_link::MAGIC_LINK,
@@ -61,7 +62,7 @@ pub fn routes() -> Routes {
 }
 
 const INVALID_CREDENTIALS: Code = Code::new(401, "invalid_credentials", "Wrong email or password.");
-const EMAIL_NOT_VERIFIED: Code =
+pub const EMAIL_NOT_VERIFIED: Code =
     Code::new(403, "email_not_verified", "Confirm your email first. You can request a new confirmation mail.");
 
 #[derive(Deserialize, JsonSchema)]
@@ -97,7 +98,13 @@ pub async fn sign_in(
     let verdict = janua.own::<Hasher>().verify(&password.0, hash.clone()).await?;
     let Some(account) = account.filter(|_| verdict.matches) else {
         // Whatever key the request came with: a failure is written down, and no answer from before stands in for it.
-        let noted = asked::keep(janua, visitor, email, What::WrongPassword { is_last: attempt.is_last });
+        let noted = asked::keep(
+            janua,
+            visitor,
+            email,
+            What::WrongPassword { is_last: attempt.is_last },
+            Destination::default(),
+        );
         db::aside(noted).await?;
         return Err(INVALID_CREDENTIALS.into());
     };
@@ -126,13 +133,13 @@ async fn forgot_password(
     ToAdmit(visitor): ToAdmit,
     Json(body): Json<Address>,
 ) -> Result<Json<Accepted>> {
-    forget(&janua, &visitor, &body.email).await.map(Json)
+    forget(&janua, &visitor, &body.email, Destination::default()).await.map(Json)
 }
 
 /// The same for programs and for the page.
-pub async fn forget(janua: &Janua, visitor: &Visitor, email: &Email) -> Result<Accepted> {
+pub async fn forget(janua: &Janua, visitor: &Visitor, email: &Email, destination: Destination) -> Result<Accepted> {
     visitor.admit(janua, Some(email)).await?;
-    asked::take(janua, visitor, email, What::ForgotPassword).await
+    asked::take(janua, visitor, email, What::ForgotPassword, destination).await
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -147,11 +154,18 @@ async fn reset_password(
     ToAdmit(visitor): ToAdmit,
     Json(body): Json<Reset>,
 ) -> Result<NoContent> {
-    reset(&janua, &visitor, &body.token, &body.password).await.map(|()| NoContent)
+    reset(&janua, &visitor, &body.token, &body.password, None).await.map(|_| NoContent)
 }
 
-/// The same for programs and for the page.
-pub async fn reset(janua: &Janua, visitor: &Visitor, token: &Typed, new: &Typed) -> Result<()> {
+/// The same for programs and for the page. The page signs the person in besides, through the gate like everybody: the
+/// new password would do the same at once, and a second factor is asked for.
+pub async fn reset(
+    janua: &Janua,
+    visitor: &Visitor,
+    token: &Typed,
+    new: &Typed,
+    sign_in: Option<Delivery>,
+) -> Result<Option<Entered>> {
     visitor.admit(janua, None).await?;
     // The password is judged before the link is used up: a weak one costs nobody the link.
     password::check("password", &new.0, None, "")?;
@@ -170,7 +184,11 @@ pub async fn reset(janua: &Janua, visitor: &Visitor, token: &Typed, new: &Typed)
             visitor.record_about(tx, janua, id, &EmailVerified).await?;
         }
         visitor.record_about(tx, janua, id, &PasswordReset).await?;
-        end_sessions(tx, janua, &visitor.by, &account, None).await
+        end_sessions(tx, janua, &visitor.by, &account, None).await?;
+        Ok(match sign_in {
+            Some(delivery) => Some(sign_in::enter(tx, janua, visitor, account, Way::by("mail", delivery)).await?),
+            None => None,
+        })
     })
 }
 

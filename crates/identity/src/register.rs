@@ -18,14 +18,15 @@ use tenancy::{
         password::{self, Hasher, WEAK_PASSWORD},
     },
     email::Email,
-    enter::{ACCOUNT_TOPIC, CAPTCHA_REQUIRED, ToAdmit, Visitor},
+    enter::{ACCOUNT_TOPIC, CAPTCHA_REQUIRED, Delivery, ToAdmit, Visitor},
     once::{self, Purpose, Spent, TOKEN_SPENT},
-    sessions::sign_in::Typed,
+    sessions::sign_in::{self, Entered, Typed, Way},
 };
 
 use crate::{
     BODY,
     asked::{self, Accepted, Registration, What},
+    destination::Destination,
     events::EmailVerified,
     invite,
 };
@@ -69,12 +70,12 @@ async fn register(
     ToAdmit(visitor): ToAdmit,
     Json(new): Json<SignUp>,
 ) -> Result<Json<SignedUp>> {
-    let requires_verification = sign_up(&janua, &visitor, &new).await?;
+    let requires_verification = sign_up(&janua, &visitor, &new, Destination::default()).await?;
     Ok(Json(SignedUp { requires_verification, email: new.email }))
 }
 
 /// The same for programs and for the page. Answers whether the address must still be confirmed.
-pub async fn sign_up(janua: &Janua, visitor: &Visitor, new: &SignUp) -> Result<bool> {
+pub async fn sign_up(janua: &Janua, visitor: &Visitor, new: &SignUp, destination: Destination) -> Result<bool> {
     visitor.admit(janua, Some(&new.email)).await?;
     password::check("password", &new.password.0, Some(&new.email), &new.name)?;
     if let Some(token) = &new.invite_token {
@@ -103,7 +104,7 @@ pub async fn sign_up(janua: &Janua, visitor: &Visitor, new: &SignUp) -> Result<b
             janua.vault.mac("sign-up", format!("{}\n{}", new.email.key(), new.password.0.expose()).as_bytes()),
         ),
     };
-    asked::keep(janua, visitor, &new.email, what).await?;
+    asked::keep(janua, visitor, &new.email, what, destination).await?;
     Ok(true)
 }
 
@@ -117,8 +118,13 @@ async fn resend_verification(
     ToAdmit(visitor): ToAdmit,
     Json(body): Json<Address>,
 ) -> Result<Json<Accepted>> {
-    visitor.admit(&janua, Some(&body.email)).await?;
-    asked::take(&janua, &visitor, &body.email, What::ResendVerification).await.map(Json)
+    resend(&janua, &visitor, &body.email, Destination::default()).await.map(Json)
+}
+
+/// The same for programs and for the page.
+pub async fn resend(janua: &Janua, visitor: &Visitor, email: &Email, destination: Destination) -> Result<Accepted> {
+    visitor.admit(janua, Some(email)).await?;
+    asked::take(janua, visitor, email, What::ResendVerification, destination).await
 }
 
 /// Either the token of the link, or the email and the code.
@@ -134,7 +140,17 @@ struct Proof {
 #[serde(rename_all = "camelCase")]
 pub struct Verified {
     email_verified: bool,
-    email: Option<String>,
+    pub email: Option<String>,
+}
+
+/// A confirmed email, and what follows from it.
+pub struct Confirmed {
+    pub verified: Verified,
+    pub destination: Destination,
+    /// The sign-in of the person, where the email was confirmed in the browser that signed up. The link and the code
+    /// prove that the email is theirs, the browser's secret that the sign-up is: a link that is forwarded, or opened by a
+    /// mail scanner within its 24 hours, signs nobody in, and a stranger's link signs nobody in to the stranger's account.
+    pub entered: Option<Entered>,
 }
 
 async fn verify_email(
@@ -145,25 +161,38 @@ async fn verify_email(
     let verified = match (proof.token, proof.email, proof.code) {
         (Some(token), _, _) => {
             visitor.admit(&janua, None).await?;
-            by_token(&janua, &visitor, &token.0).await?
+            by_token(&janua, &visitor, &token.0, None).await?
         }
-        (None, Some(email), Some(code)) => by_code(&janua, &visitor, &email, &code.into()).await?,
+        (None, Some(email), Some(code)) => by_code(&janua, &visitor, &email, &code.into(), None).await?,
         _ => return Err(INVALID.at("token", "required", "is required, or email and code instead")),
     };
-    verified.map(Json).ok_or_else(|| TOKEN_SPENT.into())
+    verified.map(|confirmed| Json(confirmed.verified)).ok_or_else(|| TOKEN_SPENT.into())
 }
 
 /// The same for programs and for the page behind the link; `None` when the token is invalid or was used.
-pub async fn by_token(janua: &Janua, visitor: &Visitor, token: &Secret) -> Result<Option<Verified>> {
+/// `browser` is the secret of the browser that asks, where it has one.
+pub async fn by_token(
+    janua: &Janua,
+    visitor: &Visitor,
+    token: &Secret,
+    browser: Option<&Secret>,
+) -> Result<Option<Confirmed>> {
     transact!(janua, async |tx| {
         match once::spend(tx, VERIFY_EMAIL, token, janua.clock.now()).await? {
-            Some(spent) => complete(tx, janua, visitor, spent).await,
+            Some(spent) => complete(tx, janua, visitor, spent, browser).await,
             None => Ok(None),
         }
     })
 }
 
-async fn by_code(janua: &Janua, visitor: &Visitor, email: &Email, code: &Secret) -> Result<Option<Verified>> {
+/// As [`by_token`], with the code beside the link.
+pub async fn by_code(
+    janua: &Janua,
+    visitor: &Visitor,
+    email: &Email,
+    code: &Secret,
+    browser: Option<&Secret>,
+) -> Result<Option<Confirmed>> {
     let attempt = visitor.attempt_mailed_code(janua, email).await?;
     // Who has no account takes as long as who has one.
     let account = Account::by_email(&janua.db, email).await?;
@@ -172,7 +201,7 @@ async fn by_code(janua: &Janua, visitor: &Visitor, email: &Email, code: &Secret)
         match once::spend_code(tx, janua, VERIFY_EMAIL, id, code, janua.clock.now()).await? {
             Some(spent) => {
                 attempt.forgive(tx).await?;
-                complete(tx, janua, visitor, spent).await
+                complete(tx, janua, visitor, spent, browser).await
             }
             None => Ok(None),
         }
@@ -180,7 +209,13 @@ async fn by_code(janua: &Janua, visitor: &Visitor, email: &Email, code: &Secret)
 }
 
 /// The address is proven: the account takes over what came with the proof.
-async fn complete(tx: &mut Tx, janua: &Janua, visitor: &Visitor, spent: Spent) -> Result<Option<Verified>> {
+async fn complete(
+    tx: &mut Tx,
+    janua: &Janua,
+    visitor: &Visitor,
+    spent: Spent,
+    browser: Option<&Secret>,
+) -> Result<Option<Confirmed>> {
     let now = janua.clock.now();
     let aside = spent.aside(janua).unwrap_or_default();
     let (Some(id), Ok(registration)) = (spent.account_id, serde_json::from_slice::<Registration>(&aside)) else {
@@ -191,5 +226,12 @@ async fn complete(tx: &mut Tx, janua: &Janua, visitor: &Visitor, spent: Spent) -
     once::void(tx, VERIFY_EMAIL, id, now).await?;
     visitor.record_about(tx, janua, id, &EmailVerified).await?;
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, id.to_string()).await?;
-    Ok(Some(Verified { email_verified: true, email: account.email }))
+    let (verified, destination) =
+        (Verified { email_verified: true, email: account.email.clone() }, registration.destination);
+    let entered = if destination.began_in(browser) {
+        Some(sign_in::enter(tx, janua, visitor, account, Way::by("mail", Delivery::Cookie)).await?)
+    } else {
+        None
+    };
+    Ok(Some(Confirmed { verified, destination, entered }))
 }

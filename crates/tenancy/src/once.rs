@@ -151,6 +151,15 @@ pub async fn look(db: &Db, purpose: Purpose, token: &Secret, now: Timestamp) -> 
     .await
 }
 
+/// A secret whether or not it can still be used: for what was put aside with it, never to let somebody in.
+pub async fn recall(db: &Db, purpose: Purpose, token: &Secret) -> db::Result<Option<Spent>> {
+    db.opt(
+        "SELECT hash, account_id, sealed FROM once WHERE hash = $1 AND purpose = $2",
+        params![crypto::hash(token.expose().as_bytes()), purpose.name],
+    )
+    .await
+}
+
 /// Those of a person that could be used now, oldest first.
 pub async fn open(tx: &mut Tx, purpose: Purpose, account_id: AccountId, now: Timestamp) -> db::Result<Vec<Spent>> {
     tx.all(

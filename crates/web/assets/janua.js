@@ -48,8 +48,10 @@ async function post(path, body, mayRenew = true) {
 // Passkeys. The browser offers them in the email field, and behind a button.
 
 for (const form of document.querySelectorAll('form.passkey')) {
-  if (!window.PublicKeyCredential?.parseRequestOptionsFromJSON) break
-  form.hidden = false
+  // It is there from the start, so that nothing moves; a browser without passkeys loses it.
+  form.hidden = !window.PublicKeyCredential?.parseRequestOptionsFromJSON
+  if (form.hidden) break
+  form.classList.remove('needs-script')
   let waiting = new AbortController()
   const say = (error) => {
     const place = form.querySelector('[role=alert]')
@@ -63,7 +65,9 @@ for (const form of document.querySelectorAll('form.passkey')) {
     const options = PublicKeyCredential.parseRequestOptionsFromJSON(publicKey)
     const credential = await navigator.credentials.get({ publicKey: options, mediation, signal: waiting.signal })
     await post('/auth/passkey/login-verify', { credential: credential.toJSON() }, false)
-    location.assign(form.dataset.continue || '/account')
+    // A preference and no proof: the sign-in page marks the method that was used last.
+    document.cookie = 'janua_last_method=passkey; Path=/; SameSite=Lax; Max-Age=31536000'
+    location.assign(form.dataset.continue)
   }
   const quietly = (error) => ['AbortError', 'NotAllowedError'].includes(error.name) || say(error)
   form.querySelector('button').addEventListener('click', () => enter('optional').catch(quietly))

@@ -7,17 +7,18 @@ use axum::{
 use identity::oauth::{
     authorize::{Step, decide, next},
     clients::{Reach, Target},
-    request::{Reply, Request},
+    request::{Reply, Request, UNKNOWN_CLIENT, UNREGISTERED_REDIRECT},
 };
 use kernel::{
     Janua,
     crypto::same,
-    fault::{Result, UNAUTHENTICATED},
+    fault::{Fault, Result, UNAUTHENTICATED},
     http::Routes,
+    telemetry::about,
 };
 use minijinja::{Value, context};
 use tenancy::{
-    apps::scopes::Scopes,
+    apps::{Application, ApplicationId, Reached, scopes::Scopes},
     enter::{Browser, Delivery, Session, ToAdmit, Visitor},
 };
 use url::Url;
@@ -26,7 +27,7 @@ use crate::{
     brand::Brand,
     captcha,
     form::{Fields, OwnPage},
-    page::{address, form_post, go, page_onward, pages, parameter, shown, wishes},
+    page::{address, error, form_post, go, page, page_onward, pages, parameter, shown, status_of, wishes},
 };
 
 pub fn routes() -> Routes {
@@ -52,7 +53,38 @@ async fn authorize(
     Browser(who): Browser,
     RawQuery(query): RawQuery,
 ) -> Response {
-    shown(&janua, answer(&janua, &visitor, who.as_ref(), &query.unwrap_or_default()).await)
+    let query = query.unwrap_or_default();
+    match answer(&janua, &visitor, who.as_ref(), &query).await {
+        Ok(response) => response,
+        Err(fault) if [UNKNOWN_CLIENT, UNREGISTERED_REDIRECT].contains(&fault.code()) => {
+            let viewer = Browser(who).own();
+            shown(&janua, wrong_request(&janua, viewer.as_ref(), &query, &fault).await)
+        }
+        Err(fault) => error(&janua, &fault),
+    }
+}
+
+/// Names what was sent; and what is registered to the members of the app's organization, who can change it. Nobody else
+/// learns anything about the app.
+async fn wrong_request(janua: &Janua, viewer: Option<&Session>, query: &str, fault: &Fault) -> Result<Response> {
+    let (client_id, redirect_uri) = (parameter(Some(query), "client_id"), parameter(Some(query), "redirect_uri"));
+    let app = match (viewer, client_id.parse::<ApplicationId>()) {
+        (Some(session), Ok(id)) => Application::reach(&janua.db, id, session.account().id).await?,
+        _ => None,
+    };
+    let app = app.map(|Reached { application: app, .. }| {
+        context! { id => app.id.to_string(), name => app.name, redirect_uris => app.redirect_uris }
+    });
+    let problem = fault.problem("");
+    let content = context! {
+        title => problem.title,
+        detail => problem.detail,
+        client_id,
+        redirect_uri,
+        app,
+        request_id => about().unwrap_or_default().to_string(),
+    };
+    Ok(page(janua, status_of(fault), "oauth_error.html", content))
 }
 
 async fn answer(janua: &Janua, visitor: &Visitor, who: Option<&Session>, query: &str) -> Result<Response> {

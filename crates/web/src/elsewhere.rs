@@ -21,8 +21,8 @@ use tenancy::{
 use crate::{
     captcha,
     form::{Fields, OwnPage},
-    page::{go, pages, parameter, shown, status_of},
-    sign_in::Onward,
+    onward::Onward,
+    page::{go, noted, pages, parameter, status_of},
 };
 
 pub fn routes() -> Routes {
@@ -46,8 +46,14 @@ fn by_post() -> Routes {
 const TURNED_BACK: Code =
     Code::new(400, "provider_turned_back", "The provider did not sign you in. Try again or use another way.");
 
-async fn leave(State(janua): State<Janua>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, form: Fields) -> Response {
-    let onward = Onward::read(&janua, form.get("continue")).await;
+async fn leave(
+    State(janua): State<Janua>,
+    _: OwnPage,
+    ToAdmit(mut visitor): ToAdmit,
+    headers: HeaderMap,
+    form: Fields,
+) -> Response {
+    let onward = Onward::read(&janua, &headers, form.get("continue")).await;
     let sent: Result<Response> = async {
         captcha::solved(&janua, &mut visitor, &form).await?;
         visitor.admit(&janua, None).await?;
@@ -74,14 +80,22 @@ async fn come_back(
     Path(path): Path<ByProvider>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    shown(&janua, enter(&janua, &visitor, &headers, &path.provider, query.as_deref()).await)
+    let state = parameter(query.as_deref(), "state");
+    let to = state.split_once('.').and_then(|(_, to)| BASE64URL_NOPAD.decode(to.as_bytes()).ok()).unwrap_or_default();
+    let onward = Onward::read(&janua, &headers, &String::from_utf8_lossy(&to)).await;
+    let entered = enter(&janua, &visitor, &headers, (&path.provider, &onward), query.as_deref()).await;
+    // Another way to sign in is a click away, and leads where this one would have.
+    entered.unwrap_or_else(|fault| {
+        noted(&fault);
+        onward.sign_in_page(&janua, status_of(&fault), "", Some(&fault))
+    })
 }
 
 async fn enter(
     janua: &Janua,
     visitor: &Visitor,
     headers: &HeaderMap,
-    provider: &str,
+    (provider, onward): (&str, &Onward),
     query: Option<&str>,
 ) -> Result<Response> {
     captcha::weigh(janua, visitor).await?;
@@ -89,7 +103,6 @@ async fn enter(
     if code.is_empty() {
         return Err(TURNED_BACK.into());
     }
-    let to = state.split_once('.').and_then(|(_, to)| BASE64URL_NOPAD.decode(to.as_bytes()).ok()).unwrap_or_default();
     let back = Back {
         code: Typed(code.into()),
         state: Some(Typed(state.into())),
@@ -97,8 +110,7 @@ async fn enter(
         user: Some(user).filter(|user| !user.is_empty()),
     };
     let (entered, _) = social::complete(janua, visitor, headers, provider, back, Delivery::Cookie).await?;
-    let onward = Onward::read(janua, &String::from_utf8_lossy(&to)).await;
-    let mut response = onward.enter_or_ask(janua, entered)?;
+    let mut response = onward.enter_or_ask(janua, entered, provider).await?;
     cookies::clear_social(janua, response.headers_mut());
     Ok(response)
 }

@@ -7,13 +7,13 @@ use axum::{
 use identity::{first_owner, register::SignUp};
 use kernel::{Janua, fault::Fault, http::Routes};
 use minijinja::context;
-use tenancy::{enter::ToAdmit, sessions::sign_in::Typed};
+use tenancy::{enter::ToAdmit, once::TOKEN_SPENT, sessions::sign_in::Typed};
 
 use crate::{
     captcha,
     form::{Fields, OwnPage},
-    page::{by_field, error, page, pages, parameter, status_of},
-    sign_in::Onward,
+    onward::Onward,
+    page::{by_field, error, note_to, page, pages, parameter, status_of},
 };
 
 pub fn routes() -> Routes {
@@ -42,8 +42,22 @@ async fn first_owner_page(
     };
     match looked.await {
         Ok(()) => form(&janua, StatusCode::OK, &token, ("", ""), None),
+        Err(fault) if fault.code() == TOKEN_SPENT => spent(&janua),
         Err(fault) => error(&janua, &fault),
     }
+}
+
+/// The home page says where the link is, or that there is an owner: sign in.
+fn spent(janua: &Janua) -> Response {
+    let mut response = note_to(
+        janua,
+        "Link expired",
+        "This link is invalid or was used. The server prints the current one each time it starts, until the installation \
+         has an owner.",
+        ("Go to home page", "/"),
+    );
+    *response.status_mut() = StatusCode::GONE;
+    response
 }
 
 async fn make_first_owner(
@@ -62,9 +76,12 @@ async fn make_first_owner(
             invite_token: None,
         };
         let entered = first_owner::make(&janua, &visitor, &fields.secret("token"), &new).await?;
-        Onward::to_page("/console").enter_or_ask(&janua, entered)
+        Onward::to_page("/console").enter_or_ask(&janua, entered, "password").await
     };
     made.await.unwrap_or_else(|fault| {
+        if fault.code() == TOKEN_SPENT {
+            return spent(&janua);
+        }
         let typed = (fields.get("name"), fields.get("email"));
         form(&janua, status_of(&fault), fields.get("token"), typed, Some(&fault))
     })

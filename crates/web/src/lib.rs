@@ -3,16 +3,20 @@
 mod account;
 mod act;
 mod authorize;
+mod began;
 mod brand;
 mod captcha;
 mod charts;
+mod check_email;
 mod console;
 mod device;
 mod elsewhere;
 mod first_owner;
 mod form;
+mod home;
 mod look;
 mod me;
+mod onward;
 mod page;
 mod recover;
 mod reference;
@@ -26,7 +30,7 @@ mod words;
 use kernel::{
     config::Config,
     feature::{Feature, Part},
-    http::Routes,
+    http::{ErrorPage, Routes},
 };
 use site::status::StatusPage;
 
@@ -38,6 +42,8 @@ pub fn feature(_: &Config) -> Feature {
             .and(sign_in::routes())
             .and(sign_up::routes())
             .and(verify::routes())
+            .and(check_email::routes())
+            .and(home::routes())
             .and(recover::routes())
             .and(elsewhere::routes())
             .and(authorize::routes())
@@ -51,6 +57,7 @@ pub fn feature(_: &Config) -> Feature {
             .and(act::routes())
             .and(look::routes()),
     )
+    .declares(&[ErrorPage(page::error_page)])
     .own(look::Look::default())
     .own(reference::RenderedPages::default())
     .own(StatusPage(status::status_page))

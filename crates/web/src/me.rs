@@ -17,7 +17,10 @@ use minijinja::{Value as Content, value::Serde};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use tenancy::enter::{Browser, CAPTCHA_PASS, Session, Within, cookies, is_platform_owner};
+use tenancy::{
+    accounts::Account,
+    enter::{Browser, CAPTCHA_PASS, Session, Within, cookies, is_platform_owner},
+};
 
 use crate::page::{address, error, go, page, parameter, status_of};
 
@@ -151,6 +154,10 @@ impl Me {
             response.headers_mut().append(header::SET_COOKIE, cookie.clone());
         }
         response
+    }
+
+    pub fn account(&self) -> &Account {
+        self.session.account()
     }
 
     /// Whether this request itself came from within.

@@ -10,12 +10,13 @@ use kernel::{
     Janua, crypto,
     fault::{Fault, Result},
     http::Routes,
+    telemetry::about,
 };
 use minijinja::{Value, context};
 use tenancy::apps::scopes::{Scope, Scopes};
 use url::{Position, Url};
 
-use crate::{brand::Brand, look::Look};
+use crate::look::Look;
 
 pub const HTML: &str = "text/html; charset=utf-8";
 
@@ -101,28 +102,13 @@ pub fn go(to: &str) -> Response {
 
 /// A few words and nothing to do.
 pub fn note(janua: &Janua, title: &str, text: &str) -> Response {
-    note_with(janua, None, (title, text), "check", None)
-}
-
-/// The same about a mail that was sent, on the way to an app.
-pub fn note_of(janua: &Janua, brand: Option<&Brand>, title: &str, text: &str) -> Response {
-    note_with(janua, brand, (title, text), "mail", None)
+    page(janua, StatusCode::OK, "note.html", context! { title, text, next => () })
 }
 
 /// The same with a way on: the words of a button and the page it leads to.
 pub fn note_to(janua: &Janua, title: &str, text: &str, next: (&str, &str)) -> Response {
-    note_with(janua, None, (title, text), "check", Some(next))
-}
-
-fn note_with(
-    janua: &Janua,
-    brand: Option<&Brand>,
-    (title, text): (&str, &str),
-    sign: &str,
-    next: Option<(&str, &str)>,
-) -> Response {
-    let next = next.map(|(words, to)| vec![words.to_owned(), to.to_owned()]);
-    page(janua, StatusCode::OK, "note.html", context! { title, text, brand, sign, next })
+    let next = vec![next.0.to_owned(), next.1.to_owned()];
+    page(janua, StatusCode::OK, "note.html", context! { title, text, next })
 }
 
 /// What cannot be answered anywhere else is said here, in words.
@@ -139,9 +125,14 @@ pub fn noted(fault: &Fault) {
 
 pub fn error(janua: &Janua, fault: &Fault) -> Response {
     noted(fault);
+    error_page(janua, fault, &about().unwrap_or_default())
+}
+
+/// What is wrong, a way on, and the id by which it stands in the log.
+pub fn error_page(janua: &Janua, fault: &Fault, request_id: &str) -> Response {
     let problem = fault.problem("");
-    let (title, detail) = (problem.title, problem.detail);
-    page(janua, status_of(fault), "error.html", context! { status => fault.code().status, title, detail })
+    let (status, title, detail) = (fault.code().status, problem.title, problem.detail);
+    page(janua, status_of(fault), "error.html", context! { status, title, detail, request_id })
 }
 
 pub fn status_of(fault: &Fault) -> StatusCode {

@@ -1,26 +1,33 @@
 //! What mails lead to: signing in by a link, and choosing another password.
 use axum::{
     extract::{RawQuery, State},
-    http::StatusCode,
+    http::{HeaderMap, Method, StatusCode},
     response::Response,
 };
-use identity::{magic_link, password};
+use identity::{
+    magic_link::{self, MAGIC_LINK},
+    password::{self, RESET_PASSWORD},
+};
 use kernel::{
     Janua,
+    crypto::Secret,
     fault::{Fault, Result},
     http::Routes,
 };
-use minijinja::{Value, context};
+use minijinja::context;
 use tenancy::{
-    enter::{Delivery, ToAdmit},
-    once::TOKEN_SPENT,
+    enter::{Delivery, ToAdmit, Visitor},
+    once::{self, TOKEN_SPENT},
+    sessions::sign_in::Typed,
 };
 
 use crate::{
+    began::{Began, RequestedMail, only_looks},
     captcha,
+    check_email::{expired, request, wait},
     form::{Fields, OwnPage},
-    page::{by_field, error, note_of, note_to, page, pages, parameter, status_of},
-    sign_in::Onward,
+    onward::{Onward, refused},
+    page::{pages, parameter, shown, status_of},
 };
 
 pub fn routes() -> Routes {
@@ -35,109 +42,149 @@ pub fn routes() -> Routes {
         .post("/sign-in/follow", follow, "what that page sends")
 }
 
-/// What every form of these shows when something is wrong.
-fn refused(fault: Option<&Fault>) -> Value {
-    let errors = fault.map(by_field).unwrap_or_default();
-    context! { wrong => fault.map(Fault::above_form), errors, challenge => fault.and_then(captcha::challenge) }
-}
-
 fn forgot_form(janua: &Janua, status: StatusCode, onward: &Onward, email: &str, fault: Option<&Fault>) -> Response {
-    let content = context! { email, onward => &onward.to, brand => onward.brand(janua).as_ref(), ..refused(fault) };
-    page(janua, status, "forgot.html", content)
+    onward.page(janua, status, "forgot.html", context! { email, ..refused(fault) })
 }
 
-async fn forgot_page(State(janua): State<Janua>, RawQuery(query): RawQuery) -> Response {
-    let onward = Onward::read(&janua, &parameter(query.as_deref(), "continue")).await;
+async fn forgot_page(State(janua): State<Janua>, headers: HeaderMap, RawQuery(query): RawQuery) -> Response {
+    let onward = Onward::asked(&janua, &headers, query.as_deref()).await;
     forgot_form(&janua, StatusCode::OK, &onward, "", None)
 }
 
-async fn forgot(State(janua): State<Janua>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, fields: Fields) -> Response {
-    let onward = Onward::read(&janua, fields.get("continue")).await;
-    visitor.destination = onward.app();
-    let asked: Result<()> = async {
-        captcha::solved(&janua, &mut visitor, &fields).await?;
-        password::forget(&janua, &visitor, &fields.email()?).await.map(drop)
-    }
-    .await;
-    match asked {
-        Ok(()) => on_its_way(&janua, &onward),
-        Err(fault) => forgot_form(&janua, status_of(&fault), &onward, fields.get("email"), Some(&fault)),
-    }
+/// Requests a mail for what was typed into a form.
+async fn ask(
+    janua: &Janua,
+    visitor: &mut Visitor,
+    headers: &HeaderMap,
+    fields: &Fields,
+    (mail, onward): (RequestedMail, &Onward),
+) -> Result<Response> {
+    captcha::solved(janua, visitor, fields).await?;
+    let email = fields.email()?;
+    let began = Began::new(janua, headers, email.as_str(), mail);
+    request(janua, visitor, &email, &began, onward).await?;
+    Ok(wait(janua, &began, onward, false))
 }
 
-/// The same whether or not there is an account.
-fn on_its_way(janua: &Janua, onward: &Onward) -> Response {
-    note_of(
-        janua,
-        onward.brand(janua).as_ref(),
-        "Check your email",
-        "If this email has an account, we sent it a link. The link expires soon.",
-    )
-}
-
-fn reset_form(janua: &Janua, status: StatusCode, token: &str, fault: Option<&Fault>) -> Response {
-    page(janua, status, "reset.html", context! { token, ..refused(fault) })
-}
-
-async fn reset_page(State(janua): State<Janua>, RawQuery(query): RawQuery) -> Response {
-    reset_form(&janua, StatusCode::OK, &parameter(query.as_deref(), "token"), None)
-}
-
-async fn reset(State(janua): State<Janua>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, fields: Fields) -> Response {
-    let done: Result<()> = async {
-        captcha::solved(&janua, &mut visitor, &fields).await?;
-        password::reset(&janua, &visitor, &fields.secret("token"), &fields.secret("password")).await
-    }
-    .await;
-    match done {
-        Ok(()) => note_to(
-            &janua,
-            "Password saved",
-            "You were signed out everywhere. Sign in with the new password.",
-            ("Sign in", "/sign-in"),
-        ),
-        Err(fault) if fault.code() == TOKEN_SPENT => error(&janua, &fault),
-        Err(fault) => reset_form(&janua, status_of(&fault), fields.get("token"), Some(&fault)),
-    }
+async fn forgot(
+    State(janua): State<Janua>,
+    _: OwnPage,
+    ToAdmit(mut visitor): ToAdmit,
+    headers: HeaderMap,
+    fields: Fields,
+) -> Response {
+    let onward = Onward::read(&janua, &headers, fields.get("continue")).await;
+    let asked = ask(&janua, &mut visitor, &headers, &fields, (RequestedMail::NewPassword, &onward)).await;
+    asked.unwrap_or_else(|fault| forgot_form(&janua, status_of(&fault), &onward, fields.get("email"), Some(&fault)))
 }
 
 async fn send_link(
     State(janua): State<Janua>,
     _: OwnPage,
     ToAdmit(mut visitor): ToAdmit,
+    headers: HeaderMap,
     fields: Fields,
 ) -> Response {
-    let onward = Onward::read(&janua, fields.get("continue")).await;
-    visitor.destination = onward.app();
-    let asked: Result<()> = async {
+    let onward = Onward::read(&janua, &headers, fields.get("continue")).await;
+    let asked = ask(&janua, &mut visitor, &headers, &fields, (RequestedMail::SignInLink, &onward)).await;
+    asked.unwrap_or_else(|fault| onward.sign_in_page(&janua, status_of(&fault), fields.get("email"), Some(&fault)))
+}
+
+fn reset_form(janua: &Janua, status: StatusCode, onward: &Onward, token: &str, fault: Option<&Fault>) -> Response {
+    onward.page(janua, status, "reset.html", context! { token, ..refused(fault) })
+}
+
+async fn reset_page(State(janua): State<Janua>, headers: HeaderMap, RawQuery(query): RawQuery) -> Response {
+    let token = Secret::from(parameter(query.as_deref(), "token"));
+    let shown_page = async {
+        let (onward, _) = Onward::of_mail(&janua, &headers, (RESET_PASSWORD, &token), None).await?;
+        if once::look(&janua.db, RESET_PASSWORD, &token, janua.clock.now()).await?.is_none() {
+            return Ok(expired(&janua, &headers, RequestedMail::NewPassword, &onward));
+        }
+        Ok(reset_form(&janua, StatusCode::OK, &onward, token.expose(), None))
+    };
+    shown(&janua, shown_page.await)
+}
+
+async fn reset(
+    State(janua): State<Janua>,
+    _: OwnPage,
+    ToAdmit(mut visitor): ToAdmit,
+    headers: HeaderMap,
+    fields: Fields,
+) -> Response {
+    let token = fields.secret("token");
+    let read = Onward::of_mail(&janua, &headers, (RESET_PASSWORD, &token.0), None).await;
+    let onward = read.map_or_else(|_| Onward::nowhere(), |(onward, _)| onward);
+    let done: Result<Response> = async {
         captcha::solved(&janua, &mut visitor, &fields).await?;
-        magic_link::ask(&janua, &visitor, &fields.email()?).await.map(drop)
+        let new = fields.secret("password");
+        let entered = password::reset(&janua, &visitor, &token, &new, Some(Delivery::Cookie)).await?;
+        onward.enter_or_ask(&janua, entered.ok_or(TOKEN_SPENT)?, "password").await
     }
     .await;
-    match asked {
-        Ok(()) => on_its_way(&janua, &onward),
-        Err(fault) => onward.sign_in_page(&janua, status_of(&fault), fields.get("email"), Some(&fault)),
-    }
-}
-
-fn follow_form(janua: &Janua, status: StatusCode, token: &str, fault: Option<&Fault>) -> Response {
-    page(janua, status, "follow.html", context! { token, ..refused(fault) })
-}
-
-/// A mail scanner that looks at the link must not use it up, so there is a button.
-async fn follow_page(State(janua): State<Janua>, RawQuery(query): RawQuery) -> Response {
-    follow_form(&janua, StatusCode::OK, &parameter(query.as_deref(), "token"), None)
-}
-
-async fn follow(State(janua): State<Janua>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, fields: Fields) -> Response {
-    let entered = async {
-        captcha::solved(&janua, &mut visitor, &fields).await?;
-        magic_link::follow(&janua, &visitor, &fields.secret("token"), Delivery::Cookie).await
-    }
-    .await;
-    match entered.and_then(|entered| Onward::nowhere().enter_or_ask(&janua, entered)) {
+    match done {
         Ok(response) => response,
-        Err(fault) if fault.code() == TOKEN_SPENT => error(&janua, &fault),
-        Err(fault) => follow_form(&janua, status_of(&fault), fields.get("token"), Some(&fault)),
+        Err(fault) if fault.code() == TOKEN_SPENT => expired(&janua, &headers, RequestedMail::NewPassword, &onward),
+        Err(fault) => reset_form(&janua, status_of(&fault), &onward, fields.get("token"), Some(&fault)),
+    }
+}
+
+fn follow_form(janua: &Janua, status: StatusCode, onward: &Onward, token: &str, fault: Option<&Fault>) -> Response {
+    onward.page(janua, status, "follow.html", context! { token, ..refused(fault) })
+}
+
+/// A mail scanner that looks at the link must not use it up, so there is a button; it also says where the link leads, to
+/// a person who requested it elsewhere. The browser in which it was requested goes straight on.
+async fn follow_page(
+    State(janua): State<Janua>,
+    ToAdmit(visitor): ToAdmit,
+    method: Method,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let token = Secret::from(parameter(query.as_deref(), "token"));
+    let browser = Began::read(&janua, &headers).map(|began| began.secret());
+    let followed = async {
+        let (onward, is_same) = Onward::of_mail(&janua, &headers, (MAGIC_LINK, &token), browser.as_ref()).await?;
+        if is_same && !only_looks(&method, &headers) {
+            return Ok(enter(&janua, &visitor, &headers, &onward, &token).await);
+        }
+        if once::look(&janua.db, MAGIC_LINK, &token, janua.clock.now()).await?.is_none() {
+            return Ok(expired(&janua, &headers, RequestedMail::SignInLink, &onward));
+        }
+        Ok(follow_form(&janua, StatusCode::OK, &onward, token.expose(), None))
+    };
+    shown(&janua, followed.await)
+}
+
+async fn follow(
+    State(janua): State<Janua>,
+    _: OwnPage,
+    ToAdmit(mut visitor): ToAdmit,
+    headers: HeaderMap,
+    fields: Fields,
+) -> Response {
+    let token = Secret::from(fields.get("token").to_owned());
+    let followed = async {
+        let (onward, _) = Onward::of_mail(&janua, &headers, (MAGIC_LINK, &token), None).await?;
+        Ok(match captcha::solved(&janua, &mut visitor, &fields).await {
+            Ok(()) => enter(&janua, &visitor, &headers, &onward, &token).await,
+            Err(fault) => follow_form(&janua, status_of(&fault), &onward, token.expose(), Some(&fault)),
+        })
+    };
+    shown(&janua, followed.await)
+}
+
+async fn enter(janua: &Janua, visitor: &Visitor, headers: &HeaderMap, onward: &Onward, token: &Secret) -> Response {
+    let entered: Result<Response> = async {
+        let entered = magic_link::follow(janua, visitor, &Typed(token.clone()), Delivery::Cookie).await?;
+        onward.enter_or_ask(janua, entered, "link").await
+    }
+    .await;
+    match entered {
+        Ok(response) => response,
+        Err(fault) if fault.code() == TOKEN_SPENT => expired(janua, headers, RequestedMail::SignInLink, onward),
+        Err(fault) => follow_form(janua, status_of(&fault), onward, token.expose(), Some(&fault)),
     }
 }

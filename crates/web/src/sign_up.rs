@@ -1,7 +1,7 @@
 //! Making an account, with or without an invitation.
 use axum::{
     extract::{RawQuery, State},
-    http::StatusCode,
+    http::{HeaderMap, StatusCode, header},
     response::Response,
 };
 use identity::{
@@ -20,13 +20,16 @@ use tenancy::{
     enter::{Browser, Delivery, Session, ToAdmit, Visitor},
     once::TOKEN_SPENT,
     orgs::{Org, invites::Invite},
+    sessions::sign_in::renew,
 };
 
 use crate::{
+    began::{Began, RequestedMail},
     captcha,
+    check_email::wait,
     form::{Fields, OwnPage},
-    page::{address, by_field, go, note_of, note_to, page, pages, parameter, shown, status_of},
-    sign_in::Onward,
+    onward::{Onward, refused},
+    page::{address, error, go, note_to, page, pages, parameter, status_of},
 };
 
 pub fn routes() -> Routes {
@@ -38,36 +41,26 @@ pub fn routes() -> Routes {
         .post("/accept-invite", accept, "what that page sends")
 }
 
-async fn sign_up_page(State(janua): State<Janua>, RawQuery(query): RawQuery) -> Response {
-    let onward = Onward::read(&janua, &parameter(query.as_deref(), "continue")).await;
+async fn sign_up_page(State(janua): State<Janua>, headers: HeaderMap, RawQuery(query): RawQuery) -> Response {
+    let onward = Onward::asked(&janua, &headers, query.as_deref()).await;
     form(&janua, StatusCode::OK, &onward, ("", ""), None)
 }
 
 fn form(janua: &Janua, status: StatusCode, onward: &Onward, typed: (&str, &str), fault: Option<&Fault>) -> Response {
     let (name, email) = typed;
-    let content = context! {
-        name,
-        email,
-        onward => &onward.to,
-        brand => onward.brand(janua).as_ref(),
-        wrong => fault.map(Fault::above_form),
-        errors => fault.map(by_field).unwrap_or_default(),
-        challenge => fault.and_then(captcha::challenge),
-    };
-    page(janua, status, "sign_up.html", content)
+    onward.page(janua, status, "sign_up.html", context! { name, email, ..refused(fault) })
 }
 
-async fn sign_up(State(janua): State<Janua>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, fields: Fields) -> Response {
-    let onward = Onward::read(&janua, fields.get("continue")).await;
-    visitor.destination = onward.app();
-    let made = make(&janua, &mut visitor, &fields).await;
-    match made {
-        Ok(()) => note_of(
-            &janua,
-            onward.brand(&janua).as_ref(),
-            "Check your email",
-            "We sent you a link. Open it to confirm your email. Then you can sign in.",
-        ),
+async fn sign_up(
+    State(janua): State<Janua>,
+    _: OwnPage,
+    ToAdmit(mut visitor): ToAdmit,
+    headers: HeaderMap,
+    fields: Fields,
+) -> Response {
+    let onward = Onward::read(&janua, &headers, fields.get("continue")).await;
+    match make(&janua, &mut visitor, &headers, &fields, &onward).await {
+        Ok(began) => wait(&janua, &began, &onward, false),
         Err(fault) => {
             let typed = (fields.get("name"), fields.get("email"));
             form(&janua, status_of(&fault), &onward, typed, Some(&fault))
@@ -75,16 +68,40 @@ async fn sign_up(State(janua): State<Janua>, _: OwnPage, ToAdmit(mut visitor): T
     }
 }
 
-async fn make(janua: &Janua, visitor: &mut Visitor, fields: &Fields) -> Result<()> {
+async fn make(
+    janua: &Janua,
+    visitor: &mut Visitor,
+    headers: &HeaderMap,
+    fields: &Fields,
+    onward: &Onward,
+) -> Result<Began> {
     captcha::solved(janua, visitor, fields).await?;
     let (email, name) = (fields.email()?, fields.short("name", "Enter your name.")?);
     let new = SignUp { email, name, password: fields.secret("password"), accept_marketing: None, invite_token: None };
-    register::sign_up(janua, visitor, &new).await.map(drop)
+    let began = Began::new(janua, headers, new.email.as_str(), RequestedMail::Confirmation);
+    register::sign_up(janua, visitor, &new, began.destination(onward)).await?;
+    Ok(began)
 }
 
 async fn invite_page(State(janua): State<Janua>, who: Browser, RawQuery(query): RawQuery) -> Response {
     let token = parameter(query.as_deref(), "token");
-    shown(&janua, invitation(&janua, who.own().as_ref(), &token, StatusCode::OK, None).await)
+    let drawn = invitation(&janua, who.own().as_ref(), &token, StatusCode::OK, None).await;
+    drawn.unwrap_or_else(|fault| not_joined(&janua, &fault))
+}
+
+/// An invitation cannot be requested by the invited person, so the page says who can send a new one.
+fn not_joined(janua: &Janua, fault: &Fault) -> Response {
+    if fault.code() != TOKEN_SPENT {
+        return error(janua, fault);
+    }
+    let mut response = note_to(
+        janua,
+        "Invitation expired",
+        "This invitation is invalid, was accepted or has expired. Ask the person who invited you to send a new one.",
+        ("Go to home page", "/"),
+    );
+    *response.status_mut() = StatusCode::GONE;
+    response
 }
 
 /// Looking at it uses nothing up.
@@ -110,9 +127,7 @@ async fn invitation(
         role => invite.role.name(),
         token,
         is_new => who.is_none(),
-        wrong => fault.map(Fault::above_form),
-        errors => fault.map(by_field).unwrap_or_default(),
-        challenge => fault.and_then(captcha::challenge),
+        ..refused(fault)
     };
     Ok(page(janua, status, "invite.html", content))
 }
@@ -127,11 +142,11 @@ async fn accept(
     let who = who.own();
     match join(&janua, &mut visitor, who.as_ref(), &fields).await {
         Ok(response) => response,
-        Err(fault) if [TOKEN_SPENT, SIGN_IN_FIRST].contains(&fault.code()) => shown(&janua, Err(fault)),
-        Err(fault) => shown(
-            &janua,
-            invitation(&janua, who.as_ref(), fields.get("token"), status_of(&fault), Some(&fault)).await,
-        ),
+        Err(fault) if fault.code() == SIGN_IN_FIRST => error(&janua, &fault),
+        Err(fault) => {
+            let again = invitation(&janua, who.as_ref(), fields.get("token"), status_of(&fault), Some(&fault)).await;
+            again.unwrap_or_else(|fault| not_joined(&janua, &fault))
+        }
     }
 }
 
@@ -140,13 +155,18 @@ async fn join(janua: &Janua, visitor: &mut Visitor, who: Option<&Session>, field
     let name = if who.is_none() { Some(fields.short("name", "Enter your name.")?) } else { None };
     let body =
         Accept { token: fields.secret("token"), name, password: Some(fields.secret("password")), options: None };
-    match invite::accept(janua, visitor, who, body, Delivery::Cookie).await? {
-        Accepted::Joined(membership) => Ok(note_to(
-            janua,
-            &format!("Welcome to {}", membership.org.name),
-            "You are a member now.",
-            ("Open console", "/console"),
-        )),
-        Accepted::Entered(entered) => Onward::nowhere().enter_or_ask(janua, *entered),
+    let invited = Invite::look(&janua.db, &body.token.0, janua.clock.now()).await?.ok_or(TOKEN_SPENT)?;
+    let org = format!("/console/orgs/{}", invited.org_id);
+    match (invite::accept(janua, visitor, who, body, Delivery::Cookie).await?, who) {
+        (Accepted::Joined(membership), Some(session)) => {
+            let renewed = renew(janua, session, &membership)?;
+            let mut response = go(&org);
+            for cookie in renewed.headers().get_all(header::SET_COOKIE) {
+                response.headers_mut().append(header::SET_COOKIE, cookie.clone());
+            }
+            Ok(response)
+        }
+        (Accepted::Joined(_), None) => Ok(go(&org)),
+        (Accepted::Entered(entered), _) => Onward::to_page(&org).enter_or_ask(janua, *entered, "password").await,
     }
 }

@@ -25,11 +25,8 @@ use super::{
 };
 
 pub const UNKNOWN_CLIENT: Code = Code::new(400, "unknown_client", "Unknown client ID. Contact the app's developer.");
-pub const UNREGISTERED_REDIRECT: Code = Code::new(
-    400,
-    "unregistered_redirect_uri",
-    "The redirect URI is not registered for this client. Contact the app's developer.",
-);
+pub const UNREGISTERED_REDIRECT: Code =
+    Code::new(400, "unregistered_redirect_uri", "This redirect URL is not registered. Contact the app's developer.");
 
 /// A sign-in that was asked for must be done by then.
 const PATIENCE: Duration = Duration::from_mins(10);

@@ -19,7 +19,7 @@ use std::{
 use axum::{
     Router,
     body::{Body, HttpBody as _},
-    http::{HeaderValue, Method, Request, Version, header},
+    http::{HeaderMap, HeaderValue, Method, Request, Version, header},
     response::Response,
 };
 use bytes::Bytes;
@@ -52,6 +52,10 @@ const LEAST_COMPRESSED: u64 = 1024;
 
 #[derive(Clone)]
 pub struct Door(Arc<Inner>);
+
+/// How a refusal looks to a person in front of a browser. A feature that draws pages declares one.
+#[derive(Clone, Copy)]
+pub struct ErrorPage(pub fn(&Janua, &Fault, &str) -> Response);
 
 pub(super) struct Inner {
     janua: Janua,
@@ -138,6 +142,7 @@ impl Door {
         let origin = request.headers().get(header::ORIGIN).cloned();
         let encodings = request.headers().get(header::ACCEPT_ENCODING).cloned();
         let line = AccessLine::begin(door.janua.config.log_requests, &mut request, client);
+        let is_browser = wants_page(request.headers());
         request.extensions_mut().insert(client);
         // Later versions of HTTP can leave a body behind; before, the next request comes after it.
         let stands_in_line = request.version() < Version::HTTP_2;
@@ -161,7 +166,8 @@ impl Door {
                 Work::Said(answer, body) if body.is_end_stream() || !stands_in_line => (answer, Rest::Read),
                 Work::Said(answer, body) => (answer, Box::pin(discard(body)).await),
             };
-            let mut response = whole(answer, &id, wording);
+            let page = door.janua.declared::<ErrorPage>().first().filter(|_| is_browser && wording.has_pages());
+            let mut response = whole(answer, &id, wording, page.map(|page| (&door.janua, page)));
             if is_public(&response) {
                 response = compressed(response, encodings).await;
             }
@@ -318,7 +324,7 @@ impl Inner {
         let answer = claim.around(self.call(Request::from_parts(parts, Body::from(body)), deadline)).await;
         // Made whole here, because it is kept; the id in it is the first request's.
         let id = ABOUT.try_with(Clone::clone).unwrap_or_default();
-        idempotency::settle(&self.janua, &claim, || whole(answer, &id, wording)).await
+        idempotency::settle(&self.janua, &claim, || whole(answer, &id, wording, None)).await
     }
 
     fn call(
@@ -406,18 +412,28 @@ fn of_method<'a>(known: &'a [(Method, Arc<KnownRoute>)], method: &Method) -> Opt
 }
 
 /// The answer with its body, also where it is a refusal: at the door, or by a handler, which hands it on inside.
-fn whole(answer: Result<Response>, id: &str, wording: &dyn Wording) -> Response {
+fn whole(answer: Result<Response>, id: &str, wording: &dyn Wording, page: Page<'_>) -> Response {
     match answer {
         Ok(mut response) => match response.extensions_mut().remove() {
-            Some(Carried(fault)) => render(response, &fault, id, wording),
+            Some(Carried(fault)) => render(response, &fault, id, wording, page),
             None => response,
         },
-        Err(fault) => render(fault.head(), &fault, id, wording),
+        Err(fault) => render(fault.head(), &fault, id, wording, page),
     }
 }
 
+/// How to draw the page of a refusal, for a browser.
+type Page<'a> = Option<(&'a Janua, &'a ErrorPage)>;
+
+/// Whether a person waits for the answer: browsers name HTML when they open a page. Programs that name it send a token, or
+/// take JSON as well.
+fn wants_page(headers: &HeaderMap) -> bool {
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    accepted.contains("text/html") && !accepted.contains("json") && !headers.contains_key(header::AUTHORIZATION)
+}
+
 /// Makes the body of a refusal, and writes its cause to the log.
-fn render(response: Response, fault: &Fault, id: &str, wording: &dyn Wording) -> Response {
+fn render(response: Response, fault: &Fault, id: &str, wording: &dyn Wording, page: Page<'_>) -> Response {
     if let Some((cause, born)) = fault.cause() {
         let code = fault.code();
         if code.status >= 500 {
@@ -426,9 +442,14 @@ fn render(response: Response, fault: &Fault, id: &str, wording: &dyn Wording) ->
             tracing::debug!(code = code.name, cause, place = %born, request = id, "a request was refused");
         }
     }
-    let body = wording::body(wording, fault, id);
     let (mut parts, _) = response.into_parts();
     parts.headers.remove(header::CONTENT_LENGTH);
+    if let Some((janua, ErrorPage(draw))) = page {
+        let (drawn, body) = draw(janua, fault, id).into_parts();
+        parts.headers.extend(drawn.headers);
+        return Response::from_parts(parts, body);
+    }
+    let body = wording::body(wording, fault, id);
     parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(wording.content_type()));
     Response::from_parts(parts, Body::from(body))
 }

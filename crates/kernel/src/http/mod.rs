@@ -24,7 +24,7 @@ pub use aide::{OperationInput, OperationOutput, generate::GenContext, openapi::O
 pub use client::{Client, NETWORKS_OF_A_SITE, network_of};
 pub use describe::{Description, Documents, may_answer, requires};
 pub use document::Document;
-pub use door::Door;
+pub use door::{Door, ErrorPage};
 pub use idempotency::ForgetReplies;
 pub use input::{Form, FormOrJson, FormPairs, Json, MaybeJson, Path, Query, Raw};
 pub use inside::Inside;

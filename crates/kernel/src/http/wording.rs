@@ -19,6 +19,10 @@ pub trait Wording: Sync {
     fn word<'a>(&self, code: &'a str, status: u16) -> Option<&'a str>;
     /// The body of a refusal.
     fn write(&self, fault: &Fault, request_id: &str, body: &mut Vec<u8>) -> serde_json::Result<()>;
+    /// Whether a browser gets a page instead: only where no standard says how refusals look.
+    fn has_pages(&self) -> bool {
+        false
+    }
     /// Whether answers may be kept for a client that sends the same request again.
     fn keeps_answers(&self) -> bool {
         true
@@ -28,6 +32,10 @@ pub trait Wording: Sync {
 struct Problems;
 
 impl Wording for Problems {
+    fn has_pages(&self) -> bool {
+        true
+    }
+
     fn content_type(&self) -> &'static str {
         "application/problem+json"
     }

@@ -17,6 +17,9 @@ pub const TRUSTED: [&str; 2] = ["__Host-service_mfa_trusted", "service_mfa_trust
 /// The sign-in at another provider that this browser started.
 pub const SOCIAL: [&str; 2] = ["__Host-service_oauth", "service_oauth"];
 
+/// What this browser requested a mail for. Proof that it was this browser, for the link in the mail.
+pub const BEGAN: [&str; 2] = ["__Host-service_began", "service_began"];
+
 /// How a client wants its tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -95,6 +98,10 @@ pub fn set_social(janua: &Janua, token: &Secret, life: Duration, out: &mut Heade
 
 pub fn clear_social(janua: &Janua, out: &mut HeaderMap) {
     set(janua, SOCIAL, "", 0, out);
+}
+
+pub fn set_began(janua: &Janua, sealed: &str, life: Duration, out: &mut HeaderMap) {
+    set(janua, BEGAN, sealed, i64::try_from(life.as_secs()).unwrap_or(i64::MAX), out);
 }
 
 pub fn clear_session(janua: &Janua, out: &mut HeaderMap) {

@@ -406,11 +406,15 @@ impl OperationInput for Session {
 /// Whether this is a platform owner: listed in the settings with a verified email or, without a list, the first
 /// owner. A session of an app never counts.
 pub fn is_platform_owner(janua: &Janua, session: &Session) -> bool {
-    let (account, owners) = (session.account(), &janua.config.of::<crate::Settings>().platform_owners);
+    session.living.session.app_id.is_none() && owns_platform(janua, session.account())
+}
+
+/// Whether an account is that of a platform owner.
+pub fn owns_platform(janua: &Janua, account: &Account) -> bool {
+    let owners = &janua.config.of::<crate::Settings>().platform_owners;
     let mut listed = owners.iter().filter_map(|owner| crate::email::Email::parse(owner));
     let is_listed = account.email_key.as_deref().is_some_and(|key| listed.any(|owner| owner.key() == key));
-    let is_owner = if owners.is_empty() { account.runs_platform } else { account.email_verified && is_listed };
-    session.living.session.app_id.is_none() && is_owner
+    if owners.is_empty() { account.runs_platform } else { account.email_verified && is_listed }
 }
 
 /// A platform owner.

@@ -19,7 +19,7 @@ use super::{
     cookies,
 };
 use crate::{
-    apps::{ApplicationId, Keyed},
+    apps::Keyed,
     events::{self, By, Event},
     ids::AccountId,
     sessions::sign_in::ACCOUNT_CLOSED,
@@ -35,8 +35,6 @@ pub struct Visitor {
     pub trusted_device: Option<Secret>,
     /// The app whose key came with the request.
     pub app: Option<Arc<Keyed>>,
-    /// The app that a person on a page of ours is on the way to. Mails are written in its name.
-    pub destination: Option<ApplicationId>,
     pub(super) route: String,
     pub(super) pass: Option<Secret>,
 }
@@ -51,7 +49,7 @@ impl Visitor {
         let route = parts.uri.path().to_owned();
         let pass = parts.headers.get(PASS).and_then(|value| value.to_str().ok()).map(|text| text.to_owned().into());
         let trusted_device = trusted_device(janua, client, &parts.headers);
-        Ok(Self { by, client, user_agent, trusted_device, app: keyed, destination: None, route, pass })
+        Ok(Self { by, client, user_agent, trusted_device, app: keyed, route, pass })
     }
 
     /// Adds the captcha pass of a page's form.

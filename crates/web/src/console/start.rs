@@ -1,15 +1,24 @@
 //! Where the console begins. Who is new is led by the hand: an app, a sign-in, a webhook.
-use axum::response::Response;
-use kernel::http::Routes;
+use axum::{extract::State, response::Response};
+use kernel::{Janua, http::Routes};
 use serde_json::{Value, json};
 
-use crate::{me::Me, page::pages};
+use crate::{
+    home::unclaimed,
+    me::{Me, Sender},
+    page::pages,
+};
 
 pub fn routes() -> Routes {
     pages("pages").get("/console", console_page, "where the console begins")
 }
 
-async fn console_page(me: Me) -> Response {
+/// Without an owner there is nobody to sign in: the page says where the owner's link is.
+async fn console_page(State(janua): State<Janua>, Sender(me): Sender) -> Response {
+    let me = match me {
+        Ok(me) => me,
+        Err(to_sign_in) => return unclaimed(&janua).await.ok().flatten().unwrap_or(to_sign_in),
+    };
     let steps = steps(&me).await;
     let asks = [("orgs", "/user/orgs"), ("list", "/apps?{query}")];
     me.show_with("console/start.html", &(), &asks, json!({ "steps": steps })).await

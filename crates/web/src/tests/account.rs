@@ -13,7 +13,7 @@ const PAGES: [&str; 6] =
 #[tokio::test]
 async fn who_is_not_signed_in_signs_in_and_comes_back() {
     let t = start().await;
-    for page in PAGES.into_iter().chain(["/console", "/console/apps/x/keys?cursor=y"]) {
+    for page in PAGES.into_iter().chain(["/console/orgs/x", "/console/apps/x/keys?cursor=y"]) {
         let answer = t.get(page).await;
         assert_eq!(answer.status, 303, "{page}");
         let to = answer.header("location").to_owned();

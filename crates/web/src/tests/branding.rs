@@ -82,8 +82,10 @@ async fn an_app_shows_its_name_logo_and_colour_on_the_way_to_it() {
     assert!(page.text.contains("&#x2f;forgot-password?continue="));
     is_dressed(&t.get(&format!("/forgot-password?{way}")).await);
     let asks = [("email", "bob@example.com"), ("continue", onward.as_str())];
-    is_dressed(&submit(&t, "/forgot-password", &asks, "").await);
-    is_dressed(&submit(&t, "/sign-in/link", &asks, "").await);
+    for path in ["/forgot-password", "/sign-in/link"] {
+        let sent = submit(&t, path, &asks, "").await;
+        is_dressed(&visit(&t, sent.header("location"), &cookies(&sent)).await);
+    }
     let right = [("email", "bob@example.com"), ("password", PASSWORD), ("continue", onward.as_str())];
     let entered = submit(&t, "/sign-in", &right, "").await;
     let bob = cookies(&entered);

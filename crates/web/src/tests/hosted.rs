@@ -29,17 +29,19 @@ async fn somebody_makes_an_account_and_signs_in() {
         assert!(refused.text.contains("role=\"alert\""), "{}", refused.text);
     }
     let made = submit(&t, "/sign-up", &fields(PASSWORD, "Ada", "ada@example.com"), "").await;
-    assert!(made.text.contains("Check your email"), "{}", made.text);
+    let waits = (made.status, made.header("location").to_owned());
+    assert_eq!(waits, (303, "/check-email?continue=%2Fdevice".to_owned()), "{}", made.text);
     t.run_jobs().await;
     let early = submit(&t, "/sign-in", &[("email", "ada@example.com"), ("password", PASSWORD)], "").await;
     assert!(early.text.contains("Confirm your email first") || early.status == 401, "{}", early.text);
     let (page, token) = follow_mail(&t, "ada@example.com", "/auth/verify").await;
     assert!(page.text.contains("Confirm email"));
-    assert_eq!(submit(&t, "/auth/verify", &[("token", &token)], "").await.status, 200);
+    assert_eq!(submit(&t, "/auth/verify", &[("token", &token)], "").await.status, 303);
     let entered = submit(&t, "/sign-in", &[("email", "ada@example.com"), ("password", PASSWORD)], "").await;
     assert!(entered.status == 303 && cookies(&entered).contains("service_access="), "{}", entered.text);
     // A second account for the same address is answered alike.
     let again = submit(&t, "/sign-up", &fields(PASSWORD, "Ada", "ada@example.com"), "").await;
+    assert_eq!((again.status, again.header("location").to_owned()), waits);
     assert_eq!(again.text, made.text);
     t.run_jobs().await;
     t.finish().await;
@@ -49,7 +51,7 @@ async fn somebody_makes_an_account_and_signs_in() {
 async fn a_scanner_that_looks_at_the_link_does_not_use_it_up() {
     let t = start().await;
     let fields = [("name", "Ada"), ("email", "ada@example.com"), ("password", PASSWORD)];
-    assert_eq!(submit(&t, "/sign-up", &fields, "").await.status, 200);
+    assert_eq!(submit(&t, "/sign-up", &fields, "").await.status, 303);
     t.run_jobs().await;
     let token = token_in(&mail_to(&t, "ada@example.com").expect("a mail"));
     let link = format!("/auth/verify?token={token}");
@@ -62,7 +64,8 @@ async fn a_scanner_that_looks_at_the_link_does_not_use_it_up() {
     t.expects(&["ACCOUNT_CREATED"]).await;
     let form = || t.post("/auth/verify").header("content-type", "application/x-www-form-urlencoded");
     let confirmed = form().body(format!("token={token}")).await;
-    assert!(confirmed.status == 200 && confirmed.text.contains("Email confirmed"), "{}", confirmed.text);
+    assert!(confirmed.header("location").starts_with("/sign-in?done=confirmed&"), "{}", confirmed.text);
+    assert!(cookies(&confirmed).is_empty(), "the link alone signs nobody in");
     let late = form().body(format!("token={token}")).await;
     assert!(late.status == 410 && late.text.contains("Link expired"), "{}", late.text);
     assert_eq!(t.get(&link).await.refusal(), (410, "token_spent"), "a program's GET means it, and it works once");
@@ -88,7 +91,8 @@ async fn a_forgotten_password_is_replaced_and_a_link_signs_in() {
     assert_eq!(t.get("/forgot-password").await.status, 200);
     let known = submit(&t, "/forgot-password", &[("email", "ada@example.com")], "").await;
     let unknown = submit(&t, "/forgot-password", &[("email", "nobody@example.com")], "").await;
-    assert_eq!((known.status, &known.text), (unknown.status, &unknown.text));
+    let said = |answer: &Answer| (answer.status, answer.text.clone(), answer.header("location").to_owned());
+    assert_eq!(said(&known), said(&unknown));
     t.run_jobs().await;
     let (page, token) = follow_mail(&t, "ada@example.com", "/auth/reset-password").await;
     assert_eq!(hidden(&page, "token"), token);
@@ -96,12 +100,13 @@ async fn a_forgotten_password_is_replaced_and_a_link_signs_in() {
     assert_eq!((weak.status, hidden(&weak, "token")), (400, token.clone()), "a weak one costs nobody the link");
     let new = "another horse battery staple";
     let done = submit(&t, "/reset-password", &[("token", &token), ("password", new)], "").await;
-    assert!(done.text.contains("Password saved"), "{}", done.text);
+    assert_eq!(done.header("location"), "/account", "{}", done.text);
+    assert!(cookies(&done).contains("service_access="), "signed in with it");
     assert_eq!(submit(&t, "/reset-password", &[("token", &token), ("password", new)], "").await.status, 410);
     t.run_jobs().await;
 
     let asked = submit(&t, "/sign-in/link", &[("email", "ada@example.com"), ("password", "")], "").await;
-    assert!(asked.text.contains("Check your email"), "{}", asked.text);
+    assert!(asked.header("location").starts_with("/check-email?"), "{}", asked.text);
     t.run_jobs().await;
     // Looking at the link uses nothing up.
     follow_mail(&t, "ada@example.com", "/auth/magic-link/verify").await;
@@ -133,6 +138,8 @@ async fn an_invitation_is_accepted_by_newcomers_and_by_members() {
     let good = [("token", &*token), ("name", "New"), ("password", PASSWORD)];
     let entered = submit(&t, "/accept-invite", &good, "").await;
     assert!(cookies(&entered).contains("service_access="), "{}", entered.text);
+    let console = format!("/console/orgs/{}", text(&org["id"]));
+    assert_eq!(entered.header("location"), console);
     assert_eq!(submit(&t, "/accept-invite", &good, "").await.status, 410);
 
     let (away, token) = follow_mail(&t, "bob@example.com", "/auth/accept-invite").await;
@@ -144,7 +151,9 @@ async fn an_invitation_is_accepted_by_newcomers_and_by_members() {
     let page = t.get(entered.header("location")).header("cookie", &bob).await;
     assert!(page.text.contains("Join Engines") && !page.text.contains("name=\"password\""), "{}", page.text);
     let joined = submit(&t, "/accept-invite", &[("token", &token)], &bob).await;
-    assert!(joined.text.contains("Welcome to Engines"), "{}", joined.text);
+    assert_eq!(joined.header("location"), console, "{}", joined.text);
+    let page = visit(&t, &console, &cookies(&joined)).await;
+    assert!(page.status == 200 && page.text.contains("Engines"), "{}", page.text);
     t.run_jobs().await;
     t.finish().await;
 }

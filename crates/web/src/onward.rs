@@ -1,0 +1,214 @@
+//! What somebody was about to do when they were asked to sign in, and how they get there in the end.
+use axum::{
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::Response,
+};
+use identity::{
+    destination::Destination,
+    oauth::{
+        clients::Reach,
+        request::{Reading, Request},
+    },
+    password::EMAIL_NOT_VERIFIED,
+    social,
+};
+use kernel::{
+    Janua,
+    crypto::Secret,
+    fault::{Fault, Result},
+};
+use minijinja::{Value, context};
+use tenancy::{
+    accounts::factors::Factor,
+    apps::ApplicationId,
+    enter::cookies,
+    once::Purpose,
+    sessions::sign_in::{ACCOUNT_CLOSED, CompletedSignIn, Entered, MfaChallenge},
+};
+
+use crate::{
+    brand::Brand,
+    captcha,
+    home::home_of,
+    page::{by_field, go, local, page_onward, parameter},
+};
+
+pub struct Onward {
+    /// A place of ours; empty when there is none.
+    pub to: String,
+    request: Option<Box<Request>>,
+    /// How somebody last signed in with this browser.
+    last_method: String,
+}
+
+/// How somebody last signed in with this browser: a preference, which proves nothing.
+const LAST_METHOD: &str = "janua_last_method";
+const REMEMBERED_FOR: u32 = 365 * 24 * 60 * 60;
+
+impl Onward {
+    pub async fn read(janua: &Janua, headers: &HeaderMap, to: &str) -> Self {
+        let to = local(janua, to).unwrap_or_default();
+        let request = match to.strip_prefix("/oauth/authorize?") {
+            Some(query) => Request::read(janua, Reach::Known, query).await.ok(),
+            None => None,
+        };
+        let request = request.and_then(|reading| match reading {
+            Reading::Good(request) => Some(request),
+            Reading::Refused(_) => None,
+        });
+        let last = cookies::read(headers, [LAST_METHOD, LAST_METHOD]);
+        let last_method = last.map(|last| last.expose().to_owned()).filter(|last| is_method(janua, last));
+        Self { to, request, last_method: last_method.unwrap_or_default() }
+    }
+
+    /// As the parameter `continue` says.
+    pub async fn asked(janua: &Janua, headers: &HeaderMap, query: Option<&str>) -> Self {
+        Self::read(janua, headers, &parameter(query, "continue")).await
+    }
+
+    /// As it was when the mail with this secret was requested; also whether that was in the browser that holds `browser`.
+    pub async fn of_mail(
+        janua: &Janua,
+        headers: &HeaderMap,
+        (purpose, token): (Purpose, &Secret),
+        browser: Option<&Secret>,
+    ) -> Result<(Self, bool)> {
+        let destination = Destination::of(janua, purpose, token).await?;
+        let onward = Self::read(janua, headers, &destination.path).await;
+        Ok((onward, destination.began_in(browser)))
+    }
+
+    pub fn nowhere() -> Self {
+        Self::to_page("")
+    }
+
+    /// To a page of ours that needs no look at it.
+    pub fn to_page(to: &str) -> Self {
+        Self { to: to.to_owned(), request: None, last_method: String::new() }
+    }
+
+    /// The app that the way leads to, if it belongs to an organization here.
+    pub fn app(&self) -> Option<ApplicationId> {
+        Some(self.request.as_ref()?.client.app.as_ref()?.id)
+    }
+
+    /// How the app looks that somebody is on the way to.
+    fn brand(&self, janua: &Janua) -> Option<Brand> {
+        self.request.as_ref().and_then(|request| Brand::of(janua, &request.client))
+    }
+
+    /// What every page on the way says about where it leads.
+    pub fn described(&self, janua: &Janua) -> Value {
+        let client = self.request.as_ref().map(|request| request.client.name.clone());
+        context! { onward => &self.to, client, brand => self.brand(janua).as_ref() }
+    }
+
+    /// A page with a form that leads on, as far as the app.
+    pub fn page(&self, janua: &Janua, status: StatusCode, name: &str, content: Value) -> Response {
+        let content = context! { ..content, ..self.described(janua) };
+        page_onward(janua, status, name, content, self.leads_to())
+    }
+
+    fn leads_to(&self) -> Option<&str> {
+        self.request.as_ref().map(|request| request.redirect_uri.as_str())
+    }
+
+    pub fn sign_in_page(&self, janua: &Janua, status: StatusCode, email: &str, fault: Option<&Fault>) -> Response {
+        self.sign_in_page_after(janua, status, email, fault, "")
+    }
+
+    /// With word of what was done just before.
+    pub fn sign_in_page_after(
+        &self,
+        janua: &Janua,
+        status: StatusCode,
+        email: &str,
+        fault: Option<&Fault>,
+        done: &str,
+    ) -> Response {
+        let hint = self.request.as_ref().and_then(|request| request.login_hint.as_deref()).unwrap_or_default();
+        let offered = social::offered(janua);
+        let content = context! {
+            email => if email.is_empty() { hint } else { email },
+            providers => offered.iter().map(|one| context! { name => one.name, label => one.label }).collect::<Vec<_>>(),
+            last => &self.last_method,
+            done,
+            is_unverified => fault.is_some_and(|fault| fault.code() == EMAIL_NOT_VERIFIED),
+            ..refused(fault)
+        };
+        let places = offered.iter().map(|one| one.address.as_str()).chain(self.leads_to());
+        let content = context! { ..content, ..self.described(janua) };
+        page_onward(janua, status, "sign_in.html", content, places)
+    }
+
+    pub fn factor_page(
+        &self,
+        janua: &Janua,
+        status: StatusCode,
+        asked: Asked<'_>,
+        fault: Option<&Fault>,
+    ) -> Response {
+        let Asked { hint, ticket, method } = asked;
+        self.page(janua, status, "factor.html", context! { hint, ticket, method, ..refused(fault) })
+    }
+
+    /// In, or before the second factor. `method` is how the person signed in, to be remembered.
+    pub async fn enter_or_ask(&self, janua: &Janua, entered: Entered, method: &str) -> Result<Response> {
+        match entered {
+            Entered::In(person) => self.enter(janua, &person, method).await,
+            Entered::Closed => Err(ACCOUNT_CLOSED.into()),
+            Entered::Waiting(challenge) => {
+                let asked = Asked { hint: &hint(&challenge), ticket: &challenge.mfa_ticket, method };
+                Ok(self.factor_page(janua, StatusCode::OK, asked, None))
+            }
+        }
+    }
+
+    /// In, with cookies, and on.
+    pub async fn enter(&self, janua: &Janua, person: &CompletedSignIn, method: &str) -> Result<Response> {
+        let (_, cookies) = person.hand_out(janua)?;
+        let mut response = match self.to.as_str() {
+            "" => go(home_of(janua, &person.account).await),
+            to => go(to),
+        };
+        response.headers_mut().extend(cookies);
+        if is_method(janua, method) {
+            let line = format!("{LAST_METHOD}={method}; Path=/; SameSite=Lax; Max-Age={REMEMBERED_FOR}");
+            if let Ok(line) = HeaderValue::try_from(line) {
+                response.headers_mut().append(header::SET_COOKIE, line);
+            }
+        }
+        Ok(response)
+    }
+}
+
+fn is_method(janua: &Janua, name: &str) -> bool {
+    ["password", "link", "passkey"].contains(&name) || social::offered(janua).iter().any(|one| one.name == name)
+}
+
+/// What every form shows when something is wrong.
+pub fn refused(fault: Option<&Fault>) -> Value {
+    let errors = fault.map(by_field).unwrap_or_default();
+    context! { wrong => fault.map(Fault::above_form), errors, challenge => fault.and_then(captcha::challenge) }
+}
+
+/// What the page of the second factor says and keeps.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    pub hint: &'a str,
+    pub ticket: &'a str,
+    pub method: &'a str,
+}
+
+/// What the person can prove, in words.
+fn hint(challenge: &MfaChallenge) -> String {
+    let has = |factor| challenge.factors.contains(&factor);
+    let phone = challenge.sms_phone_suffix.as_deref().unwrap_or_default();
+    let known = [
+        (has(Factor::Totp), "the code from your authenticator app".to_owned()),
+        (has(Factor::Sms) && !has(Factor::Totp), format!("the code that we sent to the number ending in {phone}")),
+        (has(Factor::Recovery), "a recovery code".to_owned()),
+    ];
+    let known: Vec<_> = known.into_iter().filter(|(is_so, _)| *is_so).map(|(_, text)| text).collect();
+    format!("Enter {}.", known.join(", or "))
+}
