@@ -85,7 +85,7 @@ fn check(saw: &[String], log: &[Value], moved: u16) {
         "metrics 404".into(),
         "seven 413".into(),
         "two 413".into(),
-        "upload 400 invalid".into(),
+        "upload 403 upload_refused".into(),
         "issuer https://id.example.com".into(),
     ];
     assert_eq!(saw, expected);
