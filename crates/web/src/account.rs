@@ -7,9 +7,19 @@ use kernel::http::Routes;
 use serde_json::Value;
 
 use crate::{
+    console::nav::{Area::Account, NavEntry},
     me::Me,
     page::{error, pages, refused_on_a_page},
 };
+
+pub const NAV: &[NavEntry] = &[
+    NavEntry::new(Account, "", "Profile", "user", ""),
+    NavEntry::new(Account, "", "Security", "shield", "/security"),
+    NavEntry::new(Account, "", "Sessions", "laptop", "/sessions"),
+    NavEntry::new(Account, "", "Connected apps", "key", "/apps"),
+    NavEntry::new(Account, "", "Activity", "activity", "/activity"),
+    NavEntry::new(Account, "", "Your data", "download", "/data"),
+];
 
 pub fn routes() -> Routes {
     let export = Routes::new("pages").get("/account/data/export", export_file, "everything that is kept, as a file");

@@ -19,7 +19,10 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tenancy::enter::{Browser, CAPTCHA_PASS, Session, Within, cookies, is_platform_owner};
 
-use crate::page::{address, error, go, page, parameter, status_of};
+use crate::{
+    console,
+    page::{address, error, go, page, parameter, status_of},
+};
 
 /// What the navigation of the console offers, beside what a page asks for itself.
 const NAVIGATION: [(&str, &str); 2] = [("?my_apps", "/apps?limit=20"), ("?my_orgs", "/user/orgs")];
@@ -236,6 +239,9 @@ impl Me {
             };
             content.insert(name.to_owned(), answer);
         }
+        let role = ["app", "org"].iter().find_map(|of| content.get(*of)?["role"].as_str());
+        let nav = console::nav::of(self.parts.uri.path(), role);
+        content.insert("nav".into(), json!(nav));
         let told = self.parts.extensions.get::<FormOutcome>();
         let account = self.session.account();
         content.insert("place".into(), place);

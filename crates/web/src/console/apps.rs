@@ -4,7 +4,15 @@ use kernel::http::{Path, Routes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::nav::{Area::App, NavEntry};
 use crate::{me::Me, page::pages};
+
+pub const NAV: &[NavEntry] = &[
+    NavEntry::new(App, "", "Users", "users", "/users"),
+    NavEntry::new(App, "Build", "API keys", "key", "/keys"),
+    NavEntry::new(App, "Build", "Domain", "globe", "/domain"),
+    NavEntry::new(App, "Manage", "Settings", "sliders", ""),
+];
 
 pub fn routes() -> Routes {
     pages("pages")

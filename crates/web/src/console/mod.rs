@@ -2,12 +2,18 @@
 //! every form is one API request.
 mod apps;
 mod design;
+pub mod nav;
 mod orgs;
 mod platform;
 mod start;
 mod webhooks;
 
 use kernel::http::Routes;
+
+use nav::NavEntry;
+
+/// The navigation: what each module declares, in the order of this list.
+const NAV: &[&[NavEntry]] = &[crate::account::NAV, orgs::NAV, apps::NAV, webhooks::NAV, platform::NAV];
 
 pub fn routes() -> Routes {
     Routes::new("pages")

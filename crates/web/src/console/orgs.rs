@@ -4,7 +4,15 @@ use kernel::http::{Path, Routes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::nav::{Area::Org, NavEntry};
 use crate::{me::Me, page::pages};
+
+pub const NAV: &[NavEntry] = &[
+    NavEntry::new(Org, "", "Members", "users", "/members"),
+    NavEntry::new(Org, "", "SCIM", "refresh", "/scim").for_admins(),
+    NavEntry::new(Org, "", "Activity", "activity", "/activity").for_admins(),
+    NavEntry::new(Org, "Manage", "Settings", "sliders", ""),
+];
 
 pub fn routes() -> Routes {
     pages("pages")

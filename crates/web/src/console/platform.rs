@@ -8,10 +8,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::nav::{Area::Platform, NavEntry};
 use crate::{
     me::Me,
     page::{HTML, error, pages},
 };
+
+pub const NAV: &[NavEntry] = &[
+    NavEntry::new(Platform, "", "Overview", "overview", "/platform"),
+    NavEntry::new(Platform, "", "Incidents", "flag", "/platform/incidents"),
+    NavEntry::new(Platform, "", "Abuse", "shield", "/platform/abuse"),
+    NavEntry::new(Platform, "", "Outbox", "mail", "/outbox"),
+];
 
 pub fn routes() -> Routes {
     pages("pages")
