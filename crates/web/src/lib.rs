@@ -2,6 +2,7 @@
 //! call the API and render its answers. Every page works without JavaScript.
 mod account;
 mod act;
+mod activity;
 mod authorize;
 mod brand;
 mod captcha;
@@ -14,6 +15,8 @@ mod first_owner;
 mod form;
 mod look;
 mod me;
+mod notices;
+mod outcome;
 mod page;
 mod recover;
 mod reference;
@@ -52,6 +55,7 @@ pub fn feature(_: &Config) -> Feature {
             .and(act::routes())
             .and(look::routes()),
     )
+    .declares(&[outcome::OUTCOME])
     .own(look::Look::default())
     .own(reference::RenderedPages::default())
     .own(StatusPage(status::status_page))

@@ -5,6 +5,7 @@ mod design;
 pub mod nav;
 mod orgs;
 mod platform;
+mod search;
 mod start;
 mod webhooks;
 
@@ -22,5 +23,6 @@ pub fn routes() -> Routes {
         .and(apps::routes())
         .and(webhooks::routes())
         .and(platform::routes())
+        .and(search::routes())
         .and(design::routes())
 }

@@ -5,21 +5,23 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::nav::{Area::Org, NavEntry};
-use crate::{me::Me, page::pages};
+use crate::{activity, me::Me, page::pages};
 
 pub const NAV: &[NavEntry] = &[
+    NavEntry::new(Org, "", "Overview", "overview", ""),
     NavEntry::new(Org, "", "Members", "users", "/members"),
     NavEntry::new(Org, "", "SCIM", "refresh", "/scim").for_admins(),
     NavEntry::new(Org, "", "Activity", "activity", "/activity").for_admins(),
-    NavEntry::new(Org, "Manage", "Settings", "sliders", ""),
+    NavEntry::new(Org, "Manage", "Settings", "sliders", "/settings"),
 ];
 
 pub fn routes() -> Routes {
     pages("pages")
-        .get("/console/orgs/{id}", org_page, "an organization and its settings")
+        .get("/console/orgs/{id}", overview_page, "an organization: the figures of its apps")
+        .get("/console/orgs/{id}/settings", settings_page, "its settings")
         .get("/console/orgs/{id}/members", members_page, "its people and invitations")
         .get("/console/orgs/{id}/scim", scim_page, "its identity provider")
-        .get("/console/orgs/{id}/activity", org_activity_page, "what happened in it")
+        .and(activity::with_file(pages("pages").get("/console/orgs/{id}/activity", activity_page, "its audit log")))
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
@@ -29,8 +31,12 @@ struct OfOrg {
 
 const ORG: (&str, &str) = ("org", "/org/{id}?limit=1");
 
-async fn org_page(me: Me, Path(place): Path<OfOrg>) -> Response {
-    me.show("console/org.html", &place, &[ORG, ("metadata", "/orgs/{id}/metadata")]).await
+async fn overview_page(me: Me, Path(place): Path<OfOrg>) -> Response {
+    me.show("console/org_overview.html", &place, &[ORG, ("overview", "/org/{id}/overview")]).await
+}
+
+async fn settings_page(me: Me, Path(place): Path<OfOrg>) -> Response {
+    me.show("console/org_settings.html", &place, &[ORG, ("metadata", "/orgs/{id}/metadata")]).await
 }
 
 async fn members_page(me: Me, Path(place): Path<OfOrg>) -> Response {
@@ -43,7 +49,7 @@ async fn scim_page(me: Me, Path(place): Path<OfOrg>) -> Response {
     me.show("console/scim.html", &place, &asks).await
 }
 
-async fn org_activity_page(me: Me, Path(place): Path<OfOrg>) -> Response {
-    let asks = [ORG, ("?list", "/org/{id}/audit-log?{query}"), ("?members", "/org/{id}/members?limit=200")];
-    me.show("console/org_activity.html", &place, &asks).await
+async fn activity_page(me: Me, Path(place): Path<OfOrg>) -> Response {
+    let asks = [ORG, ("?members", "/org/{id}/members?limit=200")];
+    activity::show(&me, "console/org_activity.html", &place, ("?list", "/org/{id}/audit-log"), &asks).await
 }

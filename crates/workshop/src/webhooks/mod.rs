@@ -31,6 +31,7 @@ use std::{sync::Arc, time::Duration};
 use kernel::{config::Config, feature::Feature, http::Routes};
 
 use self::changes::Changes;
+pub(crate) use deliveries::DeliveryId;
 pub use dispatch::deliver_due;
 pub use settings::Settings;
 
