@@ -21,7 +21,7 @@ pub trait Section: Any + Clone + Send + Sync {
     }
 }
 
-/// A table of settings: a struct with a field for each, and the [`Section`](crate::config::Section) that reads it.
+/// A table of settings: a struct with a field for each, and the [`Section`] that reads it.
 #[macro_export]
 macro_rules! settings { (
     $(#[doc = $about:literal])+

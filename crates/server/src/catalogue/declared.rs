@@ -3,8 +3,10 @@ use std::{collections::BTreeSet, time::Duration};
 
 use kernel::testing::TestJanua;
 use tenancy::{
+    events::Kind,
     messages::mail::{self, Letter, Mail, Sample},
     once::Purpose,
+    uploads::PicturesOf,
 };
 
 use crate::start::features;
@@ -100,5 +102,35 @@ async fn every_purpose_of_a_one_time_secret_has_a_name_of_its_own() {
         "verify_email",
     ];
     assert_eq!(names.into_iter().collect::<Vec<_>>(), known);
+    t.finish().await;
+}
+
+/// The description has a schema and an example for each webhook, which stand apart from the declarations.
+#[tokio::test]
+async fn events_have_names_of_their_own_and_every_webhook_is_described() {
+    let t = TestJanua::start(features).await;
+    let (mut audits, mut webhooks) = (BTreeSet::new(), BTreeSet::new());
+    for kind in t.janua.declared::<Kind>() {
+        assert!(audits.insert(kind.audit), "two events are called {}", kind.audit);
+        let is_plain = kind.audit.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_');
+        assert!(is_plain, "{} is not in capitals", kind.audit);
+        if let Some(name) = kind.webhook {
+            assert!(webhooks.insert(name), "two events are sent as {name}");
+        }
+    }
+    let documents = t.janua.description.get().expect("the API is described");
+    let described: BTreeSet<_> = documents.told.iter().map(|(name, _)| name.as_str()).collect();
+    webhooks.insert("audit.*");
+    assert_eq!(webhooks, described, "declared on the left, described on the right (workshop/src/webhooks/payload.rs)");
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn every_kind_of_picture_has_a_name_of_its_own() {
+    let t = TestJanua::start(features).await;
+    let mut kinds = BTreeSet::new();
+    for pictures in t.janua.declared::<PicturesOf>() {
+        assert!(kinds.insert(pictures.kind), "two kinds of pictures are called {}", pictures.kind);
+    }
     t.finish().await;
 }

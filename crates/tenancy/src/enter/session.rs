@@ -107,7 +107,7 @@ impl Session {
     /// The actor and origin of this request, for events.
     pub fn by(&self) -> By {
         let app = self.living.session.app_id;
-        By { actor: Some(self.account().id), app, ..super::abuse::from_where(self.client, self.user_agent.as_ref()) }
+        By { actor: Some(self.account().id), app, ..super::visitor::from_where(self.client, self.user_agent.as_ref()) }
     }
 
     /// Records something that happened to the person of this session.

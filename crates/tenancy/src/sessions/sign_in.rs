@@ -1,6 +1,6 @@
 //! The one place where a session begins, whatever way somebody came in by.
 //!
-//! Every way in ends in [`enter`], which is the gate of the second factor: no session exists before it. Only
+//! Every way in ends in [`enter`](fn@enter), which is the gate of the second factor: no session exists before it. Only
 //! [`pass`], with a ticket of the gate and a factor that was proven, leads around it.
 use std::time::Duration;
 
