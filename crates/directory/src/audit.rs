@@ -7,7 +7,7 @@ use kernel::{
 };
 use tenancy::{
     enter::{Admin, InOrg},
-    events::audit::{AuditEntry, AuditLog, AuditRequest},
+    events::audit::{AuditLog, AuditRequest, LogOf},
 };
 
 pub fn routes() -> Routes {
@@ -23,7 +23,5 @@ async fn org_audit_log(
     request: AuditRequest,
     page: Page,
 ) -> Result<Response> {
-    let org = caller.org().id;
-    let fetch = async |filter: &_, below, most| AuditEntry::of_org(&janua.db, org, filter, &below, most).await;
-    request.answer(&janua, &page, "org-audit-log", org.into(), fetch).await
+    request.answer(&janua, &page, LogOf::Org(caller.org().id)).await
 }

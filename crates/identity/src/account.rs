@@ -20,7 +20,7 @@ use tenancy::{
     enter::{ACCOUNT_TOPIC, AnySession, NotAdmitted, Session, ToAdmit, cookies},
     events::{
         self, About, By,
-        audit::{AuditEntry, AuditFilter, AuditLog, AuditRequest},
+        audit::{AuditEntry, AuditFilter, AuditLog, AuditRequest, LogOf},
         happenings::MemberRemoved,
     },
     gone::{self, Gone},
@@ -138,9 +138,7 @@ async fn audit_log(
     request: AuditRequest,
     page: Page,
 ) -> Result<Response> {
-    let account = session.account().id;
-    let fetch = async |filter: &_, below, most| AuditEntry::of_person(&janua.db, account, filter, &below, most).await;
-    request.answer(&janua, &page, "audit-log", account.into(), fetch).await
+    request.answer(&janua, &page, LogOf::Person(session.account().id)).await
 }
 
 #[derive(Serialize, JsonSchema)]

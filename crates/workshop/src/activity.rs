@@ -3,11 +3,11 @@ use axum::{extract::State, response::Response};
 use kernel::{
     Janua,
     fault::Result,
-    http::{Page, Routes, Scope},
+    http::{Page, Routes},
 };
 use tenancy::{
     enter::{Admin, InApp, PlatformOwner},
-    events::audit::{AuditEntry, AuditLog, AuditRequest},
+    events::audit::{AuditLog, AuditRequest, LogOf},
 };
 
 pub fn routes() -> Routes {
@@ -29,9 +29,7 @@ async fn app_audit_log(
     request: AuditRequest,
     page: Page,
 ) -> Result<Response> {
-    let app = caller.application.id;
-    let fetch = async |filter: &_, below, most| AuditEntry::of_app(&janua.db, app, filter, &below, most).await;
-    request.answer(&janua, &page, "app-audit-log", app.into(), fetch).await
+    request.answer(&janua, &page, LogOf::App(caller.application.id)).await
 }
 
 async fn platform_audit_log(
@@ -40,6 +38,5 @@ async fn platform_audit_log(
     request: AuditRequest,
     page: Page,
 ) -> Result<Response> {
-    let fetch = async |filter: &_, below, most| AuditEntry::of_platform(&janua.db, filter, &below, most).await;
-    request.answer(&janua, &page, "platform-audit-log", Scope::platform(), fetch).await
+    request.answer(&janua, &page, LogOf::Platform).await
 }

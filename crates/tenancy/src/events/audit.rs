@@ -255,33 +255,63 @@ impl OperationInput for AuditRequest {
 const MOST_IN_FILE: u32 = 10_000;
 const AT_A_TIME: u32 = 1000;
 
-impl AuditRequest {
-    /// Answers one page of a list, or the file. `fetch` reads the entries below a key.
-    pub async fn answer(
-        &self,
-        janua: &Janua,
-        page: &Page,
-        name: &'static str,
-        scope: Scope,
-        fetch: impl AsyncFn(&AuditFilter, Key, u32) -> db::Result<Vec<AuditEntry>>,
-    ) -> Result<Response> {
-        if self.is_csv {
-            return Ok(file(self.read_all(fetch).await?, name));
+/// Whose events a log has.
+#[derive(Debug, Clone, Copy)]
+pub enum LogOf {
+    Person(AccountId),
+    Org(OrgId),
+    App(ApplicationId),
+    Platform,
+}
+
+impl LogOf {
+    /// The name of the list, which is also that of its file.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Person(_) => "audit-log",
+            Self::Org(_) => "org-audit-log",
+            Self::App(_) => "app-audit-log",
+            Self::Platform => "platform-audit-log",
         }
-        let scope = if self.filter == AuditFilter::default() { scope } else { scope.found_by(&self.text) };
-        let fetch = async |below, most| fetch(&self.filter, below, most).await;
-        let Listed { rows, next_cursor } = page.list(janua, name, scope, fetch, AuditEntry::key).await?;
+    }
+
+    fn scope(self) -> Scope {
+        match self {
+            Self::Person(account) => account.into(),
+            Self::Org(org) => org.into(),
+            Self::App(app) => app.into(),
+            Self::Platform => Scope::platform(),
+        }
+    }
+
+    async fn read(self, db: &Db, filter: &AuditFilter, below: &Key, most: u32) -> db::Result<Vec<AuditEntry>> {
+        match self {
+            Self::Person(account) => AuditEntry::of_person(db, account, filter, below, most).await,
+            Self::Org(org) => AuditEntry::of_org(db, org, filter, below, most).await,
+            Self::App(app) => AuditEntry::of_app(db, app, filter, below, most).await,
+            Self::Platform => AuditEntry::of_platform(db, filter, below, most).await,
+        }
+    }
+}
+
+impl AuditRequest {
+    /// Answers one page of a log, or the file.
+    pub async fn answer(&self, janua: &Janua, page: &Page, log: LogOf) -> Result<Response> {
+        if self.is_csv {
+            return Ok(file(self.read_all(&janua.db, log).await?, log.name()));
+        }
+        let is_whole = self.filter == AuditFilter::default();
+        let scope = if is_whole { log.scope() } else { log.scope().found_by(&self.text) };
+        let fetch = async |below, most| log.read(&janua.db, &self.filter, &below, most).await;
+        let Listed { rows, next_cursor } = page.list(janua, log.name(), scope, fetch, AuditEntry::key).await?;
         Ok(Json(AuditLog { events: rows, next_cursor }).into_response())
     }
 
-    async fn read_all(
-        &self,
-        fetch: impl AsyncFn(&AuditFilter, Key, u32) -> db::Result<Vec<AuditEntry>>,
-    ) -> Result<String> {
+    async fn read_all(&self, db: &Db, log: LogOf) -> Result<String> {
         let mut csv = "time,type,actor,actor_id,target,org_id,app_id,ip,user_agent,details\r\n".to_owned();
         let (mut below, mut left) = (Key::newest(), MOST_IN_FILE);
         while left > 0 {
-            let rows = fetch(&self.filter, below.clone(), AT_A_TIME.min(left)).await?;
+            let rows = log.read(db, &self.filter, &below, AT_A_TIME.min(left)).await?;
             let count = u32::try_from(rows.len()).unwrap_or(left);
             for row in &rows {
                 write_row(&mut csv, row);

@@ -18,14 +18,14 @@ pub const NAV: &[NavEntry] = &[
 
 pub fn routes() -> Routes {
     pages("pages")
-        .get("/console/apps/{appId}", overview_page, "an app: its figures and what is left to do")
-        .get("/console/apps/{appId}/settings", settings_page, "its settings")
+        .get("/console/apps/{appId}", app_overview_page, "an app: its figures and what is left to do")
+        .get("/console/apps/{appId}/settings", app_settings_page, "its settings")
         .get("/console/apps/{appId}/keys", keys_page, "its keys")
         .get("/console/apps/{appId}/users", users_page, "who signed in through it")
         .get("/console/apps/{appId}/domain", domain_page, "its domain and the proof of it")
         .and(activity::with_file(pages("pages").get(
             "/console/apps/{appId}/activity",
-            activity_page,
+            app_activity_page,
             "its audit log",
         )))
 }
@@ -38,7 +38,7 @@ pub struct OfApp {
 
 pub const APP: (&str, &str) = ("app", "/apps/{appId}");
 
-async fn overview_page(me: Me, Path(place): Path<OfApp>) -> Response {
+async fn app_overview_page(me: Me, Path(place): Path<OfApp>) -> Response {
     let asks = [
         APP,
         ("overview", "/apps/{appId}/overview"),
@@ -50,11 +50,11 @@ async fn overview_page(me: Me, Path(place): Path<OfApp>) -> Response {
     me.show("console/app_overview.html", &place, &asks).await
 }
 
-async fn settings_page(me: Me, Path(place): Path<OfApp>) -> Response {
+async fn app_settings_page(me: Me, Path(place): Path<OfApp>) -> Response {
     me.show("console/app_settings.html", &place, &[APP]).await
 }
 
-async fn activity_page(me: Me, Path(place): Path<OfApp>) -> Response {
+async fn app_activity_page(me: Me, Path(place): Path<OfApp>) -> Response {
     activity::show(&me, "console/app_activity.html", &place, ("?list", "/apps/{appId}/audit-log"), &[APP]).await
 }
 

@@ -17,11 +17,15 @@ pub const NAV: &[NavEntry] = &[
 
 pub fn routes() -> Routes {
     pages("pages")
-        .get("/console/orgs/{id}", overview_page, "an organization: the figures of its apps")
-        .get("/console/orgs/{id}/settings", settings_page, "its settings")
+        .get("/console/orgs/{id}", org_overview_page, "an organization: the figures of its apps")
+        .get("/console/orgs/{id}/settings", org_settings_page, "its settings")
         .get("/console/orgs/{id}/members", members_page, "its people and invitations")
         .get("/console/orgs/{id}/scim", scim_page, "its identity provider")
-        .and(activity::with_file(pages("pages").get("/console/orgs/{id}/activity", activity_page, "its audit log")))
+        .and(activity::with_file(pages("pages").get(
+            "/console/orgs/{id}/activity",
+            org_activity_page,
+            "its audit log",
+        )))
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
@@ -31,11 +35,11 @@ struct OfOrg {
 
 const ORG: (&str, &str) = ("org", "/org/{id}?limit=1");
 
-async fn overview_page(me: Me, Path(place): Path<OfOrg>) -> Response {
+async fn org_overview_page(me: Me, Path(place): Path<OfOrg>) -> Response {
     me.show("console/org_overview.html", &place, &[ORG, ("overview", "/org/{id}/overview")]).await
 }
 
-async fn settings_page(me: Me, Path(place): Path<OfOrg>) -> Response {
+async fn org_settings_page(me: Me, Path(place): Path<OfOrg>) -> Response {
     me.show("console/org_settings.html", &place, &[ORG, ("metadata", "/orgs/{id}/metadata")]).await
 }
 
@@ -49,7 +53,7 @@ async fn scim_page(me: Me, Path(place): Path<OfOrg>) -> Response {
     me.show("console/scim.html", &place, &asks).await
 }
 
-async fn activity_page(me: Me, Path(place): Path<OfOrg>) -> Response {
+async fn org_activity_page(me: Me, Path(place): Path<OfOrg>) -> Response {
     let asks = [ORG, ("?members", "/org/{id}/members?limit=200")];
     activity::show(&me, "console/org_activity.html", &place, ("?list", "/org/{id}/audit-log"), &asks).await
 }

@@ -31,10 +31,14 @@ pub fn routes() -> Routes {
         .get("/console/outbox", outbox_page, "the mails a development server kept")
         .get("/console/outbox/{id}", mail_page, "one mail as a person sees it")
         .get("/console/outbox/{id}/body", mail_body, "the body of that mail, for its frame")
-        .and(activity::with_file(pages("pages").get("/console/platform/activity", activity_page, "all audit events")))
+        .and(activity::with_file(pages("pages").get(
+            "/console/platform/activity",
+            platform_activity_page,
+            "all audit events",
+        )))
 }
 
-async fn activity_page(me: Me) -> Response {
+async fn platform_activity_page(me: Me) -> Response {
     activity::show(&me, "console/platform_activity.html", &(), ("list", "/admin/audit-log"), &[]).await
 }
 
