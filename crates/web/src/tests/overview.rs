@@ -53,6 +53,7 @@ async fn an_overview_counts_what_happened_by_day() {
     let page = visit(&t, &format!("/console/apps/{app}"), &ada).await;
     assert!(page.text.contains("-100% from 2") && page.text.contains("<caption>Sign-ins by day"), "{}", page.text);
     t.run_jobs().await;
+    t.advance(Duration::from_mins(5));
     t.run_jobs().await;
     t.finish().await;
 }
