@@ -16,11 +16,16 @@ pub fn add_to(environment: &mut Environment<'_>) {
     environment.add_filter("compact", |value: Value| record(&value, false));
 }
 
-/// `SIGNED_IN` as `Signed in`.
+/// `SIGNED_IN` as `Signed in`, `MFA_ENABLED` as `MFA enabled`.
 fn words(name: &str) -> String {
     let lower = name.replace(['_', '.'], " ").to_lowercase();
-    let mut letters = lower.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+    let (first, rest) = lower.split_once(' ').unwrap_or((&lower, ""));
+    let mut letters = first.chars();
+    let first = match first {
+        "mfa" | "scim" => first.to_uppercase(),
+        _ => letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default(),
+    };
+    if rest.is_empty() { first } else { format!("{first} {rest}") }
 }
 
 /// `2026-11-07` as `Nov 7`.
@@ -102,7 +107,7 @@ mod tests {
 
     #[test]
     fn names_and_lengths_of_time_are_in_words() {
-        assert_eq!(words("MFA_ENABLED"), "Mfa enabled");
+        assert_eq!(words("MFA_ENABLED"), "MFA enabled");
         assert_eq!(words(""), "");
         assert_eq!((day("2026-11-07").as_str(), spaced("deviceName").as_str()), ("Nov 7", "device name"));
         let left = |until| left(until, "2026-01-31T10:00:00.000Z").expect("moments");
