@@ -12,7 +12,7 @@ use serde::Serialize;
 use tenancy::{
     apps::{Application, ApplicationId, StoredAppKey},
     enter::{Admin, InOrg},
-    events::audit::AuditEntry,
+    events::audit::{AuditEntry, AuditFilter},
     orgs::{OrgView, invites::Invite, members::OrgMember},
     records::{self, Record},
 };
@@ -70,6 +70,6 @@ async fn export_org(State(janua): State<Janua>, caller: InOrg<Admin>) -> Result<
         members: OrgMember::page(&janua.db, org.id, &newest, MOST).await?,
         invites: Invite::page(&janua.db, org.id, &newest, MOST).await?,
         apps,
-        audit_events: AuditEntry::of_org(&janua.db, org.id, &newest, MOST).await?,
+        audit_events: AuditEntry::of_org(&janua.db, org.id, &AuditFilter::default(), &newest, MOST).await?,
     }))
 }

@@ -9,7 +9,7 @@ use kernel::{
     Janua,
     clock::Timestamp,
     fault::Result,
-    http::{Json, Key, Listed, MaybeJson, Page, Routes},
+    http::{Json, Key, MaybeJson, Page, Routes},
     transact,
 };
 use schemars::JsonSchema;
@@ -18,7 +18,11 @@ use tenancy::{
     accounts::{Account, AccountId, social::Identity},
     apps::UsedApp,
     enter::{ACCOUNT_TOPIC, AnySession, NotAdmitted, Session, ToAdmit, cookies},
-    events::{self, About, By, audit::AuditEntry, happenings::MemberRemoved},
+    events::{
+        self, About, By,
+        audit::{AuditEntry, AuditFilter, AuditLog, AuditRequest, LogOf},
+        happenings::MemberRemoved,
+    },
     gone::{self, Gone},
     messages::mail::{self, Origin},
     orgs::{
@@ -46,6 +50,8 @@ pub fn routes() -> Routes {
         .post("/user/avatar/upload-url", create_avatar_upload, "presigned URL for avatar upload")
         .fails(&[TOO_MANY_UPLOADS])
         .get("/auth/audit-log", audit_log, "the user's audit events, newest first")
+        .answers::<AuditLog>(200, "application/json")
+        .answers::<String>(200, "text/csv")
         .get("/auth/export", export, "export of everything stored about the user")
         .delete("/auth/me", delete_account, "delete the authenticated user's account")
         .answers_nothing(204)
@@ -126,18 +132,13 @@ async fn create_avatar_upload(
     uploads::open(&janua, AVATARS.of(session.account().id), session.by(), &wish).await.map(Json)
 }
 
-#[derive(Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-struct AuditLog {
-    events: Vec<AuditEntry>,
-    next_cursor: Option<String>,
-}
-
-async fn audit_log(State(janua): State<Janua>, session: Session, page: Page) -> Result<Json<AuditLog>> {
-    let account = session.account().id;
-    let fetch = async |below, most| AuditEntry::of_person(&janua.db, account, &below, most).await;
-    let Listed { rows, next_cursor } = page.list(&janua, "audit-log", account, fetch, AuditEntry::key).await?;
-    Ok(Json(AuditLog { events: rows, next_cursor }))
+async fn audit_log(
+    State(janua): State<Janua>,
+    session: Session,
+    request: AuditRequest,
+    page: Page,
+) -> Result<Response> {
+    request.answer(&janua, &page, LogOf::Person(session.account().id)).await
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -203,7 +204,9 @@ async fn export(
 ) -> Result<Json<Export>> {
     let (now, account) = (janua.clock.now(), session.account());
     transact!(janua, async |tx| Ok(session.record(tx, &janua, &DataExported).await?))?;
-    let audit_events = AuditEntry::of_person(&janua.db, account.id, &Key::newest(), EXPORTED_EVENTS).await?;
+    let audit_events =
+        AuditEntry::of_person(&janua.db, account.id, &AuditFilter::default(), &Key::newest(), EXPORTED_EVENTS)
+            .await?;
     let found = sessions::StoredSession::of(&janua.db, account.id, now).await?;
     let linked = Identity::of(&janua.db, account.id).await?;
     let consents = Consent::page(&janua.db, account.id, &Key::newest(), EXPORTED_CONSENTS).await?;

@@ -182,6 +182,36 @@ pub async fn spend(tx: &mut Tx, purpose: Purpose, token: &Secret, now: Timestamp
     Ok(spent.into_iter().next())
 }
 
+/// As [`spend`], for one user, and nothing of it stays in the database: for secrets that are shown once.
+pub async fn take(
+    tx: &mut Tx,
+    purpose: Purpose,
+    account_id: AccountId,
+    token: &Secret,
+    now: Timestamp,
+) -> db::Result<Option<Spent>> {
+    let taken: Vec<Spent> = tx
+        .put(
+            "DELETE FROM once WHERE hash = $1 AND purpose = $2 AND account_id = $3 AND expires_at > $4
+             RETURNING hash, account_id, sealed",
+            params![crypto::hash(token.expose().as_bytes()), purpose.name, account_id, now],
+        )
+        .await?;
+    Ok(taken.into_iter().next())
+}
+
+/// Deletes all secrets of a purpose but the newest few, before one more is [issued](issue).
+pub async fn drop_oldest(tx: &mut Tx, purpose: Purpose, account_id: AccountId) -> db::Result<()> {
+    tx.exec(
+        "DELETE FROM once WHERE account_id = $1 AND purpose = $2
+           AND hash NOT IN (SELECT hash FROM once WHERE account_id = $1 AND purpose = $2
+                            ORDER BY created_at DESC, hash LIMIT $3)",
+        params![account_id, purpose.name, GOOD_AT_ONCE],
+    )
+    .await?;
+    Ok(())
+}
+
 /// Counts one try at what a secret stands for; `None` when it was used, has run out, never was or was tried too often.
 /// It stays usable until it is [spent](spend).
 pub async fn attempt(db: &Db, purpose: Purpose, token: &Secret, now: Timestamp) -> db::Result<Option<Spent>> {

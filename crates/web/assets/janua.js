@@ -158,11 +158,85 @@ for (const button of document.querySelectorAll('[data-shows]')) {
   })
 }
 
+// The address of a page says nothing about the form that led to it.
+const here = new URL(location)
+if (here.searchParams.has('told')) {
+  here.searchParams.delete('told')
+  history.replaceState(history.state, '', here)
+}
+
 // Escape closes a dialog that is a page of its own.
 document.addEventListener('keydown', (event) => {
   const close = event.key === 'Escape' && document.querySelector('.veil [data-close]')
   if (close) location.assign(close.href)
 })
+
+// Search as a palette: `/` or Ctrl-K opens it, arrows walk through what was found. It shows the search page's own results.
+const find = document.getElementById('find')
+if (find) {
+  const dialog = document.createElement('dialog')
+  dialog.className = 'palette'
+  dialog.ariaLabel = 'Search'
+  const form = document.createElement('form')
+  form.className = 'toolbar'
+  form.action = '/console/search'
+  form.role = 'search'
+  const box = Object.assign(document.createElement('div'), { className: 'with-icon' })
+  box.append(document.querySelector('.find-go .i').cloneNode(true))
+  const input = Object.assign(document.createElement('input'), {
+    className: 'input', name: 'q', type: 'search', maxLength: 100, placeholder: 'Search apps, people and pages', ariaLabel: 'Search',
+  })
+  box.append(input)
+  form.append(box)
+  const results = document.createElement('div')
+  results.ariaLive = 'polite'
+  dialog.append(form, results)
+  document.body.append(dialog)
+  document.querySelector('.find .key').hidden = false
+  let asked = 0
+  input.addEventListener('input', () => {
+    const mine = ++asked
+    setTimeout(async () => {
+      if (mine !== asked) return
+      const answer = await fetch('/console/search?q=' + encodeURIComponent(input.value))
+      const page = new DOMParser().parseFromString(await answer.text(), 'text/html')
+      const found = page.getElementById('results')
+      if (mine === asked) results.replaceChildren(...(found && input.value.trim() ? document.importNode(found, true).children : []))
+    }, 150)
+  })
+  dialog.addEventListener('keydown', (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key]
+    if (!step) return
+    event.preventDefault()
+    const stops = [input, ...results.querySelectorAll('a')]
+    stops[(stops.indexOf(document.activeElement) + step + stops.length) % stops.length]?.focus()
+  })
+  dialog.addEventListener('click', (event) => event.target === dialog && dialog.close())
+  document.addEventListener('keydown', (event) => {
+    const isTyping = event.target.closest('input, textarea, select, dialog')
+    const opens = (event.key === '/' && !isTyping) || (event.key === 'k' && (event.ctrlKey || event.metaKey))
+    if (!opens || document.querySelector('.veil')) return
+    event.preventDefault()
+    if (!dialog.open) dialog.showModal()
+    input.select()
+  })
+}
+
+// Tables that say so are sorted by a click on the name of a column.
+for (const table of document.querySelectorAll('table[data-sortable]')) {
+  for (const [at, head] of [...table.tHead.rows[0].cells].entries()) {
+    const button = Object.assign(document.createElement('button'), { type: 'button', textContent: head.textContent })
+    head.replaceChildren(button)
+    button.addEventListener('click', () => {
+      const isUp = head.ariaSort !== 'ascending'
+      for (const other of table.tHead.rows[0].cells) other.removeAttribute('aria-sort')
+      head.setAttribute('aria-sort', isUp ? 'ascending' : 'descending')
+      const text = (row) => row.cells[at].querySelector('time')?.dateTime ?? row.cells[at].textContent.trim()
+      const order = (a, b) => text(a).localeCompare(text(b), undefined, { numeric: true }) * (isUp ? 1 : -1)
+      table.tBodies[0].append(...[...table.tBodies[0].rows].sort(order))
+    })
+  }
+}
 
 // Long lists go on where they are.
 document.addEventListener('click', async (event) => {

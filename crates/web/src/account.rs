@@ -1,15 +1,46 @@
 //! One's own account: who one is, how one proves it, where one is signed in, and what happened.
 use axum::{
+    extract::State,
     http::{HeaderValue, header},
     response::{IntoResponse as _, Response},
 };
-use kernel::http::Routes;
+use kernel::{Janua, http::Routes};
 use serde_json::Value;
 
 use crate::{
+    activity,
+    console::nav::{Area::Account, NavEntry},
     me::Me,
-    page::{error, pages, refused_on_a_page},
+    page::{error, note_to, pages, refused_on_a_page},
 };
+
+pub const NAV: &[NavEntry] = &[
+    NavEntry::new(Account, "", "Profile", "user", ""),
+    NavEntry::new(Account, "", "Security", "shield", "/security"),
+    NavEntry::new(Account, "", "Sessions", "laptop", "/sessions"),
+    NavEntry::new(Account, "", "Connected apps", "key", "/apps"),
+    NavEntry::new(Account, "", "Activity", "activity", "/activity"),
+    NavEntry::new(Account, "", "Your data", "download", "/data"),
+];
+
+/// Pages for users who have just left.
+fn left() -> Routes {
+    pages("pages").get("/goodbye", goodbye_page, "after an account was deleted").get(
+        "/signed-out",
+        signed_out_page,
+        "after all sessions were ended",
+    )
+}
+
+async fn goodbye_page(State(janua): State<Janua>) -> Response {
+    let text = "Your profile, passkeys, sessions and connected apps are gone. You can close this page.";
+    note_to(&janua, "Account deleted", text, ("Create a new account", "/sign-up"))
+}
+
+async fn signed_out_page(State(janua): State<Janua>) -> Response {
+    let text = "All sessions of your account were ended, on every device.";
+    note_to(&janua, "You are signed out", text, ("Sign in again", "/sign-in"))
+}
 
 pub fn routes() -> Routes {
     let export = Routes::new("pages").get("/account/data/export", export_file, "everything that is kept, as a file");
@@ -18,8 +49,13 @@ pub fn routes() -> Routes {
         .get("/account/security", security_page, "password, second factors, passkeys")
         .get("/account/sessions", sessions_page, "where one is signed in")
         .get("/account/apps", consents_page, "what one lets other programs know and do")
-        .get("/account/activity", activity_page, "what happened to one's account")
         .get("/account/data", data_page, "taking everything along, and leaving for good")
+        .and(activity::with_file(pages("pages").get(
+            "/account/activity",
+            activity_page,
+            "what happened to one's account",
+        )))
+        .and(left())
         .and(refused_on_a_page(export).answers::<identity::Export>(200, "application/json"))
 }
 
@@ -40,7 +76,7 @@ async fn consents_page(me: Me) -> Response {
 }
 
 async fn activity_page(me: Me) -> Response {
-    me.show("account/activity.html", &(), &[("list", "/auth/audit-log?{query}")]).await
+    activity::show(&me, "account/activity.html", &(), ("list", "/auth/audit-log"), &[]).await
 }
 
 async fn data_page(me: Me) -> Response {

@@ -1,30 +1,27 @@
 //! What the forms of the account and the console send: one request to the interface each, written out in the form. It is
-//! made as the person who sent the form, and refused where the interface refuses it.
+//! made as the person who sent the form, and refused where the interface refuses it. Either way the answer is a redirect to a
+//! page, which shows the [outcome] once.
 use axum::{
-    http::{Method, StatusCode, header},
+    http::{Method, header},
     response::Response,
 };
 use kernel::{
-    fault::{Fault, INVALID, Result},
+    fault::{INVALID, Result},
     http::Routes,
     id::Id,
 };
 use serde_json::{Map, Value, json};
-use tenancy::enter::REAUTHENTICATION_REQUIRED;
 
 use crate::{
-    captcha,
     form::{Fields, OwnPage},
-    me::{ApiAnswer, FormOutcome, Me, Sender},
-    page::{by_field, error, go, local, noted, pages, status_of},
+    me::{ApiAnswer, Me, Sender},
+    outcome::{self, FormOutcome, OWN_FIELDS},
+    page::{error, go, local, noted, pages},
 };
 
 pub fn routes() -> Routes {
     pages("pages").body_limit(256 * 1024).post("/act", act, "what the forms of the account and the console send")
 }
-
-/// Fields that say what to do; the others are the body.
-const OURS: [&str; 6] = ["call", "back", "form", "then", "show", "captcha"];
 
 async fn act(_: OwnPage, Sender(me): Sender, form: Fields) -> Response {
     let me = match me {
@@ -36,12 +33,12 @@ async fn act(_: OwnPage, Sender(me): Sender, form: Fields) -> Response {
     };
     match call(&me, &form).await {
         Ok(ApiAnswer { body, headers }) => {
-            let mut response = me.keeps(if form.says("show") {
-                me.again(&back, told(&form, None, body)).await
-            } else {
-                let then = filled(form.get("then"), &body);
-                go(&local(&me.janua, &then).unwrap_or(back))
-            });
+            let then = filled(form.get("then"), &body);
+            let to = local(&me.janua, &then).unwrap_or(back);
+            let outcome = FormOutcome::of_success(&form, body);
+            let says_something = outcome.notice.is_some() || !outcome.answer.is_null();
+            let to = if says_something { told(&me, &to, &outcome).await } else { to };
+            let mut response = me.keeps(go(&to));
             // What the interface says about cookies comes last, and counts.
             for cookie in headers.get_all(header::SET_COOKIE) {
                 response.headers_mut().append(header::SET_COOKIE, cookie.clone());
@@ -50,8 +47,25 @@ async fn act(_: OwnPage, Sender(me): Sender, form: Fields) -> Response {
         }
         Err(fault) => {
             noted(&fault);
-            me.keeps(me.again(&back, told(&form, Some(&fault), Value::Null)).await)
+            let shown = outcome::open_shown(&me.janua, me.id(), form.get("shown"));
+            let to = told(&me, &back, &FormOutcome::of_fault(&form, &fault, shown)).await;
+            me.keeps(go(&to))
         }
+    }
+}
+
+/// The page to go to, with the token of an outcome where it can show one.
+async fn told(me: &Me, to: &str, outcome: &FormOutcome) -> String {
+    let is_ours = ["/account", "/console"].iter().any(|ours| to.starts_with(ours));
+    let token = if is_ours { outcome::store(&me.janua, me.id(), outcome).await } else { None };
+    match token {
+        Some(token) => {
+            let (page, part) =
+                to.split_once('#').map_or((to, String::new()), |(page, part)| (page, format!("#{part}")));
+            let sign = if page.contains('?') { '&' } else { '?' };
+            format!("{page}{sign}{}={token}{part}", outcome::PARAMETER)
+        }
+        None => to.to_owned(),
     }
 }
 
@@ -81,7 +95,7 @@ async fn call(me: &Me, form: &Fields) -> Result<ApiAnswer> {
 /// leads into a record.
 fn body(form: &Fields) -> Result<Map<String, Value>> {
     let mut body = Map::new();
-    for (name, text) in form.pairs().filter(|(name, _)| !OURS.contains(name)) {
+    for (name, text) in form.pairs().filter(|(name, _)| !OWN_FIELDS.contains(name)) {
         let (name, kind) = name.split_once(':').unwrap_or((name, "text"));
         let (record, name) = match name.split_once('.') {
             Some((record, name)) => (Some(record), name),
@@ -136,26 +150,5 @@ fn filled(then: &str, body: &Value) -> String {
     match body["id"].as_str().filter(|id| id.parse::<Id<Value>>().is_ok()) {
         Some(id) => then.replacen("{id}", id, 1),
         None => then.to_owned(),
-    }
-}
-
-/// What would do as a proof, as the interface says it.
-fn proofs(fault: &Fault) -> Vec<String> {
-    let methods = fault.extra("methods").and_then(Value::as_array).into_iter().flatten();
-    methods.filter_map(Value::as_str).map(str::to_owned).collect()
-}
-
-fn told(form: &Fields, fault: Option<&Fault>, answer: Value) -> FormOutcome {
-    let is_secret = |name: &str| ["password", "code", "Password"].iter().any(|word| name.contains(word));
-    let typed = form.pairs().filter(|(name, _)| !is_secret(name) && !OURS.contains(name));
-    FormOutcome {
-        form: form.get("form").to_owned(),
-        wrong: fault.map(Fault::above_form),
-        errors: fault.map(by_field).unwrap_or_default(),
-        challenge: fault.and_then(captcha::challenge),
-        proofs: fault.filter(|fault| fault.code() == REAUTHENTICATION_REQUIRED).map(proofs).unwrap_or_default(),
-        typed: typed.map(|(name, text)| (name.to_owned(), Value::from(text))).collect(),
-        answer,
-        status: fault.map_or(StatusCode::OK, status_of),
     }
 }

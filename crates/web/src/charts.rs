@@ -6,6 +6,10 @@ pub fn add_to(environment: &mut Environment<'_>) {
     environment.add_function("chart_scale", |values: Vec<f64>| scale(&values));
     environment.add_function("chart_line", |values: Vec<f64>, top: f64| line(&values, top));
     environment.add_function("chart_spark", |values: Vec<f64>| spark(&values));
+    environment.add_function("chart_totals", |series: Vec<Vec<f64>>| totals(&series));
+    environment.add_function("chart_minus", |all: Vec<f64>, part: Vec<f64>| {
+        all.iter().zip(&part).map(|(all, part)| all - part).collect::<Vec<_>>()
+    });
     environment.add_function("chart_bars", |series: Vec<Vec<f64>>, top: f64| bars(&series, top));
 }
 
@@ -92,6 +96,12 @@ fn bars(series: &[Vec<f64>], top: f64) -> Result<Value, Error> {
         context! { x => format!("{x:.2}"), width => format!("{:.2}", place * BAR), parts }
     });
     Ok(Value::from(bars.collect::<Vec<_>>()))
+}
+
+/// The sum of each column of the series.
+fn totals(series: &[Vec<f64>]) -> Vec<f64> {
+    let columns = series.iter().map(Vec::len).max().unwrap_or_default();
+    (0..columns).map(|at| series.iter().filter_map(|values| values.get(at)).sum()).collect()
 }
 
 /// A position in a list, to reckon with.

@@ -2,6 +2,7 @@
 //! call the API and render its answers. Every page works without JavaScript.
 mod account;
 mod act;
+mod activity;
 mod authorize;
 mod began;
 mod brand;
@@ -16,7 +17,9 @@ mod form;
 mod home;
 mod look;
 mod me;
+mod notices;
 mod onward;
+mod outcome;
 mod page;
 mod recover;
 mod reference;
@@ -58,6 +61,7 @@ pub fn feature(_: &Config) -> Feature {
             .and(look::routes()),
     )
     .declares(&[ErrorPage(page::error_page)])
+    .declares(&[outcome::OUTCOME])
     .own(look::Look::default())
     .own(reference::RenderedPages::default())
     .own(StatusPage(status::status_page))

@@ -1,6 +1,6 @@
 //! The person in front of a page of the account or the console, and what they may ask. Such a page is drawn from what
 //! the interface answers to that very person; it knows nothing else and may do nothing else.
-use std::{collections::BTreeMap, convert::Infallible};
+use std::convert::Infallible;
 
 use axum::{
     body::{Body, to_bytes},
@@ -20,9 +20,14 @@ use serde_json::{Map, Value, json};
 use tenancy::{
     accounts::Account,
     enter::{Browser, CAPTCHA_PASS, Session, Within, cookies, is_platform_owner},
+    ids::AccountId,
 };
 
-use crate::page::{address, error, go, page, parameter, status_of};
+use crate::{
+    console,
+    outcome::{self, FormOutcome},
+    page::{address, error, go, page, parameter, status_of},
+};
 
 /// What the navigation of the console offers, beside what a page asks for itself.
 const NAVIGATION: [(&str, &str); 2] = [("?my_apps", "/apps?limit=20"), ("?my_orgs", "/user/orgs")];
@@ -37,27 +42,6 @@ pub struct Me {
     parts: Parts,
     /// New cookies for whoever came with an access token that has run out.
     renewed: Vec<HeaderValue>,
-}
-
-/// What became of the form that was just sent, for the page it came from.
-#[derive(Clone, Serialize)]
-pub struct FormOutcome {
-    /// Which form of the page it was.
-    pub form: String,
-    /// What is wrong, in words.
-    pub wrong: Option<String>,
-    /// What is wrong with each field.
-    pub errors: BTreeMap<String, String>,
-    /// The proof of work that is asked for.
-    pub challenge: Option<String>,
-    /// What would prove who the person is, where a fresh proof is asked for.
-    pub proofs: Vec<String>,
-    /// What was typed, to be kept in the form.
-    pub typed: Map<String, Value>,
-    /// What the interface answered, where it is shown just this once.
-    pub answer: Value,
-    #[serde(skip)]
-    pub status: StatusCode,
 }
 
 impl FromRequestParts<Janua> for Me {
@@ -160,6 +144,10 @@ impl Me {
         self.session.account()
     }
 
+    pub fn id(&self) -> AccountId {
+        self.session.account().id
+    }
+
     /// Whether this request itself came from within.
     pub fn is_within(&self) -> bool {
         self.parts.extensions.get::<Within>().is_some()
@@ -193,25 +181,26 @@ impl Me {
         self.ask(Method::GET, &self.fill(pattern, place), None, None).await
     }
 
-    /// A page of ours again, as it is now, with word of what became of its form.
-    pub async fn again(&self, back: &str, told: FormOutcome) -> Response {
-        let status = told.status;
-        let asked = match request(&self.parts, Method::GET, back) {
-            Ok(mut request) => {
-                request.extensions_mut().insert(told);
-                request.extensions_mut().insert(Within::of(&self.session));
-                self.janua.inside.ask(request).await
-            }
-            Err(fault) => Err(fault),
+    /// A parameter of the page's URL.
+    pub fn parameter(&self, name: &str) -> String {
+        parameter(self.parts.uri.query(), name)
+    }
+
+    pub fn runs_platform(&self) -> bool {
+        is_platform_owner(&self.janua, &self.session)
+    }
+
+    /// A file that the API answers, with the page's own query.
+    pub async fn file(&self, pattern: &str, place: &impl Serialize) -> Response {
+        let place = serde_json::to_value(place).unwrap_or_default();
+        let asked = async {
+            let mut request = request(&self.parts, Method::GET, &self.fill(&format!("{pattern}?{{query}}"), &place))?;
+            request.extensions_mut().insert(Within::of(&self.session));
+            self.janua.inside.ask(request).await
         };
-        match asked {
-            Ok(mut response) => {
-                if response.status() == StatusCode::OK {
-                    *response.status_mut() = status;
-                }
-                response
-            }
-            Err(fault) => error(&self.janua, &fault),
+        match asked.await {
+            Ok(response) => self.keeps(response),
+            Err(fault) => refused(&self.janua, &fault, &self.parts.method, &self.parts.uri),
         }
     }
 
@@ -243,11 +232,22 @@ impl Me {
             };
             content.insert(name.to_owned(), answer);
         }
-        let told = self.parts.extensions.get::<FormOutcome>();
+        let role = ["app", "org"].iter().find_map(|of| content.get(*of)?["role"].as_str());
+        let nav = console::nav::of(self.parts.uri.path(), role);
+        content.insert("nav".into(), json!(nav));
+        let told = match parameter(self.parts.uri.query(), outcome::PARAMETER) {
+            token if token.is_empty() => None,
+            token => outcome::take(&self.janua, self.id(), &token).await,
+        };
+        let status = told.as_ref().map_or(StatusCode::OK, FormOutcome::status);
+        if let Some(told) = told.as_ref().filter(|told| !told.answer.is_null()) {
+            let shown = outcome::seal_shown(&self.janua, self.id(), &told.answer);
+            content.insert("shown".into(), json!(shown));
+        }
         let account = self.session.account();
         content.insert("place".into(), place);
         content.insert("told".into(), json!(told));
-        content.insert("path".into(), json!(self.parts.uri.path_and_query().map(ToString::to_string)));
+        content.insert("path".into(), json!(self.path()));
         content.insert("here".into(), json!(self.parts.uri.path()));
         content.insert("search".into(), json!(parameter(self.parts.uri.query(), "search")));
         // The dialog that is open: `?new=key` shows the form to create a key over the list of keys.
@@ -258,10 +258,10 @@ impl Me {
             "me".into(),
             json!({
                 "id": account.id, "name": account.name, "email": account.email, "avatarUrl": account.avatar_url,
-                "runsPlatform": is_platform_owner(&self.janua, &self.session),
+                "runsPlatform": self.runs_platform(),
             }),
         );
-        self.keeps(page(&self.janua, StatusCode::OK, template, Content::from(Serde(content))))
+        self.keeps(page(&self.janua, status, template, Content::from(Serde(content))))
     }
 
     fn fill(&self, pattern: &str, place: &Value) -> String {
@@ -270,6 +270,21 @@ impl Me {
             let value = utf8_percent_encode(value.as_str().unwrap_or_default(), NON_ALPHANUMERIC).to_string();
             text.replace(&format!("{{{name}}}"), &value)
         });
-        filled.replace("{query}", self.parts.uri.query().unwrap_or_default())
+        filled.replace("{query}", &self.query())
+    }
+
+    /// The page's own query, without the token of an outcome.
+    fn query(&self) -> String {
+        let pairs = self.parts.uri.query().unwrap_or_default().split('&');
+        let is_own = |pair: &&str| pair.split('=').next() != Some(outcome::PARAMETER);
+        pairs.filter(is_own).collect::<Vec<_>>().join("&")
+    }
+
+    /// The page's own path and query.
+    fn path(&self) -> String {
+        match (self.parts.uri.path(), self.query()) {
+            (path, query) if query.is_empty() => path.to_owned(),
+            (path, query) => format!("{path}?{query}"),
+        }
     }
 }

@@ -16,7 +16,7 @@ use minijinja::{Value, context};
 use tenancy::apps::scopes::{Scope, Scopes};
 use url::{Position, Url};
 
-use crate::look::Look;
+use crate::{look::Look, words};
 
 pub const HTML: &str = "text/html; charset=utf-8";
 
@@ -155,7 +155,7 @@ fn at_control(field: &str, message: &str) -> (String, String) {
             let said = [&parts[at + 1..], &[message]].concat().join(" ");
             (parts[..at].join("."), format!("Line {}: {said}", line + 1))
         }
-        None => (field.to_owned(), message.to_owned()),
+        None => (field.to_owned(), words::sentence(field, message)),
     }
 }
 
@@ -168,10 +168,12 @@ fn drawn(routes: Routes) -> Routes {
     refused_on_a_page(routes.answers::<String>(200, HTML))
 }
 
+/// The statuses of refusals that pages show.
+pub const REFUSED: [u16; 9] = [400, 401, 403, 404, 409, 410, 429, 500, 503];
+
 /// The route above answers something else than a page, and is refused on one.
 pub fn refused_on_a_page(routes: Routes) -> Routes {
-    let statuses = [400, 401, 403, 404, 409, 410, 429, 500, 503];
-    let routes = statuses.into_iter().fold(routes, |routes, status| routes.answers::<String>(status, HTML));
+    let routes = REFUSED.into_iter().fold(routes, |routes, status| routes.answers::<String>(status, HTML));
     routes.answers_nothing(303).unkept()
 }
 

@@ -8,6 +8,7 @@ mod consents;
 mod console;
 mod dead_ends;
 mod devices;
+mod feedback;
 mod first_owner;
 mod form_post;
 mod forms;
@@ -15,6 +16,7 @@ mod hosted;
 mod leaving;
 mod look;
 mod mails;
+mod overview;
 mod pages;
 mod reference;
 mod resources;
@@ -191,8 +193,27 @@ fn hidden(page: &Answer, name: &str) -> String {
 
 /// Posts a form as a browser does from our own page.
 async fn submit(t: &TestJanua, path: &str, fields: &[(&str, &str)], cookies: &str) -> Answer {
+    let sent = post_form(t, path, fields, cookies).await;
+    if path == "/act" { followed(t, sent, fields, cookies).await } else { sent }
+}
+
+async fn post_form(t: &TestJanua, path: &str, fields: &[(&str, &str)], cookies: &str) -> Answer {
     let ask = t.post(path).header("content-type", FORM).header("origin", &base(t)).body(query(fields));
     if cookies.is_empty() { ask.await } else { ask.header("cookie", cookies).await }
+}
+
+/// Every act answers with a redirect. What was refused, or is shown once, stands on the page it leads to; otherwise this is
+/// the redirect itself, without the token of its outcome.
+async fn followed(t: &TestJanua, mut sent: Answer, fields: &[(&str, &str)], cookies: &str) -> Answer {
+    let to = sent.header("location").to_owned();
+    let Some((page, _)) = to.split_once("?told=").or_else(|| to.split_once("&told=")) else { return sent };
+    assert_eq!(sent.status, 303, "{}", sent.text);
+    let shown = visit(t, &to, cookies).await;
+    if shown.status != 200 || fields.iter().any(|(name, _)| *name == "show") {
+        return shown;
+    }
+    sent.headers.insert("location", page.parse().expect("a location"));
+    sent
 }
 
 /// What the script on a page does with the challenge in it.

@@ -2,21 +2,48 @@
 use data_encoding::BASE64;
 use kernel::clock::Timestamp;
 use minijinja::{Environment, Error, ErrorKind, Value};
+use tenancy::sessions::device_name;
 
 pub fn add_to(environment: &mut Environment<'_>) {
     environment.add_filter("words", words);
     environment.add_filter("left", left);
+    environment.add_filter("day", day);
+    environment.add_filter("spaced", spaced);
+    environment.add_filter("device", |user_agent: &str| device_name(user_agent));
     environment
         .add_filter("as_picture", |svg: &str| format!("data:image/svg+xml;base64,{}", BASE64.encode(svg.as_bytes())));
     environment.add_filter("pretty", |value: Value| record(&value, true));
     environment.add_filter("compact", |value: Value| record(&value, false));
 }
 
-/// `SIGNED_IN` as `Signed in`.
+/// `SIGNED_IN` as `Signed in`, `MFA_ENABLED` as `MFA enabled`.
 fn words(name: &str) -> String {
     let lower = name.replace(['_', '.'], " ").to_lowercase();
-    let mut letters = lower.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+    let (first, rest) = lower.split_once(' ').unwrap_or((&lower, ""));
+    let mut letters = first.chars();
+    let first = match first {
+        "mfa" | "scim" => first.to_uppercase(),
+        _ => letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default(),
+    };
+    if rest.is_empty() { first } else { format!("{first} {rest}") }
+}
+
+/// `2026-11-07` as `Nov 7`.
+fn day(date: &str) -> String {
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let mut parts = date.split('-').skip(1).map(|part| part.parse::<usize>().unwrap_or_default());
+    let (month, day) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let name = month.checked_sub(1).and_then(|at| MONTHS.get(at)).copied().unwrap_or_default();
+    format!("{name} {day}")
+}
+
+/// `deviceName` as `device name`.
+fn spaced(name: &str) -> String {
+    let letters = name.chars().map(|letter| match letter {
+        'A'..='Z' => format!(" {}", letter.to_ascii_lowercase()),
+        other => other.to_string(),
+    });
+    letters.collect()
 }
 
 /// How long it is until then, in the two largest units.
@@ -32,6 +59,29 @@ fn left(until: &str, now: &str) -> Result<String, Error> {
     Ok(named.collect::<Vec<_>>().join(" "))
 }
 
+/// What the API says about a field, as a sentence for a person. A pattern becomes an example.
+pub fn sentence(field: &str, message: &str) -> String {
+    let name = field.rsplit('.').next().unwrap_or_default();
+    if message.starts_with("must match ") {
+        let example = match name {
+            "primaryColor" => "Use a hex color such as #1d4ed8.",
+            "slug" => "Use lowercase letters, digits and hyphens, for example my-shop.",
+            "phone" => "Enter the number with its country code, for example +41446681800.",
+            "domain" => "Enter a domain such as app.example.com.",
+            _ => "Check the format.",
+        };
+        return example.to_owned();
+    }
+    let said = match message {
+        "is required" | "must not be empty" => "Fill in this field",
+        "must be an email address" => "Enter a valid email",
+        other => other,
+    };
+    let mut letters = said.chars();
+    let said: String = letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default();
+    if said.ends_with(['.', '?', '!']) { said } else { format!("{said}.") }
+}
+
 fn record(value: &Value, is_pretty: bool) -> Result<String, Error> {
     let text = if is_pretty { serde_json::to_string_pretty(value) } else { serde_json::to_string(value) };
     text.map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))
@@ -42,9 +92,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_wrong_with_a_field_is_a_sentence() {
+        let cases = [
+            ("branding.primaryColor", "must match ^#[0-9a-f]{6}$", "Use a hex color such as #1d4ed8."),
+            ("other", "must match ^x$", "Check the format."),
+            ("name", "must not be empty", "Fill in this field."),
+            ("name", "must have at most 200 characters", "Must have at most 200 characters."),
+            ("email", "Enter a valid email.", "Enter a valid email."),
+        ];
+        for (field, message, expected) in cases {
+            assert_eq!(sentence(field, message), expected);
+        }
+    }
+
+    #[test]
     fn names_and_lengths_of_time_are_in_words() {
-        assert_eq!(words("MFA_ENABLED"), "Mfa enabled");
+        assert_eq!(words("MFA_ENABLED"), "MFA enabled");
         assert_eq!(words(""), "");
+        assert_eq!((day("2026-11-07").as_str(), spaced("deviceName").as_str()), ("Nov 7", "device name"));
         let left = |until| left(until, "2026-01-31T10:00:00.000Z").expect("moments");
         assert_eq!(left("2026-02-07T10:00:00.000Z"), "7 days");
         assert_eq!(left("2026-02-01T11:30:00.000Z"), "1 day 1 hour");

@@ -1,9 +1,11 @@
 //! Apps of organizations: their keys, end users, domains and webhooks.
+mod activity;
 mod apps;
 mod domain;
 mod events;
 mod keys;
 mod logo;
+mod overview;
 mod queues;
 mod users;
 pub mod webhooks;
@@ -29,7 +31,9 @@ pub fn feature(config: &Config) -> Feature {
         .and(keys::routes())
         .and(users::routes())
         .and(domain::routes())
-        .and(queues::routes());
+        .and(queues::routes())
+        .and(overview::routes())
+        .and(activity::routes());
     Feature::new(routes)
         .jobs(domain::jobs())
         .declares(events::EVENTS)

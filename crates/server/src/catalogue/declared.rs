@@ -142,6 +142,7 @@ async fn every_purpose_of_a_one_time_secret_has_a_name_of_its_own() {
     let known = [
         "captcha_challenge",
         "captcha_pass",
+        "form_outcome",
         "magic_link",
         "mfa_ticket",
         "passkey_register",

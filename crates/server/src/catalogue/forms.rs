@@ -14,7 +14,7 @@ use super::built;
 use crate::start::features;
 
 /// Fields that `/act` reads itself.
-const OF_ACT: [&str; 6] = ["call", "back", "form", "then", "show", "captcha"];
+const OF_ACT: [&str; 8] = ["call", "back", "form", "then", "show", "captcha", "done", "shown"];
 /// The macros of `parts/forms.html` that draw a control. Their first argument is its name.
 const CONTROLS: [&str; 6] = ["field", "password", "area", "choose", "choices", "check"];
 
@@ -128,8 +128,9 @@ async fn every_form_leads_to_a_route_that_knows_its_fields() {
         for form in between(template, "<form", "</form>") {
             let action = between(form, "action=\"", "\"").next().unwrap_or_default();
             if action != "/act" {
-                let is_known = !action.starts_with('/') || operations.contains_key(&("POST".into(), action.into()));
-                wrong.extend((!is_known).then(|| format!("{name}: no route POST {action}")));
+                let method = between(form, "method=\"", "\"").next().unwrap_or_default().to_uppercase();
+                let is_known = !action.starts_with('/') || operations.contains_key(&(method.clone(), action.into()));
+                wrong.extend((!is_known).then(|| format!("{name}: no route {method} {action}")));
                 continue;
             }
             acts += 1;

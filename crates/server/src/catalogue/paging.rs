@@ -11,7 +11,7 @@ use super::{
 };
 
 /// Lists of which the platform has only one.
-const OF_THE_PLATFORM: &[&str] = &["/admin/abuse-reports", "/admin/outbox", "/status/incidents"];
+const OF_THE_PLATFORM: &[&str] = &["/admin/abuse-reports", "/admin/audit-log", "/admin/outbox", "/status/incidents"];
 
 /// Every list in pages.
 fn lists(description: &Value) -> Vec<Row> {

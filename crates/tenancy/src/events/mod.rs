@@ -1,5 +1,6 @@
 //! Events: recorded in the transaction that causes them, for the audit log and for webhooks.
 pub mod audit;
+pub mod figures;
 pub mod happenings;
 pub mod outbox;
 

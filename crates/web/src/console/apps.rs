@@ -4,14 +4,30 @@ use kernel::http::{Path, Routes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{me::Me, page::pages};
+use super::nav::{Area::App, NavEntry};
+use crate::{activity, me::Me, page::pages};
+
+pub const NAV: &[NavEntry] = &[
+    NavEntry::new(App, "", "Overview", "overview", ""),
+    NavEntry::new(App, "", "Users", "users", "/users"),
+    NavEntry::new(App, "", "Activity", "activity", "/activity").for_admins(),
+    NavEntry::new(App, "Build", "API keys", "key", "/keys"),
+    NavEntry::new(App, "Build", "Domain", "globe", "/domain"),
+    NavEntry::new(App, "Manage", "Settings", "sliders", "/settings"),
+];
 
 pub fn routes() -> Routes {
     pages("pages")
-        .get("/console/apps/{appId}", app_page, "an app and its settings")
+        .get("/console/apps/{appId}", app_overview_page, "an app: its figures and what is left to do")
+        .get("/console/apps/{appId}/settings", app_settings_page, "its settings")
         .get("/console/apps/{appId}/keys", keys_page, "its keys")
         .get("/console/apps/{appId}/users", users_page, "who signed in through it")
         .get("/console/apps/{appId}/domain", domain_page, "its domain and the proof of it")
+        .and(activity::with_file(pages("pages").get(
+            "/console/apps/{appId}/activity",
+            app_activity_page,
+            "its audit log",
+        )))
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
@@ -22,8 +38,24 @@ pub struct OfApp {
 
 pub const APP: (&str, &str) = ("app", "/apps/{appId}");
 
-async fn app_page(me: Me, Path(place): Path<OfApp>) -> Response {
-    me.show("console/app.html", &place, &[APP]).await
+async fn app_overview_page(me: Me, Path(place): Path<OfApp>) -> Response {
+    let asks = [
+        APP,
+        ("overview", "/apps/{appId}/overview"),
+        ("?keys", "/apps/{appId}/keys?limit=1"),
+        ("?users", "/apps/{appId}/users?limit=1"),
+        ("?webhooks", "/apps/{appId}/webhooks?limit=1"),
+        ("?domain", "/apps/{appId}/domain"),
+    ];
+    me.show("console/app_overview.html", &place, &asks).await
+}
+
+async fn app_settings_page(me: Me, Path(place): Path<OfApp>) -> Response {
+    me.show("console/app_settings.html", &place, &[APP]).await
+}
+
+async fn app_activity_page(me: Me, Path(place): Path<OfApp>) -> Response {
+    activity::show(&me, "console/app_activity.html", &place, ("?list", "/apps/{appId}/audit-log"), &[APP]).await
 }
 
 async fn keys_page(me: Me, Path(place): Path<OfApp>) -> Response {

@@ -3,14 +3,22 @@
 mod apps;
 mod design;
 mod mails;
+pub mod nav;
 mod orgs;
 mod platform;
 mod quick_start;
 mod samples;
+mod search;
 mod start;
 mod webhooks;
 
 use kernel::http::Routes;
+
+use nav::NavEntry;
+
+/// The navigation: what each module declares, in the order of this list.
+const NAV: &[&[NavEntry]] =
+    &[crate::account::NAV, orgs::NAV, quick_start::NAV, apps::NAV, webhooks::NAV, platform::NAV];
 
 pub fn routes() -> Routes {
     Routes::new("pages")
@@ -19,6 +27,7 @@ pub fn routes() -> Routes {
         .and(apps::routes())
         .and(webhooks::routes())
         .and(platform::routes())
+        .and(search::routes())
         .and(design::routes())
         .and(quick_start::routes())
         .and(mails::routes())

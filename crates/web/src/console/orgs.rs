@@ -4,14 +4,28 @@ use kernel::http::{Path, Routes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{me::Me, page::pages};
+use super::nav::{Area::Org, NavEntry};
+use crate::{activity, me::Me, page::pages};
+
+pub const NAV: &[NavEntry] = &[
+    NavEntry::new(Org, "", "Overview", "overview", ""),
+    NavEntry::new(Org, "", "Members", "users", "/members"),
+    NavEntry::new(Org, "", "SCIM", "refresh", "/scim").for_admins(),
+    NavEntry::new(Org, "", "Activity", "activity", "/activity").for_admins(),
+    NavEntry::new(Org, "Manage", "Settings", "sliders", "/settings"),
+];
 
 pub fn routes() -> Routes {
     pages("pages")
-        .get("/console/orgs/{id}", org_page, "an organization and its settings")
+        .get("/console/orgs/{id}", org_overview_page, "an organization: the figures of its apps")
+        .get("/console/orgs/{id}/settings", org_settings_page, "its settings")
         .get("/console/orgs/{id}/members", members_page, "its people and invitations")
         .get("/console/orgs/{id}/scim", scim_page, "its identity provider")
-        .get("/console/orgs/{id}/activity", org_activity_page, "what happened in it")
+        .and(activity::with_file(pages("pages").get(
+            "/console/orgs/{id}/activity",
+            org_activity_page,
+            "its audit log",
+        )))
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
@@ -21,8 +35,12 @@ struct OfOrg {
 
 const ORG: (&str, &str) = ("org", "/org/{id}?limit=1");
 
-async fn org_page(me: Me, Path(place): Path<OfOrg>) -> Response {
-    me.show("console/org.html", &place, &[ORG, ("metadata", "/orgs/{id}/metadata")]).await
+async fn org_overview_page(me: Me, Path(place): Path<OfOrg>) -> Response {
+    me.show("console/org_overview.html", &place, &[ORG, ("overview", "/org/{id}/overview")]).await
+}
+
+async fn org_settings_page(me: Me, Path(place): Path<OfOrg>) -> Response {
+    me.show("console/org_settings.html", &place, &[ORG, ("metadata", "/orgs/{id}/metadata")]).await
 }
 
 async fn members_page(me: Me, Path(place): Path<OfOrg>) -> Response {
@@ -36,6 +54,6 @@ async fn scim_page(me: Me, Path(place): Path<OfOrg>) -> Response {
 }
 
 async fn org_activity_page(me: Me, Path(place): Path<OfOrg>) -> Response {
-    let asks = [ORG, ("?list", "/org/{id}/audit-log?{query}"), ("?members", "/org/{id}/members?limit=200")];
-    me.show("console/org_activity.html", &place, &asks).await
+    let asks = [ORG, ("?members", "/org/{id}/members?limit=200")];
+    activity::show(&me, "console/org_activity.html", &place, ("?list", "/org/{id}/audit-log"), &asks).await
 }

@@ -8,10 +8,20 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::nav::{Area::Platform, NavEntry};
 use crate::{
+    activity,
     me::Me,
     page::{HTML, error, pages},
 };
+
+pub const NAV: &[NavEntry] = &[
+    NavEntry::new(Platform, "", "Overview", "overview", "/platform"),
+    NavEntry::new(Platform, "", "Activity", "activity", "/platform/activity"),
+    NavEntry::new(Platform, "", "Incidents", "flag", "/platform/incidents"),
+    NavEntry::new(Platform, "", "Abuse", "shield", "/platform/abuse"),
+    NavEntry::new(Platform, "", "Outbox", "mail", "/outbox"),
+];
 
 pub fn routes() -> Routes {
     pages("pages")
@@ -21,11 +31,24 @@ pub fn routes() -> Routes {
         .get("/console/outbox", outbox_page, "the mails a development server kept")
         .get("/console/outbox/{id}", mail_page, "one mail as a person sees it")
         .get("/console/outbox/{id}/body", mail_body, "the body of that mail, for its frame")
+        .and(activity::with_file(pages("pages").get(
+            "/console/platform/activity",
+            platform_activity_page,
+            "all audit events",
+        )))
+}
+
+async fn platform_activity_page(me: Me) -> Response {
+    activity::show(&me, "console/platform_activity.html", &(), ("list", "/admin/audit-log"), &[]).await
 }
 
 async fn platform_page(me: Me) -> Response {
-    let asks =
-        [("queues", "/admin/queues"), ("signing", "/admin/signing-keys"), ("?outbox", "/admin/outbox?limit=1")];
+    let asks = [
+        ("overview", "/admin/overview"),
+        ("queues", "/admin/queues"),
+        ("signing", "/admin/signing-keys"),
+        ("?outbox", "/admin/outbox?limit=1"),
+    ];
     me.show("console/platform.html", &(), &asks).await
 }
 

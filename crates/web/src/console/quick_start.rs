@@ -5,12 +5,15 @@ use serde_json::json;
 
 use super::{
     apps::{APP, OfApp},
+    nav::{Area, NavEntry},
     samples,
 };
 use crate::{
     me::Me,
     page::{error, pages},
 };
+
+pub const NAV: &[NavEntry] = &[NavEntry::new(Area::App, "Build", "Quick start", "book", "/quick-start")];
 
 pub fn routes() -> Routes {
     pages("pages").get("/console/apps/{appId}/quick-start", quick_start_page, "code that signs in a user of the app")

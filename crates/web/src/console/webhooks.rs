@@ -7,9 +7,12 @@ use serde_json::{Value, json};
 
 use super::{
     apps::{APP, OfApp},
+    nav::{Area, NavEntry},
     samples,
 };
 use crate::{me::Me, page::pages};
+
+pub const NAV: &[NavEntry] = &[NavEntry::new(Area::App, "Build", "Webhooks", "webhook", "/webhooks")];
 
 pub fn routes() -> Routes {
     pages("pages").get("/console/apps/{appId}/webhooks", webhooks_page, "its webhooks").get(

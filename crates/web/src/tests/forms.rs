@@ -123,7 +123,8 @@ async fn p06_what_a_form_was_answered_is_not_kept() {
     ];
     let send = async || {
         let ask = t.post("/act").header("content-type", FORM).header("origin", &base(&t)).header("cookie", &ada);
-        ask.header("idempotency-key", "the-same-key").body(query(&fields)).await
+        let sent = ask.header("idempotency-key", "the-same-key").body(query(&fields)).await;
+        super::followed(&t, sent, &fields, &ada).await
     };
     assert!(send().await.text.contains("sk_live_"));
     assert_eq!(t.post("/auth/logout").header("origin", &base(&t)).header("cookie", &ada).await.status, 204);
@@ -164,7 +165,7 @@ async fn a_crafted_form_breaks_no_page_and_brings_no_markup_in() {
         ("/account/security", &["password", "totp", "totp-on", "sms", "sms-on", "recovery"]),
         ("/account/data", &["leave"]),
         ("/console", &["app", "org"]),
-        (&app, &["app", "end"]),
+        (&format!("{app}/settings"), &["app", "end"]),
         (&format!("{app}/keys"), &["key"]),
         (&format!("{app}/domain"), &["domain", "look"]),
         (&format!("{app}/webhooks"), &["webhook"]),

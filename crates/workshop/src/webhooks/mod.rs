@@ -37,7 +37,7 @@ use kernel::{
 use tenancy::events::outbox;
 
 use self::changes::Changes;
-pub(crate) use deliveries::queued;
+pub(crate) use deliveries::{DeliveryId, queued};
 pub use dispatch::deliver_due;
 pub use settings::Settings;
 

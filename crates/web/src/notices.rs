@@ -1,0 +1,103 @@
+//! What a page says after an act. A form names one of these sentences in its field `done`; no other text is said.
+use serde_json::Value;
+
+/// Names and sentences. `{field}` is a field of the API's answer; without it, the second sentence is said.
+const NOTICES: &[(&str, &str, &str)] = &[
+    ("done", "Done.", ""),
+    ("saved", "Saved.", ""),
+    // The account.
+    ("confirmation_sent", "Confirmation email sent. Check your email.", ""),
+    ("password_changed", "Password changed. All other sessions were ended.", ""),
+    ("totp_on", "Authenticator app turned on.", ""),
+    ("totp_off", "Authenticator app turned off.", ""),
+    ("code_sent", "Code sent.", ""),
+    ("sms_on", "Codes by text message turned on.", ""),
+    ("sms_off", "Codes by text message turned off.", ""),
+    ("recovery_codes_created", "Recovery codes created. The old ones no longer work.", ""),
+    ("passkey_renamed", "Passkey renamed.", ""),
+    ("passkey_removed", "Passkey removed.", ""),
+    ("session_ended", "Session ended.", ""),
+    ("device_forgotten", "Device forgotten.", ""),
+    ("devices_forgotten", "All trusted devices forgotten.", ""),
+    ("access_revoked", "Access revoked.", ""),
+    // Organizations.
+    ("org_created", "Organization created.", ""),
+    ("org_deleted", "Organization deleted.", ""),
+    ("org_left", "You left the organization.", ""),
+    ("metadata_updated", "Metadata updated.", ""),
+    ("invite_sent", "Invitation sent to {email}.", "Invitation sent."),
+    ("invite_resent", "Invitation sent again to {email}.", "Invitation sent again."),
+    ("invite_canceled", "Invitation canceled.", ""),
+    ("role_changed", "Role changed.", ""),
+    ("member_removed", "Member removed.", ""),
+    ("token_created", "Token created.", ""),
+    ("token_revoked", "Token revoked.", ""),
+    // Apps.
+    ("app_created", "App created.", ""),
+    ("app_deleted", "App deleted.", ""),
+    ("logo_removed", "Logo removed.", ""),
+    ("key_created", "Key created.", ""),
+    ("key_revoked", "Key revoked.", ""),
+    ("domain_added", "Domain added. Add the DNS record to verify it.", ""),
+    ("domain_removed", "Domain removed.", ""),
+    ("endpoint_added", "Endpoint added.", ""),
+    ("endpoint_deleted", "Endpoint deleted.", ""),
+    ("endpoint_on", "Endpoint turned on.", ""),
+    ("endpoint_off", "Endpoint turned off.", ""),
+    ("test_sent", "Test event queued. Its delivery appears below.", ""),
+    ("delivery_queued", "Delivery queued.", ""),
+    ("events_queued", "Missed events are being sent again.", ""),
+    ("secret_rotated", "Secret rotated.", ""),
+    ("rotation_finished", "Rotation finished. The old secret no longer works.", ""),
+    // The platform.
+    ("incident_published", "Incident published.", ""),
+    ("update_published", "Update published.", ""),
+];
+
+/// The sentence with this name, filled in. An unknown name says nothing.
+pub fn sentence(name: &str, answer: &Value) -> Option<String> {
+    let (_, sentence, without) = NOTICES.iter().find(|(known, ..)| *known == name)?;
+    let Some((before, rest)) = sentence.split_once('{') else { return Some((*sentence).to_owned()) };
+    let (field, after) = rest.split_once('}')?;
+    Some(match answer[field].as_str() {
+        Some(value) => format!("{before}{value}{after}"),
+        None => (*without).to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_sentence_is_filled_from_the_answer() {
+        assert_eq!(sentence("saved", &Value::Null).as_deref(), Some("Saved."));
+        let answer = json!({ "email": "ada@example.com" });
+        assert_eq!(sentence("invite_sent", &answer).as_deref(), Some("Invitation sent to ada@example.com."));
+        assert_eq!(sentence("invite_sent", &Value::Null).as_deref(), Some("Invitation sent."));
+        assert_eq!(sentence("You won <b>a car</b>", &answer), None);
+    }
+
+    #[test]
+    fn templates_name_known_notices_alone() {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/templates");
+        for folder in [root.to_owned(), format!("{root}/console"), format!("{root}/account")] {
+            for file in fs::read_dir(folder).expect("templates").flatten().filter(|file| file.path().is_file()) {
+                let text = fs::read_to_string(file.path()).expect("text");
+                for named in text.split("done=\"").skip(1) {
+                    let name = named.split('"').next().unwrap_or_default();
+                    // An empty one says that the page itself shows the result.
+                    assert!(
+                        name.is_empty() || NOTICES.iter().any(|(known, ..)| *known == name),
+                        "{name} in {:?}",
+                        file.path()
+                    );
+                }
+            }
+        }
+    }
+}
