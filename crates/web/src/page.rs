@@ -12,7 +12,10 @@ use kernel::{
     http::Routes,
 };
 use minijinja::{Value, context};
-use tenancy::apps::scopes::{Scope, Scopes};
+use tenancy::{
+    apps::scopes::{Scope, Scopes},
+    policy::Site,
+};
 use url::{Position, Url};
 
 use crate::{brand::Brand, look::Look};
@@ -32,6 +35,7 @@ pub fn page_onward<'a>(
     content: Value,
     onward: impl IntoIterator<Item = &'a str>,
 ) -> Response {
+    let content = context! { site => Value::from_serialize(Site::of(janua)), ..content };
     let (status, html) = match janua.own::<Look>().draw(name, content) {
         Ok(html) => (status, html),
         Err(sorry) => (StatusCode::INTERNAL_SERVER_ERROR, sorry),

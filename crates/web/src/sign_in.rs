@@ -10,7 +10,7 @@ use identity::{
         clients::Reach,
         request::{Reading, Request},
     },
-    password, social,
+    password, policy, social,
 };
 use kernel::{
     Janua,
@@ -22,7 +22,7 @@ use tenancy::{
     accounts::factors::Factor,
     enter::{Delivery, ToAdmit},
     once::TOKEN_SPENT,
-    sessions::sign_in::{ACCOUNT_CLOSED, CompletedSignIn, Entered, MfaChallenge},
+    sessions::sign_in::{CompletedSignIn, Entered, MfaChallenge},
 };
 
 use crate::{
@@ -88,6 +88,7 @@ impl Onward {
             brand => self.brand(janua).as_ref(),
             email => if email.is_empty() { hint } else { email },
             onward => &self.to,
+            may_sign_up => policy::refusal(janua).is_none(),
             providers => offered.iter().map(|one| context! { name => one.name, label => one.label }).collect::<Vec<_>>(),
             wrong => fault.map(Fault::above_form),
             errors => fault.map(by_field).unwrap_or_default(),
@@ -113,7 +114,7 @@ impl Onward {
     pub fn enter_or_ask(&self, janua: &Janua, entered: Entered) -> Result<Response> {
         match entered {
             Entered::In(person) => self.enter(janua, &person),
-            Entered::Closed => Err(ACCOUNT_CLOSED.into()),
+            Entered::Refused(code) => Err(code.into()),
             Entered::Waiting(challenge) => {
                 let asked = Asked { hint: &hint(&challenge), ticket: &challenge.mfa_ticket };
                 Ok(self.factor_page(janua, StatusCode::OK, asked, None))

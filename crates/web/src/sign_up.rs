@@ -6,12 +6,13 @@ use axum::{
 };
 use identity::{
     invite::{self, Accept, Accepted, SIGN_IN_FIRST},
+    policy,
     register::{self, SignUp},
 };
 use kernel::{
     Janua,
     email::Email,
-    fault::{Fault, Result},
+    fault::{Code, Fault, Result},
     http::Routes,
 };
 use minijinja::context;
@@ -40,7 +41,18 @@ pub fn routes() -> Routes {
 
 async fn sign_up_page(State(janua): State<Janua>, RawQuery(query): RawQuery) -> Response {
     let onward = Onward::read(&janua, &parameter(query.as_deref(), "continue")).await;
-    form(&janua, StatusCode::OK, &onward, ("", ""), None)
+    match policy::refusal(&janua) {
+        None => form(&janua, StatusCode::OK, &onward, ("", ""), None),
+        Some(code) => closed(&janua, &onward, code),
+    }
+}
+
+/// Says in words that nobody signs up here, or not without an invitation.
+fn closed(janua: &Janua, onward: &Onward, code: Code) -> Response {
+    let title = if code == policy::INVITATION_REQUIRED { "Sign-up by invitation" } else { "Sign-up is closed" };
+    let next = vec!["Sign in".to_owned(), address(janua, "/sign-in", "continue", &onward.to)];
+    let content = context! { title, text => code.says, brand => onward.brand(janua).as_ref(), sign => "lock", next };
+    page(janua, StatusCode::FORBIDDEN, "note.html", content)
 }
 
 fn form(janua: &Janua, status: StatusCode, onward: &Onward, typed: (&str, &str), fault: Option<&Fault>) -> Response {
@@ -67,6 +79,7 @@ async fn sign_up(State(janua): State<Janua>, _: OwnPage, ToAdmit(mut visitor): T
             "Check your email",
             "We sent you a link. Open it to confirm your email. Then you can sign in.",
         ),
+        Err(fault) if policy::REFUSALS.contains(&fault.code()) => closed(&janua, &onward, fault.code()),
         Err(fault) => {
             let typed = (fields.get("name"), fields.get("email"));
             form(&janua, status_of(&fault), &onward, typed, Some(&fault))

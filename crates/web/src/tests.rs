@@ -14,6 +14,7 @@ mod hosted;
 mod leaving;
 mod look;
 mod pages;
+mod people;
 mod reference;
 mod resources;
 mod status;

@@ -33,7 +33,10 @@ use crate::{
     email::Email,
     events::{self, By, Event},
     ids::AccountId,
-    sessions::{StoredSession, sign_in::ACCOUNT_CLOSED},
+    sessions::{
+        StoredSession,
+        sign_in::{ACCOUNT_CLOSED, ACCOUNT_DISABLED, BLOCKED_FROM_APP},
+    },
 };
 
 /// Failures older than this do not count.
@@ -139,7 +142,7 @@ impl FromRequestParts<Janua> for NotAdmitted {
     }
 }
 
-const OF_VISITORS: &[Code] = &[RATE_LIMITED, INVALID_APP_KEY, ACCOUNT_CLOSED];
+const OF_VISITORS: &[Code] = &[RATE_LIMITED, INVALID_APP_KEY, ACCOUNT_CLOSED, ACCOUNT_DISABLED, BLOCKED_FROM_APP];
 
 impl OperationInput for Admitted {
     fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
