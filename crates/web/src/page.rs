@@ -11,7 +11,7 @@ use kernel::{
     fault::{Fault, Result},
     http::Routes,
 };
-use minijinja::{Value, context};
+use minijinja::{Value, context, value::Serde};
 use tenancy::{
     apps::scopes::{Scope, Scopes},
     policy::Site,
@@ -35,7 +35,7 @@ pub fn page_onward<'a>(
     content: Value,
     onward: impl IntoIterator<Item = &'a str>,
 ) -> Response {
-    let content = context! { site => Value::from_serialize(Site::of(janua)), ..content };
+    let content = context! { site => Value::from(Serde(Site::of(janua))), ..content };
     let (status, html) = match janua.own::<Look>().draw(name, content) {
         Ok(html) => (status, html),
         Err(sorry) => (StatusCode::INTERNAL_SERVER_ERROR, sorry),

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::{
         Account, AccountId, HeldAccount,
+        factors::Whole,
         password::{self, Hasher, WEAK_PASSWORD},
         search::{AccountLine, AccountState, Wanted},
     },
@@ -171,7 +172,7 @@ struct UserPath {
 }
 
 async fn find(janua: &Janua, id: AccountId) -> Result<Account> {
-    Ok(transact!(janua, async |tx| Ok(Account::find(tx, id).await?))?.ok_or(NOT_FOUND)?)
+    Ok(Whole::find(&janua.db, id).await?.ok_or(NOT_FOUND)?.account)
 }
 
 async fn hold(tx: &mut Tx, id: AccountId) -> Result<HeldAccount> {

@@ -107,7 +107,7 @@ impl AccountLine {
         if let Some(org) = wanted.org {
             let sql = line!(
                 "org_member.joined_at",
-                "NULL",
+                "CAST(NULL AS BYTEA)",
                 "FROM org_member JOIN account ON account.id = org_member.account_id
                  WHERE org_member.org_id = $5 AND (org_member.joined_at, org_member.account_id) < ($1, $2)
                    AND ($3 = '' OR $3 = CASE WHEN account.disabled_at IS NOT NULL THEN 'disabled'
@@ -120,27 +120,27 @@ impl AccountLine {
         let sql = match wanted.state {
             Some(AccountState::Disabled) => line!(
                 "account.created_at",
-                "NULL",
+                "CAST(NULL AS BYTEA)",
                 "FROM account WHERE (account.created_at, account.id) < ($1, $2) AND account.disabled_at IS NOT NULL
                  ORDER BY account.created_at DESC, account.id DESC LIMIT $3"
             ),
             Some(AccountState::Unverified) => line!(
                 "account.created_at",
-                "NULL",
+                "CAST(NULL AS BYTEA)",
                 "FROM account WHERE (account.created_at, account.id) < ($1, $2) AND NOT account.email_verified
                    AND account.disabled_at IS NULL
                  ORDER BY account.created_at DESC, account.id DESC LIMIT $3"
             ),
             Some(AccountState::Active) => line!(
                 "account.created_at",
-                "NULL",
+                "CAST(NULL AS BYTEA)",
                 "FROM account WHERE (account.created_at, account.id) < ($1, $2) AND account.email_verified
                    AND account.disabled_at IS NULL
                  ORDER BY account.created_at DESC, account.id DESC LIMIT $3"
             ),
             None => line!(
                 "account.created_at",
-                "NULL",
+                "CAST(NULL AS BYTEA)",
                 "FROM account WHERE (account.created_at, account.id) < ($1, $2)
                  ORDER BY account.created_at DESC, account.id DESC LIMIT $3"
             ),
