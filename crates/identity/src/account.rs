@@ -252,12 +252,7 @@ async fn delete_account(
 }
 
 /// Deletes an account and what belongs to it, and tells the person. Another person cannot delete the last platform owner.
-pub async fn delete(
-    janua: &Janua,
-    by: &By,
-    account: &Account,
-    told: &(dyn Mail + Sync),
-) -> Result<()> {
+pub async fn delete(janua: &Janua, by: &By, account: &Account, told: &(dyn Mail + Sync)) -> Result<()> {
     let alone = transact!(janua, async |tx| {
         guard(tx, janua, by, account).await?;
         ends_with(tx, account.id).await

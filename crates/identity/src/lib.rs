@@ -40,14 +40,18 @@ pub use social::names as providers;
 /// The longest body of the routes that need no sign-in.
 const BODY: usize = 256 * 1024;
 
-const PURPOSES: &[Purpose] =
-    &[register::VERIFY_EMAIL, password::RESET_PASSWORD, people::ACCOUNT_INVITE, magic_link::MAGIC_LINK, passkeys::SIGN_IN];
+const PURPOSES: &[Purpose] = &[
+    register::VERIFY_EMAIL,
+    password::RESET_PASSWORD,
+    people::ACCOUNT_INVITE,
+    magic_link::MAGIC_LINK,
+    passkeys::SIGN_IN,
+];
 
-pub const PART: Part =
-    Part {
-        settings: &[Listed::of::<oauth::Settings>(), Listed::of::<social::Settings>(), Listed::of::<policy::Settings>()],
-        feature,
-    };
+pub const PART: Part = Part {
+    settings: &[Listed::of::<oauth::Settings>(), Listed::of::<social::Settings>(), Listed::of::<policy::Settings>()],
+    feature,
+};
 
 pub fn feature(config: &Config) -> Feature {
     let routes = Routes::new("auth")

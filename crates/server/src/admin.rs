@@ -90,7 +90,8 @@ async fn owner_link(janua: &Janua) -> Result<String> {
 
 async fn owners(janua: &Janua) -> Result<String> {
     let owners = db::transact!(janua.db, async |tx| acts::owners(tx, janua).await)?;
-    let lines: Vec<_> = owners.iter().map(|owner| format!("{}  {}{}", named(owner), owner.id, state(owner))).collect();
+    let lines: Vec<_> =
+        owners.iter().map(|owner| format!("{}  {}{}", named(owner), owner.id, state(owner))).collect();
     Ok(if lines.is_empty() { "no platform owners; run janua admin owner-link".into() } else { lines.join("\n") })
 }
 
@@ -194,12 +195,17 @@ async fn show(janua: &Janua, account: &Account) -> Result<String> {
         format!("  disabled        {}", at(account.disabled_at)),
         format!("  platform owner  {}", yes(runs_platform(janua, account))),
         format!("  password        {}", yes(account.password_hash.is_some())),
-        format!("  factors         {totp}{phone}{} passkeys, {} recovery codes", factors.passkeys.len(), factors.recovery_left),
+        format!(
+            "  factors         {totp}{phone}{} passkeys, {} recovery codes",
+            factors.passkeys.len(),
+            factors.recovery_left
+        ),
         format!("  organizations   {}", if orgs.is_empty() { "none".into() } else { orgs.join(", ") }),
         format!("  created         {}", account.created_at),
         format!("  sessions        {}", sessions.len()),
     ];
-    lines.extend(sessions.iter().map(|one| format!("    {}  {}  last seen {}", one.device, one.ip, one.last_seen_at)));
+    lines
+        .extend(sessions.iter().map(|one| format!("    {}  {}  last seen {}", one.device, one.ip, one.last_seen_at)));
     lines.push("  newest events".to_owned());
     let events = AuditEntry::of_person(&janua.db, id, &Key::newest(), EVENTS).await?;
     lines.extend(events.iter().map(|event| {

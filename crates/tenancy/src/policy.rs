@@ -132,8 +132,11 @@ impl Site {
     }
 }
 
-pub const BUILDERS_ONLY: Code =
-    Code::new(403, "builders_only", "Only some people may create apps and organizations here. Contact the people who run this service.");
+pub const BUILDERS_ONLY: Code = Code::new(
+    403,
+    "builders_only",
+    "Only some people may create apps and organizations here. Contact the people who run this service.",
+);
 
 /// Whether a person may create apps and organizations.
 pub async fn may_build(janua: &Janua, session: &Session) -> db::Result<bool> {

@@ -28,7 +28,11 @@ pub fn routes() -> Routes {
         .fails(&[NOT_FOUND])
         .delete("/apps/{appId}/users/{userId}/sessions", end_sessions, "end the end user's sessions in the app")
         .fails(&[NOT_FOUND])
-        .post("/apps/{appId}/users/{userId}/block", block, "end the end user's sessions in the app and refuse new ones")
+        .post(
+            "/apps/{appId}/users/{userId}/block",
+            block,
+            "end the end user's sessions in the app and refuse new ones",
+        )
         .fails(&[NOT_FOUND])
         .post("/apps/{appId}/users/{userId}/unblock", unblock, "let a blocked end user sign in to the app again")
         .fails(&[NOT_FOUND])

@@ -175,13 +175,7 @@ pub async fn resend_verification(tx: &mut Tx, janua: &Janua, by: &By, account: &
 }
 
 /// Makes a person a platform owner, or no longer one; `false` when nothing changed.
-pub async fn set_owner(
-    tx: &mut Tx,
-    janua: &Janua,
-    by: &By,
-    account: &HeldAccount,
-    is_owner: bool,
-) -> Result<bool> {
+pub async fn set_owner(tx: &mut Tx, janua: &Janua, by: &By, account: &HeldAccount, is_owner: bool) -> Result<bool> {
     if account.runs_platform == is_owner {
         return Ok(false);
     }

@@ -46,7 +46,11 @@ pub fn routes() -> Routes {
         .get("/admin/users", list_users, "accounts, newest first, or those that a search finds")
         .post("/admin/users", create_user, "create an account, and mail a link to choose a password")
         .fails(&[EMAIL_TAKEN, WEAK_PASSWORD])
-        .get("/admin/users/{userId}", get_user, "an account: profile, factors, sessions, organizations, apps, activity")
+        .get(
+            "/admin/users/{userId}",
+            get_user,
+            "an account: profile, factors, sessions, organizations, apps, activity",
+        )
         .fails(&[NOT_FOUND])
         .patch("/admin/users/{userId}", update_user, "change the name or the email of an account")
         .fails(&proof::REFUSALS)
@@ -61,7 +65,11 @@ pub fn routes() -> Routes {
         .post("/admin/users/{userId}/reset-factors", reset_factors, "remove all second factors and passkeys")
         .fails(&proof::REFUSALS)
         .fails(&[NOT_FOUND])
-        .post("/admin/users/{userId}/require-password", require_password, "remove the password and mail a link to choose another")
+        .post(
+            "/admin/users/{userId}/require-password",
+            require_password,
+            "remove the password and mail a link to choose another",
+        )
         .fails(&[NOT_FOUND, NO_EMAIL])
         .post("/admin/users/{userId}/resend-verification", resend_verification, "mail the confirmation link again")
         .fails(&[NOT_FOUND, NO_EMAIL, ALREADY_VERIFIED])
@@ -213,9 +221,7 @@ async fn update_user(
     if change.email.as_ref().filter(is_other).is_some() {
         change.fresh.check(&janua, &visitor, &session).await?;
     }
-    let account = transact!(janua, async |tx| {
-        change.apply(tx, &janua, &session.by(), path.user_id).await
-    })?;
+    let account = transact!(janua, async |tx| { change.apply(tx, &janua, &session.by(), path.user_id).await })?;
     Ok(Json(UserDetails::of(&janua, account).await?))
 }
 

@@ -41,12 +41,7 @@ pub struct UserLine {
 impl UserLine {
     pub fn of(janua: &Janua, line: AccountLine) -> Self {
         Self {
-            is_platform_owner: is_owner_by(
-                janua,
-                line.email_key.as_deref(),
-                line.email_verified,
-                line.runs_platform,
-            ),
+            is_platform_owner: is_owner_by(janua, line.email_key.as_deref(), line.email_verified, line.runs_platform),
             state: line.state(),
             id: line.id,
             email: line.email,

@@ -48,7 +48,9 @@ async fn found(t: &TestJanua, owner: &Person, query: &str) -> Vec<String> {
 #[tokio::test]
 async fn accounts_are_listed_newest_first_and_found_by_words() {
     let (t, root) = platform().await;
-    for (name, email) in [("Ada Lovelace", ADA), ("Grace Hopper", "grace@navy.mil"), ("Ada Smith", "smith@example.com")] {
+    for (name, email) in
+        [("Ada Lovelace", ADA), ("Grace Hopper", "grace@navy.mil"), ("Ada Smith", "smith@example.com")]
+    {
         t.advance(Duration::from_secs(1));
         let body = json!({ "name": name, "email": email, "emailVerified": email != "grace@navy.mil" });
         let made = root.asks(t.post("/admin/users").json(&body)).await;
@@ -248,7 +250,10 @@ async fn resetting_factors_needs_a_fresh_proof_and_removes_all_of_them() {
     let person = Person::of(&login(&t, ADA, PASSWORD).await);
     let details = root.asks(t.get(&format!("/admin/users/{}", person.id))).await;
     let factors = &details.body["factors"];
-    assert_eq!((&factors["totp"], &factors["passkeys"], &factors["recoveryCodesLeft"]), (&json!(false), &json!([]), &json!(0)));
+    assert_eq!(
+        (&factors["totp"], &factors["passkeys"], &factors["recoveryCodesLeft"]),
+        (&json!(false), &json!([]), &json!(0))
+    );
     let passkey = come_in(&t, &holder.sign(login_options(&t).await).await.unwrap()).await;
     assert_eq!(passkey.refusal(), (401, "invalid_passkey"));
     t.run_jobs().await;

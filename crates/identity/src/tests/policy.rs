@@ -8,7 +8,8 @@ use crate::policy::{Settings, SignUpPolicy};
 const ADA: &str = "ada@example.com";
 
 async fn with(policy: SignUpPolicy) -> TestJanua {
-    TestJanua::start_with(Config::for_tests().with(|settings: &mut Settings| settings.sign_up = policy), feature).await
+    TestJanua::start_with(Config::for_tests().with(|settings: &mut Settings| settings.sign_up = policy), feature)
+        .await
 }
 
 #[tokio::test]

@@ -236,12 +236,7 @@ impl Account {
         Ok(true)
     }
 
-    pub async fn set_email_verified(
-        tx: &mut Tx,
-        id: AccountId,
-        is_verified: bool,
-        now: Timestamp,
-    ) -> db::Result<()> {
+    pub async fn set_email_verified(tx: &mut Tx, id: AccountId, is_verified: bool, now: Timestamp) -> db::Result<()> {
         let sql = "UPDATE account SET email_verified = $2, updated_at = $3 WHERE id = $1";
         tx.exec(sql, params![id, is_verified, now]).await.map(drop)
     }

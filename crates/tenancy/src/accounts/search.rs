@@ -149,13 +149,7 @@ impl AccountLine {
     }
 
     /// Those of whom each term begins a word, in the order of the words that the rarest of the terms found.
-    pub async fn search(
-        db: &Db,
-        search: &Search,
-        wanted: Wanted,
-        below: &Key,
-        most: u32,
-    ) -> db::Result<Vec<Self>> {
+    pub async fn search(db: &Db, search: &Search, wanted: Wanted, below: &Key, most: u32) -> db::Result<Vec<Self>> {
         let after = match Found::read(below) {
             Some(after) => after,
             None => start(db, search).await?,

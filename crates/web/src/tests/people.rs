@@ -23,8 +23,12 @@ async fn platform_owners_create_find_disable_and_delete_people_on_pages() {
     let root = browser(&t, "root@example.com").await;
     let list = "/console/platform/users";
     assert!(visit(&t, &format!("{list}?new=user"), &root).await.text.contains("Send an invitation"));
-    let fields = [("name", "Grace Hopper"), ("email", "grace@example.com"), ("invite:flag", "true"),
-        ("then", "/console/platform/users/{id}")];
+    let fields = [
+        ("name", "Grace Hopper"),
+        ("email", "grace@example.com"),
+        ("invite:flag", "true"),
+        ("then", "/console/platform/users/{id}"),
+    ];
     let made = act(&t, &root, "POST /admin/users", list, &fields).await;
     assert_eq!(made.status, 303, "{}", made.text);
     let page = made.header("location").to_owned();
@@ -35,7 +39,9 @@ async fn platform_owners_create_find_disable_and_delete_people_on_pages() {
     assert!(!visit(&t, &format!("{list}?state=disabled"), &root).await.text.contains(&page));
     let shown = visit(&t, &page, &root).await;
     assert_eq!(shown.status, 200, "{}", shown.text);
-    for words in ["Grace Hopper", "Not verified", "Resend verification email", "Disable account", "Account created", "You"] {
+    for words in
+        ["Grace Hopper", "Not verified", "Resend verification email", "Disable account", "Account created", "You"]
+    {
         assert!(shown.text.contains(words), "{words} is not in {}", shown.text);
     }
     assert!(visit(&t, &format!("{page}?new=edit"), &root).await.text.contains("Save changes"));

@@ -68,7 +68,10 @@ async fn a_blocked_person_is_refused_at_every_door_of_the_app_and_at_no_other() 
     let Shop { t, ada, bob, key, .. } = &shop;
     let inside = Person::of(&login_with(t, BOB, key).await);
     let begun = t.post("/auth/device/code").header("x-service-app-key", key).await.body;
-    assert_eq!(bob.asks(t.post("/auth/device/verify").json(&json!({ "user_code": begun["user_code"] }))).await.status, 200);
+    assert_eq!(
+        bob.asks(t.post("/auth/device/verify").json(&json!({ "user_code": begun["user_code"] }))).await.status,
+        200
+    );
     t.happened().await;
     assert_eq!(shop.act("block").await.status, 204);
     t.expects(&["SESSION_REVOKED", "USER_BLOCKED"]).await;

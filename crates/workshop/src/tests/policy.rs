@@ -72,11 +72,9 @@ async fn an_invitation_opens_a_sign_up_that_is_for_the_invited_and_none_that_is_
 
 #[tokio::test]
 async fn only_builders_create_organizations_and_apps() {
-    for (builders, of_a_stranger, of_an_invited, of_a_member) in [
-        (Builders::Everyone, 200, 200, 200),
-        (Builders::Members, 403, 200, 200),
-        (Builders::Owners, 403, 403, 403),
-    ] {
+    for (builders, of_a_stranger, of_an_invited, of_a_member) in
+        [(Builders::Everyone, 200, 200, 200), (Builders::Members, 403, 200, 200), (Builders::Owners, 403, 403, 403)]
+    {
         let (t, root) = with(SignUpPolicy::Open, builders).await;
         let org = make_org(&t, &root).await;
         let mut people = vec![];
