@@ -28,7 +28,7 @@ use tenancy::{
 
 use super::{
     ACCOUNT_INVITE, ALREADY_VERIFIED, EMAIL_TAKEN, LAST_PLATFORM_OWNER, NO_EMAIL, OWN_ACCOUNT, acts,
-    views::{UserDetails, UserLine},
+    views::{PlatformUser, UserLine},
 };
 use crate::{
     BODY, account,
@@ -91,7 +91,7 @@ struct Filter {
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Users {
+struct PlatformUsers {
     users: Vec<UserLine>,
     next_cursor: Option<String>,
 }
@@ -101,7 +101,7 @@ async fn list_users(
     _owner: PlatformOwner,
     Query(Filter { search, state, org_id }): Query<Filter>,
     page: Page,
-) -> Result<Json<Users>> {
+) -> Result<Json<PlatformUsers>> {
     let (text, wanted) = (search.unwrap_or_default(), Wanted { state, org: org_id });
     // A cursor counts for the same search alone.
     let scope = Scope::platform().found_by(&format!("{state:?} {org_id:?} {text}"));
@@ -116,7 +116,7 @@ async fn list_users(
         }
     };
     let Listed { rows, next_cursor } = found;
-    Ok(Json(Users { users: rows.into_iter().map(|line| UserLine::of(&janua, line)).collect(), next_cursor }))
+    Ok(Json(PlatformUsers { users: rows.into_iter().map(|line| UserLine::of(&janua, line)).collect(), next_cursor }))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -139,7 +139,7 @@ async fn create_user(
     State(janua): State<Janua>,
     PlatformOwner(session): PlatformOwner,
     Json(new): Json<NewUser>,
-) -> Result<Json<UserDetails>> {
+) -> Result<Json<PlatformUser>> {
     let (now, name) = (janua.clock.now(), new.name.trim());
     let password_hash = match &new.password {
         Some(typed) => {
@@ -170,7 +170,7 @@ async fn create_user(
         }
         Ok(account)
     })?;
-    Ok(Json(UserDetails::of(&janua, account).await?))
+    Ok(Json(PlatformUser::of(&janua, account).await?))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -191,9 +191,9 @@ async fn get_user(
     State(janua): State<Janua>,
     _owner: PlatformOwner,
     Path(path): Path<UserPath>,
-) -> Result<Json<UserDetails>> {
+) -> Result<Json<PlatformUser>> {
     let account = find(&janua, path.user_id).await?;
-    Ok(Json(UserDetails::of(&janua, account).await?))
+    Ok(Json(PlatformUser::of(&janua, account).await?))
 }
 
 /// What is left out stays as it is.
@@ -215,14 +215,14 @@ async fn update_user(
     PlatformOwner(session): PlatformOwner,
     Path(path): Path<UserPath>,
     Json(change): Json<UserChange>,
-) -> Result<Json<UserDetails>> {
+) -> Result<Json<PlatformUser>> {
     let before = find(&janua, path.user_id).await?;
     let is_other = |email: &&Email| before.email_key.as_deref() != Some(email.key());
     if change.email.as_ref().filter(is_other).is_some() {
         change.fresh.check(&janua, &visitor, &session).await?;
     }
-    let account = transact!(janua, async |tx| { change.apply(tx, &janua, &session.by(), path.user_id).await })?;
-    Ok(Json(UserDetails::of(&janua, account).await?))
+    let account = transact!(janua, async |tx| change.apply(tx, &janua, &session.by(), path.user_id).await)?;
+    Ok(Json(PlatformUser::of(&janua, account).await?))
 }
 
 impl UserChange {

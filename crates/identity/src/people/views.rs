@@ -59,7 +59,7 @@ impl UserLine {
 /// An account with all that is known of it but its secrets.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct UserDetails {
+pub struct PlatformUser {
     id: AccountId,
     email: Option<String>,
     name: String,
@@ -127,7 +127,7 @@ impl From<StoredSession> for UserSession {
 
 const SHOWN_EVENTS: u32 = 50;
 
-impl UserDetails {
+impl PlatformUser {
     pub async fn of(janua: &Janua, account: Account) -> db::Result<Self> {
         let (id, now) = (account.id, janua.clock.now());
         let factors = Factors::of(&janua.db, id).await?;

@@ -17,8 +17,8 @@ use crate::{
 pub fn routes() -> Routes {
     pages("pages")
         .get("/console/platform", platform_page, "what the platform is busy with")
-        .get("/console/platform/users", users_page, "every account")
-        .get("/console/platform/users/{userId}", user_page, "one account, and what can be done for it")
+        .get("/console/platform/users", platform_users_page, "every account")
+        .get("/console/platform/users/{userId}", platform_user_page, "one account, and what can be done for it")
         .get("/console/platform/abuse", abuse_page, "who misbehaves")
         .get("/console/platform/incidents", incidents_page, "what the status page says")
         .get("/console/outbox", outbox_page, "the mails a development server kept")
@@ -32,7 +32,7 @@ async fn platform_page(me: Me) -> Response {
     me.show("console/platform.html", &(), &asks).await
 }
 
-async fn users_page(me: Me, RawQuery(query): RawQuery) -> Response {
+async fn platform_users_page(me: Me, RawQuery(query): RawQuery) -> Response {
     // What names no filter and no page is not for the interface.
     let known = ["search", "state", "orgId", "cursor", "limit"];
     let pairs = url::form_urlencoded::parse(query.as_deref().unwrap_or_default().as_bytes());
@@ -48,7 +48,7 @@ struct OfUser {
     user_id: String,
 }
 
-async fn user_page(me: Me, Path(place): Path<OfUser>) -> Response {
+async fn platform_user_page(me: Me, Path(place): Path<OfUser>) -> Response {
     me.show("console/platform_user.html", &place, &[("user", "/admin/users/{userId}")]).await
 }
 
