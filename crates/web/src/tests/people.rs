@@ -50,7 +50,8 @@ async fn platform_owners_create_find_disable_and_delete_people_on_pages() {
     assert!(visit(&t, &page, &root).await.text.contains("Enable account"));
     t.advance(std::time::Duration::from_mins(11));
     let call = format!("DELETE /admin/users/{id}");
-    let refused = act(&t, &root, &call, &page, &[("form", "delete")]).await;
+    let form = [("call", call.as_str()), ("back", page.as_str()), ("form", "delete")];
+    let refused = submit(&t, "/act", &form, &root).await;
     assert_eq!(refused.status, 403, "{}", refused.text);
     assert!(refused.text.contains("Your password"), "the dialog asks for the proof: {}", refused.text);
     let gone = act(&t, &root, &call, &page, &[("password", identity::testing::PASSWORD), ("then", list)]).await;
