@@ -46,7 +46,7 @@ def sign_up(base, outbox, number):
         for mail in outbox.glob("*"):
             text = mail.read_text()
             if f"To: {email}" in text:
-                token = re.search(r"\?token=([A-Za-z0-9_-]+)", text.replace("=\n", "").replace("=\r\n", "").replace("=3D", "="))[1]
+                token = re.search(r"\?token=([A-Za-z0-9_-]+)", text)[1]
                 call(base, "POST", "/auth/verify-email", {"token": token})
                 signed_in = call(base, "POST", "/auth/login", {"email": email, "password": PASSWORD, "options": {"tokenDelivery": "body"}})
                 return signed_in["accessToken"]

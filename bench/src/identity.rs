@@ -87,7 +87,7 @@ pub fn register(server: &Server, data: &Path) -> Result<()> {
 
 fn token_in_outbox(outbox: &Path) -> Option<String> {
     let file = std::fs::read_dir(outbox).ok()?.filter_map(Result::ok).find(|f| f.path().extension().is_some())?;
-    let text = std::fs::read_to_string(file.path()).ok()?.replace("=\r\n", "").replace("=3D", "=");
+    let text = std::fs::read_to_string(file.path()).ok()?;
     let rest = text.split_once("?token=")?.1;
     Some(rest.chars().take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')).collect())
 }

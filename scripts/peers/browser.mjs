@@ -66,7 +66,7 @@ async function mailed(address, path) {
     const files = readdirSync(outbox).map((name) => `${outbox}/${name}`)
     files.sort((a, b) => statSync(b).mtimeMs - statSync(a).mtimeMs)
     for (const file of files) {
-      const mail = readFileSync(file, 'utf8').replaceAll('=\r\n', '').replaceAll('=\n', '').replaceAll('=3D', '=')
+      const mail = readFileSync(file, 'utf8')
       const link = mail.match(new RegExp(`${path}\\?token=([\\w-]+)`))
       if (mail.includes(`To: ${address}`) && link) return `${base}${link[0].replace(/^.*?\//, '/')}`
     }
@@ -163,6 +163,11 @@ await root.getByRole('heading', { name: 'Settings' }).waitFor()
 await root.getByLabel('Redirect URLs').fill(`${elsewhere.origin}/callback`)
 await press(root.getByRole('button', { name: 'Save', exact: true }))
 await look(root, 'console-app')
+await nav(root, 'Quick start').click()
+await root.getByText('Waiting for the first sign-in').waitFor()
+await root.getByText('Python', { exact: true }).click()
+await root.getByText('class Handler').waitFor()
+await look(root, 'console-quick-start')
 await nav(root, 'API keys').click()
 await root.getByText('No API keys yet').waitFor()
 await look(root, 'console-keys-none')
@@ -270,6 +275,16 @@ await letter.getByRole('link').first().click()
 await (await opened).getByRole('heading', { name: /organization/ }).waitFor()
 await look(await opened, 'invite')
 step('the platform and its outbox')
+
+// Every mail, from its sample.
+await root.goto(`${base}/console/mails`)
+await look(root, 'mail-samples')
+await root.getByRole('link', { name: 'New sign-in to your account' }).click()
+await root.frameLocator('iframe.mail').getByRole('link', { name: 'Secure your account' }).waitFor()
+await root.getByText('Plain text', { exact: true }).click()
+await root.getByText('IP address: 192.0.2.1').waitFor()
+await look(root, 'mail-sample')
+step('every mail from its sample')
 
 // Every part that pages are made of.
 await root.goto(`${base}/console/design`)

@@ -143,3 +143,61 @@ fn what_was_acknowledged_before_a_kill_is_done_after_it() {
         assert!(matches!(status, 200 | 410), "{email}: {status}");
     }
 }
+
+/// What people and scripts do with a file of the outbox: read it, and cut the link out of it.
+#[test]
+fn a_mail_in_the_outbox_is_read_by_people_and_by_grep() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &[]);
+    let outbox = folder.path().join("data/outbox");
+    let email = "ada@example.com";
+    let body = json!({ "email": email, "password": PASSWORD, "name": "Zoë" });
+    assert_eq!(call(&server, "POST", "/auth/register", "", &body).0, 200);
+    let first = wait("the mail", || mail_with(&outbox, "Confirm your email"));
+    assert!(!first.contains('\r'), "the lines of a text file");
+    let grep = || {
+        let mut command = Command::new("sh");
+        command.args(["-c", "grep -oh 'http[^ ]*token=[^ ]*' data/outbox/*.eml"]).current_dir(folder.path());
+        let found = command.output().unwrap();
+        String::from_utf8(found.stdout).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let links = grep();
+    assert_eq!(links.len(), 1, "one for a mail: {links:?}");
+    let path = links[0].strip_prefix(&format!("http://localhost:{}", server.address.port())).unwrap();
+    assert!(path.starts_with("/auth/verify?token="), "{path}");
+    assert_eq!(server.get(path).0, 200, "a program confirms the email by the link itself");
+    // A name that is more than ASCII changes nothing.
+    assert_eq!(call(&server, "POST", "/auth/forgot-password", "", &json!({ "email": email })).0, 200);
+    let second = wait("the mail", || mail_with(&outbox, "Choose a new password"));
+    assert!(second.contains("Hello Zoë,"), "{second}");
+    let links = grep();
+    let reset = links.iter().find(|link| link.contains("/auth/reset-password?token=")).unwrap();
+    let token = reset.split("token=").nth(1).unwrap();
+    let body = json!({ "token": token, "password": "staple battery horse correct" });
+    let (status, said) = call(&server, "POST", "/auth/reset-password", "", &body);
+    assert!(status < 300, "{status} {said}");
+}
+
+#[test]
+fn a_test_mail_from_the_shell_says_what_the_server_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let (went, said) = run(janua(folder.path(), &["mail", "test", "postmaster@example.com"]));
+    assert!(went && said.contains("The email was written to the folder") && said.contains("smtp_url"), "{said}");
+    let mail = mail_with(&folder.path().join("data/outbox"), "To: postmaster@example.com").unwrap();
+    assert!(mail.contains("Subject: Test email from Janua"), "{mail}");
+    let (went, said) = run(janua(folder.path(), &["mail", "test", "nobody"]));
+    assert!(!went && said.contains("nobody is not an email"), "{said}");
+
+    let mailbox = tempfile::tempdir().unwrap();
+    let smtp = SmtpServer::start(&mailbox.path().join("mail"));
+    let test = |port: u16| {
+        let mut command = janua(folder.path(), &["mail", "test", "postmaster@example.com"]);
+        command.env("JANUA_SMTP_URL", format!("smtp://127.0.0.1:{port}"));
+        run(command)
+    };
+    let (went, said) = test(smtp.port);
+    assert!(went && said.contains("The email was accepted by"), "{said}");
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (went, said) = test(nobody);
+    assert!(!went && said.contains("The mail server cannot be used"), "{said}");
+}

@@ -11,6 +11,8 @@ mod support;
 mod accounts;
 mod admin;
 mod backup;
+mod documents;
+mod operators;
 mod seeded;
 mod sockets;
 mod startup;

@@ -208,9 +208,21 @@ fn the_other_commands_answer() {
     let (ran, said) = run(janua(folder.path(), &["jobs", "dead"]));
     assert!(ran && said.is_empty(), "{said}");
     let (ran, said) = run(janua(folder.path(), &["jobs", "retry", "019c137e-c107-7f36-aa03-c8508b253019"]));
-    assert!(!ran && said.contains("no dead job"), "{said}");
+    assert!(!ran && said.contains("no failed job"), "{said}");
     let (ran, said) = run(janua(folder.path(), &["config"]));
     assert!(ran && said.contains("JANUA_DATABASE_URL"), "{said}");
+    let mut command =
+        janua(folder.path(), &["config", "--effective", "--set", "smtp_url=smtps://u:hunter2@mail.example"]);
+    command.env("JANUA_OPERATOR_NAME", "Example Ltd");
+    let (ran, said) = run(command);
+    assert!(ran && said.contains("smtp_url = set  (flag)") && !said.contains("hunter2"), "{said}");
+    assert!(said.contains("operator_name = Example Ltd  (variable JANUA_OPERATOR_NAME)"), "{said}");
+    let (ran, said) = run(janua(folder.path(), &["config", "--effective", "--json", "--listen", "127.0.0.1:9"]));
+    let settings: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let listen = settings.as_array().unwrap().iter().find(|setting| setting["name"] == "listen").unwrap();
+    assert!(ran && listen["value"] == "127.0.0.1:9" && listen["source"] == "flag", "{listen}");
+    let (ran, said) = run(janua(folder.path(), &["config", "--effective", "--set", "workers=many"]));
+    assert!(!ran && said.contains("workers: must be a whole number"), "{said}");
     let (ran, said) = run(janua(folder.path(), &["--version"]));
     assert!(ran && said.starts_with("janua 0."), "{said}");
     let (ran, said) = run(janua(folder.path(), &["--help"]));

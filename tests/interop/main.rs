@@ -10,4 +10,6 @@ mod support;
 
 mod clients;
 mod pages;
+mod proxies;
+mod samples;
 mod scim;

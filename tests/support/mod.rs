@@ -230,14 +230,12 @@ pub fn wait<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The newest mail in a folder that holds these words, decoded.
+/// The newest mail in a folder that holds these words. Its text lies there as it is.
 pub fn mail_with(folder: &Path, words: &str) -> Option<String> {
     let mut files: Vec<_> = std::fs::read_dir(folder).ok()?.filter_map(Result::ok).collect();
     files.sort_by_key(|file| file.metadata().and_then(|meta| meta.modified()).ok());
-    let texts = files.iter().rev().filter_map(|file| std::fs::read_to_string(file.path()).ok());
-    texts
-        .map(|text| text.replace("=\r\n", "").replace("=\n", "").replace("=3D", "="))
-        .find(|text| text.contains(words))
+    let mut texts = files.iter().rev().filter_map(|file| std::fs::read_to_string(file.path()).ok());
+    texts.find(|text| text.contains(words))
 }
 
 pub fn token_in(mail: &str) -> String {

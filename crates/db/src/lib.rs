@@ -66,6 +66,21 @@ pub enum Durability {
     Off,
 }
 
+/// How busy the connections of a node are. On SQLite a connection is a thread that reads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Load {
+    /// The most connections there can be.
+    pub most: i64,
+    pub open: i64,
+    pub in_use: i64,
+    /// Callers that wait for a connection.
+    pub waiting: i64,
+    /// Writes that wait for the writer; on SQLite.
+    pub writes_waiting: Option<i64>,
+    /// How often a caller had to wait, since the start; on PostgreSQL.
+    pub waits: Option<i64>,
+}
+
 /// What a statement produced.
 #[derive(Debug)]
 struct Done {
@@ -213,6 +228,14 @@ impl Db {
         match &self.engine {
             Engine::Sqlite(_) => None,
             Engine::Postgres(postgres) => Some(postgres.time()),
+        }
+    }
+
+    /// How busy this node's connections are, at this moment.
+    pub fn load(&self) -> Load {
+        match &self.engine {
+            Engine::Sqlite(sqlite) => sqlite.load(),
+            Engine::Postgres(postgres) => postgres.load(),
         }
     }
 

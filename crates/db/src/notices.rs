@@ -113,7 +113,7 @@ impl Notices {
         for hook in &*read(&self.hooks) {
             // The hook may run on the writer's thread, which must survive a panic of it.
             if catch_unwind(AssertUnwindSafe(|| hook(notice))).is_err() {
-                tracing::error!(?notice, "a hook panicked at a notice; a cache may hold stale data");
+                tracing::error!(?notice, "a notice handler panicked; a cache may hold stale data");
             }
         }
     }

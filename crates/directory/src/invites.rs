@@ -25,13 +25,13 @@ pub fn routes() -> Routes {
     Routes::new("org")
         .post("/org/{id}/members", invite_member, "invite a member by email")
         .fails(&[ALREADY_MEMBER, RATE_LIMITED])
-        .get("/org/{id}/invites", list_invites, "invites that were not accepted yet")
+        .get("/org/{id}/invites", list_invites, "pending invitations")
         .post("/org/{id}/invites/{email}/resend", resend_invite, "resend an invite email")
         .fails(&[RATE_LIMITED])
         .delete("/org/{id}/invites/{email}", cancel_invite, "cancel a pending invite")
 }
 
-const ALREADY_MEMBER: Code = Code::new(409, "already_member", "This person is in the organization already.");
+const ALREADY_MEMBER: Code = Code::new(409, "already_member", "This user is already a member.");
 
 /// The same address is written to no more often than this.
 const PAUSE: Duration = Duration::from_mins(1);

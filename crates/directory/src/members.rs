@@ -23,7 +23,7 @@ pub fn routes() -> Routes {
         .get("/org/{id}/members", list_members, "list members")
         .patch("/org/{id}/members/{userId}", change_role, "change a member's role")
         .fails(&[LAST_OWNER])
-        .delete("/org/{id}/members/{userId}", remove_member, "remove a member; anybody may leave")
+        .delete("/org/{id}/members/{userId}", remove_member, "remove a member, or leave the organization")
         .fails(&[LAST_OWNER])
 }
 

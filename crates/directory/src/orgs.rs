@@ -32,7 +32,7 @@ pub fn routes() -> Routes {
 struct NewOrg {
     #[schemars(length(max = 200), regex(pattern = "\\S"))]
     name: String,
-    /// Letters, digits and single hyphens, and no reserved word. Left out: made from the name.
+    /// Letters, digits and single hyphens; no reserved word. Default: derived from the name.
     #[schemars(length(max = 48), regex(pattern = slugs::PATTERN))]
     slug: Option<String>,
 }
@@ -80,7 +80,7 @@ async fn get_org(State(janua): State<Janua>, caller: InOrg<Member>, page: Page) 
     Ok(Json(OrgDetails { org: OrgView::of(&caller.membership), members, next_cursor }))
 }
 
-/// What is left out stays as it is.
+/// Omitted fields stay unchanged.
 #[derive(Deserialize, JsonSchema)]
 struct OrgChange {
     #[schemars(length(max = 200), regex(pattern = "\\S"))]

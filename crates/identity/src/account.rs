@@ -20,7 +20,7 @@ use tenancy::{
     enter::{ACCOUNT_TOPIC, AnySession, NotAdmitted, Session, ToAdmit, cookies},
     events::{self, About, By, audit::AuditEntry, happenings::MemberRemoved},
     gone::{self, Gone},
-    messages::mail::{self, Mail},
+    messages::mail::{self, Mail, Origin},
     orgs::{
         self, LAST_OWNER, Membership, OrgView,
         members::{self, Alone},
@@ -47,7 +47,7 @@ pub fn routes() -> Routes {
         .post("/user/avatar/upload-url", create_avatar_upload, "presigned URL for avatar upload")
         .fails(&[TOO_MANY_UPLOADS])
         .get("/auth/audit-log", audit_log, "the user's audit events, newest first")
-        .get("/auth/export", export, "everything the platform holds on the user")
+        .get("/auth/export", export, "export of everything stored about the user")
         .delete("/auth/me", delete_account, "delete the authenticated user's account")
         .answers_nothing(204)
         .fails(&proof::REFUSALS)
@@ -151,24 +151,24 @@ pub struct Export {
     recovery_codes_left: i64,
     trusted_devices: Vec<TrustedDeviceView>,
     orgs: Vec<OrgView>,
-    /// The apps the person came in through.
+    /// The apps that the user signed in to.
     used_apps: Vec<UsedApp>,
     sessions: Vec<SessionView>,
     linked_identities: Vec<LinkedIdentity>,
-    /// What the person lets other programs know and do.
+    /// The user's consents.
     consents: Vec<ConsentView>,
     audit_events: Vec<AuditEntry>,
 }
 
-/// What a provider said about the person. Its tokens are not part of it: nobody but this server uses them.
+/// The account at a provider, without the provider's tokens.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct LinkedIdentity {
     provider: String,
-    /// The person's id there.
+    /// The user's id at the provider.
     subject: String,
     email: Option<String>,
-    /// Whether the provider vouches for the address.
+    /// Whether the provider has verified the email.
     email_verified: bool,
     username: Option<String>,
     name: Option<String>,
@@ -244,8 +244,9 @@ async fn delete_account(
 ) -> Result<Response> {
     let account = session.account();
     fresh.unwrap_or_default().check(&janua, &visitor, &session).await?;
-    let told = mails::AccountDeleted { name: account.name.clone() };
-    delete(&janua, &session.by(), account, &told).await?;
+    let by = session.by();
+    let told = mails::AccountDeleted { name: account.name.clone(), origin: Origin::new(&by, janua.clock.now()) };
+    delete(&janua, &by, account, &told).await?;
     let mut response = StatusCode::NO_CONTENT.into_response();
     cookies::clear_session(&janua, response.headers_mut());
     Ok(response)

@@ -20,7 +20,7 @@ use tenancy::{
     email::Email,
     enter::Visitor,
     events::{self, By},
-    messages::mail::{self, Budget, Warning},
+    messages::mail::{self, Budget, Origin, Warning},
     once,
     sessions::StoredSession,
 };
@@ -33,10 +33,10 @@ use crate::{
     register::{CODE_LIFE, VERIFY_EMAIL},
 };
 
-/// What everybody hears who asks for a mail.
+/// The answer to every request for a mail.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Accepted {
-    /// The request was taken. If the address has an account, a mail is on its way.
+    /// The request was accepted. A mail is sent if the email has an account.
     pub accepted: bool,
 }
 
@@ -54,6 +54,9 @@ pub struct Request {
     user_agent: Option<String>,
     #[serde(default)]
     app_id: Option<ApplicationId>,
+    /// The app in whose name mails are written.
+    #[serde(default)]
+    sender: Option<ApplicationId>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -97,7 +100,8 @@ pub async fn take(janua: &Janua, visitor: &Visitor, email: &Email, what: What) -
 /// Keeps it for later.
 pub async fn keep(janua: &Janua, visitor: &Visitor, email: &Email, what: What) -> Result<()> {
     let By { ip, user_agent, app: app_id, .. } = visitor.by.clone();
-    let request = Request { email: email.as_str().to_owned(), what, ip, user_agent, app_id };
+    let sender = visitor.destination.or(app_id);
+    let request = Request { email: email.as_str().to_owned(), what, ip, user_agent, app_id, sender };
     let plain = serde_json::to_vec(&request).unwrap_or_default();
     let job = Asked { sealed: BASE64.encode(&janua.vault.seal(PURPOSE, PLACE, &plain)) };
     transact!(janua, async |tx| {
@@ -142,11 +146,13 @@ async fn work(tx: &mut Tx, janua: &Janua, request: &Request, email: &Email, budg
     if let What::Register { name, password_hash, accepts_marketing, likeness } = &request.what {
         let (password_hash, likeness) = (Some(password_hash.clone()), likeness.clone());
         let registration = Registration { name: name.clone(), password_hash, likeness };
-        return register(tx, janua, &by, (email, budget), registration, *accepts_marketing).await;
+        return register(tx, janua, &by, request.sender, (email, budget), registration, *accepts_marketing).await;
     }
     let Some(account) = Account::by_email(&mut *tx, email).await? else { return Ok(()) };
     let to = account.email.clone().unwrap_or_default();
     let (name, now) = (called(&account), janua.clock.now());
+    let origin = Origin::new(&by, now);
+    let proven = account.email_verified.then(|| origin.clone());
     match &request.what {
         What::WrongPassword { is_last } => {
             let failed = SignInFailed { reason: "wrong_password" };
@@ -154,7 +160,7 @@ async fn work(tx: &mut Tx, janua: &Janua, request: &Request, email: &Email, budg
             if *is_last {
                 events::record(tx, janua, &by, Some(account.id), &SignInLocked).await?;
                 if mail::may_send(tx, janua, email, &Budget::Warning(Warning::Locked)).await? {
-                    mail::send(tx, janua, &to, &mails::Locked { name }).await?;
+                    mail::send(tx, janua, &to, &mails::Locked { name, origin }).await?;
                 }
             }
             Ok(())
@@ -163,19 +169,20 @@ async fn work(tx: &mut Tx, janua: &Janua, request: &Request, email: &Email, budg
             let likeness = pending(tx, janua, &account).await?.pop().flatten();
             let name = account.name.clone();
             let registration = Registration { name, password_hash: account.password_hash.clone(), likeness };
-            send_verification(tx, janua, &account, (email, budget), &registration).await
+            send_verification(tx, janua, request.sender, &account, (email, budget), &registration).await
         }
         What::ForgotPassword if mail::may_send(tx, janua, email, budget).await? => {
             once::make_room(tx, RESET_PASSWORD, account.id, now).await?;
             let token = once::issue(tx, janua, RESET_PASSWORD, Some(account.id), &[]).await?;
             events::record(tx, janua, &by, Some(account.id), &PasswordResetRequested).await?;
-            mail::send(tx, janua, &to, &mails::ResetPassword { name, token }).await
+            mail::send_for(tx, janua, request.sender, &to, &mails::ResetPassword { name, token, origin: proven })
+                .await
         }
         What::MagicLink if mail::may_send(tx, janua, email, budget).await? => {
             once::make_room(tx, MAGIC_LINK, account.id, now).await?;
             let token = once::issue(tx, janua, MAGIC_LINK, Some(account.id), &[]).await?;
             events::record(tx, janua, &by, Some(account.id), &MagicLinkRequested).await?;
-            mail::send(tx, janua, &to, &mails::MagicLink { name, token }).await
+            mail::send_for(tx, janua, request.sender, &to, &mails::MagicLink { name, token, origin: proven }).await
         }
         What::ResendVerification | What::Register { .. } | What::ForgotPassword | What::MagicLink => Ok(()),
     }
@@ -185,6 +192,7 @@ async fn register(
     tx: &mut Tx,
     janua: &Janua,
     by: &By,
+    sender: Option<ApplicationId>,
     (email, budget): (&Email, &Budget),
     registration: Registration,
     accepts_marketing: bool,
@@ -199,7 +207,7 @@ async fn register(
     if account.email_verified {
         let warning = mails::AlreadyRegistered { name: account.name.clone() };
         if mail::may_send(tx, janua, email, &Budget::Warning(Warning::AlreadyRegistered)).await? {
-            mail::send(tx, janua, email.as_str(), &warning).await?;
+            mail::send_for(tx, janua, sender, email.as_str(), &warning).await?;
         }
         return Ok(());
     }
@@ -211,11 +219,11 @@ async fn register(
         Account::clear_password(tx, account.id, now).await?;
         once::void(tx, VERIFY_EMAIL, account.id, now).await?;
         let nobodys = Registration { password_hash: None, likeness: None, ..registration };
-        return send_verification(tx, janua, &account, (email, budget), &nobodys).await;
+        return send_verification(tx, janua, sender, &account, (email, budget), &nobodys).await;
     } else if let Some(hash) = &registration.password_hash {
         Account::set_password(tx, account.id, hash, now).await?;
     }
-    send_verification(tx, janua, &account, (email, budget), &registration).await
+    send_verification(tx, janua, sender, &account, (email, budget), &registration).await
 }
 
 /// What the open links of an account would set, by its likeness.
@@ -228,6 +236,7 @@ async fn pending(tx: &mut Tx, janua: &Janua, account: &Account) -> db::Result<Ve
 async fn send_verification(
     tx: &mut Tx,
     janua: &Janua,
+    app: Option<ApplicationId>,
     account: &Account,
     (email, budget): (&Email, &Budget),
     registration: &Registration,
@@ -241,7 +250,7 @@ async fn send_verification(
     let code = once::add_code(tx, janua, &token, account.id, CODE_LIFE).await?;
     let (to, name) = (account.email.as_deref().unwrap_or_default(), called(account));
     match registration.password_hash {
-        Some(_) => mail::send(tx, janua, to, &mails::Verify { name, token, code }).await,
-        None => mail::send(tx, janua, to, &mails::VerifyAgain { name, token, code }).await,
+        Some(_) => mail::send_for(tx, janua, app, to, &mails::Verify { name, token, code }).await,
+        None => mail::send_for(tx, janua, app, to, &mails::VerifyAgain { name, token, code }).await,
     }
 }

@@ -74,4 +74,6 @@ events! {
     ConsentGranted { client_id: String, scope: String } = "CONSENT_GRANTED";
     /// A person took that back.
     ConsentRevoked { client_id: String } = "CONSENT_REVOKED";
+    /// A test mail was sent by the people who run the platform.
+    MailTested { sent: bool } = "MAIL_TESTED";
 }

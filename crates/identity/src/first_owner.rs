@@ -32,7 +32,7 @@ pub const PATH: &str = "/first-owner";
 const ADDRESS_TAKEN: Code = Code::new(
     409,
     "address_taken",
-    "This address has an account already. Take another one, or name the address in platform_owners.",
+    "This email has an account. Use another one, or add the email to platform_owners.",
 );
 
 /// The first owner may have come after the moment that was restored: the next start prints another link.

@@ -43,8 +43,8 @@ pub fn routes() -> Routes {
 }
 
 pub const SIGN_IN_FIRST: Code =
-    Code::new(409, "sign_in_first", "The invited address has an account. Sign in to it, then accept the invite.");
-const OTHER_ADDRESS: Code = Code::new(403, "other_address", "This invite is for another address than yours.");
+    Code::new(409, "sign_in_first", "The invited email has an account. Sign in to it, then accept the invitation.");
+const OTHER_ADDRESS: Code = Code::new(403, "other_address", "This invitation is for another email.");
 
 #[derive(Deserialize, JsonSchema)]
 pub struct Accept {
@@ -52,7 +52,7 @@ pub struct Accept {
     /// For a new account.
     #[schemars(length(min = 1, max = 200))]
     pub name: Option<String>,
-    /// For a new account: 8 to 256 characters that nobody would guess.
+    /// For a new account: 8 to 256 characters that are hard to guess.
     pub password: Option<Typed>,
     pub options: Option<LoginOptions>,
 }

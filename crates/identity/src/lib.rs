@@ -16,7 +16,7 @@ mod orgs;
 mod passkeys;
 pub mod password;
 pub mod people;
-mod platform;
+pub mod platform;
 pub mod policy;
 mod proof;
 pub mod register;

@@ -1,6 +1,6 @@
 //! The mails about signing in and about the account.
 use kernel::crypto::Secret;
-use tenancy::messages::mail::{Letter, Mail, NOT_YOU, Sample};
+use tenancy::messages::mail::{Letter, Mail, NOT_YOU, Origin, SECURE, Sample};
 
 use crate::{magic_link::MAGIC_LINK, password::RESET_PASSWORD, people::ACCOUNT_INVITE, register::VERIFY_EMAIL};
 
@@ -8,12 +8,16 @@ pub const MAILS: &[Sample] = &[
     Sample(|| Box::new(Verify { name: sample_name(), token: sample(), code: sample_code() })),
     Sample(|| Box::new(VerifyAgain { name: sample_name(), token: sample(), code: sample_code() })),
     Sample(|| Box::new(AlreadyRegistered { name: sample_name() })),
-    Sample(|| Box::new(ResetPassword { name: sample_name(), token: sample() })),
-    Sample(|| Box::new(MagicLink { name: sample_name(), token: sample() })),
-    Sample(|| Box::new(PasswordChanged { name: sample_name() })),
-    Sample(|| Box::new(AccountDeleted { name: sample_name() })),
-    Sample(|| Box::new(FactorChanged { name: sample_name(), what: "a phone was added to your account." })),
-    Sample(|| Box::new(Locked { name: sample_name() })),
+    Sample(|| Box::new(ResetPassword { name: sample_name(), token: sample(), origin: Some(Origin::sample()) })),
+    Sample(|| Box::new(MagicLink { name: sample_name(), token: sample(), origin: Some(Origin::sample()) })),
+    Sample(|| Box::new(PasswordChanged { name: sample_name(), origin: Origin::sample() })),
+    Sample(|| Box::new(AccountDeleted { name: sample_name(), origin: Origin::sample() })),
+    Sample(|| {
+        let what = "A phone was added to your account as a second factor.";
+        Box::new(FactorChanged { name: sample_name(), what, origin: Origin::sample() })
+    }),
+    Sample(|| Box::new(Locked { name: sample_name(), origin: Origin::sample() })),
+    Sample(|| Box::new(Test)),
     Sample(|| Box::new(AccountInvite { name: sample_name(), token: sample() })),
     Sample(|| Box::new(NewPasswordRequired { name: sample_name(), token: sample() })),
     Sample(|| Box::new(OwnerActed { name: sample_name(), act: OwnerAct::Disabled })),
@@ -22,8 +26,26 @@ pub const MAILS: &[Sample] = &[
     Sample(|| Box::new(OwnerActed { name: sample_name(), act: OwnerAct::SessionsEnded })),
     Sample(|| Box::new(OwnerActed { name: sample_name(), act: OwnerAct::EmailChanged })),
     Sample(|| Box::new(OwnerActed { name: sample_name(), act: OwnerAct::Deleted })),
-    Sample(|| Box::new(ProviderLinked { name: sample_name(), provider: "Google" })),
+    Sample(|| Box::new(ProviderLinked { name: sample_name(), provider: "Google", origin: Origin::sample() })),
 ];
+
+/// To see whether mail goes out.
+pub struct Test;
+
+impl Mail for Test {
+    fn name(&self) -> &'static str {
+        "test"
+    }
+
+    fn letter(&self) -> Letter {
+        Letter::new(
+            "Test email from {service}",
+            "This is a test email. If you can read it, this installation can send email to you.",
+            "It was requested on the platform page or with the command janua mail test.",
+        )
+        .button("Open console", "/console/platform")
+    }
+}
 
 fn sample_name() -> String {
     "Ada".into()
@@ -49,8 +71,8 @@ impl Mail for Verify {
     }
 
     fn letter(&self) -> Letter {
-        let before = "please confirm that this address is yours. Follow the link within 24 hours, or type the code \
-                      within 15 minutes.";
+        let before = "Confirm your email to finish creating your account. The link works for 24 hours, the code for 15 \
+                      minutes.";
         verify(before, &self.token, &self.code).to(&self.name)
     }
 }
@@ -68,17 +90,17 @@ impl Mail for VerifyAgain {
     }
 
     fn letter(&self) -> Letter {
-        let before = "please confirm that this address is yours. Follow the link within 24 hours, or type the code \
-                      within 15 minutes. Somebody signed up with it more than once, so no password was kept: \
-                      afterwards ask for a new one, as if you had forgotten it.";
+        let before = "Confirm your email to finish creating your account. The link works for 24 hours, the code for 15 \
+                      minutes. There was more than one sign-up with this email, so no password was saved. After you \
+                      confirm, choose one with \"Forgot password\".";
         verify(before, &self.token, &self.code).to(&self.name)
     }
 }
 
 fn verify(before: &'static str, token: &Secret, code: &Secret) -> Letter {
-    let after = "If you did not sign up, do nothing: without your confirmation nobody can use this address.";
-    Letter::new("Confirm your email address", before, after)
-        .link("Confirm this address", "/auth/verify", token, VERIFY_EMAIL.life)
+    let after = "If you did not sign up, ignore this email. The account cannot be used until the email is confirmed.";
+    Letter::new("Confirm your email for {service}", before, after)
+        .link("Confirm email", "/auth/verify", token, VERIFY_EMAIL.life)
         .code(code)
 }
 
@@ -94,17 +116,20 @@ impl Mail for AlreadyRegistered {
     fn letter(&self) -> Letter {
         Letter::new(
             "You already have an account",
-            "somebody, probably you, tried to sign up with this address, which has an account already. Sign in with \
-             your password, or ask for a new one if you have forgotten it.",
-            "If this was not you, do nothing: your account is as it was.",
+            "There was a sign-up with this email, which has an account already. Sign in with your password. If you have \
+             forgotten it, choose \"Forgot password\" on the sign-in page.",
+            "If you did not sign up, ignore this email. Your account was not changed.",
         )
         .to(&self.name)
+        .button("Sign in", "/sign-in")
     }
 }
 
 pub struct ResetPassword {
     pub name: String,
     pub token: Secret,
+    /// Only for readers who have proven the email: a stranger may have asked for the mail.
+    pub origin: Option<Origin>,
 }
 
 impl Mail for ResetPassword {
@@ -113,19 +138,26 @@ impl Mail for ResetPassword {
     }
 
     fn letter(&self) -> Letter {
-        Letter::new(
+        let letter = Letter::new(
             "Choose a new password",
-            "follow the link within one hour to choose a new password. All your other sessions end then.",
-            "If you did not ask for this, do nothing: your password stays as it is.",
+            "You can choose a new password for your account. The link works for one hour. A new password ends all your \
+             other sessions.",
+            "If you did not request this, ignore this email. Your password is not changed.",
         )
         .to(&self.name)
-        .link("Choose a new password", "/auth/reset-password", &self.token, RESET_PASSWORD.life)
+        .link("Choose new password", "/auth/reset-password", &self.token, RESET_PASSWORD.life);
+        match &self.origin {
+            Some(origin) => letter.origin(origin),
+            None => letter,
+        }
     }
 }
 
 pub struct MagicLink {
     pub name: String,
     pub token: Secret,
+    /// Only for readers who have proven the email: a stranger may have asked for the mail.
+    pub origin: Option<Origin>,
 }
 
 impl Mail for MagicLink {
@@ -134,18 +166,23 @@ impl Mail for MagicLink {
     }
 
     fn letter(&self) -> Letter {
-        Letter::new(
-            "Your sign-in link",
-            "follow the link within 15 minutes to sign in. It works once.",
-            "If you did not ask for this, do nothing. Never pass this link on: it signs in whoever has it.",
+        let letter = Letter::new(
+            "Your sign-in link for {service}",
+            "Open the link to sign in. It works once, within 15 minutes.",
+            "If you did not request this, ignore this email. Do not forward it: the link signs in to your account.",
         )
         .to(&self.name)
-        .link("Sign in", "/auth/magic-link/verify", &self.token, MAGIC_LINK.life)
+        .link("Sign in", "/auth/magic-link/verify", &self.token, MAGIC_LINK.life);
+        match &self.origin {
+            Some(origin) => letter.origin(origin),
+            None => letter,
+        }
     }
 }
 
 pub struct PasswordChanged {
     pub name: String,
+    pub origin: Origin,
 }
 
 impl Mail for PasswordChanged {
@@ -156,15 +193,18 @@ impl Mail for PasswordChanged {
     fn letter(&self) -> Letter {
         Letter::new(
             "Your password was changed",
-            "the password of your account was changed, and every other session was ended.",
-            "If this was not you, ask for a new password at once.",
+            "The password of your account was changed. All other sessions were ended.",
+            "Was this not you? Secure your account: choose a new password now.",
         )
         .to(&self.name)
+        .origin(&self.origin)
+        .button(SECURE.0, "/forgot-password")
     }
 }
 
 pub struct AccountDeleted {
     pub name: String,
+    pub origin: Origin,
 }
 
 impl Mail for AccountDeleted {
@@ -175,10 +215,13 @@ impl Mail for AccountDeleted {
     fn letter(&self) -> Letter {
         Letter::new(
             "Your account was deleted",
-            "your account and what belonged to it were deleted, as you asked.",
-            "This cannot be undone. You are welcome to come back with a new account.",
+            "Your account and its data were deleted, as requested.",
+            "This cannot be undone. You can create a new account at any time. Was this not you? Contact the operator of \
+             {service} at once.",
         )
         .to(&self.name)
+        .origin(&self.origin)
+        .button("Contact the operator", "/legal/privacy")
     }
 }
 
@@ -186,6 +229,7 @@ pub struct FactorChanged {
     pub name: String,
     /// A whole sentence.
     pub what: &'static str,
+    pub origin: Origin,
 }
 
 impl Mail for FactorChanged {
@@ -194,12 +238,16 @@ impl Mail for FactorChanged {
     }
 
     fn letter(&self) -> Letter {
-        Letter::new("Your second factor was changed", self.what, NOT_YOU).to(&self.name)
+        Letter::new("Your second factor was changed", self.what, NOT_YOU)
+            .to(&self.name)
+            .origin(&self.origin)
+            .button(SECURE.0, SECURE.1)
     }
 }
 
 pub struct Locked {
     pub name: String,
+    pub origin: Origin,
 }
 
 impl Mail for Locked {
@@ -209,13 +257,15 @@ impl Mail for Locked {
 
     fn letter(&self) -> Letter {
         Letter::new(
-            "Somebody tries to sign in to your account",
-            "a wrong password was given ten times. Whoever tries has to wait or to solve a puzzle now. Where you have \
-             signed in before, and on devices you trust, you can sign in as always.",
-            "If this was you, wait a quarter of an hour, or ask for a new password. If not, your password has held; a \
-             second factor makes it safer still.",
+            "Failed sign-ins to your account",
+            "A wrong password was entered ten times. From there, sign-in now needs a wait or a security check. On your \
+             trusted devices and where you have signed in before, sign-in works as usual.",
+            "Was this you? Wait 15 minutes or choose a new password. Was this not you? Your password was not guessed. A \
+             second factor protects your account even from a known password.",
         )
         .to(&self.name)
+        .origin(&self.origin)
+        .button(SECURE.0, SECURE.1)
     }
 }
 
@@ -223,6 +273,7 @@ pub struct ProviderLinked {
     pub name: String,
     /// As people call it.
     pub provider: &'static str,
+    pub origin: Origin,
 }
 
 impl Mail for ProviderLinked {
@@ -233,13 +284,15 @@ impl Mail for ProviderLinked {
     fn letter(&self) -> Letter {
         Letter::new(
             "A new way to sign in to your account",
-            "somebody signed in with {}, which says that this address is theirs. From now on that opens your account \
-             too.",
-            "If this was not you, somebody else can read your mail or has your account there: secure both, then change \
-             your password here.",
+            "{} was connected to your account, because the email there is the same and confirmed. It now signs in to your \
+             account.",
+            "Was this not you? Somebody else can read your email or uses your account there. Secure both, then secure \
+             your account here.",
         )
         .with(&[self.provider])
         .to(&self.name)
+        .origin(&self.origin)
+        .button(SECURE.0, SECURE.1)
     }
 }
 
@@ -257,7 +310,7 @@ impl Mail for AccountInvite {
     fn letter(&self) -> Letter {
         Letter::new(
             "Your new account",
-            "an account was created for you. Follow the link within seven days to choose your password.",
+            "An account was created for you. Follow the link within seven days to choose your password.",
             "If you do not want this account, do nothing: without a password nobody can use it.",
         )
         .to(&self.name)
@@ -279,7 +332,7 @@ impl Mail for NewPasswordRequired {
     fn letter(&self) -> Letter {
         Letter::new(
             "Choose a new password",
-            "the people who run this service ask you to choose a new password. Your old password no longer works, and \
+            "The people who run {service} ask you to choose a new password. Your old password no longer works, and \
              you were signed out everywhere. Follow the link within seven days.",
             "If the link has expired, use \"Forgot password\" on the sign-in page.",
         )
@@ -320,37 +373,44 @@ impl Mail for OwnerActed {
         let (subject, before, after) = match self.act {
             OwnerAct::Disabled => (
                 "Your account was disabled",
-                "the people who run this service disabled your account. You were signed out everywhere and cannot sign in.",
+                "The people who run {service} disabled your account. You were signed out everywhere and cannot sign in.",
                 ASK_THEM,
             ),
             OwnerAct::Enabled => (
                 "Your account is enabled again",
-                "the people who run this service enabled your account. You can sign in again.",
+                "The people who run {service} enabled your account. You can sign in again.",
                 ASK_THEM,
             ),
             OwnerAct::FactorsReset => (
                 "Your two-factor authentication was reset",
-                "the people who run this service removed the second factors and passkeys of your account, and signed you \
+                "The people who run {service} removed the second factors and passkeys of your account, and signed you \
                  out everywhere. Sign in with your password, then set up two-factor authentication again.",
                 "If you did not ask for this, change your password at once and contact them.",
             ),
             OwnerAct::SessionsEnded => (
                 "You were signed out everywhere",
-                "the people who run this service ended all sessions of your account. You can sign in again.",
+                "The people who run {service} ended all sessions of your account. You can sign in again.",
                 ASK_THEM,
             ),
             OwnerAct::EmailChanged => (
                 "The email of your account was changed",
-                "the people who run this service changed the email of your account. This email no longer opens it.",
+                "The people who run {service} changed the email of your account. This email no longer opens it.",
                 "If you did not ask for this, contact them at once.",
             ),
             OwnerAct::Deleted => (
                 "Your account was deleted",
-                "the people who run this service deleted your account and what belonged to it.",
+                "The people who run {service} deleted your account and what belonged to it.",
                 "This cannot be undone. Contact them if you have questions.",
             ),
         };
-        Letter::new(subject, before, after).to(&self.name)
+        let letter = Letter::new(subject, before, after).to(&self.name);
+        match self.act {
+            OwnerAct::FactorsReset => letter.button(SECURE.0, SECURE.1),
+            OwnerAct::Enabled | OwnerAct::SessionsEnded => letter.button("Sign in", "/sign-in"),
+            OwnerAct::Disabled | OwnerAct::EmailChanged | OwnerAct::Deleted => {
+                letter.button("Contact the operator", "/legal/privacy")
+            }
+        }
     }
 }
 

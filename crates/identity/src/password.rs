@@ -23,7 +23,7 @@ use tenancy::{
     email::Email,
     enter::{ACCOUNT_TOPIC, Delivery, Session, ToAdmit, Visitor},
     events,
-    messages::mail,
+    messages::mail::{self, Origin},
     once::{self, Purpose, TOKEN_SPENT},
     sessions::{
         self,
@@ -61,10 +61,9 @@ pub fn routes() -> Routes {
         .fails(&[WRONG_PASSWORD, WEAK_PASSWORD])
 }
 
-const INVALID_CREDENTIALS: Code =
-    Code::new(401, "invalid_credentials", "This address and this password do not belong together.");
+const INVALID_CREDENTIALS: Code = Code::new(401, "invalid_credentials", "Wrong email or password.");
 const EMAIL_NOT_VERIFIED: Code =
-    Code::new(403, "email_not_verified", "Confirm your email address first; a new mail can be asked for.");
+    Code::new(403, "email_not_verified", "Confirm your email first. You can request a new confirmation mail.");
 
 #[derive(Deserialize, JsonSchema)]
 struct Login {
@@ -196,7 +195,8 @@ async fn end_sessions(
     device::withdraw(tx, account.id).await?;
     sessions::end_all(tx, janua, by, account.id, except, "password_changed").await?;
     if let Some(email) = &account.email {
-        mail::send(tx, janua, email, &mails::PasswordChanged { name: account.name.clone() }).await?;
+        let origin = Origin::new(by, now);
+        mail::send(tx, janua, email, &mails::PasswordChanged { name: account.name.clone(), origin }).await?;
     }
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
     Ok(())

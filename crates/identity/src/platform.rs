@@ -6,15 +6,21 @@ use kernel::{
     fault::{INTERNAL, NOT_FOUND, Result},
     http::{Json, Key, Listed, Page, Path, Routes, Scope},
     id::Id,
+    transact,
 };
 use mail_parser::{Address, Message, MessageParser};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
+    email::Email,
     enter::{AbuseReport, PlatformOwner, abuse_reports},
+    events::{self, By},
+    messages::mail::{self, Outcome},
     sessions::keys::{Ring, SigningKey},
 };
 use tokio::fs;
+
+use crate::{events::MailTested, mails};
 
 pub fn routes() -> Routes {
     Routes::new("platform")
@@ -24,6 +30,7 @@ pub fn routes() -> Routes {
         .fails(&[NOT_FOUND])
         .get("/admin/outbox/{id}", get_outbox_mail, "one mail of the outbox folder")
         .fails(&[NOT_FOUND])
+        .post("/admin/mail/test", test_mail, "send a test mail at once, and say what the mail server answered")
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -111,7 +118,7 @@ struct MailPath {
     id: MailId,
 }
 
-/// A mail as a person sees it.
+/// A mail as the recipient sees it.
 #[derive(Serialize, JsonSchema)]
 struct WholeMail {
     #[serde(flatten)]
@@ -131,4 +138,36 @@ async fn get_outbox_mail(
     let text = mail.body_text(0).unwrap_or_default().into_owned();
     let html = mail.body_html(0).map(std::borrow::Cow::into_owned);
     Ok(Json(WholeMail { head: MailView::of(id, &mail), text, html }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct TestMail {
+    email: Email,
+}
+
+/// How a test mail fared.
+#[derive(Serialize, JsonSchema)]
+struct Tested {
+    /// Whether the mail server took it.
+    sent: bool,
+    /// What the mail server said, in words.
+    answer: String,
+}
+
+async fn test_mail(
+    State(janua): State<Janua>,
+    owner: PlatformOwner,
+    Json(TestMail { email }): Json<TestMail>,
+) -> Result<Json<Tested>> {
+    let Outcome { sent, answer } = mail::send_now(&janua, email.as_str(), &mails::Test).await;
+    transact!(janua, async |tx| Ok(owner.record(tx, &janua, &MailTested { sent }).await?))?;
+    Ok(Json(Tested { sent, answer }))
+}
+
+/// The same from the shell, where nobody is signed in.
+pub async fn test_mail_from_shell(janua: &Janua, email: &Email) -> db::Result<Outcome> {
+    let outcome = mail::send_now(janua, email.as_str(), &mails::Test).await;
+    let event = MailTested { sent: outcome.sent };
+    db::transact!(janua.db, async |tx| events::record(tx, janua, &By::default(), None, &event).await)?;
+    Ok(outcome)
 }

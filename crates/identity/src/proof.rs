@@ -24,8 +24,8 @@ use tenancy::{
 
 use crate::passkeys::Passkeys;
 
-pub const WRONG_PASSWORD: Code = Code::new(403, "wrong_password", "This is not your present password.");
-pub const WRONG_CODE: Code = Code::new(403, "wrong_code", "This code is wrong, has run out or was used before.");
+pub const WRONG_PASSWORD: Code = Code::new(403, "wrong_password", "The current password is wrong.");
+pub const WRONG_CODE: Code = Code::new(403, "wrong_code", "The code is wrong, has expired or was already used.");
 
 /// What a route that asks for a fresh proof can answer.
 pub const REFUSALS: [Code; 3] = [REAUTHENTICATION_REQUIRED, WRONG_PASSWORD, WRONG_CODE];
@@ -92,10 +92,10 @@ fn proven(janua: &Janua, session: &Session) -> Option<Strength> {
     })
 }
 
-/// A proof that comes with the request. Needed when what the person proved last is too weak, or more than ten minutes ago.
+/// A proof in the request. Required if the last proof is too weak or older than ten minutes.
 #[derive(Default, Deserialize, JsonSchema)]
 pub struct Fresh {
-    /// The present password, of somebody who has neither a passkey nor a second factor.
+    /// The current password; for users without a passkey and without a second factor.
     password: Option<Typed>,
     /// A code of a second factor, or a recovery code.
     code: Option<Typed>,

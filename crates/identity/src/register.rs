@@ -49,7 +49,7 @@ pub fn routes() -> Routes {
 #[serde(rename_all = "camelCase")]
 pub struct SignUp {
     pub email: Email,
-    /// 8 to 256 characters that nobody would guess.
+    /// 8 to 256 characters that are hard to guess.
     pub password: Typed,
     #[schemars(length(min = 1, max = 200))]
     pub name: String,
@@ -123,7 +123,7 @@ async fn resend_verification(
     asked::take(&janua, &visitor, &body.email, What::ResendVerification).await.map(Json)
 }
 
-/// Either the token of the link, or the address and the code.
+/// Either the token of the link, or the email and the code.
 #[derive(Deserialize, JsonSchema)]
 struct Proof {
     token: Option<Typed>,

@@ -171,13 +171,13 @@ struct Sessions {
 #[serde(rename_all = "camelCase")]
 pub struct SessionView {
     id: SessionId,
-    /// What a person recognises it by, such as "Firefox on Linux".
+    /// Name of the device, such as "Firefox on Linux".
     device: String,
     ip: String,
     created_at: Timestamp,
     last_seen_at: Timestamp,
     expires_at: Timestamp,
-    /// How the person proved who they are; nothing in an app's session.
+    /// How the user signed in; empty in an app's session.
     methods: Vec<String>,
     /// The one this request came in.
     current: bool,

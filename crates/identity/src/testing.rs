@@ -20,7 +20,15 @@ pub async fn start() -> TestJanua {
 pub fn mail_to(t: &TestJanua, address: &str) -> Option<String> {
     let mails = t.mailbox.mails();
     let found = mails.iter().rev().find(|mail| mail.contains(&format!("To: {address}")))?;
-    Some(found.replace("=\r\n", "").replace("=3D", "="))
+    Some(readable(found))
+}
+
+/// A mail as it goes over the wire, with its text and its HTML decoded.
+pub fn readable(mail: &str) -> String {
+    let head = mail.split("\r\n\r\n").next().unwrap_or_default();
+    let parsed = mail_parser::MessageParser::new().parse(mail.as_bytes()).expect("a mail");
+    let (text, html) = (parsed.body_text(0).unwrap_or_default(), parsed.body_html(0).unwrap_or_default());
+    format!("{head}\r\n\r\n{text}\r\n{html}")
 }
 
 /// The token of the link in a mail.

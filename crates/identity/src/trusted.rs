@@ -29,11 +29,11 @@ use crate::{BODY, events::TrustedDeviceRemoved};
 pub fn routes() -> Routes {
     Routes::new("auth")
         .body_limit(BODY)
-        .get("/auth/trusted-devices", list_trusted_devices, "devices that are not asked for a second factor")
-        .delete("/auth/trusted-devices/{id}", remove_trusted_device, "ask for the second factor on a device again")
+        .get("/auth/trusted-devices", list_trusted_devices, "trusted devices, which need no second factor")
+        .delete("/auth/trusted-devices/{id}", remove_trusted_device, "remove a trusted device")
         .answers_nothing(204)
         .fails(&[NOT_FOUND])
-        .delete("/auth/trusted-devices", remove_trusted_devices, "ask for the second factor everywhere again")
+        .delete("/auth/trusted-devices", remove_trusted_devices, "remove all trusted devices")
         .answers_nothing(204)
 }
 
@@ -44,12 +44,12 @@ struct TrustedDevices {
     next_cursor: Option<String>,
 }
 
-/// A device on which the person proved their second factor and asked not to be asked again.
+/// A trusted device: it needs no second factor for thirty days.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TrustedDeviceView {
     id: String,
-    /// What a person recognises it by, such as "Firefox on Linux".
+    /// Name of the device, such as "Firefox on Linux".
     name: String,
     /// Where it was used last.
     ip: String,

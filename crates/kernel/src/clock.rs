@@ -36,6 +36,12 @@ impl Timestamp {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
+    /// For people, as in `17 November 2026, 14:05 UTC`.
+    pub fn in_words(self) -> String {
+        let moment = jiff::Timestamp::from_millisecond(self.0).unwrap_or_default();
+        moment.strftime("%-d %B %Y, %H:%M UTC").to_string()
+    }
+
     /// The number of whole UTC days since 1970.
     pub fn day(self) -> Day {
         Day(self.0.div_euclid(Self::DAY_MS))

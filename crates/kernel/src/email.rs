@@ -56,7 +56,7 @@ fn is_dot_atom(local: &str) -> bool {
 
 impl<'de> Deserialize<'de> for Email {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        Self::parse(&Cow::<str>::deserialize(from)?).ok_or_else(|| D::Error::custom("must be an email address"))
+        Self::parse(&Cow::<str>::deserialize(from)?).ok_or_else(|| D::Error::custom("must be an email"))
     }
 }
 

@@ -49,36 +49,33 @@ impl Code {
     }
 }
 
-pub const INVALID: Code = Code::new(400, "invalid", "Some of the input is not right.");
+pub const INVALID: Code = Code::new(400, "invalid", "Some fields are invalid.");
 pub const MALFORMED: Code = Code::new(400, "malformed", "The request body cannot be read.");
-pub const BAD_CURSOR: Code = Code::new(400, "bad_cursor", "The cursor is not one this list gave out.");
+pub const BAD_CURSOR: Code = Code::new(400, "bad_cursor", "The cursor does not belong to this list.");
 pub const UNAUTHENTICATED: Code = Code::new(401, "unauthenticated", "Sign in first.");
-pub const FORBIDDEN: Code = Code::new(403, "forbidden", "You may not do this.");
-pub const CROSS_SITE: Code = Code::new(403, "cross_site", "This request came from a site that may not send it.");
-pub const NOT_FOUND: Code = Code::new(404, "not_found", "There is nothing here.");
-pub const METHOD_NOT_ALLOWED: Code = Code::new(405, "method_not_allowed", "This address does not take that method.");
-pub const CONFLICT: Code = Code::new(409, "conflict", "This does not fit what is there already.");
+pub const FORBIDDEN: Code = Code::new(403, "forbidden", "You do not have permission to do this.");
+pub const CROSS_SITE: Code = Code::new(403, "cross_site", "Requests from this origin are not allowed.");
+pub const NOT_FOUND: Code = Code::new(404, "not_found", "Not found.");
+pub const METHOD_NOT_ALLOWED: Code = Code::new(405, "method_not_allowed", "This URL does not support the method.");
+pub const CONFLICT: Code = Code::new(409, "conflict", "The request conflicts with the current state.");
 pub const IDEMPOTENCY_MISMATCH: Code =
     Code::new(409, "idempotency_mismatch", "This Idempotency-Key was used with another request.");
-pub const IDEMPOTENCY_IN_PROGRESS: Code = Code::new(
-    409,
-    "idempotency_in_progress",
-    "The first request with this Idempotency-Key is still being worked on.",
-);
+pub const IDEMPOTENCY_IN_PROGRESS: Code =
+    Code::new(409, "idempotency_in_progress", "The first request with this Idempotency-Key is still in progress.");
 pub const IDEMPOTENCY_ANSWER_LOST: Code = Code::new(
     409,
     "idempotency_answer_lost",
-    "The first request with this Idempotency-Key was carried out, and its answer was not kept.",
+    "The first request with this Idempotency-Key was carried out, but its answer was not stored.",
 );
 pub const TOO_LARGE: Code = Code::new(413, "too_large", "The request body is too large.");
 pub const NOT_JSON: Code = Code::new(415, "unsupported_media_type", "The request body must be application/json.");
 pub const RATE_LIMITED: Code = Code::new(429, "rate_limited", "Too many requests. Wait, then try again.");
-pub const INTERNAL: Code = Code::new(500, "internal", "Something went wrong on our side.");
+pub const INTERNAL: Code = Code::new(500, "internal", "An internal error occurred.");
 pub const OVERLOADED: Code = Code::new(503, "overloaded", "The server is busy. Try again shortly.");
 pub const TIMED_OUT: Code = Code::new(503, "timed_out", "The request took too long and was stopped.");
 pub const UNAVAILABLE: Code =
-    Code::new(503, "unavailable", "A part the server needs is out of reach. Try again shortly.");
-pub const STORAGE_FULL: Code = Code::new(507, "storage_full", "The server has no room left to store this.");
+    Code::new(503, "unavailable", "The database or another part of the server is unavailable. Try again shortly.");
+pub const STORAGE_FULL: Code = Code::new(507, "storage_full", "The server's disk is full.");
 
 /// The codes any route may answer; features add their own to their routes.
 pub const COMMON: &[Code] = &[
@@ -247,11 +244,11 @@ pub struct Problem<'a> {
     /// Points at this code's entry in the description of the interface.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What this kind of failure means, in one sentence.
+    /// The meaning of the code in one sentence.
     pub title: &'a str,
     /// The HTTP status again.
     pub status: u16,
-    /// What is special about this very case.
+    /// More about this case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<&'a str>,
     /// Stable; branch on this.
@@ -261,7 +258,7 @@ pub struct Problem<'a> {
     /// Every field that is wrong.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub errors: &'a [FieldError],
-    /// What a client needs to go on: the `challenge` of `captcha_required`.
+    /// Further members, such as the `challenge` of `captcha_required`.
     #[serde(flatten)]
     pub extra: &'a serde_json::Map<String, serde_json::Value>,
 }

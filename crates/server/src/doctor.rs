@@ -1,4 +1,4 @@
-//! `janua doctor`: looks at everything an installation needs and says how to mend what it finds.
+//! `janua doctor`: checks everything an installation needs and says how to fix what is wrong.
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::ExitCode, time::Duration};
 
 use db::{
@@ -8,7 +8,7 @@ use db::{
 };
 use kernel::{
     clock::{Clock, Timestamp},
-    config::Config,
+    config::{Config, Section as _},
     crypto::{MasterKey, Vault},
     entropy::Entropy,
     ports::{mail, objects, sms},
@@ -22,6 +22,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A commit slower than this makes every write slow.
 const SLOW_COMMIT: Duration = Duration::from_millis(100);
 
+/// Less free space than this is worth a thought; with less than the second one writes fail soon.
+const LITTLE_SPACE: u64 = 2 * 1024 * MIB;
+const NO_SPACE: u64 = 200 * MIB;
+const MIB: u64 = 1024 * 1024;
+
 /// One finding: fine, worth a thought, or wrong. The last two say what to do.
 enum Finding {
     Fine(String),
@@ -31,9 +36,12 @@ enum Finding {
 use Finding::{Fine, Odd, Wrong};
 
 pub async fn run(config: &Config) -> ExitCode {
-    let mut findings = vec![("settings", Fine(format!("read; reached at {}", config.base_url())))];
-    findings.push(("address", address(config)));
+    let mut findings = vec![("settings", Fine(format!("valid; the base URL is {}", config.base_url())))];
+    findings.push(("listener", listener(config)));
+    findings.push(("proxy", proxy(config)));
+    findings.push(("operator", operator(config)));
     findings.extend(permissions(config).into_iter().map(|finding| ("permissions", finding)));
+    findings.push(("disk", disk(&config.data_dir)));
     match start::open(config).await {
         Err(error) => findings.push(("database", Wrong(format!("{error:#}")))),
         Ok(db) => {
@@ -63,15 +71,77 @@ pub async fn run(config: &Config) -> ExitCode {
     if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn address(config: &Config) -> Finding {
+/// Whether the installation is for others than its developer: its base URL is neither on this machine nor plain http.
+fn is_production(config: &Config) -> bool {
+    config.is_https() || !config.is_trusted_place()
+}
+
+fn listener(config: &Config) -> Finding {
     if config.is_https() || config.listen.ip().is_loopback() {
         Fine(format!("listens on {}", config.listen))
     } else {
         Odd(format!(
-            "listens on {} with a plain http base URL: cookies and passwords can be read on the way. Put a proxy with \
-             TLS in front and set JANUA_BASE_URL=https://…",
+            "listens on {} with a plain http base URL: cookies and passwords can be read on the network. Put a proxy \
+             with TLS in front and set JANUA_BASE_URL=https://…",
             config.listen
         ))
+    }
+}
+
+/// TLS ends at a proxy. If the proxy is not named, all callers have its IP address.
+fn proxy(config: &Config) -> Finding {
+    let networks: Vec<String> = config.trusted_proxies.iter().map(ToString::to_string).collect();
+    match (config.is_https(), networks.is_empty()) {
+        (true, true) => Odd(
+            "the base URL is https, but trusted_proxies is empty: rate limits, lockouts and the audit log see the IP \
+             address of the proxy instead of the client's. Set JANUA_TRUSTED_PROXIES to the IP address of the proxy, \
+             such as 127.0.0.1"
+                .into(),
+        ),
+        (_, true) => Fine("none; clients connect directly".into()),
+        (_, false) if config.trusted_proxies.iter().any(|net| net.prefix_len() == 0) => Wrong(
+            "trusted_proxies contains every IP address, so any caller can claim any IP address. Name the IP addresses \
+             of the proxies only"
+                .into(),
+        ),
+        (_, false) => Fine(format!("X-Forwarded-For is accepted from {}", networks.join(", "))),
+    }
+}
+
+/// The legal documents and security.txt name the operator.
+fn operator(config: &Config) -> Finding {
+    let (set, defaults) = (config.of::<site::Operator>(), site::Operator::defaults());
+    let mut missing = Vec::new();
+    if set.operator_name == defaults.operator_name {
+        missing.push("JANUA_OPERATOR_NAME");
+    }
+    if set.operator_email == defaults.operator_email {
+        missing.push("JANUA_OPERATOR_EMAIL");
+    }
+    if set.operator_address.is_empty() {
+        missing.push("JANUA_OPERATOR_ADDRESS");
+    }
+    if missing.is_empty() {
+        return Fine(format!("{} <{}>", set.operator_name, set.operator_email));
+    }
+    let advice = format!("the legal documents and security.txt have placeholders. Set {}", missing.join(", "));
+    // On a developer's machine nobody reads them.
+    if is_production(config) { Odd(advice) } else { Fine(format!("{advice} before others use this server")) }
+}
+
+fn disk(folder: &Path) -> Finding {
+    let stat = match rustix::fs::statvfs(folder) {
+        Ok(stat) => stat,
+        Err(error) => return Odd(format!("cannot read the free space of {}: {error}", folder.display())),
+    };
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    let said = format!("{} MiB free in {}", free / MIB, folder.display());
+    match free {
+        free if free < NO_SPACE => {
+            Wrong(format!("{said}: writes will fail soon. Free space, or move the folder to a larger disk"))
+        }
+        free if free < LITTLE_SPACE => Odd(format!("{said}. Free space before the disk is full; writes fail then")),
+        _ => Fine(said),
     }
 }
 
@@ -220,15 +290,46 @@ fn providers(config: &Config) -> Finding {
     }
 }
 
+/// Relays and receivers refuse mail from a domain that is not the sender's.
+fn sender(config: &Config) -> Option<String> {
+    let email = config.mail_from.trim_end_matches('>').rsplit('<').next().unwrap_or_default();
+    let domain = email.rsplit('@').next().unwrap_or_default().to_lowercase();
+    if domain == "localhost" || !domain.contains('.') {
+        return Some(format!("mail_from is {}. Set JANUA_MAIL_FROM to an email of your domain", config.mail_from));
+    }
+    let url = config.base_url();
+    let host = url.split("://").nth(1)?.split(':').next()?.to_lowercase();
+    let is_related = host == domain || host.ends_with(&format!(".{domain}")) || domain.ends_with(&format!(".{host}"));
+    // The last two labels: mail.example.com and id.example.com belong together.
+    let base = |name: &str| name.rsplit('.').take(2).map(str::to_owned).collect::<Vec<_>>();
+    if is_related || !is_production(config) || base(&host) == base(&domain) {
+        return None;
+    }
+    Some(format!(
+        "mail_from is at {domain} and the base URL at {host}. Check that SPF, DKIM and DMARC of {domain} allow your \
+         relay, or set JANUA_MAIL_FROM to an email at your own domain"
+    ))
+}
+
 async fn mail(config: &Config) -> Finding {
     match mail::from_config(config) {
         Err(wrong) => Wrong(wrong),
         Ok(mail) => match mail.check().await {
+            Ok(()) if config.smtp_url.is_none() && is_production(config) => Wrong(format!(
+                "goes to {} and reaches no user: sign-up and recovery cannot work. Set JANUA_SMTP_URL",
+                mail.describe()
+            )),
             Ok(()) if config.smtp_url.is_none() => {
-                Odd(format!("goes to {}; set JANUA_SMTP_URL to send it to people", mail.describe()))
+                Odd(format!("goes to {}; set JANUA_SMTP_URL to send it to users", mail.describe()))
             }
-            Ok(()) => Fine(format!("goes to {}", mail.describe())),
-            Err(error) => Wrong(format!("{} does not work: {error}. Check JANUA_SMTP_URL", mail.describe())),
+            Ok(()) => match sender(config) {
+                Some(advice) => Odd(format!("goes to {}, but {advice}", mail.describe())),
+                None => Fine(format!("goes to {}, from {}", mail.describe(), config.mail_from)),
+            },
+            Err(error) => Wrong(format!(
+                "{} does not work: {error}. Check the host, port, user and password in JANUA_SMTP_URL",
+                mail.describe()
+            )),
         },
     }
 }

@@ -12,15 +12,15 @@ use crate::{Out, say, start};
 
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// List the jobs that were given up, newest first, as JSON lines
+    /// List failed jobs as JSON lines, newest first
     Dead {
-        /// How many at most
+        /// Maximum number of jobs
         #[arg(long, default_value_t = 50)]
         limit: u32,
     },
-    /// Give one of them all its tries again
+    /// Retry a failed job
     Retry { id: JobId },
-    /// Throw one of them away
+    /// Delete a failed job
     Forget { id: JobId },
 }
 
@@ -33,14 +33,14 @@ pub async fn run(config: &Config, command: Command) -> Result<ExitCode> {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        Command::Retry { id } => (jobs::revive(&db, id, Clock::shared(&db).now()).await?, "will be tried again"),
-        Command::Forget { id } => (jobs::forget(&db, id).await?, "is gone"),
+        Command::Retry { id } => (jobs::revive(&db, id, Clock::shared(&db).now()).await?, "the job will be retried"),
+        Command::Forget { id } => (jobs::forget(&db, id).await?, "the job was deleted"),
     };
     if found {
         say(done, Out::Plain);
         Ok(ExitCode::SUCCESS)
     } else {
-        say("there is no dead job with this id; `janua jobs dead` lists them", Out::Error);
+        say("no failed job has this id; `janua jobs dead` lists them", Out::Error);
         Ok(ExitCode::FAILURE)
     }
 }

@@ -9,7 +9,7 @@ use crate::{Out, say, start::Node};
 
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Let the next key take over, now or once every verifier can have seen it; tokens signed before go on until they run out
+    /// Sign with the next key as soon as verifiers have seen it; existing tokens stay valid until they expire
     Rotate,
 }
 
@@ -21,8 +21,8 @@ pub async fn run(config: Config, command: Command) -> Result<ExitCode> {
     let when = if takes_over <= node.janua.clock.now() {
         "from now on".to_owned()
     } else {
-        format!("from {takes_over}, when every verifier can have seen it")
+        format!("from {takes_over}, when all verifiers have seen it")
     };
-    say(&format!("the next key signs {when}, and another one is published behind it"), Out::Plain);
+    say(&format!("the next key signs {when}; the key after it is published now"), Out::Plain);
     Ok(ExitCode::SUCCESS)
 }

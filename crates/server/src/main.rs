@@ -6,6 +6,7 @@ mod catalogue;
 mod doctor;
 mod jobs;
 mod keys;
+mod mail;
 mod serve;
 mod start;
 
@@ -18,24 +19,25 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
-use kernel::config::Config;
+use kernel::config::{Config, Effective};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The identity and application platform that fits on a laptop and grows from there.
+/// Identity and application platform: accounts, sign-in, organizations, apps and webhooks in one program.
 ///
-/// Without any settings it keeps everything in ./data (an embedded SQLite database, its keys, an outbox for mails)
-/// and listens on 127.0.0.1:8080. Settings come from janua.toml, from JANUA_* variables and from flags, the later
-/// ones winning; `janua config` lists them all.
+/// Without settings it stores everything in ./data (an embedded SQLite database, keys, an outbox for mails) and listens
+/// on 127.0.0.1:8080. Settings come from janua.toml, JANUA_* variables and flags; flags override variables, variables
+/// override the file. `janua config` lists all settings.
 #[derive(Parser)]
 #[command(name = "janua", version, propagate_version = true, arg_required_else_help = true)]
 #[command(after_help = "Examples:
-  janua serve                                   a whole service on this machine
+  janua serve                                   run a server on this machine
   janua serve --listen 0.0.0.0:8080 --base-url https://id.example.com
   JANUA_DATABASE_URL=postgres://janua@db/janua janua serve
-  janua doctor                                  what is wrong, and how to mend it
-  janua backup /backup/janua-monday.backup      everything in one file, while it runs")]
+  janua doctor                                  find problems and how to fix them
+  janua backup /backup/janua-monday.backup      write a backup while the server runs
+  janua config --effective                      print the settings in effect")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -45,62 +47,76 @@ struct Cli {
 
 #[derive(clap::Args)]
 struct Settings {
-    /// The settings file [default: janua.toml, if there is one]
+    /// Settings file [default: janua.toml, if it exists]
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where to listen, such as 127.0.0.1:8080
+    /// IP address and port to listen on, such as 127.0.0.1:8080
     #[arg(long, global = true, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// The address people reach the service at
+    /// URL at which users reach the service
     #[arg(long, global = true, value_name = "URL")]
     base_url: Option<String>,
-    /// Where the embedded database, the keys and the outbox live
+    /// Folder of the embedded database, the keys and the outbox
     #[arg(long, global = true, value_name = "FOLDER")]
     data_dir: Option<String>,
-    /// sqlite:PATH or postgres://…
+    /// Database: sqlite:PATH or postgres://…
     #[arg(long, global = true, value_name = "URL")]
     database_url: Option<String>,
-    /// Any other setting
+    /// Any setting
     #[arg(long, global = true, value_name = "NAME=VALUE")]
     set: Vec<String>,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run the service
+    /// Run the server
     Serve,
-    /// Bring the database up to this version, without serving
+    /// Apply database migrations without serving
     Migrate,
-    /// Check the installation and say how to mend what is wrong
+    /// Check the installation and say how to fix problems
     Doctor,
-    /// Write everything into one file, while the server runs
+    /// Write a backup into one file; the server may be running
     Backup {
-        /// A file that is not there yet
+        /// A file that does not exist yet
         file: PathBuf,
     },
-    /// Bring back what a backup holds, into a data folder without a database
+    /// Restore a backup into a data folder without a database
     Restore {
         file: PathBuf,
         #[command(flatten)]
         wishes: backup::Wishes,
     },
-    /// End what must not come back to life, after a database was put back by other means
+    /// Revoke sessions and secrets after the database was restored by other means
     AfterRestore(backup::Wishes),
-    /// List every setting with its default and what it does
-    Config,
-    /// Turn over the keys that sign access tokens
+    /// List all settings with their defaults, or the values in effect
+    Config {
+        /// Print the values in effect and their sources; secrets only as set or not set
+        #[arg(long)]
+        effective: bool,
+        /// Print JSON
+        #[arg(long, requires = "effective")]
+        json: bool,
+    },
+    /// Rotate the keys that sign access tokens
     #[command(subcommand)]
     Keys(keys::Command),
     /// Rescue: make an owner, reset a person's factors, disable an account
     #[command(subcommand)]
     Admin(admin::Command),
-    /// Look at the jobs that were given up
+    /// Test whether mail is delivered
+    #[command(subcommand)]
+    Mail(mail::Command),
+    /// Manage failed jobs
     #[command(subcommand)]
     Jobs(jobs::Command),
 }
 
 impl Settings {
     fn load(&self) -> Result<Config> {
+        self.load_with_sources().map(|(config, _)| config)
+    }
+
+    fn load_with_sources(&self) -> Result<(Config, Vec<Effective>)> {
         let file = match &self.config {
             Some(path) => {
                 Some(std::fs::read_to_string(path).with_context(|| format!("--config {}", path.display()))?)
@@ -123,7 +139,7 @@ impl Settings {
             let (name, value) = pair.split_once('=').with_context(|| format!("--set {pair}: must be NAME=VALUE"))?;
             flags.push((name.to_owned(), value.to_owned()));
         }
-        Ok(Config::load(file.as_deref(), variables(), flags, &start::sections())?)
+        Ok(Config::load_with_sources(file.as_deref(), variables(), flags, &start::sections())?)
     }
 }
 
@@ -147,8 +163,12 @@ fn main() -> ExitCode {
 const LAST_LINES: Duration = Duration::from_millis(500);
 
 fn run(cli: Cli) -> Result<ExitCode> {
-    if matches!(cli.command, Command::Config) {
-        list_settings();
+    if let Command::Config { effective, json } = cli.command {
+        if effective {
+            list_effective(&cli.settings.load_with_sources()?.1, json)?;
+        } else {
+            list_settings();
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let config = cli.settings.load()?;
@@ -166,7 +186,8 @@ fn run(cli: Cli) -> Result<ExitCode> {
             Command::Keys(command) => keys::run(config, command).await,
             Command::Admin(command) => Box::pin(admin::run(config, command)).await,
             Command::Jobs(command) => jobs::run(&config, command).await,
-            Command::Config => Ok(ExitCode::SUCCESS),
+            Command::Mail(command) => Box::pin(mail::run(config, command)).await,
+            Command::Config { .. } => Ok(ExitCode::SUCCESS),
         }
     })
 }
@@ -177,6 +198,16 @@ fn list_settings() {
         let default = if row.default.is_empty() { "(empty)" } else { row.default };
         say(&format!("{} = {default}\n  {}\n  {about}\n", row.name, row.variable()), Out::Plain);
     }
+}
+
+fn list_effective(settings: &[Effective], as_json: bool) -> Result<()> {
+    if as_json {
+        say(&serde_json::to_string_pretty(settings)?, Out::Plain);
+    } else {
+        let lines: Vec<String> = settings.iter().map(ToString::to_string).collect();
+        say(&lines.join("\n"), Out::Plain);
+    }
+    Ok(())
 }
 
 /// Where a line for a person goes.

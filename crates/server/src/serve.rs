@@ -36,11 +36,11 @@ pub async fn run(config: Config) -> Result<ExitCode> {
     }
     let worker = tokio::spawn(Worker::new(node.janua.clone(), node.jobs.clone()).run(told(stopping.clone())));
     let mut greeting = vec![
-        format!("Janua {VERSION} listens on http://{address} and is reached at {base_url}"),
+        format!("Janua {VERSION} listens on http://{address} (base URL {base_url})"),
         format!("The console is at {base_url}/console"),
     ];
     if let Some(link) = identity::first_owner::link(&node.janua).await? {
-        greeting.push(format!("Nobody runs this installation yet. Become its owner at {link}"));
+        greeting.push(format!("This installation has no owner yet. Create the owner's account at {link}"));
     }
     tasks.spawn(give_memory_back());
     greet(greeting.join("\n"));
@@ -72,7 +72,7 @@ pub async fn run(config: Config) -> Result<ExitCode> {
 fn greet(greeting: String) {
     let spawned = thread::Builder::new().name("greeting".into()).spawn(move || say(&greeting, Out::Plain));
     if let Err(error) = spawned {
-        tracing::warn!(%error, "where the service listens could not be printed");
+        tracing::warn!(%error, "cannot print the listening address");
     }
 }
 

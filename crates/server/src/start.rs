@@ -75,7 +75,7 @@ impl Node {
         let clock = Clock::shared(&db);
         let applied = db.migrate(clock.now().0).await?;
         if !applied.is_empty() {
-            tracing::info!(steps = applied.join(", "), "the database was brought up to date");
+            tracing::info!(steps = applied.join(", "), "database migrations were applied");
         }
         let vault = vault(&config, &db).await?;
         let mail = mail::from_config(&config).map_err(|wrong| anyhow!(wrong))?;

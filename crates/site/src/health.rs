@@ -48,7 +48,7 @@ enum Part {
 #[derive(Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct HealthView {
-    /// `ok`, `unavailable`, or `leaving` when it was told to stop.
+    /// `ok`, `unavailable`, or `leaving` while the node shuts down.
     status: &'static str,
     version: &'static str,
     /// The process answers.

@@ -30,6 +30,7 @@ pub fn feature(config: &Config) -> Feature {
     Feature::new(routes)
         .jobs(Jobs::new().every::<status::Probe>(PROBE_EVERY).every::<ForgetReplies>(Duration::from_hours(1)))
         .declares(status::events::EVENTS)
+        .declares(&[kernel::jobs::MEASURE])
         .own(health::Health::default())
         .own(legal::Library::render(config))
         .task(|janua| Box::pin(health::watch(janua)))

@@ -1,4 +1,4 @@
-//! For machines: the figures, the description of the interface, and what crawlers may look at.
+//! For machines: the figures, the description of the interface, and rules for crawlers.
 use axum::{
     extract::{FromRequestParts, State},
     http::{HeaderMap, header, request::Parts},
@@ -30,7 +30,7 @@ pub fn routes() -> Routes {
         .answers::<Anything>(200, "application/json")
         .get("/openapi.yaml", openapi_yaml, "this description, as YAML")
         .answers::<Anything>(200, "application/yaml")
-        .get("/robots.txt", robots, "what crawlers may look at")
+        .get("/robots.txt", robots, "rules for crawlers")
         .answers::<String>(200, "text/plain; charset=utf-8")
 }
 
@@ -66,10 +66,7 @@ impl OperationInput for MetricsReader {
 }
 
 async fn metrics(State(janua): State<Janua>, _reader: MetricsReader, headers: HeaderMap) -> Result<Response> {
-    if let Ok((waiting, dead)) = kernel::jobs::figures(&janua.db).await {
-        janua.metrics.jobs_waiting.set(waiting);
-        janua.metrics.jobs_dead.set(dead);
-    }
+    janua.metrics.refresh(&janua).await;
     let exposition = exposition(&headers);
     let text = janua.metrics.render(exposition).map_err(|error| INTERNAL.caused_by(error))?;
     let said = [(header::CONTENT_TYPE, exposition.content_type()), (header::VARY, "accept")];

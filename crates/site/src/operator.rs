@@ -5,15 +5,15 @@ use url::Url;
 settings! {
     /// The operator, as legal documents and `security.txt` name them.
     pub struct Operator {
-        /// Who runs this installation, as its legal documents name it.
+        /// The name of the operator in the legal documents.
         operator_name: String = "The operator of this service";
         /// The operator's postal address.
         operator_address: String = "";
-        /// Where people can write to the operator.
+        /// The email of the operator in the legal documents.
         operator_email: String = "operator@localhost";
-        /// The country whose law the operator is under.
+        /// The country whose law applies.
         operator_country: String = "";
-        /// Where security reports go (RFC 9116): a mailto: or https: address. Left empty: the operator's email.
+        /// Where security reports go (RFC 9116): a mailto: or https: URL. Empty: the operator's email.
         security_contact: Option<Url> = "";
     }
 }

@@ -48,7 +48,7 @@ async fn status_is_unknown_until_somebody_looked_and_then_says_what_was_seen() {
     let down = t.get("/status").await;
     assert_eq!(down.body["status"], "outage");
     let mail = &down.body["components"][3];
-    assert_eq!((&mail["state"], &mail["detail"]), (&json!("outage"), &json!("does not work at the moment")));
+    assert_eq!((&mail["state"], &mail["detail"]), (&json!("outage"), &json!("not working at the moment")));
     assert!(!down.text.contains("mailbox"), "the cause is for the log");
     t.finish().await;
 }

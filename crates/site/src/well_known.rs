@@ -22,7 +22,7 @@ pub fn routes() -> Routes {
         .get("/.well-known/webfinger", webfinger, "WebFinger lookup (RFC 7033)")
         .answers::<Descriptor>(200, "application/jrd+json")
         .fails(&[NOT_FOUND])
-        .get("/.well-known/change-password", change_password, "where a password is changed, for password managers")
+        .get("/.well-known/change-password", change_password, "redirect to the page that changes the password")
         .answers_nothing(303)
         .get("/.well-known/passkey-endpoints", passkey_endpoints, "where passkeys are created and managed")
 }
@@ -68,10 +68,10 @@ async fn passkey_endpoints(State(janua): State<Janua>) -> Json<PasskeyEndpoints>
 
 #[derive(Deserialize, JsonSchema)]
 struct Lookup {
-    /// What is asked about, as a URI: `acct:ada@example.com` or an address of this service.
+    /// The resource as a URI: `acct:ada@example.com` or a URL of this service.
     #[schemars(length(max = 1024), regex(pattern = r"^[A-Za-z][A-Za-z0-9+.-]*:.+"))]
     resource: String,
-    /// Only links of these kinds; may be given more than once.
+    /// Returns only links of these relations; can be repeated.
     #[schemars(length(max = 16))]
     #[serde(default)]
     rel: Vec<String>,

@@ -41,7 +41,7 @@ pub type ScimTokenId = Id<of::ScimToken>;
 pub type SessionId = Id<of::Session>;
 pub type UploadId = Id<of::Upload>;
 
-/// What somebody may do in an organization; each may do what the one before may.
+/// A role in an organization; each includes the permissions of the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -76,7 +76,7 @@ impl FromValue for Role {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyKind {
-    /// Says which app is calling; may be seen by anybody.
+    /// Identifies the calling app; not secret.
     Publishable,
     /// Acts for the app; stays on its servers.
     Secret,

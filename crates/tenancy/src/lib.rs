@@ -2,6 +2,7 @@
 //! extractors that check access. Its only routes are those of uploads.
 pub mod accounts;
 pub mod apps;
+pub mod color;
 pub mod enter;
 pub mod events;
 pub mod gone;
@@ -55,6 +56,7 @@ pub fn feature(config: &Config) -> Feature {
         .declares(PURPOSES)
         .declares(sessions::sign_in::MAILS)
         .declares(orgs::invites::MAILS)
+        .declares(&[messages::mail::MEASURE])
         .own(messages::letters::Templates::default())
         .release(|janua| {
             Box::pin(async move { messages::mail::release_all(&janua.db).await.map_err(|error| error.to_string()) })

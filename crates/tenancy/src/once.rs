@@ -13,7 +13,7 @@ use kernel::{
 use crate::ids::AccountId;
 
 pub const TOKEN_SPENT: Code =
-    Code::new(410, "token_spent", "This link or code was used, has run out or never was. Ask for a new one.");
+    Code::new(410, "token_spent", "This link or code is invalid or has expired. Request a new one.");
 
 /// A code dies after this many wrong guesses.
 const TRIES: i64 = 5;

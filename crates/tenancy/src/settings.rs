@@ -6,23 +6,23 @@ use kernel::settings;
 settings! {
     /// How long sessions live, who runs the platform, and how much is sent to whom.
     pub struct Settings {
-        /// How long an access token is good for.
+        /// The lifetime of an access token.
         access_token_life: Duration = "15m";
-        /// How long a session lives without being used.
+        /// A session that is not used for this long expires.
         session_idle_life: Duration = "30d";
-        /// How long a session lives at the most, however much it is used.
+        /// The maximum lifetime of a session.
         session_life: Duration = "90d";
-        /// 2048, 3072 or 4096.
+        /// The size of signing keys: 2048, 3072 or 4096 bits.
         signing_key_bits: u32 = "2048";
-        /// Addresses of the people who run the platform; they may see abuse reports and write incidents.
+        /// Emails of the platform owners. They manage the installation: abuse reports, incidents, queues.
         platform_owners: Vec<String> = "";
-        /// How many passwords may wait to be hashed; past that sign-in answers 503 at once.
+        /// The maximum number of passwords in the queue for hashing; further sign-ins are answered with 503 immediately.
         password_queue: usize = "1024";
-        /// How many text messages an hour go to one country.
+        /// The maximum number of text messages per hour to one country.
         sms_per_country: u32 = "100";
-        /// How many mails an hour go to one email that anybody can ask for: forgotten password, sign-in link, sign-up, invite.
+        /// The maximum number of mails per hour to one email that anyone can request: reset, sign-in link, sign-up, invitation.
         mail_per_hour: u32 = "5";
-        /// How many of them a day.
+        /// The same per day.
         mail_per_day: u32 = "20";
     }
 }

@@ -7,10 +7,13 @@ use kernel::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{accounts::search, apps::end_users, sessions::keys, uploads};
+use crate::{accounts::search, apps::end_users, messages::budget, sessions::keys, uploads};
 
 /// Used-up secrets are kept for a while, so that a second use is told apart from a wrong one in the log.
 pub const SECRETS_KEPT: Duration = Duration::from_hours(24);
+
+/// Reports of abuse after their last sighting.
+const REPORTS_KEPT: Duration = Duration::from_hours(24 * 90);
 
 pub(crate) const CHORES: &[Chore] = &[
     Chore::sweep(
@@ -48,6 +51,12 @@ pub(crate) const CHORES: &[Chore] = &[
              (SELECT slug FROM slug_hold WHERE held_until <= $1 ORDER BY held_until LIMIT $2)",
         Duration::ZERO,
     ),
+    Chore::sweep(
+        "abuse_report",
+        "DELETE FROM abuse_report WHERE id IN (SELECT id FROM abuse_report WHERE last_at < $1 ORDER BY last_at LIMIT $2)",
+        REPORTS_KEPT,
+    ),
+    Chore::run("send_budget", |janua| Box::pin(async move { Ok(budget::sweep(&janua).await?) })),
     Chore::run("upload", |janua| Box::pin(async move { Ok(uploads::sweep(&janua).await?) })),
     Chore::run("app_user", |janua| Box::pin(async move { Ok(end_users::note_wordless(&janua).await?) })),
     Chore::run("account", |janua| Box::pin(async move { Ok(search::note_wordless(&janua).await?) })),

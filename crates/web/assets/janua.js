@@ -114,6 +114,18 @@ for (const form of document.querySelectorAll('form.upload')) {
   })
 }
 
+// The page that waits for an app's first sign-in asks for its users until there is one.
+for (const place of document.querySelectorAll('[data-first-sign-in]')) {
+  const look = async () => {
+    const answer = await fetch(place.dataset.firstSignIn).catch(() => undefined)
+    if (answer?.status === 401) await fetch('/auth/refresh', { method: 'POST' })
+    const said = answer?.ok ? await answer.json() : undefined
+    if (said?.users?.length) location.reload()
+    else setTimeout(look, 3000)
+  }
+  setTimeout(look, 3000)
+}
+
 // Buttons that copy: the field or block with an id, or a text of their own.
 for (const button of document.querySelectorAll('[data-copy], [data-copy-text]')) button.hidden = false
 document.addEventListener('click', async (event) => {

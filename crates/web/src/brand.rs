@@ -10,10 +10,11 @@ use kernel::{
 use minijinja::{Value, value::Serde};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tenancy::apps::{Application, ApplicationId};
+use tenancy::{
+    apps::{Application, ApplicationId},
+    color::Color,
+};
 use url::{Position, Url};
-
-use crate::color::Color;
 
 pub fn routes() -> Routes {
     Routes::new("pages")

@@ -6,7 +6,6 @@ mod authorize;
 mod brand;
 mod captcha;
 mod charts;
-mod color;
 mod console;
 mod device;
 mod elsewhere;

@@ -48,9 +48,7 @@ impl Look {
             // Who develops sees what is wrong where it is wrong.
             let why =
                 if cfg!(debug_assertions) { HtmlEscape(&format!("{error:#}")).to_string() } else { String::new() };
-            format!(
-                "<!doctype html><html lang=\"en\"><title>Sorry</title><p>Something went wrong on our side.<pre>{why}"
-            )
+            format!("<!doctype html><html lang=\"en\"><title>Sorry</title><p>An internal error occurred.<pre>{why}")
         })
     }
 }

@@ -53,6 +53,7 @@ async fn forgot_page(State(janua): State<Janua>, RawQuery(query): RawQuery) -> R
 
 async fn forgot(State(janua): State<Janua>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, fields: Fields) -> Response {
     let onward = Onward::read(&janua, fields.get("continue")).await;
+    visitor.destination = onward.app();
     let asked: Result<()> = async {
         captcha::solved(&janua, &mut visitor, &fields).await?;
         password::forget(&janua, &visitor, &fields.email()?).await.map(drop)
@@ -107,6 +108,7 @@ async fn send_link(
     fields: Fields,
 ) -> Response {
     let onward = Onward::read(&janua, fields.get("continue")).await;
+    visitor.destination = onward.app();
     let asked: Result<()> = async {
         captcha::solved(&janua, &mut visitor, &fields).await?;
         magic_link::ask(&janua, &visitor, &fields.email()?).await.map(drop)

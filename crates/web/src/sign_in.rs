@@ -20,6 +20,7 @@ use kernel::{
 use minijinja::context;
 use tenancy::{
     accounts::factors::Factor,
+    apps::ApplicationId,
     enter::{Delivery, ToAdmit},
     once::TOKEN_SPENT,
     sessions::sign_in::{CompletedSignIn, Entered, MfaChallenge},
@@ -68,6 +69,11 @@ impl Onward {
     /// To a page of ours that needs no look at it.
     pub fn to_page(to: &str) -> Self {
         Self { to: to.to_owned(), request: None }
+    }
+
+    /// The app that somebody is on the way to, if somebody here answers for it.
+    pub fn app(&self) -> Option<ApplicationId> {
+        Some(self.request.as_ref()?.client.app.as_ref()?.id)
     }
 
     /// How the app looks that somebody is on the way to.

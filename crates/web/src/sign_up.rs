@@ -71,6 +71,7 @@ fn form(janua: &Janua, status: StatusCode, onward: &Onward, typed: (&str, &str),
 
 async fn sign_up(State(janua): State<Janua>, _: OwnPage, ToAdmit(mut visitor): ToAdmit, fields: Fields) -> Response {
     let onward = Onward::read(&janua, fields.get("continue")).await;
+    visitor.destination = onward.app();
     let made = make(&janua, &mut visitor, &fields).await;
     match made {
         Ok(()) => note_of(

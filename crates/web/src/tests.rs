@@ -13,6 +13,7 @@ mod forms;
 mod hosted;
 mod leaving;
 mod look;
+mod mails;
 mod pages;
 mod people;
 mod reference;

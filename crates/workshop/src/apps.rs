@@ -46,24 +46,24 @@ pub fn routes() -> Routes {
 struct AppView {
     id: ApplicationId,
     org_id: OrgId,
-    /// Who made it.
+    /// The user who created it.
     owner_id: Option<AccountId>,
     name: String,
     slug: String,
-    /// Where people may be sent back to, to the letter; any port on loopback.
+    /// Exact redirect URIs. On loopback any port is allowed.
     redirect_uris: Vec<String>,
     /// Whose pages may call with this app's key.
     allowed_origins: Vec<String>,
     settings: Map<String, Value>,
-    /// What its people see where they sign in.
+    /// Branding of the sign-in pages.
     logo_url: Option<String>,
     /// As in `#1d4ed8`.
     primary_color: Option<String>,
-    /// What clients may ask for at the app's own servers.
+    /// The scopes of the app's own servers.
     scopes: Vec<DeclaredScope>,
     /// Whether clients of the app need PKCE. Without it, codes are redeemed with a secret key alone.
     require_pkce: bool,
-    /// What the caller is in its organization.
+    /// The caller's role in its organization.
     role: Role,
     created_at: Timestamp,
     updated_at: Timestamp,
@@ -116,7 +116,7 @@ struct NewApp {
     /// name.
     #[schemars(length(max = 48), regex(pattern = slugs::PATTERN))]
     slug: Option<String>,
-    /// Left out: the organization the session acts for, or one of the user's own, made if there is none.
+    /// Default: the organization of the session, or one of the user's own, which is created if there is none.
     org_id: Option<OrgId>,
     #[serde(default)]
     #[schemars(length(max = 50))]
@@ -124,10 +124,10 @@ struct NewApp {
     #[serde(default)]
     #[schemars(length(max = 50))]
     allowed_origins: Vec<String>,
-    /// What clients may ask for at the app's own servers, together with `resource`.
+    /// The scopes of the app's own servers, requested together with `resource`.
     #[schemars(length(max = 50))]
     scopes: Option<Vec<DeclaredScope>>,
-    /// Left out: true. `false` lets clients that prove a secret key go without PKCE.
+    /// Default: true. `false` allows clients with a secret key to omit PKCE.
     require_pkce: Option<bool>,
 }
 
@@ -211,7 +211,7 @@ async fn get_app(caller: InApp<Member>) -> Json<AppView> {
     Json(AppView::of(caller.application, caller.role))
 }
 
-/// What is left out stays as it is.
+/// Omitted fields stay unchanged.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct AppChange {
@@ -228,9 +228,9 @@ struct AppChange {
     /// All that clients may ask for at the app's own servers, together with `resource`.
     #[schemars(length(max = 50))]
     scopes: Option<Vec<DeclaredScope>>,
-    /// `false` lets clients that prove a secret key go without PKCE. Public clients always need it.
+    /// `false` allows clients with a secret key to omit PKCE. Public clients always need it.
     require_pkce: Option<bool>,
-    /// How the pages look on which its people sign in.
+    /// Branding of the sign-in pages.
     branding: Option<Branding>,
 }
 

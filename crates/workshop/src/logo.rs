@@ -21,7 +21,7 @@ pub fn routes() -> Routes {
     Routes::new("apps")
         .post("/apps/{appId}/logo/upload-url", create_app_logo_upload, "presigned URL for the app's logo")
         .fails(&[TOO_MANY_UPLOADS])
-        .delete("/apps/{appId}/logo", delete_app_logo, "show no logo any more")
+        .delete("/apps/{appId}/logo", delete_app_logo, "delete the app's logo")
 }
 
 /// The logos of apps, as uploads know them.

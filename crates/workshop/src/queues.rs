@@ -1,6 +1,5 @@
 //! What waits to be done, for the people who run the platform.
 use axum::extract::State;
-use db::params;
 use kernel::{
     Janua,
     fault::Result,
@@ -11,21 +10,23 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use tenancy::{enter::PlatformOwner, events::outbox, messages::mail};
 
+use crate::webhooks;
+
 pub fn routes() -> Routes {
-    Routes::new("platform").get("/admin/queues", list_queues, "how much waits to be done")
+    Routes::new("platform").get("/admin/queues", list_queues, "queue sizes")
 }
 
-/// Counting stops at 10,000: past that the number says enough.
+/// Queue sizes, counted up to 10,000.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Queues {
     jobs: i64,
-    /// Jobs that were given up; `janua jobs dead` lists them.
+    /// Failed jobs; `janua jobs dead` lists them.
     dead_jobs: i64,
     mails: i64,
-    /// What the mail server said last about a mail that still waits.
+    /// The last error of the mail server about a queued mail.
     mail_error: Option<String>,
-    /// Events that no webhook was given yet.
+    /// Events without deliveries yet.
     events: i64,
     /// Attempts at webhooks, due now or later.
     deliveries: i64,
@@ -34,9 +35,7 @@ struct Queues {
 async fn list_queues(State(janua): State<Janua>, _owner: PlatformOwner) -> Result<Json<Queues>> {
     let (jobs, dead_jobs) = jobs::figures(&janua.db).await?;
     let (mails, mail_error) = mail::waiting(&janua.db).await?;
-    let deliveries = "SELECT CAST(COUNT(*) AS BIGINT) AS n
-                      FROM (SELECT 1 FROM webhook_delivery WHERE ready_at IS NOT NULL LIMIT 10000) w";
-    let (deliveries,): (i64,) = janua.db.one(deliveries, params![]).await?;
+    let (deliveries, _) = webhooks::queued(&janua.db).await?;
     Ok(Json(Queues {
         jobs,
         dead_jobs,

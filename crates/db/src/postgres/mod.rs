@@ -1,6 +1,17 @@
 //! PostgreSQL through tokio-postgres: a pool of connections, each with its prepared statements.
 
-use std::{borrow::Cow, error::Error as StdError, mem, sync::Arc, task::Poll, time::Duration};
+use std::{
+    borrow::Cow,
+    error::Error as StdError,
+    mem,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering::Relaxed},
+    },
+    task::Poll,
+    time::Duration,
+};
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime, Timeouts};
 use futures_util::{future::BoxFuture, poll};
@@ -20,7 +31,7 @@ use tokio_postgres::{
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{
-    Done, Error, Notice, Result, Row, SILENCE, STATEMENT_TIMEOUT, Text, Value,
+    Done, Error, Load, Notice, Result, Row, SILENCE, STATEMENT_TIMEOUT, Text, Value,
     notices::{News, Notices},
 };
 
@@ -56,6 +67,8 @@ pub(super) struct Postgres {
     tls: MakeRustlsConnect,
     notifier: Arc<Notify>,
     time: Arc<ServerTime>,
+    /// How often a caller had to wait for a connection.
+    waits: Arc<AtomicI64>,
 }
 
 impl Postgres {
@@ -75,7 +88,7 @@ impl Postgres {
         let now: i64 = row.await.map_err(|_| no_answer())??.try_get(0)?;
         let time = Arc::new(ServerTime::new(asked, Instant::now(), now));
         drop(connection);
-        let postgres = Self { pool, unlimited, tls, notifier: Arc::default(), time };
+        let postgres = Self { pool, unlimited, tls, notifier: Arc::default(), time, waits: Arc::default() };
         tokio::spawn(listen::forever(postgres.clone(), notices));
         Ok(postgres)
     }
@@ -118,8 +131,28 @@ impl Postgres {
         self.time.clone()
     }
 
+    pub(super) fn load(&self) -> Load {
+        let status = self.pool.status();
+        let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        Load {
+            most: count(status.max_size),
+            open: count(status.size),
+            in_use: count(status.size.saturating_sub(status.available)),
+            waiting: count(status.waiting),
+            writes_waiting: None,
+            waits: Some(self.waits.load(Relaxed)),
+        }
+    }
+
     async fn connection(&self) -> Result<Object> {
-        connection(&self.pool).await
+        let mut connection = pin!(connection(&self.pool));
+        match poll!(&mut connection) {
+            Poll::Ready(connection) => connection,
+            Poll::Pending => {
+                self.waits.fetch_add(1, Relaxed);
+                connection.await
+            }
+        }
     }
 }
 

@@ -25,7 +25,7 @@ use self::{
     statements::{Statements, Timed},
     writer::Writer,
 };
-use super::{Done, Durability, Error, Result, Text, Value, notices::News};
+use super::{Done, Durability, Error, Load, Result, Text, Value, notices::News};
 
 /// How many kilobytes of the file the preferred reader caches, and how many each of the others, which work only while it
 /// is busy. The writer has SQLite's default, which is 2,000.
@@ -101,6 +101,19 @@ impl Sqlite {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    pub(super) fn load(&self) -> Load {
+        let (most, in_use, waiting) = self.reads.load();
+        let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        Load {
+            most: count(most),
+            open: count(most),
+            in_use: count(in_use),
+            waiting: count(waiting),
+            writes_waiting: Some(count(self.writes.len())),
+            waits: None,
+        }
     }
 
     pub(super) async fn read(&self, sql: Text, params: Vec<Value>) -> Result<Done> {

@@ -46,6 +46,12 @@ impl<T> Readers<T> {
         Desk { shared: Arc::downgrade(&self.0), number, calls }
     }
 
+    /// The number of threads, of those that are busy, and of calls that wait.
+    pub(super) fn load(&self) -> (usize, usize, usize) {
+        let shared = lock(&self.0);
+        (shared.working, shared.working.saturating_sub(shared.free.len()), shared.waiting.len())
+    }
+
     /// Hands a call to a thread; `false` if all have ended.
     pub(super) fn send(&self, call: T) -> bool {
         let mut shared = lock(&self.0);

@@ -18,9 +18,9 @@ use super::{
 
 pub const SCIM: &str = "application/scim+json";
 pub const PRECONDITION_FAILED: Code =
-    Code::new(412, "precondition_failed", "It has changed since the version you name.");
+    Code::new(412, "precondition_failed", "The resource has changed since the given version.");
 
-/// A resource on the wire; its schema says what is in it.
+/// A SCIM resource, as its schema describes it.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Shown {
     pub schemas: Vec<String>,
@@ -28,7 +28,7 @@ pub struct Shown {
     pub rest: Map<String, Value>,
 }
 
-/// A page of what was asked for.
+/// A page of results.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct List {

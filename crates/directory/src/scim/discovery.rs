@@ -45,7 +45,7 @@ async fn service_provider_config(State(janua): State<Janua>) -> Response {
             "filter": { "supported": true, "maxResults": MOST },
             "authenticationSchemes": [{
                 "type": "oauthbearertoken", "name": "SCIM token", "primary": true,
-                "description": "A token of the organization, made at /org/{id}/scim-tokens.",
+                "description": "A SCIM token of the organization, created at /org/{id}/scim-tokens.",
                 "specUri": "https://www.rfc-editor.org/rfc/rfc6750",
             }],
             "meta": {

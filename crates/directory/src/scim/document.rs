@@ -8,7 +8,7 @@ use super::{
     sql::flag,
 };
 
-pub const INVALID_VALUE: Code = Code::new(400, "invalid_value", "A value is missing or not of the right kind.");
+pub const INVALID_VALUE: Code = Code::new(400, "invalid_value", "A value is missing or has the wrong type.");
 /// Of one attribute.
 const MOST_VALUES: usize = 50;
 /// In characters.

@@ -5,7 +5,7 @@
 use kernel::fault::{Code, Result};
 use serde_json::Value;
 
-pub const INVALID_FILTER: Code = Code::new(400, "invalid_filter", "The filter cannot be understood.");
+pub const INVALID_FILTER: Code = Code::new(400, "invalid_filter", "The filter is invalid.");
 
 /// In bytes.
 const LONGEST: usize = 4096;
@@ -132,7 +132,7 @@ impl<'a> Parser<'a> {
 
     fn end(&mut self) -> Result<()> {
         self.blanks();
-        if self.rest().is_empty() { Ok(()) } else { wrong(format!("Nothing more is expected at {}.", self.at)) }
+        if self.rest().is_empty() { Ok(()) } else { wrong(format!("Unexpected text at position {}.", self.at)) }
     }
 
     fn peek_word(&mut self) -> &'a str {
@@ -153,7 +153,7 @@ impl<'a> Parser<'a> {
     fn name(&mut self) -> Result<String> {
         let word = self.peek_word();
         if !word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '$') {
-            return wrong(format!("An attribute is missing at {}.", self.at));
+            return wrong(format!("An attribute is missing at position {}.", self.at));
         }
         self.at += word.len();
         Ok(word.to_owned())
@@ -201,7 +201,7 @@ impl<'a> Parser<'a> {
             return Ok(Filter::Present(name));
         }
         let word = self.peek_word();
-        let Some(op) = Op::of(word) else { return wrong(format!("An operator is missing at {}.", self.at)) };
+        let Some(op) = Op::of(word) else { return wrong(format!("An operator is missing at position {}.", self.at)) };
         self.at += word.len();
         Ok(Filter::Compare(name, op, self.literal()?))
     }
@@ -215,7 +215,7 @@ impl<'a> Parser<'a> {
                 self.at += values.byte_offset();
                 return Ok(value);
             }
-            return wrong(format!("The text at {} does not end.", self.at));
+            return wrong(format!("The string at position {} does not end.", self.at));
         }
         let word = self.peek_word();
         let value = match word.to_ascii_lowercase().as_str() {
@@ -224,7 +224,7 @@ impl<'a> Parser<'a> {
             "null" => Value::Null,
             number => match serde_json::from_str::<serde_json::Number>(number) {
                 Ok(number) => Value::Number(number),
-                Err(_) => return wrong(format!("A value is missing at {}.", self.at)),
+                Err(_) => return wrong(format!("A value is missing at position {}.", self.at)),
             },
         };
         self.at += word.len();

@@ -53,7 +53,7 @@ pub fn routes() -> Routes {
         .post("/scim/v2/Groups", create_group, "push a group")
         .answers::<Shown>(201, SCIM)
         .fails(&[INVALID_VALUE, UNIQUENESS, NOT_FOUND])
-        .post("/scim/v2/Groups/.search", search_groups, "list groups, asked for in the body")
+        .post("/scim/v2/Groups/.search", search_groups, "search groups with a request body")
         .answers::<List>(200, SCIM)
         .fails(&[INVALID_FILTER])
         .get("/scim/v2/Groups/{id}", get_group, "get a group")
@@ -70,9 +70,11 @@ pub fn routes() -> Routes {
 }
 
 pub fn mapping_routes() -> Routes {
-    Routes::new("org")
-        .get("/org/{id}/scim-groups", list_scim_groups, "groups pushed by SCIM, and the roles they stand for")
-        .patch("/org/{id}/scim-groups/{groupId}", map_scim_group, "say which role a pushed group stands for")
+    Routes::new("org").get("/org/{id}/scim-groups", list_scim_groups, "groups pushed by SCIM and their roles").patch(
+        "/org/{id}/scim-groups/{groupId}",
+        map_scim_group,
+        "set the role of a pushed group",
+    )
 }
 
 async fn list_groups(
@@ -143,7 +145,7 @@ impl Read {
 }
 
 fn nobody() -> Fault {
-    INVALID_VALUE.because("A member is no user of this organization.")
+    INVALID_VALUE.because("A member is not a user of this organization.")
 }
 
 async fn create_group(
@@ -452,7 +454,7 @@ struct PushedGroup {
     id: String,
     display_name: String,
     external_id: Option<String>,
-    /// What its members are in the organization; nothing in particular when null.
+    /// The role of its members in the organization; null for none.
     role: Option<Role>,
 }
 

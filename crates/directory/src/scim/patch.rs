@@ -13,9 +13,9 @@ use super::{
     sql::flag,
 };
 
-pub const INVALID_PATH: Code = Code::new(400, "invalid_path", "The path of an operation leads nowhere.");
-pub const NO_TARGET: Code = Code::new(400, "no_target", "The path of an operation chooses no value.");
-pub const MUTABILITY: Code = Code::new(400, "mutability", "This is not for a provider to change.");
+pub const INVALID_PATH: Code = Code::new(400, "invalid_path", "The path of an operation does not exist.");
+pub const NO_TARGET: Code = Code::new(400, "no_target", "The path of an operation matches no value.");
+pub const MUTABILITY: Code = Code::new(400, "mutability", "The attribute is read-only.");
 
 #[derive(Deserialize, JsonSchema)]
 pub struct Patch {
@@ -49,14 +49,15 @@ pub fn apply(resource: &Resource, document: &mut Map<String, Value>, patch: &Pat
             "add" => Verb::Add,
             "replace" => Verb::Replace,
             "remove" => Verb::Remove,
-            _ => return Err(kernel::fault::INVALID.because("An operation is add, replace or remove.")),
+            _ => return Err(kernel::fault::INVALID.because("An operation must be add, replace or remove.")),
         };
         match operation.path.as_deref().filter(|path| !path.is_empty()) {
             Some(path) => at(resource, document, verb, path, &operation.value)?,
-            None if verb == Verb::Remove => return Err(NO_TARGET.because("What is removed needs a path.")),
+            None if verb == Verb::Remove => return Err(NO_TARGET.because("A remove operation needs a path.")),
             None => {
                 let fields = operation.value.as_object();
-                let fields = fields.ok_or_else(|| INVALID_VALUE.because("Without a path the value is an object."))?;
+                let fields =
+                    fields.ok_or_else(|| INVALID_VALUE.because("Without a path the value must be an object."))?;
                 without_path(resource, document, verb, fields)?;
             }
         }
@@ -141,7 +142,7 @@ fn extension(
         document.remove(schema.id);
         return Ok(());
     }
-    let fields = value.as_object().ok_or_else(|| INVALID_VALUE.because("An extension is an object."))?;
+    let fields = value.as_object().ok_or_else(|| INVALID_VALUE.because("An extension must be an object."))?;
     let new = document::read_extension(schema, fields)?;
     match document.entry(schema.id).or_insert_with(|| json!({})) {
         Value::Object(there) if verb == Verb::Add => there.extend(new),
@@ -302,7 +303,9 @@ fn template(attribute: &'static Attribute, which: &Filter) -> Option<Value> {
 /// Whether a filter holds of one value.
 fn holds(attribute: &'static Attribute, which: &Filter, one: &Value) -> Result<bool> {
     let part = |name: &str| {
-        attribute.part(name).ok_or_else(|| INVALID_PATH.because(format!("{name} is no part of {}.", attribute.name)))
+        attribute
+            .part(name)
+            .ok_or_else(|| INVALID_PATH.because(format!("{name} is not a sub-attribute of {}.", attribute.name)))
     };
     Ok(match which {
         Filter::And(terms) => {

@@ -36,7 +36,7 @@ use super::{
 };
 use crate::scim::events::{PersonDeactivated, PersonProvisioned, PersonReactivated, PersonUpdated};
 
-pub const UNIQUENESS: Code = Code::new(409, "uniqueness", "Somebody or something here has this already.");
+pub const UNIQUENESS: Code = Code::new(409, "uniqueness", "The value is already in use.");
 
 fn about(person: &Person) -> About {
     let about = About::in_org(person.org_id);
@@ -56,7 +56,7 @@ async fn must_be_free(tx: &mut Tx, org: OrgId, read: &Read, whose: Option<Person
     if let Some((_, key)) = &read.email
         && Person::by_address(tx, org, key).await?.is_some_and(|other| Some(other.id) != whose)
     {
-        return Err(UNIQUENESS.because("Somebody else here has this address."));
+        return Err(UNIQUENESS.because("Another user has this email."));
     }
     Ok(())
 }

@@ -189,25 +189,25 @@ pub static GROUPS: Resource = Resource { name: "Group", path: "/Groups", core: &
 
 /// What every resource has, beside its own: never written by a provider but for `externalId`.
 pub static COMMON: [Attribute; 4] = [
-    Attribute::text("id", "Ours, and never another.").exact().read_only(),
-    Attribute::text("externalId", "The provider's own.").exact(),
-    Attribute::text("schemas", "What it is made of.").exact().many().read_only(),
+    Attribute::text("id", "Unique id, assigned by the server.").exact().read_only(),
+    Attribute::text("externalId", "The id of the resource at the provider.").exact(),
+    Attribute::text("schemas", "The schemas of the resource.").exact().many().read_only(),
     Attribute::complex(
         "meta",
-        "What we say of it.",
+        "Metadata of the resource.",
         &[
             Attribute::text("resourceType", "User or Group.").exact().read_only(),
-            Attribute::of("created", Kind::Moment, "When it was made.").read_only(),
-            Attribute::of("lastModified", Kind::Moment, "When it last changed.").read_only(),
+            Attribute::of("created", Kind::Moment, "Time of creation.").read_only(),
+            Attribute::of("lastModified", Kind::Moment, "Time of the last change.").read_only(),
             Attribute::text("location", "Where it is.").exact().read_only(),
-            Attribute::text("version", "Another one with each change.").exact().read_only(),
+            Attribute::text("version", "Version, changed by every update.").exact().read_only(),
         ],
     )
     .read_only(),
 ];
 
-const PRIMARY: Attribute = Attribute::of("primary", Kind::Flag, "Whether this is the one to use.");
-const DISPLAY: Attribute = Attribute::text("display", "For people to read.");
+const PRIMARY: Attribute = Attribute::of("primary", Kind::Flag, "Whether this is the primary value.");
+const DISPLAY: Attribute = Attribute::text("display", "Display name.");
 const TYPE: Attribute = Attribute::text("type", "What it is for.");
 
 static PLURAL: [Attribute; 4] = [Attribute::text("value", "The value."), DISPLAY, TYPE, PRIMARY];
@@ -215,9 +215,9 @@ static PLURAL: [Attribute; 4] = [Attribute::text("value", "The value."), DISPLAY
 static USER_SCHEMA: Schema = Schema {
     id: USER,
     name: "User",
-    says: "Somebody in the organization's directory.",
+    says: "A user in the organization's directory.",
     attributes: &[
-        Attribute::text("userName", "What the provider calls them; unique in the organization.").required().unique(),
+        Attribute::text("userName", "User name at the provider; unique in the organization.").required().unique(),
         Attribute::complex(
             "name",
             "The parts of the name.",
@@ -230,19 +230,19 @@ static USER_SCHEMA: Schema = Schema {
                 Attribute::text("honorificSuffix", "After them."),
             ],
         ),
-        Attribute::text("displayName", "The name as it is shown."),
-        Attribute::text("nickName", "What friends say."),
-        Attribute::reference("profileUrl", "A page about them.", &["external"]),
-        Attribute::text("title", "Such as Vice President."),
-        Attribute::text("userType", "Such as Contractor."),
-        Attribute::text("preferredLanguage", "As in Accept-Language."),
-        Attribute::text("locale", "How numbers and dates are written."),
-        Attribute::text("timezone", "As in Europe/Vienna."),
-        Attribute::of("active", Kind::Flag, "Off ends sessions and keys at once. True when left out.").required(),
-        Attribute::text("password", "Read and kept by nobody: people choose their own.").exact().write_only(),
+        Attribute::text("displayName", "Display name."),
+        Attribute::text("nickName", "Nickname."),
+        Attribute::reference("profileUrl", "URL of the user's profile.", &["external"]),
+        Attribute::text("title", "Job title, such as Vice President."),
+        Attribute::text("userType", "Type of employment, such as Contractor."),
+        Attribute::text("preferredLanguage", "Preferred language, as in Accept-Language."),
+        Attribute::text("locale", "Locale for numbers and dates."),
+        Attribute::text("timezone", "Time zone, such as Europe/Vienna."),
+        Attribute::of("active", Kind::Flag, "false revokes sessions and keys immediately. Default: true.").required(),
+        Attribute::text("password", "Ignored: users choose their own passwords.").exact().write_only(),
         Attribute::complex(
             "emails",
-            "Addresses. The primary one, else the first for work, else the first, is asked in.",
+            "Emails. The primary one is invited; otherwise the first of type work; otherwise the first.",
             &[Attribute::text("value", "The address."), DISPLAY, TYPE.words(&["work", "home", "other"]), PRIMARY],
         )
         .many(),
@@ -271,7 +271,7 @@ static USER_SCHEMA: Schema = Schema {
         .many(),
         Attribute::complex(
             "groups",
-            "The groups they are in, and their role.",
+            "Groups of the user, and the role.",
             &[
                 Attribute::text("value", "The group's id.").exact().read_only(),
                 Attribute::reference("$ref", "The group.", &["Group"]).read_only(),
@@ -281,10 +281,10 @@ static USER_SCHEMA: Schema = Schema {
         )
         .many()
         .read_only(),
-        Attribute::complex("entitlements", "What they may have.", &PLURAL).many(),
+        Attribute::complex("entitlements", "Entitlements.", &PLURAL).many(),
         Attribute::complex(
             "roles",
-            "What they are in the organization. Given by its owners, and by groups that stand for a role.",
+            "Role in the organization. Set by its owners, and by groups that are mapped to a role.",
             &[
                 Attribute::text("value", "owner, admin or member.").read_only(),
                 DISPLAY.read_only(),
@@ -306,7 +306,7 @@ static USER_SCHEMA: Schema = Schema {
 static ENTERPRISE_SCHEMA: Schema = Schema {
     id: ENTERPRISE,
     name: "EnterpriseUser",
-    says: "What a company knows of its people.",
+    says: "Enterprise attributes of a user.",
     attributes: &[
         Attribute::text("employeeNumber", "A number or code."),
         Attribute::text("costCenter", "Who pays."),
@@ -315,7 +315,7 @@ static ENTERPRISE_SCHEMA: Schema = Schema {
         Attribute::text("department", "The department."),
         Attribute::complex(
             "manager",
-            "To whom they report.",
+            "The user's manager.",
             &[
                 Attribute::text("value", "The manager's id.").exact(),
                 Attribute::reference("$ref", "The manager.", &["User"]),
@@ -328,9 +328,9 @@ static ENTERPRISE_SCHEMA: Schema = Schema {
 static GROUP_SCHEMA: Schema = Schema {
     id: GROUP,
     name: "Group",
-    says: "People the provider puts together; and one for each role, which cannot be written.",
+    says: "A group of users at the provider; and one read-only group for each role.",
     attributes: &[
-        Attribute::text("displayName", "What it is called; unique in the organization.").required().unique(),
+        Attribute::text("displayName", "Name of the group; unique in the organization.").required().unique(),
         Attribute::complex(
             "members",
             "Who is in it.",

@@ -92,7 +92,7 @@ pub fn condition(question: &mut Composed, resource: &Resource, filter: &Filter) 
         Filter::One(name, inner) => {
             let named = known(resource, name)?;
             if named.part.is_some() || !named.attribute.is_multiple || named.attribute.parts.is_empty() {
-                return Err(INVALID_FILTER.because(format!("{name} has no values to choose from.")));
+                return Err(INVALID_FILTER.because(format!("{name} is not multi-valued.")));
             }
             let Some(Place::Value(_)) = place(resource, &named.compared()) else {
                 // Read-only lists have one part that is looked at.
@@ -160,7 +160,9 @@ fn of_one(question: &mut Composed, whole: Named, filter: &Filter) -> Result<()> 
             question.sql("))");
             Ok(())
         }
-        Filter::One(name, _) => Err(INVALID_FILTER.because(format!("{name} stands inside another one."))),
+        Filter::One(name, _) => {
+            Err(INVALID_FILTER.because(format!("{name} cannot be nested in another value filter.")))
+        }
     }
 }
 
@@ -173,8 +175,9 @@ fn sibling(question: &mut Composed, named: Named) {
 
 fn part_of(whole: Named, name: &str) -> Result<Named> {
     let part = whole.attribute.part(name);
-    let part =
-        part.ok_or_else(|| INVALID_FILTER.because(format!("{name} is no part of {}.", whole.attribute.name)))?;
+    let part = part.ok_or_else(|| {
+        INVALID_FILTER.because(format!("{name} is not a sub-attribute of {}.", whole.attribute.name))
+    })?;
     Ok(Named { part: Some(part), ..whole })
 }
 
@@ -183,7 +186,7 @@ fn one_of_few(question: &mut Composed, resource: &Resource, whole: Named, filter
     match filter {
         Filter::Compare(part, op, value) => compare(question, resource, part_of(whole, part)?, *op, value),
         Filter::Present(part) => present(question, resource, &part_of(whole, part)?),
-        _ => Err(INVALID_FILTER.because(format!("{} is asked for by one part at a time.", whole.attribute.name))),
+        _ => Err(INVALID_FILTER.because(format!("Filter {} by one of its sub-attributes.", whole.attribute.name))),
     }
 }
 
@@ -192,7 +195,7 @@ fn known(resource: &Resource, name: &str) -> Result<Named> {
 }
 
 fn not_asked_for(named: &Named) -> kernel::fault::Fault {
-    INVALID_FILTER.because(format!("{} cannot be asked for.", named.path()))
+    INVALID_FILTER.because(format!("{} cannot be used in a filter.", named.path()))
 }
 
 fn joined(
@@ -258,7 +261,7 @@ fn compare(question: &mut Composed, resource: &Resource, named: Named, op: Op, v
     }
     if value.is_null() {
         if op != Op::Eq {
-            return Err(INVALID_FILTER.because("null can only be equal or not."));
+            return Err(INVALID_FILTER.because("null can be compared with eq and ne only."));
         }
         question.sql("NOT (");
         present(question, resource, &named)?;
@@ -273,14 +276,16 @@ fn compare(question: &mut Composed, resource: &Resource, named: Named, op: Op, v
         }
         Place::Flag(column) => {
             let Some(flag) = flag(value).filter(|_| op == Op::Eq) else {
-                return Err(INVALID_FILTER.because(format!("{} is true or false.", named.path())));
+                return Err(INVALID_FILTER.because(format!("{} must be compared with true or false.", named.path())));
             };
             question.sql(column).sql(" = ").value(flag);
         }
         Place::Moment(column) => {
             let moment = moment(value);
             let (Some(moment), Some(sign)) = (moment, sign(op)) else {
-                return Err(INVALID_FILTER.because(format!("{} is compared with a moment.", named.path())));
+                return Err(
+                    INVALID_FILTER.because(format!("{} must be compared with a date and time.", named.path()))
+                );
             };
             question.sql(column).sql(sign).value(moment);
         }
@@ -334,7 +339,7 @@ fn of_text(question: &mut Composed, column: &'static str, named: Named, op: Op, 
         _ => None,
     };
     let Some(text) = text.filter(|text| !text.contains('\0')) else {
-        return Err(INVALID_FILTER.because(format!("{} is not compared with such a value.", named.path())));
+        return Err(INVALID_FILTER.because(format!("{} cannot be compared with a value of this type.", named.path())));
     };
     let text = Value::from(text);
     match op {

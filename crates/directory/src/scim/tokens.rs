@@ -31,7 +31,7 @@ const TOO_MANY_TOKENS: Code =
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct NewToken {
-    /// For people to know it by.
+    /// A name for the token.
     #[schemars(length(max = 100), regex(pattern = "\\S"))]
     name: String,
     /// Left out: it does not run out.

@@ -36,7 +36,7 @@ pub fn routes() -> Routes {
         .post("/scim/v2/Users", create_user, "provision a user")
         .answers::<Shown>(201, SCIM)
         .fails(&[INVALID_VALUE, UNIQUENESS, LAST_OWNER, NOT_FOUND])
-        .post("/scim/v2/Users/.search", search_users, "list users, asked for in the body")
+        .post("/scim/v2/Users/.search", search_users, "search users with a request body")
         .answers::<List>(200, SCIM)
         .fails(&[INVALID_FILTER])
         .get("/scim/v2/Users/{id}", get_user, "get a user")

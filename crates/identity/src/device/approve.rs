@@ -34,7 +34,7 @@ pub fn routes() -> Routes {
         .fails(&proof::REFUSALS)
 }
 
-pub const NO_SUCH_CODE: Code = Code::new(404, "no_such_code", "No device waits with this code. Look at it again.");
+pub const NO_SUCH_CODE: Code = Code::new(404, "no_such_code", "Unknown code. Check the code on your device.");
 
 #[derive(Deserialize, JsonSchema)]
 struct Decide {
@@ -47,7 +47,7 @@ struct Decide {
     code: Option<Typed>,
 }
 
-/// What was decided upon, so that the person sees whether it is what they meant.
+/// The device that was approved or denied.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Decided {
@@ -55,7 +55,7 @@ struct Decided {
     device: String,
     ip: String,
     created_at: Timestamp,
-    /// The app that asks, and what it gets to know and do; nothing for a program of the person's own.
+    /// The app and its scopes; null for a program without an app.
     app: Option<String>,
     scopes: Vec<String>,
 }

@@ -55,18 +55,18 @@ const LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
 const LENGTH: usize = 8;
 
 const PENDING: Code =
-    Code::new(400, "authorization_pending", "Nobody has decided yet. Ask again after the interval.");
-const SLOW_DOWN: Code = Code::new(400, "slow_down", "Too fast. Wait five seconds longer from now on.");
-const DENIED: Code = Code::new(400, "access_denied", "The person said no.");
-const EXPIRED: Code = Code::new(400, "expired_token", "Nobody decided in time. Begin again.");
-const INVALID_GRANT: Code = Code::new(400, "invalid_grant", "This device code was used or never was.");
+    Code::new(400, "authorization_pending", "The user has not decided yet. Ask again after the interval.");
+const SLOW_DOWN: Code = Code::new(400, "slow_down", "Polling too fast. Wait five seconds longer between requests.");
+const DENIED: Code = Code::new(400, "access_denied", "The user denied access.");
+const EXPIRED: Code = Code::new(400, "expired_token", "The device code has expired. Start again.");
+const INVALID_GRANT: Code = Code::new(400, "invalid_grant", "The device code is invalid or was already used.");
 /// What a program that asks can hear, beside the tokens.
 pub const ANSWERS: [Code; 5] = [PENDING, SLOW_DOWN, DENIED, EXPIRED, INVALID_GRANT];
 
 #[derive(Serialize, JsonSchema)]
 struct Begun {
     device_code: String,
-    /// What the person types.
+    /// The code that the user enters.
     user_code: String,
     /// Where they type it.
     verification_uri: String,
@@ -80,7 +80,7 @@ struct Begun {
 
 #[derive(Deserialize, JsonSchema)]
 struct Begin {
-    /// What the app wants to know and do; left out, everything there is.
+    /// The requested scopes. Default: all.
     #[schemars(length(max = 2000))]
     scope: Option<String>,
     #[serde(flatten)]

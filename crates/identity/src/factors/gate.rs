@@ -15,7 +15,7 @@ use tenancy::{
         factors::{self, Factor, MFA_TICKET},
     },
     enter::{ACCOUNT_TOPIC, ToAdmit, Visitor},
-    messages::mail,
+    messages::mail::{self, Origin},
     once::{self, TOKEN_SPENT},
     sessions::sign_in::{self, CompletedSignIn, Entered, SignedIn, Typed},
 };
@@ -34,7 +34,7 @@ pub fn routes() -> Routes {
         .fails(&[TOKEN_SPENT, INVALID_CODE])
 }
 
-const INVALID_CODE: Code = Code::new(401, "invalid_code", "This code is wrong, has run out or was used before.");
+const INVALID_CODE: Code = Code::new(401, "invalid_code", "The code is wrong, has expired or was already used.");
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -101,8 +101,9 @@ async fn recovered(tx: &mut db::Tx, janua: &Janua, visitor: &Visitor, account: &
     // How many are left is remembered with the person's other sessions.
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
     if let Some(email) = &account.email {
-        let what = "one of your recovery codes was used to sign in.";
-        mail::send(tx, janua, email, &FactorChanged { name: account.name.clone(), what }).await?;
+        let origin = Origin::new(&visitor.by, janua.clock.now());
+        let what = "One of your recovery codes was used to sign in.";
+        mail::send(tx, janua, email, &FactorChanged { name: account.name.clone(), what, origin }).await?;
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ use tenancy::{
     },
     enter::{ACCOUNT_TOPIC, Session},
     events::Event,
-    messages::mail,
+    messages::mail::{self, Origin},
     sessions::{self, Proof},
 };
 
@@ -31,18 +31,18 @@ pub fn routes() -> Routes {
     gate::routes().and(totp::routes()).and(sms::routes())
 }
 
-const FACTOR_NOT_ON: Code = Code::new(409, "factor_not_on", "This factor is not switched on.");
+const FACTOR_NOT_ON: Code = Code::new(409, "factor_not_on", "This factor is not enabled.");
 
-const NEW_CODES: &str = "new recovery codes were made for your account; the old ones no longer work.";
+const NEW_CODES: &str = "New recovery codes were created for your account. The old codes no longer work.";
 
 async fn changed(tx: &mut Tx, janua: &Janua, session: &Session, factor: Factor, is_on: bool) -> Result<()> {
     let (on, off) = (MfaEnabled { factor }, MfaDisabled { factor });
     let event: &dyn Event = if is_on { &on } else { &off };
     let what = match (factor, is_on) {
-        (Factor::Totp, true) => "an authenticator app was added to your account as a second factor.",
-        (Factor::Totp, false) => "the authenticator app was removed from your account.",
-        (Factor::Sms, true) => "a phone was added to your account as a second factor.",
-        (Factor::Sms, false) => "the phone was removed from your account as a second factor.",
+        (Factor::Totp, true) => "An authenticator app was added to your account as a second factor.",
+        (Factor::Totp, false) => "The authenticator app was removed from your account.",
+        (Factor::Sms, true) => "A phone was added to your account as a second factor.",
+        (Factor::Sms, false) => "The phone was removed from your account as a second factor.",
         (Factor::Recovery, _) => NEW_CODES,
     };
     // Whoever switches one on has just proven it.
@@ -91,7 +91,8 @@ async fn remove(janua: &Janua, session: &Session, factor: Factor) -> Result<NoCo
 async fn tell(tx: &mut Tx, janua: &Janua, session: &Session, what: &'static str) -> Result<()> {
     let account = session.account();
     if let Some(email) = &account.email {
-        mail::send(tx, janua, email, &FactorChanged { name: account.name.clone(), what }).await?;
+        let origin = Origin::new(&session.by(), janua.clock.now());
+        mail::send(tx, janua, email, &FactorChanged { name: account.name.clone(), what, origin }).await?;
     }
     tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
     Ok(())

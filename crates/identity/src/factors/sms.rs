@@ -35,7 +35,7 @@ pub fn routes() -> Routes {
         .fails(&proof::REFUSALS)
         .post("/auth/mfa/sms/challenge", challenge_sms, "send a new SMS OTP during login")
         .fails(&[TOKEN_SPENT, FACTOR_NOT_ON])
-        .post("/auth/mfa/sms/code", send_sms_code, "send a code to somebody who is signed in")
+        .post("/auth/mfa/sms/code", send_sms_code, "send a text message code to the signed-in user")
         .fails(&[FACTOR_NOT_ON])
         .post("/auth/mfa/sms/disable", disable_sms, "disable SMS MFA")
         .fails(&proof::REFUSALS)
@@ -103,7 +103,7 @@ async fn send(
 struct Verify {
     /// As it came to the phone.
     code: Typed,
-    /// Needed when the last proof is more than ten minutes ago. Somebody who has a passkey or a second factor enrolls again.
+    /// Required if the last proof is older than ten minutes. A user with a passkey or a second factor enrolls again.
     password: Option<Typed>,
 }
 
@@ -111,7 +111,7 @@ struct Verify {
 #[serde(rename_all = "camelCase")]
 struct Enrolled {
     mfa_sms_phone: String,
-    /// Shown this once, when this is the person's first factor.
+    /// Shown once, with the user's first factor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     recovery_codes: Option<Vec<String>>,
 }

@@ -41,16 +41,17 @@ pub fn routes() -> Routes {
         .fails(&[FACTOR_NOT_ON])
 }
 
-const NOT_SET_UP: Code = Code::new(409, "not_set_up", "Ask for a secret first, then confirm it with a code.");
+const NOT_SET_UP: Code =
+    Code::new(409, "not_set_up", "Two-factor authentication is not set up yet. Request a secret first.");
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct SetUp {
     /// For typing by hand.
     secret: String,
-    /// For apps that take an address.
+    /// The `otpauth:` URI for authenticator apps.
     otpauth_uri: String,
-    /// The same address as a picture, for the camera.
+    /// The same URI as a QR code.
     qr_svg: String,
 }
 
@@ -75,7 +76,7 @@ async fn set_up_totp(
 struct Enable {
     /// The first code the app shows.
     code: Typed,
-    /// Needed when the last proof is more than ten minutes ago. Somebody who has a passkey or a second factor sets up first.
+    /// Required if the last proof is older than ten minutes. A user with a passkey or a second factor sets up again.
     password: Option<Typed>,
 }
 

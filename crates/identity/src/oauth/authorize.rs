@@ -38,7 +38,7 @@ pub async fn next(janua: &Janua, reach: Reach<'_>, who: Option<&Session>, query:
             if request.client.app.is_none() {
                 return Err(UNAUTHENTICATED.into());
             }
-            let to = request.refuse(janua, "login_required", "Nobody is signed in, or not recently enough.");
+            let to = request.refuse(janua, "login_required", "The user is not signed in, or not recently enough.");
             return Ok(Step::Go(to));
         }
         return Ok(Step::SignIn(request));
@@ -48,7 +48,7 @@ pub async fn next(janua: &Janua, reach: Reach<'_>, who: Option<&Session>, query:
     }
     if needs_consent(janua, session, &request).await? {
         if request.prompt.nothing {
-            return Ok(Step::Go(request.refuse(janua, "consent_required", "The person has not agreed yet.")));
+            return Ok(Step::Go(request.refuse(janua, "consent_required", "The user has not consented.")));
         }
         return Ok(Step::AskConsent(request));
     }
@@ -63,7 +63,7 @@ pub async fn decide(janua: &Janua, who: Option<&Session>, query: &str, agrees: b
         Reading::Refused(to) => return Ok(to),
     };
     if !agrees {
-        return Ok(request.refuse(janua, "access_denied", "The person said no."));
+        return Ok(request.refuse(janua, "access_denied", "The user denied access."));
     }
     let session = good_enough(janua, who, &request).ok_or(UNAUTHENTICATED)?;
     if let Some(refused) = blocked(janua, session, &request).await? {

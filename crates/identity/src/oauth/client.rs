@@ -45,10 +45,10 @@ impl OperationInput for ClientHeaders {
     }
 }
 
-/// What a client may say of itself in the body.
+/// Client credentials in the body.
 #[derive(Deserialize, JsonSchema)]
 pub struct Credentials {
-    /// The app's id, or what else the client is called.
+    /// The client ID: the app's id, or the URL of the client.
     #[schemars(length(max = 2048))]
     pub client_id: Option<String>,
     /// A secret key of the app. Empty in a form counts as left out (RFC 6749, 3.2).
@@ -76,7 +76,7 @@ pub async fn of(janua: &Janua, headers: &HeaderMap, visitor: &Visitor, said: &Cr
     let basic = headers.get(header::AUTHORIZATION).and_then(basic);
     let ways = [visitor.app.is_some(), basic.is_some(), said.client_secret.is_some()];
     if ways.into_iter().filter(|is_used| *is_used).count() > 1 {
-        return Err(INVALID_REQUEST.because("Say who you are in one way, not in two."));
+        return Err(INVALID_REQUEST.because("Send client credentials in one way only."));
     }
     let (id, secret) = match (basic, &said.client_secret) {
         (Some((id, secret)), _) => (Some(id), Some(secret)),

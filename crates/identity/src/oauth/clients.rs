@@ -58,7 +58,7 @@ impl Target {
     /// loopback.
     pub fn conflict(all: &[Self], scope: &str) -> Option<&'static str> {
         if all.len() > 1 && all.iter().any(|target| target.is_loopback) {
-            return Some("A resource on loopback goes with no other resource.");
+            return Some("A resource on loopback cannot be combined with other resources.");
         }
         let is_of_one = all.windows(2).all(|pair| pair[0].org_id == pair[1].org_id);
         let is_shared = |name: &str| {
@@ -68,7 +68,7 @@ impl Target {
         if is_of_one || scope.split(' ').all(is_shared) {
             return None;
         }
-        Some("Resources of different organizations go together only with scopes that each of them declares.")
+        Some("Resources of different organizations can be combined only with scopes that each of them declares.")
     }
 }
 

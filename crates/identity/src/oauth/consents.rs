@@ -24,8 +24,8 @@ use crate::events::{ConsentGranted, ConsentRevoked};
 
 pub fn routes() -> Routes {
     Routes::new("auth")
-        .get("/auth/consents", list_consents, "what the user lets other programs know and do, newest first")
-        .delete("/auth/consents/{id}", revoke_consent, "take a consent back and end what came of it")
+        .get("/auth/consents", list_consents, "the user's consents, newest first")
+        .delete("/auth/consents/{id}", revoke_consent, "revoke a consent and end its sessions")
         .fails(&[NOT_FOUND])
 }
 
@@ -105,14 +105,14 @@ impl Agreed<'_> {
     }
 }
 
-/// What somebody let a client know and do.
+/// A user's consent for a client.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConsentView {
     id: Id<Consent>,
-    /// An app's id, or the address at which the client describes itself.
+    /// The client ID: an app's id, or the URL of the client.
     client_id: String,
-    /// What it called itself.
+    /// The client's name.
     name: String,
     /// Where its tokens count, if not here; the first of `resources`.
     resource: Option<String>,

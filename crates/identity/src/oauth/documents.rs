@@ -21,7 +21,7 @@ use super::clients::{Client, Described, Reach, shown_name};
 pub const CLIENT_UNREADABLE: Code = Code::new(
     400,
     "client_unreadable",
-    "What the program says about itself at its address cannot be read. Go back and tell its makers.",
+    "The client ID metadata document cannot be read. Contact the app's developer.",
 );
 
 const LIMITS: Limits = Limits { time: Duration::from_secs(5), bytes: 64 * 1024 };
@@ -64,7 +64,7 @@ pub async fn read(janua: &Janua, reach: Reach<'_>, id: &str) -> Result<Option<Cl
         (known, _) => return Ok(known.map(Described::client)),
     };
     if janua.own::<Silent>().0.get(id).is_some() {
-        return Err(unreadable("Its address had nothing to say a moment ago."));
+        return Err(unreadable("The URL could not be read a moment ago."));
     }
     let is_within = transact!(janua, async |tx| {
         let spent = budget::spend_by_network(tx, janua, "client-document", visitor.client, MOST_AN_HOUR).await?;
@@ -97,25 +97,26 @@ async fn fetch(janua: &Janua, id: &str, url: Url, now: Timestamp) -> Result<Desc
         (header::USER_AGENT, HeaderValue::from_static("Janua")),
     ];
     let headers = headers.into_iter().collect::<HeaderMap>();
-    let call = Call { method: Method::GET, url, headers, body: "".into(), limits: LIMITS };
+    let call =
+        Call { method: Method::GET, url, headers, body: "".into(), limits: LIMITS, reach: outgoing::Reach::Public };
     // Why not is for the log: who asks may want to know what is inside.
     let reply = janua.outgoing.send(call).await.map_err(|error| {
         tracing::debug!(%error, id, "a client's description cannot be fetched");
-        unreadable("Its address does not answer with a short document.")
+        unreadable("The URL does not answer with a document of at most 64 KiB.")
     })?;
     let kind = reply.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let is_json = kind.split(';').next().is_some_and(|kind| kind.trim().ends_with("json"));
     if !reply.status.is_success() || reply.is_cut || !is_json {
-        return Err(unreadable("Its address does not answer with a short document."));
+        return Err(unreadable("The URL does not answer with a document of at most 64 KiB."));
     }
     let document: Document = serde_json::from_slice(&reply.body)
-        .map_err(|_| unreadable("It is not JSON with a client_id and redirect_uris."))?;
+        .map_err(|_| unreadable("The document is not JSON with client_id and redirect_uris."))?;
     if document.client_id != id {
-        return Err(unreadable("It names another client_id than the address it stands at."));
+        return Err(unreadable("Its client_id differs from its URL."));
     }
     let is_secret = document.token_endpoint_auth_method.as_deref().is_some_and(|method| method != "none");
     if is_secret || document.client_secret.is_some() {
-        return Err(unreadable("It wants to prove itself by a secret, which nobody gave it."));
+        return Err(unreadable("It uses a client secret, which a client without registration cannot have."));
     }
     let are_good = document.redirect_uris.iter().all(|uri| redirects::wrong_redirect(uri).is_none());
     if !are_good || document.redirect_uris.is_empty() || document.redirect_uris.len() > MOST_REDIRECTS {

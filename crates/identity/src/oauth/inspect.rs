@@ -35,7 +35,7 @@ pub fn routes() -> Routes {
 #[derive(Deserialize, JsonSchema)]
 struct OneToken {
     token: Option<Typed>,
-    /// What it probably is; looked at as everything either way.
+    /// A hint about the type of the token.
     #[serde(default, rename = "token_type_hint")]
     #[schemars(length(max = 200))]
     _hint: Option<String>,
@@ -43,7 +43,7 @@ struct OneToken {
     client: Credentials,
 }
 
-/// Nothing but `active` for what is not the caller's or not good.
+/// `{"active": false}` for an invalid token and for a token of another client.
 #[derive(Default, Serialize, JsonSchema)]
 struct Introspection {
     active: bool,
@@ -58,7 +58,7 @@ struct Found {
     client_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     scope: Option<String>,
-    /// The person's address.
+    /// The user's email.
     #[serde(skip_serializing_if = "Option::is_none")]
     username: Option<String>,
     /// `Bearer` or `refresh_token`.

@@ -36,12 +36,14 @@ pub fn routes(config: &Config) -> Routes {
 pub(crate) const GONE: Gone =
     Gone::ManyOfApp("DELETE FROM consent WHERE id IN (SELECT id FROM consent WHERE app_id = $1 LIMIT $2)");
 
-pub const INVALID_REQUEST: Code = Code::new(400, "invalid_request", "The request lacks something, or says it twice.");
-pub const INVALID_CLIENT: Code =
-    Code::new(401, "invalid_client", "The client is not known, or did not prove who it is.");
-const INVALID_GRANT: Code =
-    Code::new(400, "invalid_grant", "What was presented was used, has run out, never was, or is another client's.");
-const INVALID_SCOPE: Code = Code::new(400, "invalid_scope", "This is more than was granted.");
-const INVALID_TARGET: Code = Code::new(400, "invalid_target", "There is no such place that tokens can be had for.");
-const UNAUTHORIZED_CLIENT: Code = Code::new(400, "unauthorized_client", "This client may not get tokens this way.");
-const UNSUPPORTED_GRANT: Code = Code::new(400, "unsupported_grant_type", "There is no such way to get tokens.");
+pub const INVALID_REQUEST: Code = Code::new(400, "invalid_request", "A parameter is missing or was sent twice.");
+pub const INVALID_CLIENT: Code = Code::new(401, "invalid_client", "Unknown client, or wrong client credentials.");
+const INVALID_GRANT: Code = Code::new(
+    400,
+    "invalid_grant",
+    "The code or refresh token is invalid, has expired, was already used or belongs to another client.",
+);
+const INVALID_SCOPE: Code = Code::new(400, "invalid_scope", "The scope exceeds what was granted.");
+const INVALID_TARGET: Code = Code::new(400, "invalid_target", "The resource is unknown.");
+const UNAUTHORIZED_CLIENT: Code = Code::new(400, "unauthorized_client", "This client may not use this grant type.");
+const UNSUPPORTED_GRANT: Code = Code::new(400, "unsupported_grant_type", "The grant type is not supported.");

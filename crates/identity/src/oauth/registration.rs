@@ -33,12 +33,9 @@ pub fn routes(is_wanted: bool) -> Routes {
 }
 
 const INVALID_REDIRECT_URI: Code =
-    Code::new(400, "invalid_redirect_uri", "redirect_uris is missing or holds a URL that people cannot be sent to.");
-const INVALID_CLIENT_METADATA: Code = Code::new(
-    400,
-    "invalid_client_metadata",
-    "The client metadata cannot be read, or asks for no grant type that is offered to self-registered clients.",
-);
+    Code::new(400, "invalid_redirect_uri", "redirect_uris is missing or contains an invalid redirect URI.");
+const INVALID_CLIENT_METADATA: Code =
+    Code::new(400, "invalid_client_metadata", "The client metadata is invalid or lists no supported grant type.");
 
 /// By one network.
 const MOST_AN_HOUR: u32 = 20;

@@ -24,12 +24,11 @@ use super::{
     clients::{Client, Reach, Target},
 };
 
-pub const UNKNOWN_CLIENT: Code =
-    Code::new(400, "unknown_client", "The program that sent you here is not known. Go back and tell its makers.");
+pub const UNKNOWN_CLIENT: Code = Code::new(400, "unknown_client", "Unknown client ID. Contact the app's developer.");
 pub const UNREGISTERED_REDIRECT: Code = Code::new(
     400,
     "unregistered_redirect_uri",
-    "The program wants you sent to an address that it has not registered. Go back and tell its makers.",
+    "The redirect URI is not registered for this client. Contact the app's developer.",
 );
 
 /// A sign-in that was asked for must be done by then.
@@ -163,7 +162,7 @@ impl Request {
     pub async fn read(janua: &Janua, reach: Reach<'_>, query: &str) -> Result<Reading> {
         let asked = Asked::read(query);
         if asked.is_repeated("client_id") || asked.is_repeated("redirect_uri") {
-            return Err(INVALID_REQUEST.because("client_id or redirect_uri stands there twice."));
+            return Err(INVALID_REQUEST.because("client_id or redirect_uri was sent twice."));
         }
         let id = asked.get("client_id").ok_or_else(|| INVALID_REQUEST.because("client_id is missing."))?;
         let client = Client::find(janua, reach, id).await?.ok_or(UNKNOWN_CLIENT)?;
@@ -271,13 +270,13 @@ impl Request {
 /// What is wrong with a request whose client is right, in the standard's words.
 fn wish(asked: &Asked) -> Result<Prompt, Refusal> {
     if KNOWN.iter().any(|name| asked.is_repeated(name)) {
-        return Err(("invalid_request", "A parameter stands there twice."));
+        return Err(("invalid_request", "A parameter was sent twice."));
     }
     if asked.get("request").is_some() {
-        return Err(("request_not_supported", "Send the parameters themselves."));
+        return Err(("request_not_supported", "Send the parameters in the request itself."));
     }
     if asked.get("request_uri").is_some() {
-        return Err(("request_uri_not_supported", "Send the parameters themselves."));
+        return Err(("request_uri_not_supported", "Send the parameters in the request itself."));
     }
     match asked.get("response_type") {
         Some("code") => {}

@@ -38,7 +38,11 @@ use crate::{
 pub fn routes() -> Routes {
     Routes::new("oauth")
         .body_limit(BODY)
-        .post("/oauth/token", exchange_token, "tokens for a code, a refresh token, a device code, or the app itself")
+        .post(
+            "/oauth/token",
+            exchange_token,
+            "token endpoint: authorization code, refresh token, device code or client credentials",
+        )
         .fails(&[INVALID_REQUEST, INVALID_CLIENT, INVALID_GRANT, UNAUTHORIZED_CLIENT, UNSUPPORTED_GRANT])
         .fails(&[INVALID_TARGET, INVALID_SCOPE])
         .fails(&device::ANSWERS)
@@ -54,7 +58,7 @@ struct TokenRequest {
     /// As it was when the code was asked for.
     #[schemars(length(max = 2000))]
     redirect_uri: Option<String>,
-    /// What the challenge was made of (PKCE).
+    /// The PKCE code verifier.
     code_verifier: Option<Typed>,
     refresh_token: Option<Typed>,
     device_code: Option<Typed>,
@@ -77,10 +81,10 @@ pub(crate) struct Tokens {
     expires_in: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     refresh_token: Option<String>,
-    /// Who signed in, for clients that asked with `openid`.
+    /// The id token, with scope `openid`.
     #[serde(skip_serializing_if = "Option::is_none")]
     id_token: Option<String>,
-    /// What was granted.
+    /// The granted scopes.
     #[serde(skip_serializing_if = "Option::is_none")]
     scope: Option<String>,
 }

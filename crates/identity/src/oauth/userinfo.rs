@@ -6,9 +6,9 @@ use tenancy::{accounts::AccountId, enter::Granted, sessions::id_tokens::About};
 
 pub fn routes() -> Routes {
     Routes::new("oauth")
-        .get("/oauth/userinfo", userinfo, "who the access token is about")
+        .get("/oauth/userinfo", userinfo, "claims about the user of the access token")
         .for_any_origin()
-        .post("/oauth/userinfo", userinfo_by_post, "who the access token is about")
+        .post("/oauth/userinfo", userinfo_by_post, "claims about the user of the access token")
         .for_any_origin()
 }
 

@@ -33,11 +33,11 @@ use webauthn_rs::prelude::{
 pub const PASSKEYS_OFF: Code = Code::new(
     409,
     "passkeys_off",
-    "Passkeys need a server with a host name. Set base_url to one; localhost is one, too.",
+    "Passkeys need a base URL with a host name (localhost works, an IP address does not).",
 );
-pub const INVALID_PASSKEY: Code = Code::new(401, "invalid_passkey", "This passkey does not open any account here.");
+pub const INVALID_PASSKEY: Code = Code::new(401, "invalid_passkey", "This passkey does not belong to an account.");
 pub const PASSKEY_REFUSED: Code =
-    Code::new(400, "passkey_refused", "This is no passkey we can keep. Ask for new options and try again.");
+    Code::new(400, "passkey_refused", "This passkey cannot be registered. Start again.");
 
 /// A challenge that somebody signs to come in.
 pub const SIGN_IN: Purpose = Purpose::new("passkey_sign_in", Duration::from_mins(5));

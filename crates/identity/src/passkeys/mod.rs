@@ -47,15 +47,15 @@ pub use ceremony::{Passkeys, SIGN_IN};
 pub fn routes() -> Routes {
     Routes::new("auth")
         .body_limit(BODY)
-        .post("/auth/passkey/register-options", passkey_register_options, "options for making a passkey")
+        .post("/auth/passkey/register-options", passkey_register_options, "options for creating a passkey")
         .fails(&[PASSKEYS_OFF, TOO_MANY])
         .fails(&proof::REFUSALS)
-        .post("/auth/passkey/register-verify", passkey_register_verify, "check a new passkey and keep it")
+        .post("/auth/passkey/register-verify", passkey_register_verify, "verify and store a new passkey")
         .fails(&[PASSKEYS_OFF, PASSKEY_REFUSED, PASSKEY_EXISTS, TOO_MANY, TOKEN_SPENT])
         .fails(&proof::REFUSALS)
         .post("/auth/passkey/login-options", passkey_login_options, "options for signing in with a passkey")
         .fails(&[PASSKEYS_OFF])
-        .post("/auth/passkey/login-verify", passkey_login_verify, "check a passkey's signature and issue a session")
+        .post("/auth/passkey/login-verify", passkey_login_verify, "verify a passkey and issue a session")
         .answers::<SignedIn>(200, "application/json")
         .fails(&[PASSKEYS_OFF, INVALID_PASSKEY, PASSKEY_REFUSED, TOKEN_SPENT])
         .patch("/auth/passkey/{credentialId}", rename_passkey, "rename a passkey")
@@ -65,9 +65,8 @@ pub fn routes() -> Routes {
         .fails(&proof::REFUSALS)
 }
 
-const TOO_MANY: Code =
-    Code::new(409, "too_many_passkeys", "You have ten passkeys, which is the most. Remove one first.");
-const PASSKEY_EXISTS: Code = Code::new(409, "passkey_exists", "This passkey is known already.");
+const TOO_MANY: Code = Code::new(409, "too_many_passkeys", "You have ten passkeys, the maximum. Remove one first.");
+const PASSKEY_EXISTS: Code = Code::new(409, "passkey_exists", "This passkey is already registered.");
 
 /// For the browser: `navigator.credentials` takes it after `parseCreationOptionsFromJSON` or
 /// `parseRequestOptionsFromJSON` has read what is in `publicKey`.
@@ -104,7 +103,7 @@ async fn passkey_register_options(
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct NewPasskey {
-    /// What `toJSON` of the browser's credential gives.
+    /// The result of `toJSON()` of the browser's credential.
     credential: Map<String, Value>,
     #[schemars(length(min = 1, max = 100))]
     device_name: Option<String>,
@@ -143,7 +142,7 @@ async fn passkey_register_verify(
         let event = PasskeyAdded { credential_id: passkey.credential_id.clone(), device_name: name };
         // Whoever makes one has just shown that they hold it, and that it knows them.
         session.living.session.proved(tx, Proof::Passkey, janua.clock.now()).await?;
-        note(tx, &janua, &session, &event, "a passkey was added to your account.").await
+        note(tx, &janua, &session, &event, "A passkey was added to your account.").await
     })?;
     Ok(Json(passkey))
 }
@@ -155,7 +154,7 @@ async fn passkey_login_options(State(janua): State<Janua>, Admitted(_): Admitted
 
 #[derive(Deserialize, JsonSchema)]
 struct PasskeySignIn {
-    /// What `toJSON` of the browser's credential gives.
+    /// The result of `toJSON()` of the browser's credential.
     credential: Map<String, Value>,
     options: Option<LoginOptions>,
 }
@@ -239,7 +238,7 @@ async fn remove_passkey(
             return Err(NOT_FOUND.into());
         }
         let event = PasskeyRemoved { credential_id: which.credential_id.clone() };
-        note(tx, &janua, &session, &event, "a passkey was removed from your account.").await
+        note(tx, &janua, &session, &event, "A passkey was removed from your account.").await
     })?;
     Ok(NoContent)
 }

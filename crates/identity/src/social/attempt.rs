@@ -19,7 +19,7 @@ use url::Url;
 use super::providers::{Provider, is_loopback_http};
 
 pub const INVALID_STATE: Code =
-    Code::new(400, "invalid_state", "This does not continue a sign-in that was begun in this browser. Begin again.");
+    Code::new(400, "invalid_state", "This sign-in was not started in this browser. Start again.");
 
 /// A person who was sent to a provider and comes back.
 pub const STATE: Purpose = Purpose::new("social_state", Duration::from_mins(10));

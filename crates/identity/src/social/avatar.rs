@@ -21,8 +21,7 @@ pub fn routes() -> Routes {
         .fails(&[NO_LINKED_PICTURE])
 }
 
-const NO_LINKED_PICTURE: Code =
-    Code::new(409, "no_linked_picture", "No provider that you signed in with has told of a picture.");
+const NO_LINKED_PICTURE: Code = Code::new(409, "no_linked_picture", "None of your linked accounts has a picture.");
 
 async fn restore_avatar(State(janua): State<Janua>, AnySession(session): AnySession) -> Result<Json<UserView>> {
     let id = session.account().id;

@@ -22,8 +22,7 @@ use super::{
     wire::{Broken, PROVIDER_UNAVAILABLE},
 };
 
-pub const PROVIDER_REFUSED: Code =
-    Code::new(400, "provider_refused", "The provider does not accept this code. Begin again.");
+pub const PROVIDER_REFUSED: Code = Code::new(400, "provider_refused", "The provider rejected the code. Start again.");
 
 /// What a provider hands out. The type of the token may be left out: it is always a bearer's.
 #[derive(Debug, Serialize, Deserialize)]
@@ -168,7 +167,11 @@ fn refused(provider: &Provider, error: RequestTokenError<Broken, BasicErrorRespo
         said => {
             let is_ours = matches!(said, "invalid_client" | "unauthorized_client" | "redirect_uri_mismatch");
             if is_ours {
-                tracing::warn!(provider = provider.row.name, said, "the provider does not know this service");
+                tracing::warn!(
+                    provider = provider.row.name,
+                    said,
+                    "the provider rejected this service's client credentials"
+                );
             }
             PROVIDER_REFUSED.into()
         }

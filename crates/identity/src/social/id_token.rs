@@ -16,11 +16,8 @@ use super::{
     table::Source,
 };
 
-pub const INVALID_ID_TOKEN: Code = Code::new(
-    401,
-    "invalid_id_token",
-    "This token was not made by the provider for this service, has run out or was used before.",
-);
+pub const INVALID_ID_TOKEN: Code =
+    Code::new(401, "invalid_id_token", "The id token is invalid, has expired or was already used.");
 
 /// How far the provider's clock and ours may lie apart.
 const LEEWAY_S: i64 = 60;

@@ -78,17 +78,17 @@ struct ByProvider {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Destination {
-    /// Where the provider sends the person back to. Left out: `/sign-in/{provider}` on this service.
+    /// The redirect URI at the provider. Default: `/sign-in/{provider}` of this service.
     #[schemars(length(min = 1, max = 2048))]
     redirect_uri: Option<String>,
-    /// Comes back unchanged. Left out: one is made.
+    /// Returned unchanged. Default: a random value.
     #[schemars(length(min = 1, max = 2048))]
     state: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct RedirectUrl {
-    /// Where to send the person. The browser that asked also got a cookie, without which nobody comes back.
+    /// The URL to redirect to. The response also sets a cookie that the sign-in needs.
     url: String,
 }
 
@@ -151,14 +151,14 @@ pub fn offered(janua: &Janua) -> Vec<Offered> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Return {
-    /// The code the person came back with.
+    /// The code that the provider returned.
     code: Typed,
     /// The `state` they came back with.
     state: Option<Typed>,
-    /// If given, the one that the address was asked for with.
+    /// Optional; must equal the redirect URI of the URL request.
     #[schemars(length(max = 2048))]
     redirect_uri: Option<String>,
-    /// What Apple sends along the first time, as it is: a JSON text with the person's name.
+    /// The `user` parameter that Apple sends at the first sign-in, unchanged: JSON with the user's name.
     #[schemars(length(max = 8192))]
     user: Option<String>,
     options: Option<LoginOptions>,
@@ -246,17 +246,17 @@ fn name_in(user: &str) -> Result<Option<String>> {
     Ok(Some(whole).filter(|name| !name.is_empty() && !name.contains('\0')))
 }
 
-/// What a client gets when somebody has signed in.
+/// The answer to a successful sign-in.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct SociallySignedIn {
     #[serde(flatten)]
     signed_in: SignedIn,
-    /// Whether the account was made just now.
+    /// Whether the account was created by this sign-in.
     is_new_user: bool,
 }
 
-/// The tokens, or what is still to be proven.
+/// The tokens, or a second-factor ticket.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "it only describes the answer")]

@@ -19,7 +19,7 @@ use super::{
 };
 
 pub const PROVIDER_NOT_CONFIGURED: Code =
-    Code::new(404, "provider_not_configured", "Nobody can sign in with this provider here.");
+    Code::new(404, "provider_not_configured", "This provider is not configured.");
 
 /// One provider that people can sign in with.
 pub struct Provider {

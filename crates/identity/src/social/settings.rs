@@ -4,50 +4,49 @@ use kernel::{config::Setting, crypto::Secret, settings};
 settings! {
     /// What each provider knows this installation by.
     pub struct Settings {
-        /// The id this installation is registered under at Google; left empty, nobody signs in with it.
+        /// The client ID at Google. Empty: sign-in with Google is off.
         google_client_id: String = "";
-        /// The secret that belongs to it.
+        /// The client secret.
         google_client_secret: Option<Secret> = "";
-        /// The id this installation is registered under at GitHub; left empty, nobody signs in with it.
+        /// The client ID at GitHub. Empty: sign-in with GitHub is off.
         github_client_id: String = "";
-        /// The secret that belongs to it.
+        /// The client secret.
         github_client_secret: Option<Secret> = "";
-        /// The services id that this installation is registered under at Apple; left empty, nobody signs in with it.
+        /// The services ID at Apple. Empty: sign-in with Apple is off.
         apple_client_id: String = "";
-        /// The private key for signing in with Apple: the text of its .p8 file.
+        /// The private key: the content of the .p8 file.
         apple_client_secret: Option<Secret> = "";
-        /// The team the key belongs to.
+        /// The team ID.
         apple_team_id: String = "";
-        /// The id of the key.
+        /// The key ID.
         apple_key_id: String = "";
-        /// The id this installation is registered under at Microsoft; left empty, nobody signs in with it.
+        /// The client ID at Microsoft. Empty: sign-in with Microsoft is off.
         microsoft_client_id: String = "";
-        /// The secret that belongs to it.
+        /// The client secret.
         microsoft_client_secret: Option<Secret> = "";
-        /// Whose people may come: `common` for all, `organizations`, `consumers`, or the id of one tenant.
+        /// Which accounts can sign in: `common` (all), `organizations`, `consumers`, or a tenant ID.
         microsoft_tenant: String = "common";
-        /// The id this installation is registered under at Facebook; left empty, nobody signs in with it.
+        /// The client ID at Facebook. Empty: sign-in with Facebook is off.
         facebook_client_id: String = "";
-        /// The secret that belongs to it.
+        /// The client secret.
         facebook_client_secret: Option<Secret> = "";
-        /// The id this installation is registered under at Discord; left empty, nobody signs in with it.
+        /// The client ID at Discord. Empty: sign-in with Discord is off.
         discord_client_id: String = "";
-        /// The secret that belongs to it.
+        /// The client secret.
         discord_client_secret: Option<Secret> = "";
-        /// The id this installation is registered under at LinkedIn; left empty, nobody signs in with it.
+        /// The client ID at LinkedIn. Empty: sign-in with LinkedIn is off.
         linkedin_client_id: String = "";
-        /// The secret that belongs to it.
+        /// The client secret.
         linkedin_client_secret: Option<Secret> = "";
-        /// The id this installation is registered under at Amazon Cognito; left empty, nobody signs in with it.
+        /// The client ID at Amazon Cognito. Empty: sign-in with Amazon Cognito is off.
         cognito_client_id: String = "";
-        /// The secret that belongs to it.
+        /// The client secret.
         cognito_client_secret: Option<Secret> = "";
-        /// The user pool, such as `https://cognito-idp.eu-west-1.amazonaws.com/eu-west-1_AbCdEf`.
+        /// The issuer URL of the user pool, such as `https://cognito-idp.eu-west-1.amazonaws.com/eu-west-1_AbCdEf`.
         cognito_issuer: String = "";
-        /// Where its sign-in pages are, such as `https://example.auth.eu-west-1.amazoncognito.com`.
+        /// The URL of the sign-in pages, such as `https://example.auth.eu-west-1.amazoncognito.com`.
         cognito_domain: String = "";
-        /// Other addresses for parts of a provider, such as `google.token=https://…, google.issuer=…`, so that another
-        /// server can stand in for it. Parts: authorize, token, issuer, jwks, userinfo, emails.
+        /// Other URLs for parts of a provider, such as `google.token=https://…, google.issuer=…`; for tests. Parts: authorize, token, issuer, jwks, userinfo, emails.
         provider_endpoints: Vec<ProviderEndpoint> = "";
     }
 }

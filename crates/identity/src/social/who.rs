@@ -12,7 +12,7 @@ use tenancy::{
     email::Email,
     enter::{ACCOUNT_TOPIC, Visitor},
     events, gone,
-    messages::mail,
+    messages::mail::{self, Origin},
     sessions,
 };
 
@@ -23,11 +23,8 @@ use crate::{
     policy,
 };
 
-pub const ACCOUNT_EXISTS: Code = Code::new(
-    409,
-    "account_exists",
-    "An account with this address exists already. Sign in to it the way you did before.",
-);
+pub const ACCOUNT_EXISTS: Code =
+    Code::new(409, "account_exists", "An account with this email exists. Sign in the way you did before.");
 
 /// The account, and whether it was made just now.
 pub async fn recognise(
@@ -103,7 +100,8 @@ async fn link_to(
     }
     link(tx, janua, visitor, row, profile, account.id, tokens).await?;
     if let Some(email) = &account.email {
-        let linked = ProviderLinked { name: account.name.clone(), provider: row.label };
+        let origin = Origin::new(&visitor.by, janua.clock.now());
+        let linked = ProviderLinked { name: account.name.clone(), provider: row.label, origin };
         mail::send(tx, janua, email, &linked).await?;
     }
     Ok(())

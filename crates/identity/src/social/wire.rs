@@ -11,7 +11,7 @@ use serde_json::Value;
 use url::Url;
 
 pub const PROVIDER_UNAVAILABLE: Code =
-    Code::new(502, "provider_unavailable", "The provider does not answer as it should. Try again later.");
+    Code::new(502, "provider_unavailable", "The provider is unavailable. Try again later.");
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// No answer of a provider is longer.

@@ -94,7 +94,10 @@ async fn p23_an_address_links_only_when_both_sides_have_proven_it() {
     );
     t.expects(&["SOCIAL_LINKED", "SIGNED_IN"]).await;
     t.run_jobs().await;
-    assert!(mail_to(&t, "ada@example.com").unwrap().contains("signed in with Google"), "the person is told");
+    assert!(
+        mail_to(&t, "ada@example.com").unwrap().contains("Google was connected to your account"),
+        "the person is told"
+    );
     let by_password = Person::of(&login(&t, "ada@example.com", PASSWORD).await);
     assert_eq!(by_password.id, Person::of(&linked).id, "the password still opens it");
     assert_eq!(by_password.asks(t.get("/auth/me")).await.body["googleId"], "g-1");

@@ -27,7 +27,7 @@ async fn i09_no_session_and_no_secret_outlives_a_restore() {
         t.run_jobs().await;
     }
     let mails = t.mailbox.mails().into_iter().filter(|mail| mail.contains("To: bob@example.com"));
-    let links: Vec<_> = mails.map(|mail| token_in(&mail.replace("=\r\n", "").replace("=3D", "="))).collect();
+    let links: Vec<_> = mails.map(|mail| token_in(&readable(&mail))).collect();
     let half_way = ticket(&login(&t, "ada@example.com", PASSWORD).await);
     let program = t.post("/auth/device/code").header("user-agent", FIREFOX).await.body;
     let decided = json!({ "user_code": program["user_code"], "approve": true });

@@ -58,3 +58,26 @@ async fn one_chore_that_fails_stops_no_other_and_keys_turn_all_the_same() {
     t.run_jobs().await;
     t.finish().await;
 }
+
+#[tokio::test]
+async fn budgets_of_past_hours_and_old_reports_of_abuse_are_deleted() {
+    let t = start().await;
+    let now = t.janua.clock.now();
+    let hour = now.0 / 3_600_000;
+    for (subject, hour) in [("past", hour - 1), ("present", hour + 1)] {
+        let sql = "INSERT INTO send_budget (subject, hour, sent) VALUES ($1, $2, 1)";
+        t.janua.db.exec(sql, params![subject, hour]).await.unwrap();
+    }
+    for (id, days) in [("old", 91), ("recent", 89)] {
+        let sql = "INSERT INTO abuse_report (id, kind, subject, score, reasons, route, seen, first_at, last_at)
+                   VALUES ($1, 'network', $1, 100, '[]', '/', 1, $2, $2)";
+        t.janua.db.exec(sql, params![id, now.minus(Duration::from_hours(24 * days))]).await.unwrap();
+    }
+    t.advance(Duration::from_hours(1));
+    t.run_jobs().await;
+    let left = "SELECT subject FROM send_budget WHERE subject IN ('past', 'present')
+                UNION ALL SELECT id FROM abuse_report ORDER BY 1";
+    let left: Vec<(String,)> = t.janua.db.all(left, params![]).await.unwrap();
+    assert_eq!(left, [("present".to_owned(),), ("recent".to_owned(),)]);
+    t.finish().await;
+}

@@ -4,10 +4,12 @@
 //! name, the reference that `janua config` prints and every error message come out of that row, which is why these are
 //! tables of our own and not a generic loader: a loader cannot say which variable was wrong. The table below holds what
 //! every installation has. A feature has a table beside its code, a [`Section`], and lists it in its `Part`.
+mod effective;
 mod parse;
 mod section;
 
 use std::{
+    any::type_name,
     fmt,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
@@ -19,6 +21,7 @@ pub use ipnet::IpNet;
 use url::{Host, Url};
 
 use crate::{crypto::Secret, settings};
+pub use effective::Effective;
 pub use parse::{Origin, Setting, Switch};
 use section::Source;
 pub use section::{Described, Given, Listed, Section, Sections};
@@ -28,84 +31,86 @@ pub const PREFIX: &str = "JANUA_";
 settings! {
     /// Every setting of the ground, with its default where nothing was said, and the sections of features.
     pub struct Config + sections: Sections {
-        /// Where the server listens.
+        /// The IP address and port that the server listens on.
         listen: SocketAddr = "127.0.0.1:8080";
-        /// The address people and apps reach the service at; links, cookies and tokens carry it.
-        /// Left empty: http:// and the address it listens on.
+        /// The URL at which users and apps reach the service; links, cookies and tokens contain it.
+        /// Empty: http:// and `listen`.
         base_url: Option<Url> = "";
-        /// Where the embedded database, the keys, the outbox and uploaded pictures live.
+        /// The folder of the embedded database, the keys, the outbox and uploaded pictures.
         data_dir: PathBuf = "./data";
         /// `sqlite:PATH` or `postgres://user:password@host/database`, several hosts with commas.
-        /// Left empty: SQLite in the data folder.
+        /// Empty: SQLite in the data folder.
         database_url: Option<Secret> = "";
-        /// How many connections to PostgreSQL a node opens at most.
+        /// The maximum number of connections to PostgreSQL, per node.
         database_connections: usize = "16";
-        /// 64 hexadecimal characters that seal what the server must read back.
-        /// Left empty: kept in `master.key` in the data folder, made at first start.
+        /// 64 hexadecimal characters: the key that encrypts secrets in the database.
+        /// Empty: read from `master.key` in the data folder, which is created at the first start.
         master_key: Option<Secret> = "";
-        /// Networks of the proxies in front of the server; only their X-Forwarded-For is believed.
+        /// IP addresses or networks of the proxies in front of the server; X-Forwarded-For is accepted from these only.
         trusted_proxies: Vec<IpNet> = "";
-        /// Other origins whose pages may call the API with cookies, beside the base URL.
+        /// Other origins whose pages may call the API with cookies, besides the base URL.
         allowed_origins: Vec<Origin> = "";
-        /// `off` lets tests and benchmarks call as often as they like.
+        /// `off` disables rate limits, for tests and benchmarks.
         rate_limits: Switch = "on";
-        /// How many requests a minute one address may make.
+        /// The maximum number of requests per minute from one IPv4 address or IPv6 /64.
         rate_limit_per_minute: u32 = "1200";
-        /// A bearer token for /metrics; without it only this machine may read them.
+        /// A bearer token for /metrics. Empty: only this machine can read them.
         metrics_token: Option<Secret> = "";
-        /// How long a request may take before it is stopped.
+        /// The maximum duration of a request.
         request_timeout: Duration = "30s";
-        /// How long a client may take to send its headers, sit on an idle connection, or leave an answer lying.
+        /// How long a client may take to send headers, keep a connection idle, or not read an answer.
         client_timeout: Duration = "30s";
-        /// How long the server goes on taking requests after it was told to stop, while /health sends them elsewhere. Behind
-        /// a proxy with several nodes, longer than the proxy takes to notice.
+        /// How long the server still accepts requests after SIGTERM, while /health answers 503. With several nodes behind a
+        /// proxy: longer than the proxy takes to notice.
         leave_delay: Duration = "0s";
-        /// How long requests under way, and then jobs under way, may go on after the server was told to stop.
+        /// How long running requests, and then running jobs, may continue after SIGTERM.
         drain_timeout: Duration = "10s";
-        /// How many connections may be open at once.
+        /// The maximum number of open connections.
         max_connections: usize = "20000";
-        /// How many requests are worked on at once; past that the server answers 503 at once.
+        /// The maximum number of concurrent requests; further ones are answered with 503 immediately.
         max_in_flight: usize = "2048";
-        /// How many jobs a node works on at once.
+        /// The maximum number of concurrent background jobs, per node.
         workers: usize = "8";
-        /// What is logged: a level, or directives such as `info,kernel::jobs=debug`.
+        /// The log level, or directives such as `info,kernel::jobs=debug`.
         log: String = "info";
-        /// `text` for people, `json` for machines, `auto` to choose by whether the output is a terminal.
+        /// `text`, `json`, or `auto`: text on a terminal, JSON otherwise.
         log_format: LogFormat = "auto";
+        /// Which requests get a line in the log: `off`, `errors` (status 400 and above) or `all`. Lines have the target `access`.
+        log_requests: LogRequests = "off";
         /// `smtp://user:password@host:587` (STARTTLS) or `smtps://…` (TLS from the start).
-        /// Left empty: mails are written to `outbox/` in the data folder.
+        /// Empty: mails are written to `outbox/` in the data folder.
         smtp_url: Option<Secret> = "";
-        /// The address of a service that takes text messages as Twilio does, such as `https://api.twilio.com`.
-        /// Left empty: messages are written to `outbox/` in the data folder.
+        /// The URL of a text message service with Twilio's API, such as `https://api.twilio.com`.
+        /// Empty: messages are written to `outbox/` in the data folder.
         sms_url: Option<Url> = "";
-        /// The account at that service.
+        /// The account of the text message service.
         sms_account: Option<Secret> = "";
-        /// Its token.
+        /// The token of the text message service.
         sms_token: Option<Secret> = "";
-        /// The number or name text messages come from.
+        /// The sender of text messages: a phone number or a name.
         sms_from: String = "";
-        /// The name servers that are asked for the proof of a domain and where a webhook's name leads, such as `9.9.9.9:53`.
-        /// Left empty: the system's.
+        /// The name servers for domain verification and webhook hosts, such as `9.9.9.9:53`.
+        /// Empty: the system's.
         dns_servers: Vec<SocketAddr> = "";
-        /// A file with certificates (PEM) of authorities that are trusted beside the system's when the server calls addresses
-        /// that others chose: webhooks, and what OAuth clients say about themselves.
+        /// A PEM file with further certificate authorities for requests to URLs that users chose: webhooks and client id
+        /// metadata documents.
         outgoing_ca: Option<PathBuf> = "";
-        /// The address of an S3-compatible server that keeps pictures, such as `https://s3.eu-central-1.amazonaws.com`.
-        /// Left empty: they are files in `objects/` in the data folder.
+        /// The URL of an S3-compatible server for pictures, such as `https://s3.eu-central-1.amazonaws.com`.
+        /// Empty: pictures are files in `objects/` in the data folder.
         s3_url: Option<Url> = "";
-        /// The bucket at that server; nobody else needs to be able to read it.
+        /// The bucket; it can be private.
         s3_bucket: String = "";
-        /// The region the bucket is in; servers of your own rarely care.
+        /// The region of the bucket; most self-hosted servers ignore it.
         s3_region: String = "us-east-1";
-        /// The name of a key that may read, write and delete in the bucket.
+        /// The access key; it needs to read, write and delete objects in the bucket.
         s3_access_key: Option<Secret> = "";
-        /// Its secret.
+        /// The secret of the access key.
         s3_secret_key: Option<Secret> = "";
-        /// Where browsers read the bucket, such as the address of a delivery network. Left empty: through this server.
+        /// The public URL of the bucket, such as a CDN. Empty: browsers read pictures through this server.
         s3_public_url: Option<Url> = "";
         /// `on` for server/bucket/object, `off` for bucket.server/object.
         s3_path_style: Switch = "on";
-        /// Who mails come from.
+        /// The sender of mails.
         mail_from: String = "Janua <no-reply@localhost>";
     }
 }
@@ -116,6 +121,15 @@ pub enum LogFormat {
     Auto,
     Text,
     Json,
+}
+
+/// Which requests the access log lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogRequests {
+    Off,
+    /// Status 400 and above.
+    Errors,
+    All,
 }
 
 /// All errors in the settings, a line each.
@@ -138,13 +152,24 @@ impl Config {
         flags: impl IntoIterator<Item = (String, String)>,
         sections: &[Listed],
     ) -> Result<Self, ConfigError> {
+        Self::load_with_sources(file, variables, flags, sections).map(|(config, _)| config)
+    }
+
+    /// As [`load`](Self::load); also answers the value in effect of every setting and its source.
+    pub fn load_with_sources(
+        file: Option<&str>,
+        variables: impl IntoIterator<Item = (String, String)>,
+        flags: impl IntoIterator<Item = (String, String)>,
+        sections: &[Listed],
+    ) -> Result<(Self, Vec<Effective>), ConfigError> {
         let mut given = Given::default();
         for (name, text) in parse::file(file.unwrap_or_default()).map_err(|e| ConfigError(vec![e]))? {
             given.put(name, text, Source::File);
         }
         for (name, text) in variables {
-            let is_bare = sections.iter().any(|section| section.bare.contains(&name.as_str()));
-            if let Some(name) = if is_bare { Some(name.as_str()) } else { name.strip_prefix(PREFIX) } {
+            if sections.iter().any(|section| section.bare.contains(&name.as_str())) {
+                given.put(name.to_lowercase(), text, Source::BareVariable);
+            } else if let Some(name) = name.strip_prefix(PREFIX) {
                 given.put(name.to_lowercase(), text, Source::Variable);
             }
         }
@@ -152,14 +177,16 @@ impl Config {
             given.put(name, text, Source::Flag);
         }
         let (config, mut found) = (Self::read(&mut given), Sections::default());
+        found.are_complete = !sections.is_empty();
         for section in sections {
             (section.read)(&mut given, &mut found);
         }
-        let wrong = given.wrong(&Self::reference(sections));
+        let (mut effective, wrong) = given.finish(&Self::reference(sections));
         match config {
             Some(config) if wrong.is_empty() => {
                 config.fits_together()?;
-                Ok(Self { sections: found, ..config })
+                effective::derive(&mut effective, &config);
+                Ok((Self { sections: found, ..config }, effective))
             }
             _ => Err(ConfigError(wrong)),
         }
@@ -171,9 +198,13 @@ impl Config {
         Self::REFERENCE.iter().chain(features).collect()
     }
 
-    /// The settings of a feature. A section that the program does not list has its defaults.
+    /// The settings of a feature; their defaults in tests that set none.
     pub fn of<T: Section>(&self) -> Arc<T> {
-        self.sections.get().unwrap_or_else(|| Arc::new(T::defaults()))
+        self.sections.get().unwrap_or_else(|| {
+            let may_be_missing = !self.sections.are_complete;
+            debug_assert!(may_be_missing, "{} is in the `settings` of no `PART`: it cannot be set", type_name::<T>());
+            Arc::new(T::defaults())
+        })
     }
 
     /// Changes the settings of a feature; for tests.
@@ -239,13 +270,18 @@ impl Config {
 
     /// Whether browsers treat the base URL as a secure context: https, or localhost.
     pub fn is_trusted_place(&self) -> bool {
-        let is_here = |url: Url| match url.host() {
-            Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-            Some(Host::Ipv4(ip)) => ip.is_loopback(),
-            Some(Host::Ipv6(ip)) => ip.is_loopback(),
-            None => false,
-        };
-        self.is_https() || Url::parse(&self.base_url()).is_ok_and(is_here)
+        self.is_https() || self.has_loopback_url()
+    }
+
+    /// Whether the base URL leads to the machine it is read on: for development.
+    pub fn has_loopback_url(&self) -> bool {
+        Url::parse(&self.base_url()).is_ok_and(|url| is_loopback(&url))
+    }
+
+    /// Whether only programs on this machine reach the server. The base URL alone does not say so, because it may be
+    /// wrong: the server must listen on loopback too, and no proxy may stand in front of it.
+    pub fn is_local(&self) -> bool {
+        self.has_loopback_url() && self.listen.ip().is_loopback() && self.trusted_proxies.is_empty()
     }
 
     pub fn database_url(&self) -> Secret {
@@ -258,6 +294,16 @@ impl Config {
         #[expect(clippy::expect_used, reason = "the defaults are checked by a test")]
         let defaults = Self::load(None, [], [], &[]).expect("the defaults are right");
         Self { listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), ..defaults }
+    }
+}
+
+/// Whether a URL leads to the machine it is read on, by its host alone: a name that a name server sends there does not.
+pub fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
     }
 }
 
@@ -310,5 +356,32 @@ mod tests {
     fn a_secret_setting_is_never_printed() {
         let config = Config::load(None, [], [pair("database_url", "postgres://u:hunter2@h/d")], &[]).unwrap();
         assert!(!format!("{config:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_server_is_local_only_if_nobody_else_reaches_it() {
+        let load = |pairs: &[(&str, &str)]| {
+            let flags = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            Config::load(None, [], flags, &[]).unwrap()
+        };
+        for local in [
+            &[][..],
+            &[("base_url", "http://localhost:3000")],
+            &[("base_url", "http://127.0.0.1:8080"), ("listen", "127.0.0.1:8080")],
+            &[("base_url", "http://id.localhost"), ("listen", "[::1]:8080")],
+        ] {
+            assert!(load(local).is_local(), "{local:?}");
+        }
+        for public in [
+            &[("listen", "0.0.0.0:8080")][..],
+            &[("base_url", "http://localhost:8080"), ("listen", "0.0.0.0:8080")],
+            &[("base_url", "http://localhost:8080"), ("listen", "[::]:8080")],
+            &[("base_url", "http://localhost:8080"), ("listen", "10.0.0.1:8080")],
+            &[("base_url", "http://localhost:8080"), ("trusted_proxies", "127.0.0.1")],
+            &[("base_url", "https://id.example.com")],
+            &[("base_url", "http://localhost.example.com")],
+        ] {
+            assert!(!load(public).is_local(), "{public:?}");
+        }
     }
 }

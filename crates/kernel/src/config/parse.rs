@@ -4,11 +4,14 @@ use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 use ipnet::IpNet;
 use url::Url;
 
-use super::LogFormat;
+use super::{LogFormat, LogRequests};
 use crate::crypto::Secret;
 
 /// A type a setting can have.
 pub trait Setting: Sized {
+    /// Whether the value is never shown.
+    const IS_SECRET: bool = false;
+
     /// The error finishes the sentence that starts with the setting's name.
     fn parse(text: &str) -> Result<Self, String>;
 }
@@ -60,6 +63,8 @@ impl Setting for String {
     }
 }
 impl Setting for Secret {
+    const IS_SECRET: bool = true;
+
     fn parse(text: &str) -> Result<Self, String> {
         required(text).map(|text| text.to_owned().into())
     }
@@ -130,6 +135,16 @@ impl Setting for LogFormat {
         }
     }
 }
+impl Setting for LogRequests {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            "off" | "false" => Ok(Self::Off),
+            "errors" => Ok(Self::Errors),
+            "all" => Ok(Self::All),
+            _ => Err("must be off, errors or all".into()),
+        }
+    }
+}
 impl Setting for IpNet {
     fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
@@ -147,11 +162,15 @@ impl Setting for Origin {
     }
 }
 impl<T: Setting> Setting for Option<T> {
+    const IS_SECRET: bool = T::IS_SECRET;
+
     fn parse(text: &str) -> Result<Self, String> {
         if text.trim().is_empty() { Ok(None) } else { T::parse(text).map(Some) }
     }
 }
 impl<T: Setting> Setting for Vec<T> {
+    const IS_SECRET: bool = T::IS_SECRET;
+
     fn parse(text: &str) -> Result<Self, String> {
         text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(T::parse).collect()
     }

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{PREFIX, Setting};
+use super::{Effective, PREFIX, Setting};
 
 /// A group of settings. [`settings!`](crate::settings) defines one from a table.
 pub trait Section: Any + Clone + Send + Sync {
@@ -21,7 +21,7 @@ pub trait Section: Any + Clone + Send + Sync {
     }
 }
 
-/// A table of settings: a struct with a field for each, and the [`Section`](crate::config::Section) that reads it.
+/// A table of settings: a struct with a field for each, and the [`Section`] that reads it.
 #[macro_export]
 macro_rules! settings { (
     $(#[doc = $about:literal])+
@@ -87,11 +87,15 @@ impl Listed {
 
 /// The sections of a program's settings, by type.
 #[derive(Clone, Default)]
-pub struct Sections(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
+pub struct Sections {
+    by_type: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
+    /// Whether all sections of the program were read, so that one that is missing is one that no part lists.
+    pub(super) are_complete: bool,
+}
 
 impl Sections {
     pub(super) fn put<T: Section>(&mut self, section: T) {
-        self.0.insert(TypeId::of::<T>(), Arc::new(section));
+        self.by_type.insert(TypeId::of::<T>(), Arc::new(section));
     }
 
     fn put_some<T: Section>(&mut self, section: Option<T>) {
@@ -101,13 +105,13 @@ impl Sections {
     }
 
     pub(super) fn get<T: Section>(&self) -> Option<Arc<T>> {
-        self.0.get(&TypeId::of::<T>()).cloned().and_then(|section| section.downcast().ok())
+        self.by_type.get(&TypeId::of::<T>()).cloned().and_then(|section| section.downcast().ok())
     }
 }
 
 impl fmt::Debug for Sections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} sections", self.0.len())
+        write!(f, "{} sections", self.by_type.len())
     }
 }
 
@@ -115,6 +119,8 @@ impl fmt::Debug for Sections {
 #[derive(Default)]
 pub struct Given {
     texts: BTreeMap<String, (String, Source)>,
+    /// The settings that were read, in their order.
+    effective: Vec<Effective>,
     wrong: Vec<String>,
 }
 
@@ -128,13 +134,14 @@ impl Given {
         let given = self.texts.remove(name);
         let (text, source) = given.unwrap_or_else(|| (default.to_owned(), Source::Default));
         let read = T::parse(&text);
+        self.effective.push(Effective::new(name, &text, source, T::IS_SECRET));
         read.map_err(|reason| self.wrong.push(format!("{}: {reason}", source.name(name)))).ok()
     }
 
-    /// All errors, including names that no section has.
-    pub(super) fn wrong(self, known: &[&Described]) -> Vec<String> {
+    /// The settings that were read, and all errors, including names that no section has.
+    pub(super) fn finish(self, known: &[&Described]) -> (Vec<Effective>, Vec<String>) {
         let unknown = self.texts.iter().map(|(name, (_, source))| unknown(name, *source, known));
-        self.wrong.iter().cloned().chain(unknown).collect()
+        (self.effective, self.wrong.into_iter().chain(unknown).collect())
     }
 }
 
@@ -143,14 +150,17 @@ pub(super) enum Source {
     Default,
     File,
     Variable,
+    /// A variable without the prefix.
+    BareVariable,
     Flag,
 }
 
 impl Source {
     /// The setting's name in the form of its source: key, variable or flag.
-    fn name(self, setting: &str) -> String {
+    pub(super) fn name(self, setting: &str) -> String {
         match self {
             Self::Variable => variable(setting),
+            Self::BareVariable => setting.to_uppercase(),
             Self::File => format!("janua.toml: {setting}"),
             Self::Flag => format!("--set {setting}"),
             Self::Default => setting.to_owned(),

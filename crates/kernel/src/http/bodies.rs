@@ -91,7 +91,7 @@ impl Bodies {
         let mut first = Bytes::new();
         let mut whole = BytesMut::new();
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|_| MALFORMED.because("The body broke off."))?;
+            let frame = frame.map_err(|_| MALFORMED.because("The body ended early."))?;
             let Ok(piece) = frame.into_data() else { continue };
             let length = first.len() + whole.len() + piece.len();
             if length > limit {

@@ -92,7 +92,7 @@ impl Description {
         if let Some(manuscript) = draft.take() {
             match manuscript.write() {
                 Ok(documents) => return Some(self.documents.get_or_init(|| documents)),
-                Err(error) => tracing::error!(error, "the description cannot be put together"),
+                Err(error) => tracing::error!(error, "cannot build the OpenAPI description"),
             }
         }
         self.documents.get()

@@ -31,6 +31,7 @@ use tower_http::compression::{Compression, predicate::SizeAbove};
 
 use super::{
     Routes,
+    access::AccessLine,
     bodies::{Bodies, ByNetwork, Rest, discard},
     client::Client,
     headers::{Defaults, REQUEST_ID, request_id},
@@ -136,6 +137,7 @@ impl Door {
         let wording = door.wordings.of(request.uri().path());
         let origin = request.headers().get(header::ORIGIN).cloned();
         let encodings = request.headers().get(header::ACCEPT_ENCODING).cloned();
+        let line = AccessLine::begin(door.janua.config.log_requests, &mut request, client);
         request.extensions_mut().insert(client);
         // Later versions of HTTP can leave a body behind; before, the next request comes after it.
         let stands_in_line = request.version() < Version::HTTP_2;
@@ -175,7 +177,11 @@ impl Door {
             if rest == Rest::Open && stands_in_line {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
-            known.metrics.record(response.status().as_u16(), started.elapsed());
+            let (status, took) = (response.status().as_u16(), started.elapsed());
+            known.metrics.record(status, took);
+            if let Some(line) = line {
+                line.write(known.metrics.route(), &id, status, response.body().size_hint().exact(), took);
+            }
             response
         }
     }

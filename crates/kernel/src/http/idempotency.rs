@@ -82,7 +82,7 @@ async fn keep(janua: &Janua, claim: &Arc<Claim>, answer: Response) -> Result<Res
     let bytes = match claim.around(body.collect()).await {
         Ok(collected) => collected.to_bytes(),
         Err(error) => {
-            tracing::error!(%error, "an answer broke off");
+            tracing::error!(%error, "an answer ended early");
             Bytes::new()
         }
     };
@@ -98,7 +98,7 @@ async fn keep(janua: &Janua, claim: &Arc<Claim>, answer: Response) -> Result<Res
     };
     if let StoredReply::Apart(Err(error)) = claim.finish(&janua.db, remembered).await? {
         // What was done is done.
-        tracing::error!(%error, "cannot keep the answer to a request with an Idempotency-Key");
+        tracing::error!(%error, "cannot store the answer to a request with an Idempotency-Key");
     }
     Ok(Response::from_parts(parts, Body::from(bytes)))
 }

@@ -278,7 +278,7 @@ async fn read(body: Body) -> Result<Bytes> {
     body.collect()
         .await
         .map(http_body_util::Collected::to_bytes)
-        .map_err(|_| MALFORMED.because("The body broke off."))
+        .map_err(|_| MALFORMED.because("The body ended early."))
 }
 
 /// The compiled schema of a type.

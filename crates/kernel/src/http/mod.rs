@@ -1,4 +1,5 @@
 //! The HTTP server: sockets, the request pipeline, route tables, input, paging and the OpenAPI description.
+mod access;
 mod bodies;
 mod client;
 mod describe;
@@ -18,6 +19,7 @@ mod serve;
 mod shared;
 mod wording;
 
+pub use access::note_app;
 pub use aide::{OperationInput, OperationOutput, generate::GenContext, openapi::Operation};
 pub use client::{Client, NETWORKS_OF_A_SITE, network_of};
 pub use describe::{Description, Documents, may_answer, requires};

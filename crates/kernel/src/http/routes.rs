@@ -66,7 +66,7 @@ impl DescribedWebhook {
             "requestBody": { "required": true, "content": { "application/json": {
                 "schema": (self.schema)(), "example": self.example,
             } } },
-            "responses": { "2XX": { "description": "Any of these says that it arrived." } },
+            "responses": { "2XX": { "description": "The delivery was accepted." } },
         } })
     }
 }

@@ -86,7 +86,7 @@ fn say(error: &ValidationError<'_, '_>) -> Vec<Finding> {
         Wrong::MaxItems { want, .. } => one("too_many", format!("must have at most {want} entries")),
         Wrong::UniqueItems { .. } => one("repeated", "must not repeat an entry".to_owned()),
         Wrong::Pattern { want, .. } => one("wrong_form", format!("must match {want}")),
-        Wrong::Format { want: "email", .. } => one("wrong_form", "must be an email address".to_owned()),
+        Wrong::Format { want: "email", .. } => one("wrong_form", "must be an email".to_owned()),
         Wrong::Format { want, .. } => one("wrong_form", format!("must be a valid {want}")),
         Wrong::Enum { want } => {
             let words: Vec<_> = want.iter().map(Value::to_string).collect();
@@ -103,7 +103,7 @@ fn say(error: &ValidationError<'_, '_>) -> Vec<Finding> {
             }
             branches.into_iter().flat_map(say).collect()
         }
-        _ => one("invalid", "is not right".to_owned()),
+        _ => one("invalid", "is invalid".to_owned()),
     }
 }
 
@@ -177,7 +177,7 @@ mod tests {
         let expected = [
             said("a/b.city", "wrong_type", "must be of type string"),
             said("kind", "not_allowed", r#"must be one of ["one","two"]"#),
-            said("mail", "wrong_form", "must be an email address"),
+            said("mail", "wrong_form", "must be an email"),
             said("name", "too_short", "must not be empty"),
             said("place.city", "too_short", "must have at least 2 characters"),
             said("place.floor", "too_small", "must be at least 0"),

@@ -80,7 +80,7 @@ pub async fn serve(listener: TcpListener, door: Door, stop: impl Future<Output =
     }
     drop(listener);
     let open = graceful.count();
-    tracing::info!(open, "stopping: no new connections, finishing what is under way");
+    tracing::info!(open, "stopping: no new connections, finishing running requests");
     match time::timeout(config.drain_timeout, graceful.shutdown()).await {
         Ok(()) => 0,
         Err(_) => config.max_connections - places.available_permits(),

@@ -82,7 +82,7 @@ impl Wordings {
 pub(super) fn body(wording: &dyn Wording, fault: &Fault, request_id: &str) -> Vec<u8> {
     let mut body = Vec::with_capacity(ROOM);
     if let Err(error) = wording.write(fault, request_id, &mut body) {
-        tracing::error!(%error, "a refusal cannot be put into words");
+        tracing::error!(%error, "cannot format an error");
     }
     body
 }

@@ -15,7 +15,9 @@ use db::{Reach, Tx};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{Janua, clock::Timestamp, fault::Fault};
-pub use model::{DeadJob, JobId, dead, figures, forget, forget_dead, forget_kind, release_all, revive, undone};
+pub use model::{
+    DeadJob, JobId, MEASURE, dead, figures, forget, forget_dead, forget_kind, release_all, revive, undone,
+};
 pub use tidy::{Chore, Tidy};
 pub use worker::{Worker, run_due};
 

@@ -2,7 +2,11 @@
 use db::{Db, Sql, Tx, params, row};
 use serde::Serialize;
 
-use crate::{clock::Timestamp, id::Id};
+use crate::{
+    clock::Timestamp,
+    id::Id,
+    telemetry::{Figure, Measure},
+};
 
 pub type JobId = Id<Claimed>;
 
@@ -156,6 +160,47 @@ pub async fn figures(db: &Db) -> db::Result<(i64, i64)> {
         )
         .await?;
     Ok((waiting.0, dead.0))
+}
+
+/// The figures of the queue for `/metrics`.
+pub const MEASURE: Measure = Measure(|janua| Box::pin(async move { measure(&janua.db, janua.clock.now()).await }));
+
+/// The jobs of one kind in one state. Of those that wait the 10,000 that are due first are counted, of dead ones any
+/// 10,000.
+struct Queued {
+    kind: String,
+    state: String,
+    count: i64,
+    oldest: Option<Timestamp>,
+}
+row!(Queued { kind, state, count, oldest });
+
+async fn measure(db: &Db, now: Timestamp) -> db::Result<Vec<Figure>> {
+    let waiting = "SELECT kind, state, CAST(COUNT(*) AS BIGINT) AS count, MIN(ready_at) AS oldest FROM (
+             SELECT kind, ready_at,
+                 CASE WHEN is_claimed THEN 'running' WHEN ready_at <= $1 THEN 'due' ELSE 'scheduled' END AS state
+             FROM job WHERE ready_at IS NOT NULL ORDER BY ready_at, id LIMIT 10000) w
+         GROUP BY kind, state ORDER BY kind, state LIMIT 200";
+    let dead = "SELECT kind, 'dead' AS state, CAST(COUNT(*) AS BIGINT) AS count, MIN(died_at) AS oldest FROM (
+             SELECT kind, died_at FROM job WHERE died_at IS NOT NULL LIMIT 10000) d
+         GROUP BY kind ORDER BY kind LIMIT 100";
+    let waiting: Vec<Queued> = db.all(waiting, params![now]).await?;
+    let dead: Vec<Queued> = db.all(dead, params![]).await?;
+    let total = |queued: &[Queued]| queued.iter().map(|queued| queued.count).sum();
+    let mut figures = vec![
+        Figure::count("jobs_waiting", "Jobs that wait for their turn or run, counted up to 10,000.", total(&waiting)),
+        Figure::count("jobs_dead", "Jobs that failed for good, counted up to 10,000.", total(&dead)),
+    ];
+    for queued in waiting.iter().filter(|queued| queued.state == "due") {
+        let age = queued.oldest.map_or(0.0, |oldest| now.since(oldest).as_secs_f64());
+        let help = "How long the oldest due job of a kind has been due.";
+        figures.push(Figure::new("jobs_oldest_due_seconds", help, age).with("kind", &queued.kind));
+    }
+    figures.extend(waiting.into_iter().chain(dead).map(|queued| {
+        let help = "Jobs in the queue, by kind and state: due, scheduled, running or dead.";
+        Figure::count("jobs_queued", help, queued.count).with("kind", queued.kind).with("state", queued.state)
+    }));
+    Ok(figures)
 }
 
 /// The kinds of what is waiting or dead, for a test that says nothing may be left over.

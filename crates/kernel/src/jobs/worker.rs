@@ -95,7 +95,7 @@ async fn work(janua: &Janua, jobs: &Jobs, job: Claimed) {
         .scope(about, async {
             if let Err(error) = attempt(janua, jobs, &job).await {
                 // The lease runs out by itself, and the job is tried again.
-                tracing::warn!(%error, kind = job.kind, "cannot write down how a job ended");
+                tracing::warn!(%error, kind = job.kind, "cannot store the outcome of a job");
             }
         })
         .await;
@@ -121,7 +121,7 @@ async fn attempt(janua: &Janua, jobs: &Jobs, job: &Claimed) -> db::Result<()> {
             (model::retry(&janua.db, job, now.plus(wait), job.attempts, &cause).await?, "retried")
         }
         Err(Later::Retry { cause, .. } | Later::GiveUp { cause }) => {
-            tracing::error!(kind = kind.name, attempts = job.attempts, cause, "a job was given up");
+            tracing::error!(kind = kind.name, attempts = job.attempts, cause, "a job failed for good");
             (model::give_up(&janua.db, job, now, &cause).await?, "dead")
         }
     };

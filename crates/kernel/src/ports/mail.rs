@@ -60,7 +60,10 @@ impl Mail for Outbox {
             fs::create_dir_all(&self.0).await.map_err(failed)?;
             // Renamed into place, so that whoever watches the folder never reads half a mail.
             let (aside, file) = (self.0.join(format!(".{id}")), self.0.join(format!("{id}.eml")));
-            fs::write(&aside, message.formatted()).await.map_err(failed)?;
+            // The lines of a text file, so that tools for text find whole lines.
+            let mut lines = message.formatted();
+            lines.retain(|byte| *byte != b'\r');
+            fs::write(&aside, lines).await.map_err(failed)?;
             fs::rename(&aside, &file).await.map_err(failed)
         })
     }

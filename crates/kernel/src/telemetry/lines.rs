@@ -83,7 +83,7 @@ impl Lines {
     fn missing(self, count: u64) -> String {
         let mut line = String::new();
         let fields = [("dropped".to_owned(), count.into())].into_iter().collect();
-        let message = format!("{count} log lines were dropped, because nobody took them in time");
+        let message = format!("{count} log lines were dropped because the log was not read in time");
         // A text takes everything.
         let _ = self.write(&mut line, Level::WARN, module_path!(), message.into(), fields);
         line

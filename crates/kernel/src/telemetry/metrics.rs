@@ -11,19 +11,24 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
+use super::{measured::Measured, process::Process};
+use crate::Janua;
+
 /// All figures of a node. Labels are routes, kinds and states, which the program names, and never what callers send.
 pub struct Metrics {
     registry: Registry,
+    /// The figures of the process, whose names have no prefix.
+    processes: Registry,
     requests: Requests,
     durations: Durations,
     /// Of all routes together, by class of status. They exist from the start, so that a rate of errors sees the first one.
     responses: [Counter; CLASSES.len()],
     jobs: Family<JobLabels, Counter>,
+    mails: Family<OutcomeLabels, Counter>,
+    webhook_attempts: Family<OutcomeLabels, Counter>,
+    measured: Measured,
     pub in_flight: Gauge,
     pub connections: Gauge,
-    /// Kept true by the probe that looks at the job table.
-    pub jobs_waiting: Gauge,
-    pub jobs_dead: Gauge,
     /// Mails that were asked for and not sent, because the email had its share.
     pub mails_withheld: Counter,
 }
@@ -46,6 +51,16 @@ struct JobLabels {
     kind: &'static str,
     outcome: &'static str,
 }
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabels {
+    outcome: &'static str,
+}
+
+/// How an attempt to send a mail ends: `deferred` is tried again, `failed` is given up.
+pub const MAIL_OUTCOMES: [&str; 3] = ["sent", "deferred", "failed"];
+/// How an attempt at a webhook ends: `retried` is tried again, `failed` is given up.
+pub const WEBHOOK_OUTCOMES: [&str; 3] = ["delivered", "retried", "failed"];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ClassLabels {
@@ -77,6 +92,11 @@ pub struct RouteMetrics {
 }
 
 impl RouteMetrics {
+    /// The pattern of the path, or `unknown`.
+    pub fn route(&self) -> &'static str {
+        self.route
+    }
+
     pub fn record(&self, status: u16, took: Duration) {
         let class = usize::from(status / 100).clamp(2, CLASSES.len() + 1) - 2;
         self.responses[class].inc();
@@ -116,14 +136,16 @@ impl Metrics {
     pub fn new(version: &'static str) -> Self {
         let metrics = Self {
             registry: Registry::with_prefix("janua"),
+            processes: Registry::default(),
             requests: Family::default(),
             durations: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             responses: std::array::from_fn(|_| Counter::default()),
             jobs: Family::default(),
+            mails: Family::default(),
+            webhook_attempts: Family::default(),
+            measured: Measured::default(),
             in_flight: Gauge::default(),
             connections: Gauge::default(),
-            jobs_waiting: Gauge::default(),
-            jobs_dead: Gauge::default(),
             mails_withheld: Counter::default(),
         };
         metrics.registered(version)
@@ -140,13 +162,27 @@ impl Metrics {
         registry.register("http_requests_in_flight", "Requests being worked on", self.in_flight.clone());
         registry.register("http_connections", "Open connections", self.connections.clone());
         registry.register("jobs", "Jobs that ended, by outcome", self.jobs.clone());
-        registry.register("jobs_waiting", "Jobs that wait for their turn", self.jobs_waiting.clone());
-        registry.register("jobs_dead", "Jobs that were given up", self.jobs_dead.clone());
+        registry.register("mails", "Attempts to send a mail, by outcome", self.mails.clone());
+        let help = "Attempts to deliver to a webhook, by outcome";
+        registry.register("webhook_attempts", help, self.webhook_attempts.clone());
+        registry.register_collector(self.measured.collector());
         let help = "Mails not sent because the recipient had as many as the budget allows";
         registry.register("mails_withheld", help, self.mails_withheld.clone());
-        registry.register("log_lines_dropped", "Log lines that nobody took in time", super::queue::dropped());
+        registry.register(
+            "log_lines_dropped",
+            "Log lines dropped because the log was not read in time",
+            super::queue::dropped(),
+        );
         let build = prometheus_client::metrics::info::Info::new([("version", version)]);
         registry.register("build", "The running version", build);
+        // There from the start, so that a rate of failures sees the first one.
+        for outcome in MAIL_OUTCOMES {
+            drop(self.mails.get_or_create(&OutcomeLabels { outcome }));
+        }
+        for outcome in WEBHOOK_OUTCOMES {
+            drop(self.webhook_attempts.get_or_create(&OutcomeLabels { outcome }));
+        }
+        self.processes.register_collector(Box::new(Process));
         self
     }
 
@@ -166,8 +202,24 @@ impl Metrics {
         self.jobs.get_or_create(&JobLabels { kind, outcome }).inc();
     }
 
+    /// Counts an attempt to send a mail: one of [`MAIL_OUTCOMES`].
+    pub fn mail_attempted(&self, outcome: &'static str) {
+        self.mails.get_or_create(&OutcomeLabels { outcome }).inc();
+    }
+
+    /// Counts an attempt to deliver to a webhook: one of [`WEBHOOK_OUTCOMES`].
+    pub fn webhook_attempted(&self, outcome: &'static str) {
+        self.webhook_attempts.get_or_create(&OutcomeLabels { outcome }).inc();
+    }
+
+    /// Reads the figures that lie in the database, unless that was done a moment ago.
+    pub async fn refresh(&self, janua: &Janua) {
+        self.measured.refresh(janua).await;
+    }
+
     pub fn render(&self, exposition: Exposition) -> Result<String, fmt::Error> {
         let mut out = String::new();
+        text::encode_registry(&mut out, &self.processes)?;
         text::encode(&mut out, &self.registry)?;
         match exposition {
             Exposition::OpenMetrics => Ok(out),

@@ -1,11 +1,14 @@
 //! Log lines and metrics.
 mod lines;
+mod measured;
 mod metrics;
+mod process;
 mod queue;
 
 use std::sync::Arc;
 
 pub use lines::{Lines, init};
+pub use measured::{Figure, Measure};
 pub use metrics::{Exposition, Metrics, RouteMetrics};
 pub use queue::{flush, say};
 

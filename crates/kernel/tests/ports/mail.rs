@@ -199,7 +199,8 @@ async fn without_a_server_mails_lie_in_the_outbox() {
     mail.check().await.unwrap();
     mail.send("one", &message()).await.unwrap();
     let kept = fs::read_to_string(folder.path().join("outbox/one.eml")).unwrap();
-    assert!(kept.contains("To: ") && kept.ends_with("starts with a dot\r\n"), "{kept}");
+    assert!(kept.contains("To: ") && kept.ends_with("starts with a dot\n"), "{kept}");
+    assert!(!kept.contains('\r'), "the lines of a text file, for tools such as grep");
     assert_eq!(fs::read_dir(folder.path().join("outbox")).unwrap().count(), 1, "nothing is left beside it");
 }
 

@@ -13,7 +13,7 @@ use kernel::{
     config::Config,
     ports::{
         dns::Resolver,
-        outgoing::{Allowed, Call, Limits, NoReply, Outgoing, Reply},
+        outgoing::{Allowed, Call, Limits, NoReply, Outgoing, Reach, Reply},
     },
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
@@ -56,13 +56,43 @@ fn allowing(networks: &[&str], plain_http: bool) -> Outgoing {
     let networks = networks.iter().map(|net| net.parse().unwrap()).collect();
     // A name server that does not answer: nothing in here needs one.
     let resolver = Resolver::new(&["127.0.0.1:1".parse().unwrap()]);
-    Outgoing::new(resolver, Allowed { networks, plain_http, authorities: vec![] })
+    Outgoing::new(resolver, Allowed { networks, plain_http, ..Allowed::default() })
 }
 
 async fn get(way: &Outgoing, url: &str) -> Result<Reply, NoReply> {
+    get_within(way, url, Reach::Public).await
+}
+
+async fn get_within(way: &Outgoing, url: &str, reach: Reach) -> Result<Reply, NoReply> {
     let limits = Limits { time: Duration::from_millis(800), bytes: 1000 };
     let (url, headers) = (url.parse().unwrap(), HeaderMap::new());
-    way.send(Call { method: Method::GET, url, headers, body: "hello".into(), limits }).await
+    way.send(Call { method: Method::GET, url, headers, body: "hello".into(), limits, reach }).await
+}
+
+#[tokio::test]
+async fn a_local_server_reaches_receivers_on_its_machine_and_nothing_else_inside() {
+    let receiver = server("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+    let port = receiver.url.trim_end_matches('/').rsplit(':').next().unwrap().to_owned();
+    let resolver = || Resolver::new(&["127.0.0.1:1".parse().unwrap()]);
+    let local = Outgoing::new(resolver(), Allowed { loopback: true, ..Allowed::default() });
+    let public = Outgoing::new(resolver(), Allowed::default());
+    for host in ["127.0.0.1", "localhost", "hooks.localhost"] {
+        let url = format!("http://{host}:{port}/");
+        let reply = get_within(&local, &url, Reach::Receiver).await.unwrap_or_else(|why| panic!("{url}: {why}"));
+        assert_eq!(reply.status.as_u16(), 200, "{url}");
+        assert!(get_within(&local, &url, Reach::Public).await.unwrap_err().is_refusal(), "{url}: not for others");
+        assert!(get_within(&public, &url, Reach::Receiver).await.unwrap_err().is_refusal(), "{url}: a public server");
+    }
+    let before = receiver.connections.load(SeqCst);
+    for host in ["10.0.0.1", "192.168.0.1", "169.254.169.254", "0.0.0.0", "[::]", "[::ffff:127.0.0.1]", "[fe80::1]"] {
+        for scheme in ["http", "https"] {
+            let refused = get_within(&local, &format!("{scheme}://{host}:{port}/"), Reach::Receiver).await;
+            assert!(refused.unwrap_err().is_refusal(), "{scheme}://{host}");
+        }
+    }
+    let plain = get_within(&local, "http://93.184.215.14/", Reach::Receiver).await.unwrap_err();
+    assert_eq!(plain, NoReply::NotHttps, "http only on this machine");
+    assert_eq!(receiver.connections.load(SeqCst), before);
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use kernel::{
     http::{Description, Inside, Routes},
     jobs::{self, Job, Jobs, Later, Worker},
     ports::{objects, outgoing::Outgoing},
-    telemetry::Metrics,
+    telemetry::{Exposition, Metrics},
     testing::{Mailbox, Phones, START, TestJanua},
 };
 use serde::{Deserialize, Serialize};
@@ -208,6 +208,38 @@ async fn the_other_sides_wish_replaces_the_backoff() {
     assert_eq!(t.run_jobs().await, 0);
     t.advance(Duration::from_secs(1));
     assert_eq!(t.run_jobs().await, 1);
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn metrics_count_jobs_by_kind_and_state_and_are_read_every_few_seconds() {
+    let t = TestJanua::start(|config| feature(config).declares(&[jobs::MEASURE])).await;
+    let metrics = async || {
+        t.janua.metrics.refresh(&t.janua).await;
+        t.janua.metrics.render(Exposition::Prometheus).unwrap()
+    };
+    enqueue(&t.janua, &Failing { times: 100, how: How::GiveUp }).await;
+    enqueue(&t.janua, &Failing { times: 100, how: How::After(500) }).await;
+    t.run_jobs().await;
+    for _ in 0..2 {
+        enqueue(&t.janua, &Note { text: "a".into() }).await;
+    }
+    t.advance(Duration::from_secs(90));
+    let first = metrics().await;
+    for line in [
+        "janua_jobs_queued{kind=\"test.note\",state=\"due\"} 2",
+        "janua_jobs_queued{kind=\"test.failing\",state=\"scheduled\"} 1",
+        "janua_jobs_queued{kind=\"test.failing\",state=\"dead\"} 1",
+        "janua_jobs_oldest_due_seconds{kind=\"test.note\"} 90",
+        "janua_jobs_waiting 3",
+        "janua_jobs_dead 1",
+    ] {
+        assert!(first.lines().any(|said| said.trim_end_matches(".0") == line), "{line}\n{first}");
+    }
+    assert!(first.contains("\njanua_database_connections_max "), "{first}");
+    enqueue(&t.janua, &Note { text: "a".into() }).await;
+    assert!(metrics().await.contains("janua_jobs_waiting 3"), "kept for a few seconds");
+    t.janua.db.exec("DELETE FROM job", params![]).await.unwrap();
     t.finish().await;
 }
 

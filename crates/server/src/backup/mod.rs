@@ -21,7 +21,7 @@ use crate::{
 
 #[derive(clap::Args)]
 pub struct Wishes {
-    /// Secret app keys and SCIM tokens go on working, also those that were deleted after the backup
+    /// Keep secret app keys and SCIM tokens valid, including those deleted after the backup
     #[arg(long)]
     keep_keys: bool,
 }

@@ -11,7 +11,7 @@ use kernel::{
 };
 use serde_json::{Value, json};
 
-use super::{ROLES, built, catalogue, lines, role};
+use super::{ROLES, built, catalogue, guard_of, lines, role};
 use crate::start::features;
 
 const SAMPLES: &str = include_str!("samples.txt");
@@ -68,7 +68,9 @@ impl Row {
                 Some(name) => {
                     let from = if is_first { above } else { tenant };
                     is_first = false;
-                    from.id(before, name).unwrap_or_else(|| panic!("{}: what is {name}? Say it in `id`", self.path))
+                    from.id(before, name).unwrap_or_else(|| {
+                        panic!("{}: what is {name}? Create one in `Tenant::of` and insert its id", self.path)
+                    })
                 }
                 None => segment,
             };
@@ -106,7 +108,7 @@ fn rows(description: &Value) -> Vec<Row> {
     let catalogue = catalogue();
     let mut rows = vec![];
     for (row, operation) in built(description) {
-        let guard = catalogue[&row].clone();
+        let guard = guard_of(&catalogue, &row);
         if ["public", "session-optional"].contains(&guard.as_str()) {
             // `admission` sends these.
             samples.remove(&row);

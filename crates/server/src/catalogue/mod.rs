@@ -21,6 +21,7 @@ use crate::start::features;
 const ROUTES: &str = include_str!("routes.txt");
 const BEYOND: &str = include_str!("beyond.txt");
 const TO_COME: &str = include_str!("to-come.txt");
+const ADD_ROUTES_HERE: &str = "crates/server/src/catalogue/beyond.txt";
 /// The roles in an organization, the least first.
 const ROLES: [&str; 3] = ["member", "admin", "owner"];
 /// Method and path to guard.
@@ -33,6 +34,12 @@ fn catalogue() -> BTreeMap<(String, String), String> {
         }
     });
     rows.collect()
+}
+
+/// The guard of a route that exists.
+fn guard_of(catalogue: &BTreeMap<(String, String), String>, row: &(String, String)) -> String {
+    let missing = || panic!("{} {} is not in the catalogue: add a row to {ADD_ROUTES_HERE}", row.0, row.1);
+    catalogue.get(row).cloned().unwrap_or_else(missing)
 }
 
 fn to_come() -> Vec<(String, String)> {
@@ -96,7 +103,7 @@ async fn every_route_is_in_the_catalogue_with_its_guard_and_every_row_is_built_o
     let (catalogue, to_come) = (catalogue(), to_come());
     let built = built(&t.janua.description.get().expect("the description is there").value());
     for (row, operation) in &built {
-        let guard = catalogue.get(row).unwrap_or_else(|| panic!("{row:?} is routed and not in the catalogue"));
+        let guard = &guard_of(&catalogue, row);
         assert!(!to_come.contains(row), "{row:?} is built: take it off the list of what is to come");
         let expected =
             security(guard).unwrap_or_else(|| panic!("{row:?}: say what {guard} means in the description"));

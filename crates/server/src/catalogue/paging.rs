@@ -6,7 +6,7 @@ use kernel::testing::TestJanua;
 use serde_json::{Value, json};
 
 use super::{
-    built, catalogue,
+    built, catalogue, guard_of,
     matrix::{Row, Tenant, platform},
 };
 
@@ -20,7 +20,7 @@ fn lists(description: &Value) -> Vec<Row> {
     for (row, operation) in built(description) {
         let parameters = operation["parameters"].as_array().map_or(&[][..], Vec::as_slice);
         if parameters.iter().any(|one| one["in"] == "query" && one["name"] == "cursor") {
-            let guard = catalogue[&row].clone();
+            let guard = guard_of(&catalogue, &row);
             let (method, path) = row;
             lists.push(Row { method, path, guard, body: None });
         }

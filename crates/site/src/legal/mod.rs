@@ -52,7 +52,7 @@ struct DocumentView {
     jurisdiction: &'static str,
     /// The day this version is in force from.
     version: &'static str,
-    /// Of the Markdown text, in hexadecimal: what somebody agreed to can be proven.
+    /// The SHA-256 of the Markdown text, in hexadecimal.
     sha256: String,
     /// Markdown.
     content: String,

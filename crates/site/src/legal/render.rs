@@ -195,7 +195,7 @@ impl Library {
             let jurisdictions = versions.filter_map(|jurisdiction| {
                 let text = kind.fill(&templates, &operator, &base_url, jurisdiction.name());
                 let text =
-                    text.inspect_err(|error| tracing::error!(%error, "a legal document cannot be filled")).ok()?;
+                    text.inspect_err(|error| tracing::error!(%error, "cannot render a legal document")).ok()?;
                 let sha256 = crypto::hash(text.as_bytes());
                 for form in Form::ALL {
                     let made = document(&templates, kind, jurisdiction, form, &text, &sha256);
@@ -233,7 +233,7 @@ fn document(
         Form::Markdown => Document::new("text/markdown; charset=utf-8", text.into()),
         Form::Html => {
             let page = page(templates, kind, text);
-            let page = page.inspect_err(|error| tracing::error!(%error, "a legal document cannot be drawn"));
+            let page = page.inspect_err(|error| tracing::error!(%error, "cannot render a page of a legal document"));
             Document::new("text/html; charset=utf-8", page.unwrap_or_default().into_bytes())
         }
         Form::Json => {

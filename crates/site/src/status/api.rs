@@ -133,7 +133,7 @@ struct NewReport {
     state: Option<Stage>,
     #[schemars(length(max = 20), inner(length(min = 1, max = 50)))]
     components: Option<Vec<String>>,
-    /// What is known now, for everybody to read.
+    /// The public message about the incident.
     #[schemars(length(min = 1, max = 4000))]
     message: String,
 }

@@ -9,8 +9,7 @@ use kernel::{
 use super::model::Update;
 pub use super::model::{Impact, Incident, IncidentId, Stage};
 
-pub const ALREADY_RESOLVED: Code =
-    Code::new(409, "incident_resolved", "A resolved incident stays resolved. Open a new one.");
+pub const ALREADY_RESOLVED: Code = Code::new(409, "incident_resolved", "The incident is resolved. Create a new one.");
 
 /// What is told about an incident, at its start or later. What is left out stays as it was.
 #[derive(Debug, Default, Clone)]

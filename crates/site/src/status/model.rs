@@ -63,7 +63,7 @@ words! {
 pub struct Component {
     pub name: String,
     pub state: State,
-    /// What is wrong, for people; nothing that only the operator should know.
+    /// The problem in words, without internal details.
     pub detail: Option<String>,
     pub latency_ms: i64,
     pub checked_at: Timestamp,

@@ -71,7 +71,7 @@ pub struct ComponentUptime {
 #[derive(Serialize, JsonSchema)]
 pub struct DayView {
     pub day: Day,
-    /// Percent; null when nobody looked.
+    /// Percent; null without checks.
     pub uptime: Option<f64>,
     pub checks: i64,
     pub failures: i64,

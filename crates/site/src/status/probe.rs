@@ -79,7 +79,7 @@ async fn check(janua: &Janua, name: &str, work: impl Future<Output = Result<(), 
         Ok(()) => (State::Degraded, Some("answers slowly".to_owned())),
         Err(cause) => {
             tracing::warn!(component = name, cause, "a component is down");
-            (State::Outage, Some("does not work at the moment".to_owned()))
+            (State::Outage, Some("not working at the moment".to_owned()))
         }
     };
     let latency_ms = i64::try_from(took.as_millis()).unwrap_or(i64::MAX);

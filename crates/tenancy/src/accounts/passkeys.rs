@@ -15,7 +15,7 @@ pub const MOST: usize = 10;
 #[serde(rename_all = "camelCase")]
 pub struct Passkey {
     pub credential_id: String,
-    /// What the person calls it; at first the name of what keeps it, such as a password manager.
+    /// The name of the passkey; at first that of its password manager or device.
     pub device_name: String,
     pub created_at: Timestamp,
     pub last_used_at: Option<Timestamp>,

@@ -55,7 +55,7 @@ pub fn check(field: &'static str, password: &Secret, email: Option<&Email>, name
     let guess = zxcvbn::zxcvbn(&measured, &[address, local, name, "janua"]);
     if guess.score() < zxcvbn::Score::Two {
         let warning = guess.feedback().and_then(zxcvbn::feedback::Feedback::warning);
-        let why = warning.map_or_else(|| "It would be guessed quickly.".to_owned(), |warning| warning.to_string());
+        let why = warning.map_or_else(|| "The password is easy to guess.".to_owned(), |warning| warning.to_string());
         return Err(WEAK_PASSWORD.at(field, "guessable", why));
     }
     Ok(())

@@ -170,7 +170,7 @@ struct VisibleRow {
 }
 row!(VisibleRow { provider, subject, username });
 
-/// A person's ids at providers; each is left out where there is none.
+/// The user's ids at providers; omitted where there is none.
 #[derive(Default, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProviderIds {

@@ -22,7 +22,7 @@ const WORD_LENGTH: usize = 64;
 /// How many words of a search count.
 const TERMS: usize = 3;
 
-/// Somebody who came in through an app.
+/// An end user of an app.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EndUser {

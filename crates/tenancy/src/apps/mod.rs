@@ -326,7 +326,7 @@ struct Greeted {
 }
 row!(Greeted { scopes, has_words, blocked_at });
 
-/// A key as the people of the app see it: not the key.
+/// An app key without its value.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "AppKey")]
@@ -504,7 +504,7 @@ impl Keyed {
     }
 }
 
-/// An app that somebody came in through.
+/// An app that a user signed in to.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UsedApp {

@@ -48,7 +48,7 @@ pub struct DeclaredScope {
     /// As clients ask for it, such as `mcp:tools`.
     #[schemars(regex(pattern = r"^[!#-\[\]-~]{1,128}$"))]
     pub name: String,
-    /// What it allows. People read it on the consent page.
+    /// What the scope allows; shown on the consent page.
     #[schemars(length(max = 200), regex(pattern = "\\S"))]
     pub description: String,
 }

@@ -11,7 +11,7 @@ use kernel::{
 
 use crate::ids::{AccountId, OrgId};
 
-pub const SLUG_TAKEN: Code = Code::new(409, "slug_taken", "This slug belongs to somebody else. Choose another.");
+pub const SLUG_TAKEN: Code = Code::new(409, "slug_taken", "This slug is taken. Choose another one.");
 
 /// What a slug looks like: letters, digits, single hyphens inside. So there is no `--`, which parts the label of a
 /// deployment from its app and begins names in another script (`xn--`). With such a label it fits into one of DNS.

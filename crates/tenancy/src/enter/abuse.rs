@@ -1,43 +1,17 @@
 //! Abuse protection. Every visitor is rated before a handler runs, by requests, failures, number of accounts, and
 //! signs of a script. The counts are in the database, so that they survive a restart and hold on all nodes.
-use std::{
-    collections::HashSet,
-    sync::{Arc, LazyLock},
-    time::Duration,
-};
+use std::{collections::HashSet, sync::LazyLock, time::Duration};
 
-use axum::{
-    extract::FromRequestParts,
-    http::{HeaderMap, HeaderValue, header, request::Parts},
-};
-use db::{Db, Tx, params, row};
+use db::{Tx, params, row};
 use kernel::{
     Janua,
-    clock::Timestamp,
     crypto::Secret,
-    fault::{Code, Fault, RATE_LIMITED, Result},
-    http::{Client, GenContext, Key, NETWORKS_OF_A_SITE, Operation, OperationInput, may_answer},
-    id::Id,
+    fault::{Fault, RATE_LIMITED, Result},
+    http::NETWORKS_OF_A_SITE,
 };
-use schemars::JsonSchema;
-use serde::Serialize;
 
-use super::{
-    app::{INVALID_APP_KEY, presented as app_key},
-    captcha::{CAPTCHA_REQUIRED, Captcha, PASS},
-    cookies,
-};
-use crate::{
-    accounts::factors,
-    apps::Keyed,
-    email::Email,
-    events::{self, By, Event},
-    ids::AccountId,
-    sessions::{
-        StoredSession,
-        sign_in::{ACCOUNT_CLOSED, ACCOUNT_DISABLED, BLOCKED_FROM_APP},
-    },
-};
+use super::{abuse_reports, captcha::Captcha, visitor::Visitor};
+use crate::{accounts::factors, email::Email, ids::AccountId, sessions::StoredSession};
 
 /// Failures older than this do not count.
 const WINDOW: Duration = Duration::from_mins(15);
@@ -65,120 +39,6 @@ const NETWORK_LOCKED: i64 = 200;
 const NETWORK_ACCOUNTS: i64 = 10;
 /// From this score on a captcha is required.
 const SUSPICIOUS: i64 = 100;
-
-/// The sender of a request: its network, browser, app and trusted device. A handler takes an [`Admitted`], a
-/// [`ToAdmit`] or a [`NotAdmitted`], and so says what it relies on.
-pub struct Visitor {
-    pub by: By,
-    pub client: Client,
-    pub user_agent: String,
-    /// The token of a trusted device, if there is one.
-    pub trusted_device: Option<Secret>,
-    /// The app whose key came with the request.
-    pub app: Option<Arc<Keyed>>,
-    route: String,
-    pass: Option<Secret>,
-}
-
-impl Visitor {
-    async fn of(parts: &mut Parts, janua: &Janua) -> Result<Self> {
-        let client = Client::from_request_parts(parts, janua).await?;
-        let keyed = app_key(janua, &parts.headers).await?;
-        let by = from_where(client, parts.headers.get(header::USER_AGENT));
-        let by = By { app: keyed.as_ref().map(|keyed| keyed.app_id), ..by };
-        let user_agent = by.user_agent.clone().unwrap_or_default();
-        let route = parts.uri.path().to_owned();
-        let pass = parts.headers.get(PASS).and_then(|value| value.to_str().ok()).map(|text| text.to_owned().into());
-        let trusted_device = trusted_device(janua, client, &parts.headers);
-        Ok(Self { by, client, user_agent, trusted_device, app: keyed, route, pass })
-    }
-
-    /// Records something that happened to a person before anybody was signed in.
-    pub async fn record_about(
-        &self,
-        tx: &mut Tx,
-        janua: &Janua,
-        person: AccountId,
-        event: &dyn Event,
-    ) -> db::Result<()> {
-        events::record(tx, janua, &self.by, person, event).await
-    }
-}
-
-/// A visitor who was admitted before the handler runs.
-pub struct Admitted(pub Visitor);
-
-/// A visitor that the handler itself admits, because that needs the body: with the email in it ([`Visitor::admit`]),
-/// with the captcha that a page's form brings, or by counting a try at a secret (`attempt` and its like).
-pub struct ToAdmit(pub Visitor);
-
-/// A visitor without a check: the request carries a session, a refresh token, an app key or a solved captcha, and
-/// none of those can be guessed.
-pub struct NotAdmitted(pub Visitor);
-
-impl FromRequestParts<Janua> for Admitted {
-    type Rejection = Fault;
-
-    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
-        let visitor = Visitor::of(parts, janua).await?;
-        visitor.admit(janua, None).await?;
-        Ok(Self(visitor))
-    }
-}
-
-impl FromRequestParts<Janua> for ToAdmit {
-    type Rejection = Fault;
-
-    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
-        Visitor::of(parts, janua).await.map(Self)
-    }
-}
-
-impl FromRequestParts<Janua> for NotAdmitted {
-    type Rejection = Fault;
-
-    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
-        Visitor::of(parts, janua).await.map(Self)
-    }
-}
-
-const OF_VISITORS: &[Code] = &[RATE_LIMITED, INVALID_APP_KEY, ACCOUNT_CLOSED, ACCOUNT_DISABLED, BLOCKED_FROM_APP];
-
-impl OperationInput for Admitted {
-    fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
-        ToAdmit::operation_input(ctx, operation);
-    }
-}
-
-impl OperationInput for ToAdmit {
-    fn operation_input(_: &mut GenContext, operation: &mut Operation) {
-        may_answer(operation, &[CAPTCHA_REQUIRED]);
-        may_answer(operation, OF_VISITORS);
-    }
-}
-
-impl OperationInput for NotAdmitted {
-    fn operation_input(_: &mut GenContext, operation: &mut Operation) {
-        may_answer(operation, OF_VISITORS);
-    }
-}
-
-pub(super) fn from_where(client: Client, user_agent: Option<&HeaderValue>) -> By {
-    By { ip: Some(client.address.to_string()), user_agent: Some(readable(user_agent)), ..By::default() }
-}
-
-/// Read from the cookie, or from the header that a trusted proxy made of it. Headers from other clients are ignored.
-fn trusted_device(janua: &Janua, client: Client, headers: &HeaderMap) -> Option<Secret> {
-    let by_proxy = || headers.get("x-service-mfa-trusted").and_then(|value| value.to_str().ok());
-    let told = cookies::read_strictly(janua, headers, cookies::TRUSTED);
-    told.or_else(|| client.by_our_proxy.then(by_proxy).flatten().map(|text| text.to_owned().into()))
-}
-
-/// The user agent, without characters that cannot be shown.
-fn readable(user_agent: Option<&HeaderValue>) -> String {
-    let sent = user_agent.map(|value| String::from_utf8_lossy(value.as_bytes()));
-    sent.unwrap_or_default().chars().filter(|c| !c.is_control()).take(400).collect()
-}
 
 /// The failure counts of a network for one account. Failures of the /48 around it count one sixteenth.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -293,16 +153,6 @@ impl Attempt {
 }
 
 impl Visitor {
-    /// Adds the captcha pass of a page's form.
-    pub fn bring(&mut self, pass: Secret) {
-        self.pass = Some(pass);
-    }
-
-    /// The id of the app whose key came with the request; empty for the service itself.
-    pub fn through(&self) -> String {
-        self.app.as_ref().map(|keyed| keyed.app_id.to_string()).unwrap_or_default()
-    }
-
     /// Admits the visitor, or requires a captcha if the network is suspicious. `email` is the one in the request.
     /// Wrong passwords for it do not count here: they must not block password recovery or sign-in links.
     pub async fn admit(&self, janua: &Janua, email: Option<&Email>) -> Result<()> {
@@ -323,7 +173,7 @@ impl Visitor {
         if level > 0 {
             reasons.push("many failures on one account");
         }
-        self.report(janua, score.max(SUSPICIOUS), &reasons).await?;
+        abuse_reports::report(janua, self, score.max(SUSPICIOUS), &reasons).await?;
         let level = level.max(1);
         match &self.pass {
             Some(pass) if Captcha::accept(janua, pass, &self.route, level).await? => Ok(true),
@@ -546,30 +396,6 @@ impl Visitor {
             (score + weight, reasons)
         })
     }
-
-    async fn report(&self, janua: &Janua, score: i64, reasons: &[&str]) -> db::Result<()> {
-        let now = janua.clock.now();
-        let reasons: Vec<String> = reasons.iter().map(|reason| (*reason).to_owned()).collect();
-        janua
-            .db
-            .exec(
-                "INSERT INTO abuse_report (id, kind, subject, score, reasons, route, seen, first_at, last_at)
-                 VALUES ($1, 'network', $2, $3, $4, $5, 1, $6, $6)
-                 ON CONFLICT (kind, subject) DO UPDATE SET
-                   score = CASE WHEN $3 > abuse_report.score THEN $3 ELSE abuse_report.score END,
-                   reasons = $4, route = $5, seen = abuse_report.seen + 1, last_at = $6",
-                params![
-                    Id::<AbuseReport>::new(&janua.entropy, now),
-                    self.client.network().to_string(),
-                    score,
-                    &reasons,
-                    &self.route,
-                    now
-                ],
-            )
-            .await?;
-        Ok(())
-    }
 }
 
 /// Emails are stored as keyed hashes, so that the table does not reveal them.
@@ -597,35 +423,6 @@ fn is_disposable(domain: &str) -> bool {
         name = part.split_once('.').map(|(_, parent)| parent);
     }
     false
-}
-
-/// What was noticed, for the people who run the platform.
-#[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct AbuseReport {
-    pub id: Id<AbuseReport>,
-    /// What was noticed: `network`.
-    pub kind: String,
-    /// The network (an IPv4 address or an IPv6 /64).
-    pub subject: String,
-    pub score: i64,
-    pub reasons: Vec<String>,
-    /// Where it was noticed last.
-    pub route: String,
-    /// How often.
-    pub seen: i64,
-    pub first_at: Timestamp,
-    pub last_at: Timestamp,
-}
-row!(AbuseReport { id, kind, subject, score, reasons, route, seen, first_at, last_at });
-
-pub async fn abuse_reports(db: &Db, below: &Key, most: u32) -> db::Result<Vec<AbuseReport>> {
-    db.all(
-        "SELECT id, kind, subject, score, reasons, route, seen, first_at, last_at FROM abuse_report
-         WHERE (last_at, id) < ($1, $2) ORDER BY last_at DESC, id DESC LIMIT $3",
-        params![below.at, &below.id, most],
-    )
-    .await
 }
 
 #[cfg(test)]

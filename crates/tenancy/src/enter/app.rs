@@ -1,16 +1,13 @@
 //! Access to an app: by an app key, or by a member of the organization that owns the app.
 use std::{marker::PhantomData, sync::Arc};
 
-use axum::{
-    extract::FromRequestParts,
-    http::{HeaderMap, request::Parts},
-};
+use axum::{extract::FromRequestParts, http::request::Parts};
 use db::Tx;
 use kernel::{
     Janua,
     crypto::Secret,
     fault::{CROSS_SITE, Code, FORBIDDEN, Fault, NOT_FOUND, Result, UNAUTHENTICATED},
-    http::{GenContext, Operation, OperationInput, Path, foreign_origin, may_answer, requires},
+    http::{GenContext, Operation, OperationInput, Path, foreign_origin, may_answer, note_app, requires},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -69,6 +66,7 @@ impl<R: Least> FromRequestParts<Janua> for InApp<R> {
     async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
         let session = Session::from_request_parts(parts, janua).await?;
         let Path(AppPath { app_id }) = Path::from_request_parts(parts, janua).await?;
+        note_app(&parts.extensions, app_id);
         Self::reach(janua, session, app_id).await
     }
 }
@@ -100,7 +98,7 @@ impl FromRequestParts<Janua> for AppKey {
     type Rejection = Fault;
 
     async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
-        presented(janua, &parts.headers).await?.map(Self).ok_or_else(|| UNAUTHENTICATED.into())
+        presented(janua, parts).await?.map(Self).ok_or_else(|| UNAUTHENTICATED.into())
     }
 }
 
@@ -139,7 +137,8 @@ impl<R: Least> OperationInput for AppCaller<R> {
 }
 
 /// The app whose key came with the request. An unknown key is refused even where no key is needed.
-pub(super) async fn presented(janua: &Janua, headers: &HeaderMap) -> Result<Option<Arc<Keyed>>> {
+pub(super) async fn presented(janua: &Janua, parts: &Parts) -> Result<Option<Arc<Keyed>>> {
+    let headers = &parts.headers;
     let Some(key) = headers.get(HEADER) else { return Ok(None) };
     let key = Secret::from(key.to_str().map_err(|_| INVALID_APP_KEY)?.to_owned());
     let keyed = janua.own::<Arc<Live>>().keyed(janua, &key).await?.ok_or(INVALID_APP_KEY)?;
@@ -147,5 +146,6 @@ pub(super) async fn presented(janua: &Janua, headers: &HeaderMap) -> Result<Opti
     if foreign_origin(janua, headers).is_some_and(|origin| !keyed.allowed_origins.contains(&origin)) {
         return Err(CROSS_SITE.into());
     }
+    note_app(&parts.extensions, keyed.app_id);
     Ok(Some(keyed))
 }

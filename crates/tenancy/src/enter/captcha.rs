@@ -14,9 +14,12 @@ use kernel::{
 
 use crate::once::{self, Purpose};
 
-pub const CAPTCHA_REQUIRED: Code =
-    Code::new(403, "captcha_required", "Solve the challenge, then send the request again with the pass you get.");
-pub const NOT_SOLVED: Code = Code::new(400, "captcha_not_solved", "This is not the solution of a challenge of ours.");
+pub const CAPTCHA_REQUIRED: Code = Code::new(
+    403,
+    "captcha_required",
+    "A security check is required. Solve the challenge and repeat the request with the pass.",
+);
+pub const NOT_SOLVED: Code = Code::new(400, "captcha_not_solved", "The solution of the challenge is wrong.");
 
 /// The header a retried request brings its pass in.
 pub const PASS: HeaderName = HeaderName::from_static("x-service-captcha-pass");

@@ -163,10 +163,10 @@ pub async fn watch(janua: Janua) {
             Some(Notice::StartOver) => (true, true),
         };
         if is_about_keys && let Err(error) = sessions::keys::load(&janua).await {
-            tracing::error!(error, "cannot read the signing keys again; going on with those at hand");
+            tracing::error!(error, "cannot reload the signing keys; using the loaded ones");
         }
         if is_about_apps && let Err(error) = read_origins(&janua).await {
-            tracing::error!(%error, "cannot read the apps' origins again; going on with those at hand");
+            tracing::error!(%error, "cannot reload the origins of apps; using the loaded ones");
         }
     }
 }

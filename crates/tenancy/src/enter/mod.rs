@@ -1,6 +1,7 @@
 //! Access control as extractors. A handler that takes `Session`, `InOrg<Admin>` or `AppKey` runs only for callers who
 //! have that access.
 mod abuse;
+mod abuse_reports;
 mod app;
 mod captcha;
 pub mod cookies;
@@ -9,9 +10,11 @@ mod memory;
 mod org;
 mod scim;
 mod session;
+mod visitor;
 mod within;
 
-pub use abuse::{AbuseReport, Admitted, Attempt, NotAdmitted, Standing, ToAdmit, Visitor, abuse_reports};
+pub use abuse::{Attempt, Standing};
+pub use abuse_reports::{AbuseReport, abuse_reports};
 pub use app::{AppCaller, AppKey, INVALID_APP_KEY, InApp};
 pub use captcha::{CAPTCHA_REQUIRED, Captcha, NOT_SOLVED, PASS as CAPTCHA_PASS};
 pub(crate) use captcha::{CHALLENGE_PURPOSE, PASS_PURPOSE};
@@ -23,6 +26,7 @@ pub use session::{
     APP_KEY_MISMATCH, APP_SESSION, AnySession, Browser, Granted, INSUFFICIENT_SCOPE, MaybeSession, PlatformOwner,
     REAUTHENTICATION_REQUIRED, RefreshToken, Session, is_owner_by, is_platform_owner, may_use_cookie, runs_platform,
 };
+pub use visitor::{Admitted, NotAdmitted, ToAdmit, Visitor};
 pub use within::Within;
 
 /// The credentials of the interface, for the OpenAPI description.

@@ -43,7 +43,7 @@ impl FromRequestParts<Janua> for ScimToken {
         let client = Client::from_request_parts(parts, janua).await?;
         let value = Secret::from(bearer(&parts.headers).ok_or(UNAUTHENTICATED)?.to_owned());
         let found = scim_tokens::StoredScimToken::recognise(&janua.db, &value, janua.clock.now()).await?;
-        let by = super::abuse::from_where(client, parts.headers.get(header::USER_AGENT));
+        let by = super::visitor::from_where(client, parts.headers.get(header::USER_AGENT));
         Ok(Self { org: found.ok_or(UNAUTHENTICATED)?.org_id, by })
     }
 }

@@ -11,7 +11,7 @@ use kernel::{
     clock::Timestamp,
     crypto::Secret,
     fault::{CROSS_SITE, Code, FORBIDDEN, Fault, Result, UNAUTHENTICATED},
-    http::{Client, GenContext, Operation, OperationInput, bearer, foreign_origin, may_answer, requires},
+    http::{Client, GenContext, Operation, OperationInput, bearer, foreign_origin, may_answer, note_app, requires},
 };
 
 use super::{
@@ -30,16 +30,16 @@ use crate::{
 };
 
 pub const REAUTHENTICATION_REQUIRED: Code =
-    Code::new(403, "reauthentication_required", "Sign in again first: this needs a fresh proof of who you are.");
+    Code::new(403, "reauthentication_required", "Confirm that it is you to continue.");
 
 pub const APP_SESSION: Code =
     Code::new(403, "app_session", "This session belongs to an app. Sign in to the service directly.");
 
 pub const APP_KEY_MISMATCH: Code =
-    Code::new(403, "app_key_mismatch", "The session and the app key do not belong together.");
+    Code::new(403, "app_key_mismatch", "The session does not belong to the app of this key.");
 
 pub const INSUFFICIENT_SCOPE: Code =
-    Code::new(403, "insufficient_scope", "The person did not let this client do that.");
+    Code::new(403, "insufficient_scope", "The client does not have the scope for this.");
 
 /// How long a proof of identity counts as fresh.
 const FRESH: Duration = Duration::from_mins(10);
@@ -107,7 +107,11 @@ impl Session {
     /// The actor and origin of this request, for events.
     pub fn by(&self) -> By {
         let app = self.living.session.app_id;
-        By { actor: Some(self.account().id), app, ..super::abuse::from_where(self.client, self.user_agent.as_ref()) }
+        By {
+            actor: Some(self.account().id),
+            app,
+            ..super::visitor::from_where(self.client, self.user_agent.as_ref())
+        }
     }
 
     /// Records something that happened to the person of this session.
@@ -169,6 +173,9 @@ impl Session {
             may_use_cookie(janua, &parts.headers, &living.session).await?;
         }
         let user_agent = parts.headers.get(header::USER_AGENT).cloned();
+        if let Some(app) = living.session.app_id {
+            note_app(&parts.extensions, app);
+        }
         Ok(Self { living, delivery, client, user_agent, is_due: false })
     }
 }
@@ -205,7 +212,7 @@ impl Session {
     /// If an app key came along, the session must belong to that app. So an app that forwards a token cannot mistake
     /// a session of another app for one of its own.
     async fn with_its_key(self, parts: &Parts, janua: &Janua) -> Result<Self> {
-        match (app_key(janua, &parts.headers).await?, self.of_app()) {
+        match (app_key(janua, parts).await?, self.of_app()) {
             (Some(keyed), own) if own != Some(keyed.app_id) && self.living.session.holder().is_some() => {
                 Err(APP_KEY_MISMATCH
                     .because("The session belongs to another app, not to the app whose key was sent."))

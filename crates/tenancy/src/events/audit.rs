@@ -12,7 +12,7 @@ pub struct AuditEntry {
     pub id: String,
     #[serde(rename = "type")]
     pub kind: String,
-    /// Who did it; null for what happened at the door.
+    /// The user who did it; null before sign-in.
     pub actor: Option<String>,
     pub target: Option<String>,
     pub org_id: Option<String>,

@@ -35,3 +35,11 @@ pub async fn spend(tx: &mut Tx, janua: &Janua, kind: &str, whose: &str, most: u3
         .await?;
     Ok(counted > 0 || !janua.config.rate_limits.is_on())
 }
+
+/// Deletes the budgets of hours that are over.
+pub(crate) async fn sweep(janua: &Janua) -> db::Result<()> {
+    let this_hour = janua.clock.now().0.div_euclid(HOUR_MS);
+    let sql = "DELETE FROM send_budget WHERE subject IN
+                   (SELECT subject FROM send_budget WHERE hour < $1 ORDER BY hour LIMIT $2)";
+    janua.db.sweep(sql, params![this_hour]).await.map(drop)
+}

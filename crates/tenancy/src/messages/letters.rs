@@ -2,8 +2,11 @@
 //! all of them one form, as text and as HTML.
 use std::time::Duration;
 
-use kernel::{Janua, crypto::Secret};
+use kernel::{Janua, clock::Timestamp, crypto::Secret};
 use minijinja::{AutoEscape, Environment, HtmlEscape, UndefinedBehavior, Value, context};
+
+use super::sender::{Sender, installation_name};
+use crate::{events::By, sessions::device_name};
 
 /// A mail that a feature sends.
 pub trait Mail: Send + Sync {
@@ -16,10 +19,11 @@ pub trait Mail: Send + Sync {
 #[derive(Clone, Copy)]
 pub struct Sample(pub fn() -> Box<dyn Mail>);
 
-/// One mail as people read it: a greeting, a paragraph, perhaps a link and a code, and a paragraph.
+/// One mail as people read it: a greeting, a paragraph, perhaps a button, a code and facts, and a paragraph.
 ///
-/// The sentences are ours and part of the program. What others typed gets in as a word of a sentence ([`Letter::with`]) or as the
-/// reader's name, and both are put on one line without anything that looks like a link. Links lead to this service.
+/// The sentences are ours and part of the program. What others typed gets in as a word of a sentence ([`Letter::with`]), as a
+/// fact or as the reader's name, and all are put on one line without anything that looks like a link. Links lead to this
+/// service. `{service}` in a subject or a sentence is the name of the app or of the installation.
 #[derive(Debug)]
 pub struct Letter {
     subject: &'static str,
@@ -28,20 +32,22 @@ pub struct Letter {
     words: Vec<String>,
     link: Option<Link>,
     code: Option<Secret>,
+    facts: Vec<(&'static str, String)>,
     after: &'static str,
 }
 
 #[derive(Debug)]
 struct Link {
     label: &'static str,
-    path: &'static str,
-    token: Secret,
-    life: Duration,
+    path: String,
+    /// What makes the link work, and for how long.
+    token: Option<(Secret, Duration)>,
 }
 
 impl Letter {
     pub fn new(subject: &'static str, before: &'static str, after: &'static str) -> Self {
-        Self { subject, name: String::new(), before, words: vec![], link: None, code: None, after }
+        let (name, words, facts) = (String::new(), vec![], vec![]);
+        Self { subject, name, before, words, link: None, code: None, facts, after }
     }
 
     /// Greets the reader; an empty name is one that is not known to be the reader's.
@@ -56,10 +62,16 @@ impl Letter {
         Self { words: words.iter().map(|word| one_line(word)).collect(), ..self }
     }
 
-    /// A link that works for as long as `life`. The mail is not tried for longer.
+    /// A button that works for as long as `life`. The mail is not tried for longer.
     #[must_use]
     pub fn link(self, label: &'static str, path: &'static str, token: &Secret, life: Duration) -> Self {
-        Self { link: Some(Link { label, path, token: token.clone(), life }), ..self }
+        Self { link: Some(Link { label, path: path.to_owned(), token: Some((token.clone(), life)) }), ..self }
+    }
+
+    /// A button that leads to a page of ours where the reader signs in.
+    #[must_use]
+    pub fn button(self, label: &'static str, path: impl Into<String>) -> Self {
+        Self { link: Some(Link { label, path: path.into(), token: None }), ..self }
     }
 
     #[must_use]
@@ -67,29 +79,70 @@ impl Letter {
         Self { code: Some(code.clone()), ..self }
     }
 
-    fn first_paragraph(&self) -> String {
+    /// When, on what device and from which IP address it was done.
+    #[must_use]
+    pub fn origin(mut self, origin: &Origin) -> Self {
+        self.facts.push(("When", origin.at.in_words()));
+        self.facts.extend(origin.device.as_deref().map(|device| ("Device", one_line(device))));
+        self.facts.extend(origin.ip.as_deref().map(|ip| ("IP address", one_line(ip))));
+        self
+    }
+
+    fn first_paragraph(&self, sender: &Sender) -> String {
         let sentences = self.before.split("{}");
         debug_assert_eq!(sentences.clone().count(), self.words.len() + 1, "a word for each place: {}", self.before);
         let words = self.words.iter().map(String::as_str).chain(std::iter::repeat(""));
-        sentences.zip(words).flat_map(|(sentence, word)| [sentence, word]).collect()
+        // The name of the service first: a word that somebody typed is no place for it.
+        sentences.zip(words).flat_map(|(sentence, word)| [named(sentence, sender), word.to_owned()]).collect()
     }
 }
 
-/// Text that somebody typed stays a word: no second line, no URL that mail programs turn into a link.
-fn one_line(text: &str) -> String {
-    let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+fn named(sentence: &str, sender: &Sender) -> String {
+    sentence.replace("{service}", &sender.name)
+}
+
+/// When, on what device and from which IP address something was done.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    pub at: Timestamp,
+    pub device: Option<String>,
+    pub ip: Option<String>,
+}
+
+impl Origin {
+    pub fn new(by: &By, at: Timestamp) -> Self {
+        Self { at, device: by.user_agent.as_deref().map(device_name), ip: by.ip.clone() }
+    }
+
+    pub fn sample() -> Self {
+        let (device, ip) = (Some("Firefox on Linux".to_owned()), Some("192.0.2.1".to_owned()));
+        Self { at: Timestamp(1_794_924_300_000), device, ip }
+    }
+}
+
+/// Text that somebody typed stays a word: no second line, no character that hides or turns others around, no URL that mail
+/// programs turn into a link.
+pub(super) fn one_line(text: &str) -> String {
+    let is_hidden = |c: &char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
+    let shown = text.chars().filter(|c| !is_hidden(c));
+    let plain: String = shown.map(|c| if c.is_control() { ' ' } else { c }).collect();
     plain.replace("://", ":// ").replace("www.", "www ")
 }
 
-/// For mails about what the reader may not have done.
-pub const NOT_YOU: &str = "If this was not you, change your password and look at your sessions at once.";
+/// For mails about what the reader may not have done; with [`Letter::button`] to [`SECURE`].
+pub const NOT_YOU: &str =
+    "Was this not you? Secure your account: change your password and end sessions you do not know.";
+/// The button of such a mail, and the page behind it.
+pub const SECURE: (&str, &str) = ("Secure your account", "/account/security");
 
 /// A mail as it is sent.
 #[derive(Debug)]
 pub struct Written {
-    pub subject: &'static str,
+    pub subject: String,
     pub text: String,
     pub html: String,
+    /// The display name of the sender, where it is not the installation's own.
+    pub from: Option<String>,
     /// How long the link in it is good; nothing for a mail without one.
     pub life: Option<Duration>,
 }
@@ -115,29 +168,44 @@ impl Default for Templates {
 }
 
 /// Writes a mail out.
-pub fn write(janua: &Janua, mail: &dyn Mail) -> Result<Written, minijinja::Error> {
+pub fn write(janua: &Janua, sender: &Sender, mail: &dyn Mail) -> Result<Written, minijinja::Error> {
     let letter = mail.letter();
     let greeting = if letter.name.is_empty() { "Hello,".to_owned() } else { format!("Hello {},", letter.name) };
-    let (subject, before, after) = (letter.subject, letter.first_paragraph(), letter.after);
+    let (subject, before, after) =
+        (named(letter.subject, sender), letter.first_paragraph(sender), named(letter.after, sender));
     let code = letter.code.as_ref().map(Secret::expose);
+    let base = janua.config.base_url();
     let (label, url) = match &letter.link {
-        Some(link) => (link.label, format!("{}{}?token={}", janua.config.base_url(), link.path, link.token.expose())),
+        Some(Link { label, path, token: None }) => (*label, format!("{base}{path}")),
+        Some(Link { label, path, token: Some((token, _)) }) => {
+            (*label, format!("{base}{path}?token={}", token.expose()))
+        }
         None => ("", String::new()),
     };
+    let facts: Vec<_> = letter.facts.iter().map(|(name, value)| context! { name => *name, value }).collect();
+    let host = base.split("://").nth(1).unwrap_or_default();
+    let sent_by = if sender.is_app {
+        format!("Sent by {} ({host}) for {}", installation_name(janua), sender.name)
+    } else {
+        format!("Sent by {} ({host})", sender.name)
+    };
+    let head = context! {
+        name => sender.name.as_str(),
+        initials => sender.initials(),
+        color => sender.color.to_string(),
+        ink => sender.color.ink().to_string(),
+    };
+    let content = context! { subject => subject.as_str(), head, greeting, before, code, facts, after, sent_by };
     let draw = |name: &str, url: Value| {
         let link = letter.link.is_some().then(|| context! { label, url });
-        let (greeting, before) = (greeting.as_str(), before.as_str());
-        let content = context! { subject, greeting, before, link, code, after };
-        janua.own::<Templates>().0.get_template(name)?.render(content)
+        janua.own::<Templates>().0.get_template(name)?.render(context! { link, ..content.clone() })
     };
     // Slashes stay as they are, for mail programs that search the source for links.
     let escaped = Value::from_safe_string(HtmlEscape(&url).to_string().replace("&#x2f;", "/"));
-    Ok(Written {
-        subject,
-        text: draw("mail.txt", url.into())?,
-        html: draw("mail.html", escaped)?,
-        life: letter.link.map(|link| link.life),
-    })
+    let (text, html) = (draw("mail.txt", url.into())?, draw("mail.html", escaped)?);
+    let from = sender.is_app.then(|| sender.name.clone());
+    let life = letter.link.and_then(|link| link.token).map(|(_, life)| life);
+    Ok(Written { subject, text, html, from, life })
 }
 
 #[cfg(test)]
@@ -146,11 +214,22 @@ mod tests {
 
     #[test]
     fn what_somebody_typed_stays_a_word_of_the_sentence() {
-        let letter = Letter::new("Subject", "{} asks you to join {}.", "Goodbye.")
-            .with(&["Eve {}\r\nBcc: all@example.com", "https://www.example.com/"])
+        let letter = Letter::new("Subject", "{} asks you to join {} on {service}.", "Goodbye.")
+            .with(&["Eve {}\r\nBcc: all@example.com", "https://www.example.com/ {service}"])
             .to("Ada\nhttps://example.com");
-        let paragraph = letter.first_paragraph();
-        assert_eq!(paragraph, "Eve {}  Bcc: all@example.com asks you to join https:// www example.com/.");
+        let paragraph = letter.first_paragraph(&Sender::app("Tiny notes", None));
+        assert_eq!(
+            paragraph,
+            "Eve {}  Bcc: all@example.com asks you to join https:// www example.com/ {service} on Tiny notes."
+        );
         assert_eq!(letter.name, "Ada https:// example.com");
+    }
+
+    #[test]
+    fn an_origin_is_in_words() {
+        let origin = Origin::sample();
+        let letter = Letter::new("Subject", "Before.", "After.").origin(&origin);
+        let values: Vec<_> = letter.facts.iter().map(|(_, value)| value.as_str()).collect();
+        assert_eq!(values, ["17 November 2026, 14:05 UTC", "Firefox on Linux", "192.0.2.1"]);
     }
 }

@@ -12,19 +12,30 @@ use kernel::{
     crypto,
     jobs::{self, Job, JobId, Later},
     ports::SendError,
+    telemetry::{Figure, Measure},
 };
 use lettre::{
     Message,
-    message::{Mailbox, MultiPart, header::ContentType},
+    message::{
+        Body, Mailbox, MultiPart, SinglePart,
+        header::{ContentTransferEncoding, ContentType},
+    },
 };
 use serde::{Deserialize, Serialize};
 
-pub use crate::messages::letters::{Letter, Mail, NOT_YOU, Sample, Written, write};
-use crate::{email::Email, messages::relay::Relay};
+pub use crate::messages::letters::{Letter, Mail, NOT_YOU, Origin, SECURE, Sample, Written, write};
+use crate::{
+    apps::ApplicationId,
+    email::Email,
+    messages::{relay::Relay, sender::Sender},
+};
 
 #[derive(Serialize, Deserialize)]
 struct Stored {
     to: String,
+    /// The display name of the sender, where it is not the installation's.
+    #[serde(default)]
+    from: Option<String>,
     subject: String,
     text: String,
     html: String,
@@ -92,7 +103,7 @@ pub async fn may_send(tx: &mut Tx, janua: &Janua, email: &Email, budget: &Budget
     };
     if !is_counted {
         janua.metrics.mails_withheld.inc();
-        tracing::info!("a mail is not sent: the email had as many as others can cause in an hour or a day");
+        tracing::info!("a mail was not sent: the recipient's hourly or daily budget is used up");
     }
     Ok(is_counted)
 }
@@ -118,15 +129,27 @@ async fn count(tx: &mut Tx, janua: &Janua, kind: &str, whose: &str, most: Most) 
 
 /// Puts a mail into the transaction.
 pub async fn send(tx: &mut Tx, janua: &Janua, to: &str, mail: &dyn Mail) -> db::Result<()> {
+    send_for(tx, janua, None, to, mail).await
+}
+
+/// Puts a mail into the transaction, in the name of the app that the reader came through.
+pub async fn send_for(
+    tx: &mut Tx,
+    janua: &Janua,
+    app: Option<ApplicationId>,
+    to: &str,
+    mail: &dyn Mail,
+) -> db::Result<()> {
+    let sender = Sender::find(&mut *tx, janua, app).await?;
     let name = mail.name();
     debug_assert!(
         janua.declared::<Sample>().iter().any(|sample| (sample.0)().name() == name),
         "{name} is in no list that a feature declares"
     );
-    let written = write(janua, mail);
-    let Written { subject, text, html, life } =
+    let written = write(janua, &sender, mail);
+    let Written { subject, text, html, from, life } =
         written.map_err(|error| db::Error::Driver(format!("the mail {name} cannot be written: {error}")))?;
-    let stored = Stored { to: to.to_owned(), subject: subject.to_owned(), text, html };
+    let stored = Stored { to: to.to_owned(), from, subject, text, html };
     let now = janua.clock.now();
     let id = JobId::new(&janua.entropy, now);
     let recipient_key = crypto::hash(to.to_lowercase().as_bytes());
@@ -141,6 +164,41 @@ pub async fn send(tx: &mut Tx, janua: &Janua, to: &str, mail: &dyn Mail) -> db::
     // Under the id of its mail, so that jobs begin in the order in which the mails go out.
     jobs::enqueue_as(tx, now, id, &job).await?;
     tx.notify(Reach::ThisNode, "mail", "").await
+}
+
+/// How a mail fared that was sent at once.
+#[derive(Debug)]
+pub struct Outcome {
+    pub sent: bool,
+    /// What the mail server said, in words.
+    pub answer: String,
+}
+
+/// Sends a mail at once, past the queue, once. For the people who run the platform: others wait for no mail server.
+pub async fn send_now(janua: &Janua, to: &str, mail: &dyn Mail) -> Outcome {
+    let id = JobId::new(&janua.entropy, janua.clock.now()).to_string();
+    let written = write(janua, &Sender::installation(janua), mail).map_err(|error| error.to_string());
+    let message = written.and_then(|Written { subject, text, html, from, .. }| {
+        message(janua, &id, Stored { to: to.to_owned(), from, subject, text, html })
+    });
+    let sent = match message {
+        Ok(message) => tokio::time::timeout(HELD, janua.mail.send(&id, &message))
+            .await
+            .unwrap_or_else(|_| Err(SendError::Away("it took longer than two minutes".into()))),
+        Err(why) => Err(SendError::Never(why)),
+    };
+    let place = janua.mail.describe();
+    let answer = match &sent {
+        Ok(()) if janua.mail.folder().is_some() => {
+            format!("The email was written to {place}. It is not sent: smtp_url is not set.")
+        }
+        Ok(()) => format!("The email was accepted by {place}."),
+        Err(SendError::Away(cause)) => format!("The mail server cannot be used ({place}): {cause}"),
+        Err(SendError::Broken(cause)) => format!("The connection to the mail server broke ({place}): {cause}"),
+        Err(SendError::Later(cause)) => format!("The mail server refused the email for now ({place}): {cause}"),
+        Err(SendError::Never(cause)) => format!("The mail server refused the email ({place}): {cause}"),
+    };
+    Outcome { sent: sent.is_ok(), answer }
 }
 
 fn place(id: &str) -> String {
@@ -188,6 +246,7 @@ impl Waiting {
     async fn give_up(&self, janua: &Janua, cause: &str) -> Result<(), Later> {
         let sql = "UPDATE mail SET died_at = $2, held_until = NULL, next_at = NULL, last_error = $3 WHERE id = $1";
         janua.db.exec(sql, params![&self.id, janua.clock.now(), cause]).await?;
+        janua.metrics.mail_attempted("failed");
         Err(Later::give_up(cause))
     }
 
@@ -195,6 +254,7 @@ impl Waiting {
         let sql = "UPDATE mail SET held_until = NULL, attempts = $2, next_at = $3, last_error = $4 WHERE id = $1";
         let next_at = janua.clock.now().plus(wait);
         janua.db.exec(sql, params![&self.id, self.attempts + 1, next_at, cause]).await?;
+        janua.metrics.mail_attempted("deferred");
         Err(Later::retry_after(cause, wait))
     }
 
@@ -236,6 +296,7 @@ impl Job for SendMail {
         drop(place);
         match outcome {
             Ok(()) => {
+                janua.metrics.mail_attempted("sent");
                 janua.db.exec("DELETE FROM mail WHERE id = $1", params![&mail.id]).await?;
                 Ok(())
             }
@@ -324,22 +385,49 @@ async fn deliver(janua: &Janua, mail: &Waiting) -> Result<(), SendError> {
     let never = |why: String| SendError::Never(why);
     let plain = janua.vault.open("mail", &place(&mail.id), &mail.sealed).map_err(|e| never(e.to_string()))?;
     let stored: Stored = serde_json::from_slice(&plain).map_err(|e| never(e.to_string()))?;
-    let from: Mailbox = janua.config.mail_from.parse().map_err(|_| never("mail_from is no address".into()))?;
-    let to: Mailbox = stored.to.parse().map_err(|_| never("the recipient is no address".into()))?;
-    let part = |kind, body| lettre::message::SinglePart::builder().header(kind).body(body);
-    let message = Message::builder()
+    janua.mail.send(&mail.id, &message(janua, &mail.id, stored).map_err(never)?).await
+}
+
+/// The mail as it goes over the wire.
+fn message(janua: &Janua, id: &str, stored: Stored) -> Result<Message, String> {
+    let own: Mailbox = janua.config.mail_from.parse().map_err(|_| "mail_from is not an email".to_owned())?;
+    let from = Mailbox::new(stored.from.or(own.name), own.email);
+    let to: Mailbox = stored.to.parse().map_err(|_| "the recipient is not an email".to_owned())?;
+    // A file in the outbox is for people and for `grep`: the text as it is, and nothing else that looks like its link.
+    let is_file = janua.mail.folder().is_some();
+    let part = |kind: ContentType, body: Body| SinglePart::builder().header(kind).body(body);
+    let html = match Body::new_with_encoding(stored.html.clone(), ContentTransferEncoding::Base64) {
+        Ok(body) if is_file => body,
+        _ => Body::new(stored.html),
+    };
+    Message::builder()
         .from(from)
         .to(to)
         .subject(stored.subject)
-        .message_id(Some(format!("<{}@{}>", mail.id, host(janua))))
+        .message_id(Some(format!("<{id}@{}>", host(janua))))
         .header(AutoSubmitted)
         .multipart(
             MultiPart::alternative()
-                .singlepart(part(ContentType::TEXT_PLAIN, stored.text))
-                .singlepart(part(ContentType::TEXT_HTML, stored.html)),
+                .singlepart(part(ContentType::TEXT_PLAIN, text_body(stored.text, is_file)))
+                .singlepart(part(ContentType::TEXT_HTML, html)),
         )
-        .map_err(|e| never(e.to_string()))?;
-    janua.mail.send(&mail.id, &message).await
+        .map_err(|e| e.to_string())
+}
+
+/// The longest line of a mail (RFC 5322, 2.1.1), without its end.
+const LONGEST_LINE: usize = 998;
+
+/// The text as it is, so that links stay whole. Quoted-printable, which cuts them, only where the wire demands it: not
+/// every server takes more than ASCII.
+fn text_body(text: String, is_file: bool) -> Body {
+    let fits = text.lines().all(|line| line.len() <= LONGEST_LINE);
+    let encoding = match text.is_ascii() {
+        true if fits => ContentTransferEncoding::SevenBit,
+        false if fits && is_file => ContentTransferEncoding::EightBit,
+        _ => return Body::new(text),
+    };
+    let lines: Vec<&str> = text.lines().collect();
+    Body::dangerous_pre_encoded((lines.join("\r\n") + "\r\n").into_bytes(), encoding)
 }
 
 /// How many mails wait, and the last error of one of them. Counting stops at 10,000.
@@ -350,6 +438,26 @@ pub async fn waiting(db: &Db) -> db::Result<(i64, Option<String>)> {
     let (waiting,): (i64,) = db.one(count, params![]).await?;
     Ok((waiting, db.opt::<(String,)>(last_error, params![]).await?.map(|(error,)| error)))
 }
+
+/// The figures of the queue for `/metrics`, counted up to 10,000.
+pub const MEASURE: Measure = Measure(|janua| {
+    Box::pin(async move {
+        let waiting = "SELECT CAST(COUNT(*) AS BIGINT) AS n
+                       FROM (SELECT 1 FROM mail WHERE died_at IS NULL LIMIT 10000) w";
+        let oldest = "SELECT created_at FROM mail WHERE died_at IS NULL ORDER BY id LIMIT 1";
+        let dead = "SELECT CAST(COUNT(*) AS BIGINT) AS n
+                    FROM (SELECT 1 FROM mail WHERE died_at IS NOT NULL LIMIT 10000) d";
+        let (count,): (i64,) = janua.db.one(waiting, params![]).await?;
+        let oldest: Option<(Timestamp,)> = janua.db.opt(oldest, params![]).await?;
+        let (dead,): (i64,) = janua.db.one(dead, params![]).await?;
+        let age = oldest.map_or(0.0, |(oldest,)| janua.clock.now().since(oldest).as_secs_f64());
+        Ok(vec![
+            Figure::count("mails_queued", "Mails that wait to be sent.", count),
+            Figure::new("mails_oldest_seconds", "How long the oldest queued mail has waited.", age),
+            Figure::count("mails_dead", "Mails that could not be sent and are kept for thirty days.", dead),
+        ])
+    })
+});
 
 fn host(janua: &Janua) -> String {
     let base = janua.config.base_url();

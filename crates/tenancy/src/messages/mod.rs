@@ -3,4 +3,5 @@ pub mod budget;
 pub(crate) mod letters;
 pub mod mail;
 pub(crate) mod relay;
+pub mod sender;
 pub mod sms;

@@ -22,7 +22,7 @@ use crate::{
 
 pub const LIFE: Duration = Duration::from_hours(7 * 24);
 
-/// An invite as the people of the organization see it.
+/// A pending invitation.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Invite {
@@ -68,6 +68,7 @@ impl Invite {
         if !mail::may_send(tx, janua, email, &budget_of(org)).await? {
             return Ok(false);
         }
+        // The index of admins and owners has the condition `role <> 'member'`.
         let sql = "SELECT account_id FROM org_member WHERE org_id = $1 AND role <> 'member' AND role = 'owner'
                    ORDER BY joined_at, account_id LIMIT 1";
         let (owner,): (AccountId,) = tx.one(sql, params![org.id]).await?;
@@ -211,12 +212,12 @@ impl Mail for Invitation {
 
     fn letter(&self) -> Letter {
         Letter::new(
-            "You are invited",
-            "{} asks you to join {}. Follow the link within seven days; it is for this address and works once.",
-            "If you do not know what this is about, do nothing.",
+            "You are invited to an organization on {service}",
+            "{} invites you to join {}. The link works once, for this email, within seven days.",
+            "If you do not expect this invitation, ignore this email.",
         )
         .with(&[&self.inviter, &self.org])
-        .link("Accept the invitation", "/auth/accept-invite", &self.token, LIFE)
+        .link("Accept invitation", "/auth/accept-invite", &self.token, LIFE)
     }
 }
 
@@ -233,13 +234,13 @@ impl Mail for Announced {
 
     fn letter(&self) -> Letter {
         Letter::new(
-            "There is a place for you",
-            "{} has put you into its directory. Follow the link within seven days to join; it is for this address and \
-             works once. If you have no account yet, one is made for you, which the organization can close when you \
-             leave it. An account you have stays your own.",
-            "If you do not know what this is about, do nothing.",
+            "Join your organization on {service}",
+            "{} has added you to its directory. The link to join works once, for this email, within seven days. If you \
+             have no account yet, one is created for you, and the organization can close it when you leave. An account \
+             that you have stays your own.",
+            "If you do not expect this invitation, ignore this email.",
         )
         .with(&[&self.org])
-        .link("Join", "/auth/accept-invite", &self.token, LIFE)
+        .link("Join organization", "/auth/accept-invite", &self.token, LIFE)
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     sessions::StoredSession,
 };
 
-/// One of the people in an organization.
+/// A member of an organization.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Member")]
@@ -125,6 +125,7 @@ impl OrgMember {
     }
 
     /// How many owners there are. Ask only while [holding](crate::orgs::Org::hold) the organization.
+    /// The index of admins and owners has the condition `role <> 'member'`.
     pub async fn owners(tx: &mut Tx, org: OrgId) -> db::Result<i64> {
         let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM org_member
                    WHERE org_id = $1 AND role <> 'member' AND role = 'owner'";

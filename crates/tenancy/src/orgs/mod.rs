@@ -24,7 +24,7 @@ pub const TOPIC: &str = crate::ids::topic::ORG;
 pub const FIRST_TIER: &str = "free";
 
 pub const LAST_OWNER: Code =
-    Code::new(409, "last_owner", "An organization needs an owner. Make somebody else one first.");
+    Code::new(409, "last_owner", "An organization needs an owner. Make another member an owner first.");
 
 #[derive(Debug, Clone)]
 pub struct Org {
@@ -158,15 +158,15 @@ pub async fn end(tx: &mut Tx, janua: &Janua, by: &By, id: OrgId) -> db::Result<(
     tx.notify(Reach::EveryNode, crate::ids::topic::SESSION, "").await
 }
 
-/// Somebody who is written to.
+/// The recipient of a mail.
 pub struct Reader {
     pub email: String,
     pub name: String,
 }
 row!(Reader { email, name });
 
-/// Those who look after an organization, as far as their addresses are proven.
-pub async fn caretakers(tx: &mut Tx, org: OrgId) -> db::Result<Vec<Reader>> {
+/// The owners and admins of an organization who have a verified email.
+pub async fn admins_to_mail(tx: &mut Tx, org: OrgId) -> db::Result<Vec<Reader>> {
     tx.all(
         "SELECT account.email, account.name FROM org_member JOIN account ON account.id = org_member.account_id
          WHERE org_member.org_id = $1 AND org_member.role <> 'member' AND account.email_verified = $2
@@ -248,7 +248,7 @@ pub struct OrgView {
     pub id: OrgId,
     pub name: String,
     pub slug: String,
-    /// What the caller is in it.
+    /// The caller's role in the organization.
     pub role: Role,
     /// Its plan.
     pub tier: String,

@@ -21,7 +21,7 @@ const SHOWN: usize = 4;
 /// When a token was last used is known to the minute.
 const NOTED: Duration = Duration::from_mins(1);
 
-/// A token as the people of the organization see it: not the token.
+/// A SCIM token without its value.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "ScimToken")]

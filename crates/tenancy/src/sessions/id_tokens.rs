@@ -33,7 +33,7 @@ pub struct IdClaims {
     pub about: About,
 }
 
-/// What the scopes let a client know of a person.
+/// The claims about a user within the granted scopes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct About {
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -106,7 +106,7 @@ impl Key {
     }
 }
 
-/// A key, for people to look at.
+/// A signing key, without its private part.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SigningKey {
@@ -121,7 +121,7 @@ pub struct SigningKey {
 enum KeyState {
     Next,
     Current,
-    /// It signs no more; what it signed still counts.
+    /// No longer signs; its tokens are still valid.
     Previous,
 }
 

@@ -1,6 +1,6 @@
 //! The one place where a session begins, whatever way somebody came in by.
 //!
-//! Every way in ends in [`enter`], which is the gate of the second factor: no session exists before it. Only
+//! Every way in ends in [`enter`](fn@enter), which is the gate of the second factor: no session exists before it. Only
 //! [`pass`], with a ticket of the gate and a factor that was proven, leads around it.
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ use crate::{
     events::{self, happenings},
     ids::{AccountId, ApplicationId, Factor, SessionId},
     messages::{
-        mail::{self, Letter, Mail, NOT_YOU, Sample},
+        mail::{self, Letter, Mail, NOT_YOU, Origin, SECURE, Sample},
         sms::{self, Phone},
     },
     once::{self, Spent},
@@ -43,8 +43,7 @@ use crate::{
 };
 
 /// Said only to whoever has just proven who they are.
-pub const ACCOUNT_CLOSED: Code =
-    Code::new(403, "account_closed", "The organization that this account belongs to has switched it off.");
+pub const ACCOUNT_CLOSED: Code = Code::new(403, "account_closed", "Your organization has disabled this account.");
 
 /// Said only to the person who has just proven who they are, as the two above and below.
 pub const ACCOUNT_DISABLED: Code =
@@ -74,7 +73,7 @@ pub async fn refusal_of_ended(tx: &mut Tx, id: SessionId) -> db::Result<Option<C
     Ok(is_blocked.then_some(BLOCKED_FROM_APP))
 }
 
-/// The signed-in person as everybody sees them.
+/// The signed-in user.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UserView {
@@ -87,7 +86,7 @@ pub struct UserView {
     /// How the account began: `email`, or a provider's name. Apps and clients do not see it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth_provider: Option<String>,
-    /// The person's ids at the providers they sign in with.
+    /// The user's ids at linked providers.
     #[serde(flatten)]
     pub provider_ids: ProviderIds,
     /// Whether an authenticator app is asked for.
@@ -151,7 +150,7 @@ impl UserView {
     }
 }
 
-/// What a client gets when somebody has signed in.
+/// The answer to a successful sign-in.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SignedIn {
@@ -159,28 +158,28 @@ pub struct SignedIn {
     /// The active organization.
     pub org: Option<OrgView>,
     pub access_token: String,
-    /// Seconds the access token is good for.
+    /// Lifetime of the access token in seconds.
     pub expires_in: i64,
     /// Only for clients that asked for it; browsers get a cookie.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refresh_token: Option<String>,
 }
 
-/// What a client gets when a second factor is asked for.
+/// The answer when a second factor is required.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MfaChallenge {
     pub requires_mfa: bool,
     /// Stands for this sign-in for ten minutes and five tries.
     pub mfa_ticket: String,
-    /// What the person can prove.
+    /// The user's second factors.
     pub factors: Vec<Factor>,
     /// The end of the number a code can be sent to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sms_phone_suffix: Option<String>,
 }
 
-/// What a way in can answer: the tokens, or what is still to be proven.
+/// The answer of a sign-in: the tokens, or a second-factor ticket.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 pub enum MayEnter {
@@ -285,7 +284,7 @@ pub async fn enter_held(
             ..Beginning::at(visitor)
         };
         let (session, org) = match begin(tx, janua, visitor, &account, beginning).await? {
-            Begun::In(session, org) => (*session, org),
+            Begun::In(begun) => *begun,
             Begun::Blocked => return Ok(Entered::Refused(BLOCKED_FROM_APP)),
             Begun::AppGone => return Err(enter::INVALID_APP_KEY.into()),
         };
@@ -344,7 +343,7 @@ pub async fn pass(
     let proof = Some(Proof::Factor(factor));
     let beginning = Beginning { methods, proof, app_id: pending.app, ..Beginning::at(visitor) };
     let (session, org) = match begin(tx, janua, visitor, &account, beginning).await? {
-        Begun::In(session, org) => (*session, org),
+        Begun::In(begun) => *begun,
         Begun::Blocked => return Ok(Some(Entered::Refused(BLOCKED_FROM_APP))),
         Begun::AppGone => return Ok(None),
     };
@@ -401,7 +400,7 @@ pub async fn grant(
         ip: from.ip.clone(),
     };
     let (session, org) = match begin(tx, janua, visitor, &account, beginning).await? {
-        Begun::In(session, org) => (*session, org),
+        Begun::In(begun) => *begun,
         Begun::Blocked => return Ok(Some(Entered::Refused(BLOCKED_FROM_APP))),
         Begun::AppGone => return Ok(None),
     };
@@ -433,7 +432,7 @@ impl Beginning {
 
 /// What came of beginning a session.
 enum Begun {
-    In(Box<StoredSession>, Option<Membership>),
+    In(Box<(StoredSession, Option<Membership>)>),
     /// The app has blocked the person.
     Blocked,
     AppGone,
@@ -494,22 +493,19 @@ async fn begin(
         happenings::SignedIn { session_id: session.id, methods: session.methods.clone(), device: device.clone() };
     events::record(tx, janua, &by, Some(account.id), &event).await?;
     if let Some(email) = account.email.as_deref().filter(|_| was_here && !on_this_device) {
-        let (name, ip, at) = (account.name.clone(), session.ip.clone(), now.to_string());
-        mail::send(tx, janua, email, &NewDevice { name, device, ip, at }).await?;
+        let origin = Origin { at: now, device: Some(device), ip: Some(session.ip.clone()) };
+        let letter = NewDevice { name: account.name.clone(), origin };
+        mail::send_for(tx, janua, app_id, email, &letter).await?;
     }
-    Ok(Begun::In(Box::new(session), org))
+    Ok(Begun::In(Box::new((session, org))))
 }
 
-pub(crate) const MAILS: &[Sample] = &[Sample(|| {
-    let (name, device) = ("Ada".into(), "Firefox on Linux".into());
-    Box::new(NewDevice { name, device, ip: "192.0.2.1".into(), at: "2026-01-01T00:00:00Z".into() })
-})];
+pub(crate) const MAILS: &[Sample] =
+    &[Sample(|| Box::new(NewDevice { name: "Ada".into(), origin: Origin::sample() }))];
 
 struct NewDevice {
     name: String,
-    device: String,
-    ip: String,
-    at: String,
+    origin: Origin,
 }
 
 impl Mail for NewDevice {
@@ -518,10 +514,11 @@ impl Mail for NewDevice {
     }
 
     fn letter(&self) -> Letter {
-        let before = "somebody signed in from a device we have not seen before: {} ({}), {}.";
-        Letter::new("A new sign-in to your account", before, NOT_YOU)
-            .with(&[&self.device, &self.ip, &self.at])
+        let before = "Your account was used to sign in to {service} on a new device.";
+        Letter::new("New sign-in to your account", before, NOT_YOU)
             .to(&self.name)
+            .origin(&self.origin)
+            .button(SECURE.0, SECURE.1)
     }
 }
 

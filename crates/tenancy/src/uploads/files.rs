@@ -22,11 +22,11 @@ use super::{
 
 pub fn routes() -> Routes {
     Routes::new("files")
-        .get("/files/pictures/{name}", get_picture, "a picture somebody uploaded, as it was checked")
+        .get("/files/pictures/{name}", get_picture, "an uploaded picture")
         .answers::<String>(200, "image/png")
         .answers::<String>(200, "image/jpeg")
         .body_limit(LARGEST)
-        .put("/files/incoming/{name}", put_file, "upload a file at an address that was given out for it")
+        .put("/files/incoming/{name}", put_file, "upload a file to an upload URL")
         .fails(&[NOT_A_PICTURE, PICTURE_TOO_LARGE])
 }
 
@@ -47,7 +47,7 @@ async fn get_picture(State(janua): State<Janua>, Path(FileName { name }): Path<F
     Ok(response)
 }
 
-/// What an address that was given out says of itself.
+/// The parameters of an upload URL.
 #[derive(Deserialize, JsonSchema)]
 struct Link {
     #[serde(rename = "type")]

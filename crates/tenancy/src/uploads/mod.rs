@@ -47,7 +47,7 @@ const MOST_OPEN: i64 = 10;
 pub const TOO_MANY_UPLOADS: Code =
     Code::new(429, "too_many_uploads", "Too many uploads are open. Use one of them, or wait.");
 pub const UPLOAD_REFUSED: Code =
-    Code::new(403, "upload_refused", "This address was not given out for this file, has run out, or was used.");
+    Code::new(403, "upload_refused", "This upload URL is invalid, has expired or was already used.");
 
 /// Pictures of one kind of things. The feature that shows them declares it.
 #[derive(Clone, Copy)]
@@ -80,7 +80,7 @@ pub fn jobs() -> Jobs {
     Jobs::new().on::<Look>().on::<Discard>()
 }
 
-/// What somebody wants to upload.
+/// The file to upload.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Wish {
@@ -94,7 +94,7 @@ pub struct Wish {
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Offer {
-    /// Put the file here, once. It says by itself that you may: keep it to yourself.
+    /// The upload URL for one PUT. It contains its own authorization: keep it secret.
     pub upload_url: String,
     pub method: &'static str,
     /// Headers that must come along just so.

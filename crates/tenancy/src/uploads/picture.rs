@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use tokio::{sync::Semaphore, task::spawn_blocking};
 
 pub const NOT_A_PICTURE: Code =
-    Code::new(400, "not_a_picture", "This is not a whole picture of the type it was said to have.");
+    Code::new(400, "not_a_picture", "The file is not a complete picture of the announced type.");
 pub const PICTURE_TOO_LARGE: Code = Code::new(400, "picture_too_large", "This picture has too many pixels.");
 
 /// As wide and as high as a picture is shown at the most.
@@ -30,7 +30,7 @@ const MOST_MEMORY: u64 = 256 * 1024 * 1024;
 const HANDS: usize = 1;
 const JPEG_QUALITY: u8 = 85;
 
-/// What may be uploaded.
+/// The supported types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PictureType {
     #[serde(rename = "image/png")]

@@ -2,8 +2,11 @@
 //! every form is one API request.
 mod apps;
 mod design;
+mod mails;
 mod orgs;
 mod platform;
+mod quick_start;
+mod samples;
 mod start;
 mod webhooks;
 
@@ -17,4 +20,6 @@ pub fn routes() -> Routes {
         .and(webhooks::routes())
         .and(platform::routes())
         .and(design::routes())
+        .and(quick_start::routes())
+        .and(mails::routes())
 }

@@ -81,16 +81,18 @@ const MAIL_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-sr
 
 async fn mail_body(me: Me, Path(place): Path<OfMail>) -> Response {
     match me.get("/admin/outbox/{id}", &json!(place)).await {
-        Ok(said) => {
-            let html = said.body["html"].as_str().unwrap_or_default();
-            let body = format!("<!doctype html><base target=\"_blank\">{html}");
-            let mut response = (StatusCode::OK, body).into_response();
-            let headers = response.headers_mut();
-            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(HTML));
-            headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(MAIL_POLICY));
-            headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("SAMEORIGIN"));
-            me.keeps(response)
-        }
+        Ok(said) => me.keeps(framed(said.body["html"].as_str().unwrap_or_default())),
         Err(fault) => error(&me.janua, &fault),
     }
+}
+
+/// A mail for its frame on a page of ours.
+pub fn framed(html: &str) -> Response {
+    let body = html.replacen("<head>", "<head><base target=\"_blank\">", 1);
+    let mut response = (StatusCode::OK, body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(HTML));
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(MAIL_POLICY));
+    headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("SAMEORIGIN"));
+    response
 }

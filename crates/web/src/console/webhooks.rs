@@ -5,7 +5,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::apps::{APP, OfApp};
+use super::{
+    apps::{APP, OfApp},
+    samples,
+};
 use crate::{me::Me, page::pages};
 
 pub fn routes() -> Routes {
@@ -26,7 +29,8 @@ struct OfWebhook {
 /// What can be listened to, as the description has it.
 fn events(me: &Me) -> Value {
     let told = me.janua.description.get().into_iter().flat_map(|documents| &documents.told);
-    json!({ "events": told.map(|(name, says)| json!({ "name": name, "says": says })).collect::<Vec<_>>() })
+    let events: Vec<_> = told.map(|(name, says)| json!({ "name": name, "says": says })).collect();
+    json!({ "events": events, "samples": samples::webhooks() })
 }
 
 async fn webhooks_page(me: Me, Path(place): Path<OfApp>) -> Response {

@@ -85,7 +85,7 @@ async fn what_is_wrong_is_said_at_the_form_and_passwords_are_not_sent_back() {
         [("call", "POST /auth/change-password"), ("back", "/account/security")].into_iter().chain(fields).collect();
     let refused = submit(&t, "/act", &all, &ada).await;
     assert_eq!(refused.status, 403);
-    assert!(refused.text.contains("This is not your present password."), "{}", refused.text);
+    assert!(refused.text.contains("The current password is wrong."), "{}", refused.text);
     assert!(!refused.text.contains("not it at all") && !refused.text.contains("another horse"), "{}", refused.text);
     t.finish().await;
 }
@@ -144,7 +144,7 @@ async fn an_authenticator_app_is_set_up_without_a_script() {
     let seconds = u64::try_from(t.janua.clock.now().0 / 1000).unwrap();
     let wrong = send("POST /auth/2fa/enable", &[("form", "totp-on"), ("show", "1"), ("code", "000000")]).await;
     assert_eq!(wrong.status, 403);
-    assert!(wrong.text.contains("This code is wrong"), "{}", wrong.text);
+    assert!(wrong.text.contains("The code is wrong"), "{}", wrong.text);
     let code = totp.generate(seconds).to_string();
     let on = send("POST /auth/2fa/enable", &[("form", "totp-on"), ("show", "1"), ("code", &code)]).await;
     assert_eq!(on.status, 200, "{}", on.text);

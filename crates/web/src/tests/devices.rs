@@ -41,7 +41,7 @@ async fn a_person_sees_what_asks_and_lets_it_in_or_sends_it_away() {
     assert!(page.text.contains(&user_code) && !page.text.contains("Telly"), "shown once it is asked for");
     let wrong = submit(&t, "/device", &[("user_code", "BBBB-BBBB")], &ada).await;
     assert_eq!(wrong.status, 404);
-    assert!(wrong.text.contains("No device waits"), "{}", wrong.text);
+    assert!(wrong.text.contains("Unknown code"), "{}", wrong.text);
     let page = submit(&t, "/device", &[("user_code", &user_code.to_lowercase())], &ada).await;
     for shown in ["Connect Telly on a device", "Firefox", "127.0.0.1", "See your name", "deny"] {
         assert!(page.text.contains(shown), "{shown}: {}", page.text);

@@ -32,7 +32,7 @@ async fn somebody_makes_an_account_and_signs_in() {
     assert!(made.text.contains("Check your email"), "{}", made.text);
     t.run_jobs().await;
     let early = submit(&t, "/sign-in", &[("email", "ada@example.com"), ("password", PASSWORD)], "").await;
-    assert!(early.text.contains("Confirm your email address first") || early.status == 401, "{}", early.text);
+    assert!(early.text.contains("Confirm your email first") || early.status == 401, "{}", early.text);
     let (page, token) = follow_mail(&t, "ada@example.com", "/auth/verify").await;
     assert!(page.text.contains("Confirm email"));
     assert_eq!(submit(&t, "/auth/verify", &[("token", &token)], "").await.status, 200);

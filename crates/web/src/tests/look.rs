@@ -200,3 +200,13 @@ async fn security_asks_for_what_would_prove_who_it_is() {
     assert!(page.contains("Get a code by text message"), "{page}");
     t.finish().await;
 }
+
+#[test]
+fn papers_are_those_of_the_stylesheet() {
+    use tenancy::color::Color;
+    let css = include_str!("../../assets/janua.css");
+    let values =
+        |token: &str| css.match_indices(token).map(|(at, _)| &css[at + token.len()..][..7]).collect::<Vec<_>>();
+    assert_eq!(values("--page: ")[0], Color::PAPER.to_string(), "light");
+    assert_eq!(values("--surface: ")[1], Color::NIGHT.to_string(), "dark");
+}

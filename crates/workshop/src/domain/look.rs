@@ -171,9 +171,9 @@ pub async fn note(tx: &mut Tx, janua: &Janua, by: &By, claim: &Claim, texts: &[S
         }
         (News::Moved, Some(holder)) => {
             let (winner, loser) = (claim.application(tx).await?, holder.application(tx).await?);
-            let gained = DomainMoved { domain: domain.clone(), outcome: if true { "gained" } else { "lost" } };
+            let gained = DomainMoved { domain: domain.clone(), outcome: "gained" };
             events::record(tx, janua, by, About::app(&winner), &gained).await?;
-            let lost = DomainMoved { domain, outcome: if false { "gained" } else { "lost" } };
+            let lost = DomainMoved { domain, outcome: "lost" };
             events::record(tx, janua, &By::default(), About::app(&loser), &lost).await?;
             tell(tx, janua, &claim, DomainNews::Gained).await?;
             tell(tx, janua, holder, DomainNews::Lost).await?;
@@ -186,9 +186,10 @@ pub async fn note(tx: &mut Tx, janua: &Janua, by: &By, claim: &Claim, texts: &[S
 /// Writes to those who look after the app of a claim.
 async fn tell(tx: &mut Tx, janua: &Janua, claim: &Claim, news: DomainNews) -> Result<()> {
     let application = claim.application(tx).await?;
-    for reader in orgs::caretakers(tx, application.org_id).await? {
+    let page = format!("/console/apps/{}/domain", application.id);
+    for reader in orgs::admins_to_mail(tx, application.org_id).await? {
         let (app_name, domain) = (application.name.clone(), claim.domain.clone());
-        let letter = DomainMail { name: reader.name, app: app_name, domain, news };
+        let letter = DomainMail { name: reader.name, app: app_name, domain, page: page.clone(), news };
         mail::send(tx, janua, &reader.email, &letter).await?;
     }
     Ok(())

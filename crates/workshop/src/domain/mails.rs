@@ -8,7 +8,8 @@ pub const MAILS: &[Sample] = &[
 ];
 
 fn sample(news: DomainNews) -> DomainMail {
-    DomainMail { name: "Ada".into(), app: "Tiny notes".into(), domain: "notes.example.com".into(), news }
+    let (name, app, domain) = ("Ada".into(), "Tiny notes".into(), "notes.example.com".into());
+    DomainMail { name, app, domain, page: "/console/apps/APP/domain".into(), news }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub struct DomainMail {
     pub name: String,
     pub app: String,
     pub domain: String,
+    /// Where its records are shown.
+    pub page: String,
     pub news: DomainNews,
 }
 
@@ -41,25 +44,25 @@ impl Mail for DomainMail {
         let letter = match self.news {
             DomainNews::Contested => Letter::new(
                 "Your domain is about to move to another app",
-                "the DNS record that proves {} for {} is gone, and another app has added its own. If nothing changes \
+                "The DNS record that proves {} for {} is gone, and another app has added its own. If nothing changes \
                  within 24 hours, the domain moves to that app.",
                 "To keep the domain, add the record shown on the app's Domain page again.",
             )
             .with(&[domain, app]),
             DomainNews::Lost => Letter::new(
                 "Your domain has moved to another app",
-                "another app has proven that {} is its own, and the DNS record of {} was gone for 24 hours. Tokens for \
+                "Another app has proven that {} is its own, and the DNS record of {} was gone for 24 hours. Tokens for \
                  this domain are now issued to that app's organization.",
                 "If the domain is yours, add the record shown on the app's Domain page and verify it again.",
             )
             .with(&[domain, app]),
             DomainNews::Gained => Letter::new(
                 "Your domain is verified",
-                "the domain {} now belongs to {}. It was verified for another app before.",
+                "The domain {} now belongs to {}. It was verified for another app before.",
                 "Keep the DNS record: it is checked every day.",
             )
             .with(&[domain, app]),
         };
-        letter.to(&self.name)
+        letter.to(&self.name).button("Open domain", self.page.as_str())
     }
 }

@@ -29,7 +29,7 @@ pub fn routes() -> Routes {
     Routes::new("apps")
         .post("/apps/{appId}/domain", add_domain, "add an app-level DNS domain")
         .fails(&[DOMAIN_EXISTS])
-        .post("/apps/{appId}/domain/verify", verify_domain, "look for the proof in the domain's DNS")
+        .post("/apps/{appId}/domain/verify", verify_domain, "check the domain's DNS record now")
         .fails(&[NO_DOMAIN, DNS_UNAVAILABLE])
         .get("/apps/{appId}/domain", get_domain, "current domain record")
         .fails(&[NO_DOMAIN])
@@ -56,13 +56,13 @@ fn record_name(domain: &str) -> String {
 enum Proof {
     /// The record was not seen yet, or another app has proven the domain.
     Pending,
-    /// It stays so while no other app proves the domain, also when the record is gone; `reason` says that it is.
+    /// Stays verified until another app verifies the domain, even without the record; `reason` then says so.
     Verified,
-    /// Given up, or lost to another app. `verify` starts over.
+    /// Not verified in time, or verified by another app. `verify` starts again.
     Failed,
 }
 
-/// What to put into the domain's DNS.
+/// The DNS record to create.
 #[derive(Serialize, JsonSchema)]
 struct DnsRecord {
     #[serde(rename = "type")]
@@ -79,13 +79,13 @@ struct DomainView {
     /// Why it is not proven, or may not stay so.
     reason: Option<Reason>,
     record: DnsRecord,
-    /// What stood at the record's name at the last look; only after a look.
+    /// The records found at the last check.
     #[serde(skip_serializing_if = "Option::is_none")]
     seen: Option<Vec<String>>,
     created_at: Timestamp,
     /// The last look that was answered.
     checked_at: Option<Timestamp>,
-    /// When it is looked at next by itself; `null` for one that was given up.
+    /// Time of the next automatic check; `null` for none.
     next_check_at: Option<Timestamp>,
     verified_at: Option<Timestamp>,
     /// Since when the record of a proven domain is gone.

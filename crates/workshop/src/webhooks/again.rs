@@ -30,14 +30,14 @@ pub fn routes() -> Routes {
         .get("/webhooks/{id}/deliveries", list_deliveries, "up to 50 latest delivery records, newest first")
         .post("/webhooks/{id}/test", test_webhook, "send an example of an event")
         .fails(&[UNKNOWN_EVENT_TYPES, INACTIVE])
-        .post("/webhooks/{id}/deliveries/{deliveryId}/redeliver", redeliver, "deliver once more")
+        .post("/webhooks/{id}/deliveries/{deliveryId}/redeliver", redeliver, "send a delivery again")
         .fails(&[INACTIVE, STILL_PENDING])
-        .post("/webhooks/{id}/recover", recover, "deliver everything since a moment that did not arrive")
+        .post("/webhooks/{id}/recover", recover, "send all events since a point in time that were not delivered")
         .fails(&[INACTIVE])
 }
 
-pub const INACTIVE: Code = Code::new(409, "webhook_inactive", "The webhook is switched off. Switch it on first.");
-pub const STILL_PENDING: Code = Code::new(409, "delivery_pending", "This delivery is still being tried.");
+pub const INACTIVE: Code = Code::new(409, "webhook_inactive", "The webhook is disabled. Enable it first.");
+pub const STILL_PENDING: Code = Code::new(409, "delivery_pending", "This delivery is still in progress.");
 /// How many records are shown.
 const SHOWN: u32 = 50;
 

@@ -41,7 +41,7 @@ pub fn routes() -> Routes {
         .get("/webhooks/{id}", get_webhook, "get one webhook (secret omitted)")
         .patch("/webhooks/{id}", update_webhook, "update url, events, isActive; rotate or finalize the secret")
         .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE, TOO_MANY_AT_HOST])
-        .delete("/webhooks/{id}", delete_webhook, "delete permanently; stops all deliveries")
+        .delete("/webhooks/{id}", delete_webhook, "delete the webhook and stop its deliveries")
 }
 
 const MOST: i64 = 10_000;
@@ -51,10 +51,10 @@ pub const TOO_MANY: Code =
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NewWebhook {
-    /// An https:// address on the public internet.
+    /// An https:// URL on the public internet.
     #[schemars(length(min = 1, max = 2048))]
     url: String,
-    /// What it listens to: names of events, `audit.*`, or `*` for everything.
+    /// Event names, `audit.*`, or `*` for all.
     #[schemars(length(min = 1, max = 50))]
     events: Vec<String>,
     /// Whether deliveries are signed as Standard Webhooks has it, for its libraries and Svix's: `Webhook-Timestamp` in
@@ -224,9 +224,9 @@ pub struct Change {
     events: Option<Vec<String>>,
     is_active: Option<bool>,
     standard_headers: Option<bool>,
-    /// `true` makes a new secret, and the one before stays good for a while; `finalize` lets that one go at once.
+    /// `true` creates a new secret and keeps the previous one valid for a while; `finalize` ends the previous one.
     rotate_secret: Option<Rotation>,
-    /// How long the secret before stays good, with `rotateSecret: true`. Seven days unless said.
+    /// How long the previous secret stays valid, with `rotateSecret: true`. Default: seven days.
     #[schemars(range(min = 60_000, max = 2_592_000_000_u64), extend("default" = 604_800_000))]
     rotation_grace_ms: Option<u64>,
 }

@@ -7,7 +7,7 @@ use kernel::{
     clock::Timestamp,
     crypto::HmacKey,
     fault::Result,
-    ports::outgoing::{Call, Limits, NoReply, Reply},
+    ports::outgoing::{Call, Limits, NoReply, Reach, Reply},
 };
 use url::Url;
 
@@ -89,7 +89,8 @@ async fn post(
         say("webhook-signature", sign::signature(keys, at, &body));
     }
     let limits = Limits { time: janua.own::<Pace>().attempt, bytes: MOST_READ };
-    janua.outgoing.send(Call { method: Method::POST, url, headers, body: body.into(), limits }).await
+    let (method, reach) = (Method::POST, Reach::Receiver);
+    janua.outgoing.send(Call { method, url, headers, body: body.into(), limits, reach }).await
 }
 
 fn end(janua: &Janua, before: Delivery, outcome: Result<Reply, NoReply>, at: Timestamp) -> Delivery {

@@ -35,7 +35,7 @@ pub fn routes() -> Routes {
         .post(
             "/apps/{appId}/webhooks/{webhookId}/deliveries/{deliveryId}/redeliver",
             redeliver_to_app,
-            "deliver once more (dashboard)",
+            "send a delivery again (dashboard)",
         )
         .fails(&[INACTIVE, STILL_PENDING])
         .post(

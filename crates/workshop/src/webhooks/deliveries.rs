@@ -43,7 +43,7 @@ impl FromValue for State {
     }
 }
 
-/// One attempt, for people who look for the reason.
+/// One attempt of a delivery.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Attempt {
@@ -114,6 +114,16 @@ const NOTE: &str =
     "UPDATE webhook_delivery SET state = $2, ready_at = $3, tries = $4, attempt_count = $5, status_code = $6,
                                  response = $7, attempts = $8, delivered_at = $9
      WHERE id = $1 AND ready_at IS NOT NULL";
+
+/// How many deliveries will be attempted, counted up to 10,000, and since when the oldest has been due.
+pub async fn queued(db: &Db) -> db::Result<(i64, Option<Timestamp>)> {
+    let count = "SELECT CAST(COUNT(*) AS BIGINT) AS n
+                 FROM (SELECT 1 FROM webhook_delivery WHERE ready_at IS NOT NULL LIMIT 10000) w";
+    let oldest = "SELECT next_at FROM webhook WHERE next_at IS NOT NULL ORDER BY next_at, id LIMIT 1";
+    let (count,): (i64,) = db.one(count, params![]).await?;
+    let oldest: Option<(Timestamp,)> = db.opt(oldest, params![]).await?;
+    Ok((count, oldest.map(|(at,)| at)))
+}
 
 impl Delivery {
     /// A new one; nothing when the webhook was given this already.

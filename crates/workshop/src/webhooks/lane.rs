@@ -23,12 +23,12 @@ use super::{
 pub async fn run(janua: &Janua, held: Held) {
     if let Err(fault) = deliver(janua, held).await {
         let cause = fault.cause().map(|(cause, _)| cause.to_owned());
-        tracing::warn!(%fault, cause, webhook = %held.id, "attempts could not be made or written down");
+        tracing::warn!(%fault, cause, webhook = %held.id, "webhook attempts could not be made or stored");
     }
     let released: db::Result<()> = janua.carry(held, |tx, held| Box::pin(held.release(tx))).await;
     if let Err(error) = released {
         // The lease runs out by itself.
-        tracing::warn!(%error, webhook = %held.id, "cannot let go of a webhook");
+        tracing::warn!(%error, webhook = %held.id, "cannot release a webhook");
     }
 }
 
@@ -55,6 +55,11 @@ async fn deliver(janua: &Janua, held: Held) -> Result<()> {
             Some(first) = under_way.next() => {
                 let mut next = Some(first);
                 while let Some(delivery) = next {
+                    janua.metrics.webhook_attempted(match delivery.state {
+                        State::Delivered => "delivered",
+                        State::Pending => "retried",
+                        State::Failed | State::Cancelled | State::Dropped => "failed",
+                    });
                     queue.ended(&delivery);
                     ended.push(delivery);
                     next = under_way.next().now_or_never().flatten();

@@ -28,9 +28,16 @@ mod sign;
 
 use std::{sync::Arc, time::Duration};
 
-use kernel::{config::Config, feature::Feature, http::Routes};
+use kernel::{
+    config::Config,
+    feature::Feature,
+    http::Routes,
+    telemetry::{Figure, Measure},
+};
+use tenancy::events::outbox;
 
 use self::changes::Changes;
+pub(crate) use deliveries::queued;
 pub use dispatch::deliver_due;
 pub use settings::Settings;
 
@@ -49,12 +56,31 @@ pub fn feature(config: &Config) -> Feature {
         })
         .declares(events::EVENTS)
         .declares(mails::MAILS)
+        .declares(&[MEASURE])
         .declares(&[config.of::<Settings>().permit()])
         .release(|janua| {
             Box::pin(async move { model::release_all(&janua.db).await.map_err(|error| error.to_string()) })
         })
         .task(|janua| Box::pin(dispatch::run(janua)))
 }
+
+/// The figures of the queue for `/metrics`, counted up to 10,000.
+const MEASURE: Measure = Measure(|janua| {
+    Box::pin(async move {
+        let (deliveries, due_since) = queued(&janua.db).await?;
+        let age = due_since.map_or(0.0, |at| janua.clock.now().since(at).as_secs_f64());
+        let events = outbox::count_waiting(&janua.db).await?;
+        Ok(vec![
+            Figure::count(
+                "webhook_deliveries_queued",
+                "Deliveries that will be attempted, now or later.",
+                deliveries,
+            ),
+            Figure::new("webhook_oldest_due_seconds", "How long the oldest due delivery has been due.", age),
+            Figure::count("webhook_events_waiting", "Events that no delivery was created for yet.", events),
+        ])
+    })
+});
 
 /// How long one attempt may take; tests have less patience.
 pub struct Pace {

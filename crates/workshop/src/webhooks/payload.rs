@@ -93,7 +93,7 @@ fn told(event: &str, delivery: impl Serialize, mut facts: Parts<'_>) -> serde_js
     serde_json::to_vec(&said.sorted())
 }
 
-/// Who it is about. After somebody deleted their account nothing but the id is said any more.
+/// The user. After the account is deleted only the id is left.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct About {
@@ -115,7 +115,7 @@ macro_rules! told { ($(#[doc = $about:literal] $type:ident { $($(#[doc = $doc:li
         event: String,
         /// Names this delivery; the same on every attempt.
         delivery_id: String,
-        /// Names what happened; the same in every delivery that tells of it.
+        /// Id of the event; the same in all its deliveries.
         event_id: Option<String>,
         occurred_at: Option<Timestamp>,
         /// The app it happened in; null when it happened on the service's own pages.
@@ -170,16 +170,16 @@ struct AuditEvent {
     id: Option<String>,
     #[serde(rename = "type")]
     kind: Option<String>,
-    /// Who did it.
+    /// The user who did it.
     actor: Option<String>,
-    /// What it happened to.
+    /// The affected resource.
     target: Option<String>,
     org_id: Option<String>,
     app_id: Option<String>,
     ip: Option<String>,
     user_agent: Option<String>,
     at: Option<Timestamp>,
-    /// What is special about this type.
+    /// Details of this event type.
     details: Option<Map<String, Value>>,
     /// Whether it is only a rehearsal.
     test: Option<bool>,

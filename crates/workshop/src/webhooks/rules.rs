@@ -7,7 +7,7 @@ use kernel::{
     clock::Timestamp,
     fault::{Code, INVALID, Result},
     jobs,
-    ports::outgoing::{self, NoReply},
+    ports::outgoing::{self, NoReply, Reach},
 };
 use tenancy::{
     apps::{Application, ApplicationId},
@@ -30,7 +30,7 @@ pub const UNKNOWN_EVENT_TYPES: Code = Code::new(400, "unknown_event_types", "Som
 pub const TOO_MANY_AT_HOST: Code = Code::new(
     409,
     "too_many_webhooks_for_host",
-    "The app has as many webhooks for this host as it may have. Delete one, or use one URL for more events.",
+    "The app has the maximum number of webhooks for this host. Delete one, or use one URL for more events.",
 );
 
 /// Refuses one more for a host that has enough of this app's: each event would go there as often.
@@ -53,7 +53,7 @@ pub async fn check_url(janua: &Janua, text: &str) -> Result<Url> {
     let text = text.trim_matches(' ');
     let url = Url::parse(text).map_err(|_| INVALID.at("url", "format", "must be a URL"))?;
     // Where it leads to first: whoever writes down a place inside is told so, in whatever spelling.
-    let refused = match janua.outgoing.check(&url).await.and_then(|()| outgoing::endpoint(text)) {
+    let refused = match janua.outgoing.check(&url, Reach::Receiver).await.and_then(|()| outgoing::endpoint(text)) {
         Ok(url) => return Ok(url),
         Err(refused) => refused,
     };
@@ -66,7 +66,15 @@ pub async fn check_url(janua: &Janua, text: &str) -> Result<Url> {
         NoReply::Inside(_) => "private_address",
         NoReply::NoNameServer | NoReply::TooSlow | NoReply::Broken(_) => return Err(DNS_UNAVAILABLE.into()),
     };
-    Err(INVALID.at("url", code, refused.to_string()))
+    // Whoever develops on a server that others reach, too, hears what would allow it.
+    let allowed_by = match &refused {
+        NoReply::NotHttps if url.scheme() == "http" => {
+            ". The setting webhook_allow_http (WEBHOOK_ALLOW_HTTP=1) allows http:// for development"
+        }
+        NoReply::Inside(_) => ". The setting webhook_allow_nets allows networks such as 127.0.0.0/8 for development",
+        _ => "",
+    };
+    Err(INVALID.at("url", code, format!("{refused}{allowed_by}")))
 }
 
 /// The events as they are kept: each once, in the order given.
@@ -109,9 +117,10 @@ pub async fn count_failure(tx: &mut Tx, janua: &Janua, id: WebhookId) -> Result<
     let Some(application) = Application::hold(tx, webhook.app_id).await? else { return Ok(false) };
     let event = WebhookAutoDisabled { webhook_id: id.to_string() };
     events::record(tx, janua, &By::default(), About::app(&application), &event).await?;
-    for reader in orgs::caretakers(tx, application.org_id).await? {
-        let (name, app_name) = (reader.name, application.name.clone());
-        let letter = WebhookDisabled { name, app: app_name, url: webhook.url.clone() };
+    for reader in orgs::admins_to_mail(tx, application.org_id).await? {
+        let (name, app) = (reader.name, application.name.clone());
+        let page = format!("/console/apps/{}/webhooks/{id}", application.id);
+        let letter = WebhookDisabled { name, app, url: webhook.url.clone(), page };
         mail::send(tx, janua, &reader.email, &letter).await?;
     }
     stop(tx, janua, id).await?;

@@ -10,13 +10,13 @@ use kernel::{
 settings! {
     /// Where webhooks may go, and how many.
     pub struct Settings {
-        /// Networks that webhooks may go to beside the public internet, such as `127.0.0.0/8`; for development.
+        /// Private networks that webhooks may be sent to, such as `127.0.0.0/8`; for development.
         webhook_allow_nets: Vec<IpNet> = "";
-        /// `on` lets webhooks go to http:// addresses; for development. `WEBHOOK_ALLOW_HTTP=1` says the same.
+        /// `on` allows http:// endpoints; for development. `WEBHOOK_ALLOW_HTTP=1` does the same.
         webhook_allow_http: Switch = "off";
-        /// How many webhooks a node delivers to at once.
+        /// The maximum number of webhooks that a node delivers to concurrently.
         webhook_lanes: NonZeroUsize = "256";
-        /// How many webhooks an app may have for one host: each event goes there as often.
+        /// The maximum number of webhooks of one app for one host.
         webhooks_per_host: NonZeroUsize = "10";
     }
 }

@@ -8,6 +8,7 @@ mod libraries;
 mod manage;
 mod rebinding;
 mod rotation;
+mod samples;
 
 use std::{
     collections::VecDeque,

@@ -143,8 +143,8 @@ async fn invite_token_of(o: &Org, email: &str) -> String {
     o.t.run_jobs().await;
     let mails = o.t.mailbox.mails();
     let to = format!("To: {email}");
-    let mail = mails.iter().find(|mail| mail.contains(&to) && mail.contains("There is a place for you"));
-    identity::testing::token_in(&mail.expect("an invitation").replace("=\r\n", "").replace("=3D", "="))
+    let mail = mails.iter().find(|mail| mail.contains(&to) && mail.contains("Join your organization"));
+    identity::testing::token_in(&identity::testing::readable(mail.expect("an invitation")))
 }
 
 async fn role_of(o: &Org, person: &str) -> Value {

@@ -63,7 +63,7 @@ async fn a_passkey_is_made_used_named_and_removed() {
     let id = add(&t, &ada, &mut holder).await;
     t.expects(&["PASSKEY_ADDED"]).await;
     t.run_jobs().await;
-    assert!(mail_to(&t, "ada@example.com").unwrap().contains("a passkey was added"));
+    assert!(mail_to(&t, "ada@example.com").unwrap().contains("A passkey was added"));
     let me = ada.asks(t.get("/auth/me")).await;
     assert_eq!(me.body["passkeys"][0]["deviceName"], "Bitwarden", "by its maker's id: {}", me.text);
     assert_eq!(me.body["passkeys"][0]["lastUsedAt"], Value::Null);
@@ -96,7 +96,7 @@ async fn a_passkey_is_made_used_named_and_removed() {
     let late = holder.sign(login_options(&t).await).await.unwrap();
     assert_eq!(come_in(&t, &late).await.refusal(), (401, "invalid_passkey"));
     t.run_jobs().await;
-    assert!(mail_to(&t, "ada@example.com").unwrap().contains("a passkey was removed"));
+    assert!(mail_to(&t, "ada@example.com").unwrap().contains("A passkey was removed"));
     t.finish().await;
 }
 

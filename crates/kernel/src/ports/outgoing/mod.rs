@@ -7,7 +7,7 @@ mod special;
 
 use std::{
     error::Error,
-    net::IpAddr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     path::Path,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -25,7 +25,7 @@ use url::{Host, Position, Url};
 
 use self::client::Client;
 use super::dns::Resolver;
-use crate::config::Config;
+use crate::config::{Config, is_loopback};
 
 /// One request.
 #[derive(Debug, Clone)]
@@ -35,6 +35,17 @@ pub struct Call {
     pub headers: HeaderMap,
     pub body: Bytes,
     pub limits: Limits,
+    pub reach: Reach,
+}
+
+/// Where a request may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// To the public internet, and where permits allow it.
+    Public,
+    /// To this machine as well, if nobody but its own programs reach the server ([`Config::is_local`]): a developer's
+    /// receiver. The URL must name the machine; a name that a name server sends there does not count.
+    Receiver,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -147,6 +158,8 @@ pub struct Allowed {
     pub plain_http: bool,
     /// Authorities that are trusted beside the system's.
     pub authorities: Vec<CertificateDer<'static>>,
+    /// Receivers on this machine, over http too.
+    pub loopback: bool,
 }
 
 /// The way out. One for a node: it keeps connections alive.
@@ -170,18 +183,20 @@ impl Outgoing {
             networks: permits.iter().flat_map(|permit| permit.networks.clone()).collect(),
             plain_http: permits.iter().any(|permit| permit.plain_http),
             authorities,
+            loopback: config.is_local(),
         };
         Ok(Self::new(Resolver::new(&config.dns_servers), allowed))
     }
 
     pub fn new(resolver: Resolver, allowed: Allowed) -> Self {
-        let Allowed { networks, plain_http, authorities } = allowed;
-        Self { guard: Arc::new(Guard { resolver, networks, plain_http }), authorities, made: OnceLock::new() }
+        let Allowed { networks, plain_http, authorities, loopback } = allowed;
+        let guard = Guard { resolver, networks, plain_http, loopback };
+        Self { guard: Arc::new(guard), authorities, made: OnceLock::new() }
     }
 
     /// Whether a request could go there right now. The answer may be another one when it does.
-    pub async fn check(&self, url: &Url) -> Result<(), NoReply> {
-        self.guard.addresses(url).await.map(drop)
+    pub async fn check(&self, url: &Url, reach: Reach) -> Result<(), NoReply> {
+        self.guard.addresses(url, reach).await.map(drop)
     }
 
     /// Sends it, once. Any status is an answer, a redirect too.
@@ -192,7 +207,7 @@ impl Outgoing {
 
     async fn exchange(&self, call: Call) -> Result<Reply, NoReply> {
         // A connection that is still open would not ask where its name leads to now.
-        self.guard.addresses(&call.url).await?;
+        self.guard.addresses(&call.url, call.reach).await?;
         let url = &call.url;
         let mut request = Request::new(Full::new(call.body));
         *request.uri_mut() = url[Position::BeforePath..Position::AfterQuery].parse().map_err(|e| broken(&e))?;
@@ -220,13 +235,15 @@ struct Guard {
     resolver: Resolver,
     networks: Vec<IpNet>,
     plain_http: bool,
+    loopback: bool,
 }
 
 impl Guard {
-    async fn addresses(&self, url: &Url) -> Result<Vec<IpAddr>, NoReply> {
+    async fn addresses(&self, url: &Url, reach: Reach) -> Result<Vec<IpAddr>, NoReply> {
+        let is_here = self.loopback && reach == Reach::Receiver && is_loopback(url);
         match url.scheme() {
             "https" => {}
-            "http" if self.plain_http => {}
+            "http" if self.plain_http || is_here => {}
             _ => return Err(NoReply::NotHttps),
         }
         if !url.username().is_empty() || url.password().is_some() {
@@ -234,13 +251,25 @@ impl Guard {
         }
         // Numbers in any spelling are addresses by now: 127.1, 0x7f000001 and 2130706433 are all the same one.
         match url.host().ok_or(NoReply::NoSuchHost)? {
+            Host::Ipv4(address) if is_here => Ok(vec![address.into()]),
+            Host::Ipv6(address) if is_here => Ok(vec![address.into()]),
+            Host::Domain(_) if is_here => Ok(LOOPBACK.to_vec()),
             Host::Ipv4(address) => self.permit(vec![address.into()]),
             Host::Ipv6(address) => self.permit(vec![address.into()]),
-            Host::Domain(name) => Box::pin(self.resolve(name)).await,
+            Host::Domain(name) => Box::pin(self.look_up(name)).await,
         }
     }
 
+    /// For the client when it connects, after [`Self::addresses`] let the request pass.
     async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, NoReply> {
+        // No name server is asked where this machine is.
+        if self.loopback && (name == "localhost" || name.ends_with(".localhost")) {
+            return Ok(LOOPBACK.to_vec());
+        }
+        self.look_up(name).await
+    }
+
+    async fn look_up(&self, name: &str) -> Result<Vec<IpAddr>, NoReply> {
         let found = self.resolver.addresses(name).await.map_err(|error| {
             tracing::debug!(%error, name, "cannot look up where a request is to go");
             NoReply::NoNameServer
@@ -257,6 +286,8 @@ impl Guard {
         }
     }
 }
+
+const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 /// The certificates in a file, each of which could be trusted.
 fn read_authorities(file: &Path) -> Result<Vec<CertificateDer<'static>>, Box<dyn Error>> {

@@ -38,7 +38,7 @@ async fn p65_the_fifth_failure_in_a_row_switches_it_off_once_and_tells() {
     t.run_jobs().await;
     let told: Vec<String> = t.mailbox.mails()[mails..].to_vec();
     assert_eq!(told.len(), 2, "the owner and the admin");
-    assert!(told.iter().all(|mail| mail.contains("A webhook was switched off") && !mail.contains("member@")));
+    assert!(told.iter().all(|mail| mail.contains("A webhook was turned off") && !mail.contains("member@")));
     receiver.heard();
     let refused = shop.asks(t.post(&format!("/webhooks/{}/test", id(&webhook)))).await;
     assert_eq!(refused.refusal(), (409, "webhook_inactive"));

@@ -74,7 +74,7 @@ async fn unknown_events_are_listed_and_nothing_is_made() {
 
 #[tokio::test]
 async fn p61_no_address_inside_is_registered_in_any_spelling() {
-    let dns = Config { dns_servers: vec!["127.0.0.1:1".parse().unwrap()], ..Config::for_tests() };
+    let dns = Config { dns_servers: vec!["127.0.0.1:1".parse().unwrap()], ..public() };
     let t = TestJanua::start_with(dns, feature).await;
     let shop = Shop::open(&t).await;
     let good = shop.register(&t, "https://93.184.215.14/", &["*"]).await;
@@ -134,6 +134,58 @@ async fn p61_no_address_inside_is_registered_in_any_spelling() {
     assert_eq!(silent.refusal(), (502, "dns_unavailable"));
     assert_eq!(shop.asks(t.get("/webhooks")).await.body["webhooks"].as_array().unwrap().len(), 1);
     done(t).await;
+}
+
+/// A server that others reach.
+fn public() -> Config {
+    Config { base_url: Some("https://id.example".parse().unwrap()), ..Config::for_tests() }
+}
+
+/// A developer's own receiver, without any setting.
+#[tokio::test]
+async fn a_server_on_this_machine_alone_delivers_to_receivers_on_it() {
+    let t = TestJanua::start_with(Config::for_tests(), feature).await;
+    let (shop, receiver) = (Shop::open(&t).await, Receiver::start().await);
+    let by_name = receiver.url.replace("127.0.0.1", "localhost");
+    for url in [&receiver.url, &by_name] {
+        let webhook = shop.register(&t, url, &["user.signed_in"]).await;
+        shop.rehearse(&t, &webhook).await;
+        deliver(&t).await;
+        assert_eq!(receiver.heard().len(), 1, "{url}");
+    }
+    for (url, code) in [
+        ("http://10.0.0.1/", "not_https"),
+        ("https://10.0.0.1/", "private_address"),
+        ("http://93.184.215.14/", "not_https"),
+        ("http://169.254.169.254/", "not_https"),
+    ] {
+        let refused = shop.asks(t.post("/webhooks").json(&json!({ "url": url, "events": ["*"] }))).await;
+        assert_eq!(refused.body["errors"][0]["code"], code, "{url}: {}", refused.text);
+    }
+    done(t).await;
+}
+
+/// A wrong base URL, a proxy in front or a socket that others reach: loopback stays inside.
+#[tokio::test]
+async fn a_server_that_others_reach_does_not_and_names_the_settings() {
+    let behind_a_proxy = Config { trusted_proxies: vec!["127.0.0.1/32".parse().unwrap()], ..Config::for_tests() };
+    let for_everybody = Config { listen: "0.0.0.0:0".parse().unwrap(), ..Config::for_tests() };
+    for config in [public(), behind_a_proxy, for_everybody] {
+        let t = TestJanua::start_with(config, feature).await;
+        let (shop, receiver) = (Shop::open(&t).await, Receiver::start().await);
+        for (url, code, setting) in [
+            (receiver.url.clone(), "not_https", "webhook_allow_http (WEBHOOK_ALLOW_HTTP=1)"),
+            (receiver.url.replace("http:", "https:"), "private_address", "webhook_allow_nets"),
+            ("http://localhost:9/".into(), "not_https", "webhook_allow_http"),
+            ("https://localhost:9/".into(), "private_address", "webhook_allow_nets"),
+        ] {
+            let refused = shop.asks(t.post("/webhooks").json(&json!({ "url": url, "events": ["*"] }))).await;
+            let error = &refused.body["errors"][0];
+            assert_eq!(error["code"], code, "{url}: {}", refused.text);
+            assert!(error["message"].as_str().unwrap().contains(setting), "{url}: {error}");
+        }
+        done(t).await;
+    }
 }
 
 #[tokio::test]
