@@ -217,8 +217,8 @@ async fn update_user(
     Json(change): Json<UserChange>,
 ) -> Result<Json<PlatformUser>> {
     let before = find(&janua, path.user_id).await?;
-    let is_other = |email: &&Email| before.email_key.as_deref() != Some(email.key());
-    if change.email.as_ref().filter(is_other).is_some() {
+    let is_other = |email: &Email| before.email_key.as_deref() != Some(email.key());
+    if change.email.as_ref().is_some_and(is_other) {
         change.fresh.check(&janua, &visitor, &session).await?;
     }
     let account = transact!(janua, async |tx| change.apply(tx, &janua, &session.by(), path.user_id).await)?;
