@@ -73,6 +73,7 @@ pub async fn run(config: Config, command: Command) -> Result<ExitCode> {
 }
 
 /// Why something cannot be done, in words.
+#[expect(clippy::needless_pass_by_value, reason = "it is given to map_err")]
 fn refused(fault: Fault) -> anyhow::Error {
     if fault.code() == LAST_PLATFORM_OWNER {
         return anyhow!("this is the last platform owner; make another one first with janua admin make-owner EMAIL");
