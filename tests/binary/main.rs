@@ -9,6 +9,7 @@
 mod support;
 
 mod accounts;
+mod admin;
 mod backup;
 mod documents;
 mod operators;

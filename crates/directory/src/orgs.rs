@@ -13,6 +13,7 @@ use tenancy::{
     enter::{Admin, InOrg, Member, Owner, Session},
     events::{About, happenings::OrgCreated},
     orgs::{self, Membership, Org, OrgId, OrgView, Role, members::OrgMember},
+    policy::{self, BUILDERS_ONLY},
 };
 
 use crate::{events::OrgUpdated, members};
@@ -20,7 +21,7 @@ use crate::{events::OrgUpdated, members};
 pub fn routes() -> Routes {
     Routes::new("org")
         .post("/org", create_org, "create an organization")
-        .fails(&[SLUG_TAKEN])
+        .fails(&[SLUG_TAKEN, BUILDERS_ONLY])
         .get("/org/{id}", get_org, "organization details and members")
         .patch("/org/{id}", update_org, "update name, slug, branding")
         .fails(&[SLUG_TAKEN])
@@ -37,6 +38,7 @@ struct NewOrg {
 }
 
 async fn create_org(State(janua): State<Janua>, session: Session, Json(new): Json<NewOrg>) -> Result<Json<OrgView>> {
+    policy::refuse_others(&janua, &session).await?;
     let (now, account) = (janua.clock.now(), session.account().id);
     new.slug.as_deref().map(slugs::check).transpose()?;
     let mut org = Org::new(OrgId::new(&janua.entropy, now), new.name.trim(), "", now);

@@ -24,7 +24,7 @@ use tenancy::{
         happenings::MemberRemoved,
     },
     gone::{self, Gone},
-    messages::mail::{self, Origin},
+    messages::mail::{self, Mail, Origin},
     orgs::{
         self, LAST_OWNER, Membership, OrgView,
         members::{self, Alone},
@@ -38,6 +38,7 @@ use crate::{
     events::{AccountDeleted, DataExported, ProfileUpdated},
     mails,
     oauth::{Consent, ConsentView},
+    people::acts,
     proof::{self, Fresh},
     session::SessionView,
     trusted::{self, TrustedDeviceView},
@@ -226,10 +227,16 @@ async fn export(
     }))
 }
 
-/// The organizations that end with a person, because nobody else is in them.
+/// The organizations that end with a person, because nobody else is in them. Refuses where others would be left without an
+/// owner, and names those organizations.
 async fn ends_with(tx: &mut Tx, account: AccountId) -> Result<Vec<Alone>> {
     let alone = members::owned_alone(tx, account).await?;
-    if alone.iter().any(|org| org.others > 0) { Err(LAST_OWNER.into()) } else { Ok(alone) }
+    let left: Vec<&str> = alone.iter().filter(|org| org.others > 0).map(|org| org.name.as_str()).collect();
+    if left.is_empty() {
+        return Ok(alone);
+    }
+    let named = format!("The account is the only owner of {}.", left.join(", "));
+    Err(LAST_OWNER.because(named).with_extra("orgs", &left))
 }
 
 async fn delete_account(
@@ -240,36 +247,50 @@ async fn delete_account(
 ) -> Result<Response> {
     let account = session.account();
     fresh.unwrap_or_default().check(&janua, &visitor, &session).await?;
-    let alone = transact!(janua, async |tx| ends_with(tx, account.id).await)?;
-    // What may be many rows goes some at a time.
-    for org in alone {
-        orgs::empty(&janua, org.id).await?;
-    }
-    events::forget_past(&janua.db, account.id).await?;
-    transact!(janua, async |tx| {
-        let alone = ends_with(tx, account.id).await?;
-        // What nobody else is in goes with its only member; the others are told who left.
-        for org in alone {
-            orgs::end(tx, &janua, &session.by(), org.id).await?;
-        }
-        for org in orgs::of(tx, account.id).await? {
-            let about = About::in_org(org).person(account.id);
-            session.record_about(tx, &janua, about, &MemberRemoved).await?;
-            members::OrgMember::remove(tx, org, account.id).await?;
-        }
-        sessions::end_all(tx, &janua, &session.by(), account.id, None, "account_deleted").await?;
-        session.record(tx, &janua, &AccountDeleted).await?;
-        events::forget_person(tx, account.id).await?;
-        if let Some(email) = &account.email {
-            let origin = Origin::new(&session.by(), janua.clock.now());
-            mail::send(tx, &janua, email, &mails::AccountDeleted { name: account.name.clone(), origin }).await?;
-        }
-        gone::account(tx, &janua, account.id).await?;
-        Account::delete(tx, account.id).await?;
-        tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
-        Ok(())
-    })?;
+    let by = session.by();
+    let told = mails::AccountDeleted { name: account.name.clone(), origin: Origin::new(&by, janua.clock.now()) };
+    delete(&janua, &by, account, &told).await?;
     let mut response = StatusCode::NO_CONTENT.into_response();
     cookies::clear_session(&janua, response.headers_mut());
     Ok(response)
+}
+
+/// Deletes an account and what belongs to it, and tells the person. Another person cannot delete the last platform owner.
+pub async fn delete(janua: &Janua, by: &By, account: &Account, told: &(dyn Mail + Sync)) -> Result<()> {
+    let alone = transact!(janua, async |tx| {
+        guard(tx, janua, by, account).await?;
+        ends_with(tx, account.id).await
+    })?;
+    // What may be many rows goes some at a time.
+    for org in alone {
+        orgs::empty(janua, org.id).await?;
+    }
+    events::forget_past(&janua.db, account.id).await?;
+    transact!(janua, async |tx| {
+        guard(tx, janua, by, account).await?;
+        let alone = ends_with(tx, account.id).await?;
+        // What nobody else is in goes with its only member; the others are told who left.
+        for org in alone {
+            orgs::end(tx, janua, by, org.id).await?;
+        }
+        for org in orgs::of(tx, account.id).await? {
+            let about = About::in_org(org).person(account.id);
+            events::record(tx, janua, by, about, &MemberRemoved).await?;
+            members::OrgMember::remove(tx, org, account.id).await?;
+        }
+        sessions::end_all(tx, janua, by, account.id, None, "account_deleted").await?;
+        events::record(tx, janua, by, Some(account.id), &AccountDeleted).await?;
+        events::forget_person(tx, account.id).await?;
+        if let Some(email) = &account.email {
+            mail::send(tx, janua, email, told).await?;
+        }
+        gone::account(tx, janua, account.id).await?;
+        Account::delete(tx, account.id).await?;
+        tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.id.to_string()).await?;
+        Ok(())
+    })
+}
+
+async fn guard(tx: &mut Tx, janua: &Janua, by: &By, account: &Account) -> Result<()> {
+    if by.actor == Some(account.id) { Ok(()) } else { acts::may_lose(tx, janua, by, account).await }
 }

@@ -155,7 +155,7 @@ fn called(account: &Account) -> String {
 
 async fn work(tx: &mut Tx, janua: &Janua, request: &Request, email: &Email, budget: &Budget) -> db::Result<()> {
     let (ip, user_agent) = (request.ip.clone(), request.user_agent.clone());
-    let by = By { actor: None, ip, user_agent, app: request.app_id };
+    let by = By { ip, user_agent, app: request.app_id, ..By::default() };
     let sender = request.destination.app.or(request.app_id);
     if let What::Register { name, password_hash, accepts_marketing, likeness } = &request.what {
         let (password_hash, likeness) = (Some(password_hash.clone()), likeness.clone());

@@ -26,6 +26,26 @@ events! {
     ProfileUpdated { fields: Vec<&'static str> } = "PROFILE_UPDATED";
     /// A person took a copy of their data.
     DataExported = "DATA_EXPORTED";
+    /// A platform owner sent the link to choose the first password of an account.
+    AccountInvited = "ACCOUNT_INVITED";
+    /// A platform owner changed the email of an account.
+    EmailChanged = "EMAIL_CHANGED";
+    /// A platform owner disabled an account. Nobody signs in to it.
+    AccountDisabled = "ACCOUNT_DISABLED";
+    /// A platform owner enabled an account again.
+    AccountEnabled = "ACCOUNT_ENABLED";
+    /// A platform owner removed all second factors and passkeys of an account.
+    FactorsReset = "FACTORS_RESET";
+    /// A platform owner removed the password of an account. The person chooses a new one.
+    NewPasswordRequired = "NEW_PASSWORD_REQUIRED";
+    /// A platform owner sent another confirmation mail.
+    VerificationResent = "VERIFICATION_RESENT";
+    /// A person was made a platform owner.
+    PlatformOwnerAdded = "PLATFORM_OWNER_ADDED";
+    /// A person is no longer a platform owner.
+    PlatformOwnerRemoved = "PLATFORM_OWNER_REMOVED";
+    /// A new link for a first owner was made.
+    OwnerLinkRenewed = "OWNER_LINK_RENEWED";
     /// An account was deleted.
     AccountDeleted = "ACCOUNT_DELETED";
     /// A second factor was added.

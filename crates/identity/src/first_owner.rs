@@ -12,13 +12,14 @@ use tenancy::{
         password::{self, Hasher},
     },
     enter::{Delivery, Visitor},
+    events::{self, About, By},
     once::TOKEN_SPENT,
     restored::AfterRestore,
     sessions::sign_in::{self, Entered, Typed, Way},
 };
 
 use crate::{
-    events::{AccountCreated, PlatformOwnerMade},
+    events::{AccountCreated, OwnerLinkRenewed, PlatformOwnerMade},
     register::SignUp,
 };
 
@@ -57,6 +58,20 @@ async fn token(janua: &Janua) -> db::Result<Option<String>> {
 /// Where the first owner is made; nothing once there is one. The same after every start and on every node.
 pub async fn link(janua: &Janua) -> db::Result<Option<String>> {
     Ok(token(janua).await?.map(|token| format!("{}{PATH}?token={token}", janua.config.base_url())))
+}
+
+/// Another link, which works once although there is an owner; links from before do not. Nothing where the settings name the
+/// owners. For the shell of the server: whoever can run it owns the installation anyway.
+pub async fn renew(janua: &Janua) -> Result<Option<String>> {
+    if !janua.config.of::<tenancy::Settings>().platform_owners.is_empty() {
+        return Ok(None);
+    }
+    transact!(janua, async |tx| {
+        installation::remove(tx, TAKEN).await?;
+        installation::write(tx, SEED, janua.entropy.token().expose()).await?;
+        Ok(events::record(tx, janua, &By::shell(), About::default(), &OwnerLinkRenewed).await?)
+    })?;
+    Ok(link(janua).await?)
 }
 
 /// Refuses whoever comes with another token, or too late.

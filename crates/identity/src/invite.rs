@@ -29,6 +29,7 @@ use crate::{
     BODY,
     events::{AccountCreated, EmailVerified},
     password::LoginOptions,
+    policy,
     register::VERIFY_EMAIL,
 };
 
@@ -38,6 +39,7 @@ pub fn routes() -> Routes {
         .post("/auth/accept-invite", accept_invite, "accept an organization invite")
         .answers::<MayEnter>(200, "application/json")
         .fails(&[TOKEN_SPENT, SIGN_IN_FIRST, OTHER_ADDRESS, WEAK_PASSWORD])
+        .fails(&policy::REFUSALS)
 }
 
 pub const SIGN_IN_FIRST: Code =
@@ -97,6 +99,7 @@ pub async fn accept(
     if Account::by_email(&janua.db, &email).await?.is_some_and(|account| account.email_verified) {
         return Err(SIGN_IN_FIRST.into());
     }
+    policy::check(janua, true)?;
     let (name, password) = match (body.name, body.password) {
         (Some(name), Some(password)) => (name, password),
         (name, password) => {

@@ -16,7 +16,9 @@ pub mod oauth;
 mod orgs;
 mod passkeys;
 pub mod password;
+pub mod people;
 pub mod platform;
+pub mod policy;
 mod proof;
 pub mod register;
 mod session;
@@ -39,11 +41,18 @@ pub use social::names as providers;
 /// The longest body of the routes that need no sign-in.
 const BODY: usize = 256 * 1024;
 
-const PURPOSES: &[Purpose] =
-    &[register::VERIFY_EMAIL, password::RESET_PASSWORD, magic_link::MAGIC_LINK, passkeys::SIGN_IN];
+const PURPOSES: &[Purpose] = &[
+    register::VERIFY_EMAIL,
+    password::RESET_PASSWORD,
+    people::ACCOUNT_INVITE,
+    magic_link::MAGIC_LINK,
+    passkeys::SIGN_IN,
+];
 
-pub const PART: Part =
-    Part { settings: &[Listed::of::<oauth::Settings>(), Listed::of::<social::Settings>()], feature };
+pub const PART: Part = Part {
+    settings: &[Listed::of::<oauth::Settings>(), Listed::of::<social::Settings>(), Listed::of::<policy::Settings>()],
+    feature,
+};
 
 pub fn feature(config: &Config) -> Feature {
     let routes = Routes::new("auth")
@@ -61,6 +70,7 @@ pub fn feature(config: &Config) -> Feature {
         .and(oauth::routes(config))
         .and(captcha::routes())
         .and(platform::routes())
+        .and(people::routes())
         .and(discovery::routes());
     Feature::new(routes)
         .jobs(Jobs::new().on::<asked::Asked>())

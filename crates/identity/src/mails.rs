@@ -2,7 +2,7 @@
 use kernel::crypto::Secret;
 use tenancy::messages::mail::{Letter, Mail, NOT_YOU, Origin, SECURE, Sample};
 
-use crate::{magic_link::MAGIC_LINK, password::RESET_PASSWORD, register::VERIFY_EMAIL};
+use crate::{magic_link::MAGIC_LINK, password::RESET_PASSWORD, people::ACCOUNT_INVITE, register::VERIFY_EMAIL};
 
 pub const MAILS: &[Sample] = &[
     Sample(|| Box::new(Verify { name: sample_name(), token: sample(), code: sample_code() })),
@@ -18,6 +18,14 @@ pub const MAILS: &[Sample] = &[
     }),
     Sample(|| Box::new(Locked { name: sample_name(), origin: Origin::sample() })),
     Sample(|| Box::new(Test)),
+    Sample(|| Box::new(AccountInvite { name: sample_name(), token: sample() })),
+    Sample(|| Box::new(NewPasswordRequired { name: sample_name(), token: sample() })),
+    Sample(|| Box::new(OwnerActed { name: sample_name(), act: OwnerAct::Disabled })),
+    Sample(|| Box::new(OwnerActed { name: sample_name(), act: OwnerAct::Enabled })),
+    Sample(|| Box::new(OwnerActed { name: sample_name(), act: OwnerAct::FactorsReset })),
+    Sample(|| Box::new(OwnerActed { name: sample_name(), act: OwnerAct::SessionsEnded })),
+    Sample(|| Box::new(OwnerActed { name: sample_name(), act: OwnerAct::EmailChanged })),
+    Sample(|| Box::new(OwnerActed { name: sample_name(), act: OwnerAct::Deleted })),
     Sample(|| Box::new(ProviderLinked { name: sample_name(), provider: "Google", origin: Origin::sample() })),
 ];
 
@@ -287,3 +295,123 @@ impl Mail for ProviderLinked {
         .button(SECURE.0, SECURE.1)
     }
 }
+
+/// To a person for whom a platform owner created an account.
+pub struct AccountInvite {
+    pub name: String,
+    pub token: Secret,
+}
+
+impl Mail for AccountInvite {
+    fn name(&self) -> &'static str {
+        "account_invite"
+    }
+
+    fn letter(&self) -> Letter {
+        Letter::new(
+            "Your new account",
+            "An account was created for you. Follow the link within seven days to choose your password.",
+            "If you do not want this account, do nothing: without a password nobody can use it.",
+        )
+        .to(&self.name)
+        .link("Choose your password", "/auth/reset-password", &self.token, ACCOUNT_INVITE.life)
+    }
+}
+
+/// A platform owner removed the password.
+pub struct NewPasswordRequired {
+    pub name: String,
+    pub token: Secret,
+}
+
+impl Mail for NewPasswordRequired {
+    fn name(&self) -> &'static str {
+        "new_password_required"
+    }
+
+    fn letter(&self) -> Letter {
+        Letter::new(
+            "Choose a new password",
+            "The people who run {service} ask you to choose a new password. Your old password no longer works, and \
+             you were signed out everywhere. Follow the link within seven days.",
+            "If the link has expired, use \"Forgot password\" on the sign-in page.",
+        )
+        .to(&self.name)
+        .link("Choose a new password", "/auth/reset-password", &self.token, ACCOUNT_INVITE.life)
+    }
+}
+
+/// What a platform owner did to somebody's account.
+#[derive(Clone, Copy)]
+pub enum OwnerAct {
+    Disabled,
+    Enabled,
+    FactorsReset,
+    SessionsEnded,
+    EmailChanged,
+    Deleted,
+}
+
+pub struct OwnerActed {
+    pub name: String,
+    pub act: OwnerAct,
+}
+
+impl Mail for OwnerActed {
+    fn name(&self) -> &'static str {
+        match self.act {
+            OwnerAct::Disabled => "account_disabled",
+            OwnerAct::Enabled => "account_enabled",
+            OwnerAct::FactorsReset => "factors_reset",
+            OwnerAct::SessionsEnded => "sessions_ended",
+            OwnerAct::EmailChanged => "email_changed",
+            OwnerAct::Deleted => "account_deleted_by_owner",
+        }
+    }
+
+    fn letter(&self) -> Letter {
+        let (subject, before, after) = match self.act {
+            OwnerAct::Disabled => (
+                "Your account was disabled",
+                "The people who run {service} disabled your account. You were signed out everywhere and cannot sign in.",
+                ASK_THEM,
+            ),
+            OwnerAct::Enabled => (
+                "Your account is enabled again",
+                "The people who run {service} enabled your account. You can sign in again.",
+                ASK_THEM,
+            ),
+            OwnerAct::FactorsReset => (
+                "Your two-factor authentication was reset",
+                "The people who run {service} removed the second factors and passkeys of your account, and signed you \
+                 out everywhere. Sign in with your password, then set up two-factor authentication again.",
+                "If you did not ask for this, change your password at once and contact them.",
+            ),
+            OwnerAct::SessionsEnded => (
+                "You were signed out everywhere",
+                "The people who run {service} ended all sessions of your account. You can sign in again.",
+                ASK_THEM,
+            ),
+            OwnerAct::EmailChanged => (
+                "The email of your account was changed",
+                "The people who run {service} changed the email of your account. This email no longer opens it.",
+                "If you did not ask for this, contact them at once.",
+            ),
+            OwnerAct::Deleted => (
+                "Your account was deleted",
+                "The people who run {service} deleted your account and what belonged to it.",
+                "This cannot be undone. Contact them if you have questions.",
+            ),
+        };
+        let letter = Letter::new(subject, before, after).to(&self.name);
+        match self.act {
+            OwnerAct::FactorsReset => letter.button(SECURE.0, SECURE.1),
+            OwnerAct::Enabled | OwnerAct::SessionsEnded => letter.button("Sign in", "/sign-in"),
+            OwnerAct::Disabled | OwnerAct::EmailChanged | OwnerAct::Deleted => {
+                letter.button("Contact the operator", "/legal/privacy")
+            }
+        }
+    }
+}
+
+const ASK_THEM: &str = "If you have questions, contact the people who run this service.";

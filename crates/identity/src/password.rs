@@ -39,6 +39,7 @@ use crate::{
     events::{EmailVerified, PasswordChanged, PasswordReset},
     magic_link::MAGIC_LINK,
     mails,
+    people::ACCOUNT_INVITE,
     proof::{self, WRONG_PASSWORD},
     register::{Address, VERIFY_EMAIL},
     session::turn_over,
@@ -170,12 +171,16 @@ pub async fn reset(
     // The password is judged before the link is used up: a weak one costs nobody the link.
     password::check("password", &new.0, None, "")?;
     let now = janua.clock.now();
-    if once::look(&janua.db, RESET_PASSWORD, &token.0, now).await?.is_none() {
-        return Err(TOKEN_SPENT.into());
+    let mut purpose = None;
+    for known in [RESET_PASSWORD, ACCOUNT_INVITE] {
+        if once::look(&janua.db, known, &token.0, now).await?.is_some() {
+            purpose = Some(known);
+        }
     }
+    let purpose = purpose.ok_or(TOKEN_SPENT)?;
     let hash = janua.own::<Hasher>().hash(&janua.entropy, &new.0).await?;
     transact!(janua, async |tx| {
-        let spent = once::spend(tx, RESET_PASSWORD, &token.0, now).await?;
+        let spent = once::spend(tx, purpose, &token.0, now).await?;
         let id = spent.and_then(|spent| spent.account_id).ok_or(TOKEN_SPENT)?;
         let account = Account::find(tx, id).await?.ok_or(TOKEN_SPENT)?;
         Account::set_password(tx, id, &hash, now).await?;
@@ -201,7 +206,7 @@ async fn end_sessions(
     except: Option<sessions::SessionId>,
 ) -> Result<()> {
     let now = janua.clock.now();
-    for purpose in [RESET_PASSWORD, MAGIC_LINK] {
+    for purpose in [RESET_PASSWORD, ACCOUNT_INVITE, MAGIC_LINK] {
         once::void(tx, purpose, account.id, now).await?;
     }
     factors::distrust_devices(tx, account.id).await?;

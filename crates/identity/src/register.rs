@@ -28,7 +28,7 @@ use crate::{
     asked::{self, Accepted, Registration, What},
     destination::Destination,
     events::EmailVerified,
-    invite,
+    invite, policy,
 };
 
 /// The link in a mail that proves an email; the code beside it is good for [`CODE_LIFE`].
@@ -40,6 +40,7 @@ pub fn routes() -> Routes {
         .body_limit(BODY)
         .post("/auth/register", register, "register a user account")
         .fails(&[WEAK_PASSWORD, CAPTCHA_REQUIRED, TOKEN_SPENT])
+        .fails(&policy::REFUSALS)
         .post("/auth/resend-verification", resend_verification, "resend the verification message")
         .post("/auth/verify-email", verify_email, "verify an email address with a code or token")
         .fails(&[TOKEN_SPENT])
@@ -76,6 +77,7 @@ async fn register(
 
 /// The same for programs and for the page. Answers whether the address must still be confirmed.
 pub async fn sign_up(janua: &Janua, visitor: &Visitor, new: &SignUp, destination: Destination) -> Result<bool> {
+    policy::check(janua, new.invite_token.is_some())?;
     visitor.admit(janua, Some(&new.email)).await?;
     password::check("password", &new.password.0, Some(&new.email), &new.name)?;
     if let Some(token) = &new.invite_token {

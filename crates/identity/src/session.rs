@@ -21,7 +21,7 @@ use tenancy::{
     orgs::Membership,
     sessions::{
         self, SessionId, Turned, read_refresh_token,
-        sign_in::{CompletedSignIn, SignedIn, Typed, UserView},
+        sign_in::{self, CompletedSignIn, SignedIn, Typed, UserView},
     },
 };
 
@@ -93,7 +93,11 @@ pub async fn turn(
                 end_copied(tx, janua, by, &session).await?;
                 Ok(None)
             }
-            Turned::Ended => Ok(None),
+            // The token is one of ours, so its holder may hear why it no longer works.
+            Turned::Ended => match sign_in::refusal_of_ended(tx, id).await? {
+                Some(code) => Err(code.into()),
+                None => Ok(None),
+            },
         }
     })
 }

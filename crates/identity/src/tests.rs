@@ -15,6 +15,8 @@ mod nodes;
 mod oidc;
 mod one_tap;
 mod passkeys;
+mod people;
+mod policy;
 mod providers;
 mod recipients;
 mod restored;

@@ -19,6 +19,11 @@ pub async fn write(tx: &mut Tx, name: &str, value: &str) -> db::Result<()> {
     tx.exec(sql, params![name, value]).await.map(drop)
 }
 
+/// Removes a fact in a transaction.
+pub async fn remove(tx: &mut Tx, name: &str) -> db::Result<()> {
+    tx.exec("DELETE FROM setting WHERE name = $1", params![name]).await.map(drop)
+}
+
 /// Locks a fact until the transaction ends.
 pub async fn lock(tx: &mut Tx, name: &str) -> db::Result<()> {
     tx.opt::<(String,)>(holding!("SELECT value FROM setting WHERE name = $1"), params![name]).await.map(drop)

@@ -1,4 +1,5 @@
 //! `janua`: one binary that serves, and looks after what it serves.
+mod admin;
 mod backup;
 #[cfg(test)]
 mod catalogue;
@@ -99,6 +100,9 @@ enum Command {
     /// Rotate the keys that sign access tokens
     #[command(subcommand)]
     Keys(keys::Command),
+    /// Rescue: make an owner, reset a person's factors, disable an account
+    #[command(subcommand)]
+    Admin(admin::Command),
     /// Test whether mail is delivered
     #[command(subcommand)]
     Mail(mail::Command),
@@ -180,6 +184,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
             Command::Restore { file, wishes } => Box::pin(backup::restore(config, file, &wishes)).await,
             Command::AfterRestore(wishes) => Box::pin(backup::after_restore(config, &wishes)).await,
             Command::Keys(command) => keys::run(config, command).await,
+            Command::Admin(command) => Box::pin(admin::run(config, command)).await,
             Command::Jobs(command) => jobs::run(&config, command).await,
             Command::Mail(command) => Box::pin(mail::run(config, command)).await,
             Command::Config { .. } => Ok(ExitCode::SUCCESS),

@@ -10,6 +10,7 @@ pub mod ids;
 pub mod messages;
 pub mod once;
 pub mod orgs;
+pub mod policy;
 pub mod records;
 pub mod restored;
 pub mod sessions;
@@ -42,7 +43,7 @@ const PURPOSES: &[once::Purpose] = &[
     messages::sms::SIGN_IN,
 ];
 
-pub const PART: Part = Part { settings: &[Listed::of::<Settings>()], feature };
+pub const PART: Part = Part { settings: &[Listed::of::<Settings>(), Listed::of::<policy::Policy>()], feature };
 
 pub fn feature(config: &Config) -> Feature {
     Feature::new(Routes::new("tenancy").credentials(enter::CREDENTIALS).and(uploads::routes()))

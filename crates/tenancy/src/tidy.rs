@@ -7,7 +7,7 @@ use kernel::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{apps::end_users, messages::budget, sessions::keys, uploads};
+use crate::{accounts::search, apps::end_users, messages::budget, sessions::keys, uploads};
 
 /// Used-up secrets are kept for a while, so that a second use is told apart from a wrong one in the log.
 pub const SECRETS_KEPT: Duration = Duration::from_hours(24);
@@ -59,6 +59,7 @@ pub(crate) const CHORES: &[Chore] = &[
     Chore::run("send_budget", |janua| Box::pin(async move { Ok(budget::sweep(&janua).await?) })),
     Chore::run("upload", |janua| Box::pin(async move { Ok(uploads::sweep(&janua).await?) })),
     Chore::run("app_user", |janua| Box::pin(async move { Ok(end_users::note_wordless(&janua).await?) })),
+    Chore::run("account", |janua| Box::pin(async move { Ok(search::note_wordless(&janua).await?) })),
 ];
 
 /// Publishes the next signing key in time. A job of its own: nothing else may stand in its way.

@@ -5,7 +5,7 @@ use kernel::{Janua, fault::Result, http::Routes};
 use minijinja::context;
 use tenancy::{
     accounts::Account,
-    enter::{Browser, owns_platform},
+    enter::{Browser, runs_platform},
     orgs::Membership,
 };
 use url::{Position, Url};
@@ -29,7 +29,7 @@ const ACCOUNT: &str = "/account";
 /// Where a person lands after signing in without a place to go: builders in the console, others in their account.
 /// Platform owners and members of an organization build; whoever creates an app is a member of the organization it is in.
 pub async fn home_of(janua: &Janua, account: &Account) -> &'static str {
-    let builds = owns_platform(janua, account)
+    let builds = runs_platform(janua, account)
         || Membership::all_of(&janua.db, account.id).await.is_ok_and(|memberships| !memberships.is_empty());
     if builds { CONSOLE } else { ACCOUNT }
 }

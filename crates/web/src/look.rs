@@ -1,7 +1,8 @@
 //! How pages are drawn: templates, stylesheets and the little script there is, all inside the binary. While developing
 //! they are read from the source each time, so that a change shows without a rebuild.
-use axum::{http::HeaderMap, response::Response};
+use axum::{extract::State, http::HeaderMap, response::Response};
 use kernel::{
+    Janua,
     fault::{NOT_FOUND, Result},
     http::{Document, Path, Routes},
 };
@@ -9,6 +10,7 @@ use minijinja::{AutoEscape, Environment, HtmlEscape, UndefinedBehavior, Value};
 use rust_embed::RustEmbed;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tenancy::policy::Policy;
 
 use crate::{charts, words};
 
@@ -71,6 +73,9 @@ pub fn routes() -> Routes {
         .answers::<String>(200, "text/css")
         .answers::<String>(200, "text/javascript")
         .answers::<String>(200, "image/svg+xml")
+        .answers::<String>(200, "image/png")
+        .answers::<String>(200, "image/jpeg")
+        .answers::<String>(200, "image/webp")
         .answers_nothing(304)
         .fails(&[NOT_FOUND])
         .get("/favicon.ico", favicon, "the mark, where browsers look for it unasked")
@@ -86,7 +91,10 @@ struct OneAsset {
     name: String,
 }
 
-async fn asset(Path(path): Path<OneAsset>, headers: HeaderMap) -> Result<Response> {
+async fn asset(State(janua): State<Janua>, Path(path): Path<OneAsset>, headers: HeaderMap) -> Result<Response> {
+    if let Some(logo) = janua.config.of::<Policy>().site_logo.as_ref().filter(|logo| logo.file_name() == path.name) {
+        return Ok(Document::new(logo.content_type, logo.bytes.to_vec()).answer(&headers));
+    }
     let file = Assets::get(&path.name).ok_or(NOT_FOUND)?;
     let kind = match path.name.rsplit_once('.').map(|(_, ending)| ending) {
         Some("css") => "text/css",

@@ -13,7 +13,7 @@ use kernel::{
     fault::{Fault, INTERNAL, NOT_FOUND, Result, UNAUTHENTICATED},
     http::{Client, GenContext, Operation, OperationInput},
 };
-use minijinja::{Value as Content, value::Serde};
+use minijinja::{Value as Content, context, value::Serde};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -21,6 +21,7 @@ use tenancy::{
     accounts::Account,
     enter::{Browser, CAPTCHA_PASS, Session, Within, cookies, is_platform_owner},
     ids::AccountId,
+    policy,
 };
 
 use crate::{
@@ -97,6 +98,15 @@ fn refused(janua: &Janua, fault: &Fault, method: &Method, uri: &Uri) -> Response
         StatusCode::UNAUTHORIZED => to_sign_in(janua, method, uri),
         _ => error(janua, fault),
     }
+}
+
+/// For a person who builds nothing here and belongs to no organization.
+fn no_console(janua: &Janua) -> Response {
+    let text = "The console is for people who build apps here. You can manage your account, your security and your sessions.";
+    let next = vec!["Your account".to_owned(), "/account".to_owned()];
+    let brand: Option<Content> = None;
+    let content = context! { title => "Nothing to set up here", text, brand, sign => "user", next };
+    page(janua, StatusCode::FORBIDDEN, "note.html", content)
 }
 
 /// A request from where the person is. What else hangs on the page's own request belongs to the page.
@@ -223,6 +233,17 @@ impl Me {
             _ => Map::new(),
         };
         let is_console = template.starts_with("console/");
+        let standing = async {
+            let may_build = policy::may_build(&self.janua, &self.session).await?;
+            Ok::<_, Fault>((may_build, may_build || policy::sees_console(&self.janua, &self.session).await?))
+        };
+        let (may_build, sees_console) = match standing.await {
+            Ok(standing) => standing,
+            Err(fault) => return error(&self.janua, &fault),
+        };
+        if is_console && !sees_console {
+            return self.keeps(no_console(&self.janua));
+        }
         for (name, pattern) in asks.iter().chain(NAVIGATION.iter().filter(|_| is_console)) {
             let said = self.get(pattern, &place).await;
             let (name, answer) = match (name.strip_prefix('?'), said) {
@@ -259,6 +280,7 @@ impl Me {
             json!({
                 "id": account.id, "name": account.name, "email": account.email, "avatarUrl": account.avatar_url,
                 "runsPlatform": self.runs_platform(),
+                "mayBuild": may_build, "seesConsole": sees_console,
             }),
         );
         self.keeps(page(&self.janua, status, template, Content::from(Serde(content))))

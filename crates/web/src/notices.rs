@@ -50,6 +50,16 @@ const NOTICES: &[(&str, &str, &str)] = &[
     ("secret_rotated", "Secret rotated.", ""),
     ("rotation_finished", "Rotation finished. The old secret no longer works.", ""),
     // The platform.
+    ("account_created", "Account created.", ""),
+    ("account_disabled", "Account disabled. All its sessions were ended.", ""),
+    ("account_enabled", "Account enabled.", ""),
+    ("account_deleted", "Account deleted.", ""),
+    ("factors_reset", "Two-factor authentication and passkeys removed. All sessions were ended.", ""),
+    ("password_required", "Password removed. The user gets a link to set a new one.", ""),
+    ("confirmation_sent_to_user", "Confirmation email sent.", ""),
+    ("sessions_ended", "Sessions ended.", ""),
+    ("user_blocked", "User blocked from this app.", ""),
+    ("user_unblocked", "User unblocked.", ""),
     ("incident_published", "Incident published.", ""),
     ("update_published", "Update published.", ""),
 ];

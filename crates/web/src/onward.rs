@@ -10,7 +10,7 @@ use identity::{
         request::{Reading, Request},
     },
     password::EMAIL_NOT_VERIFIED,
-    social,
+    policy, social,
 };
 use kernel::{
     Janua,
@@ -23,7 +23,7 @@ use tenancy::{
     apps::ApplicationId,
     enter::cookies,
     once::Purpose,
-    sessions::sign_in::{ACCOUNT_CLOSED, CompletedSignIn, Entered, MfaChallenge},
+    sessions::sign_in::{CompletedSignIn, Entered, MfaChallenge},
 };
 
 use crate::{
@@ -133,6 +133,7 @@ impl Onward {
             providers => offered.iter().map(|one| context! { name => one.name, label => one.label }).collect::<Vec<_>>(),
             last => &self.last_method,
             done,
+            may_sign_up => policy::refusal(janua).is_none(),
             is_unverified => fault.is_some_and(|fault| fault.code() == EMAIL_NOT_VERIFIED),
             ..refused(fault)
         };
@@ -156,7 +157,7 @@ impl Onward {
     pub async fn enter_or_ask(&self, janua: &Janua, entered: Entered, method: &str) -> Result<Response> {
         match entered {
             Entered::In(person) => self.enter(janua, &person, method).await,
-            Entered::Closed => Err(ACCOUNT_CLOSED.into()),
+            Entered::Refused(code) => Err(code.into()),
             Entered::Waiting(challenge) => {
                 let asked = Asked { hint: &hint(&challenge), ticket: &challenge.mfa_ticket, method };
                 Ok(self.factor_page(janua, StatusCode::OK, asked, None))

@@ -12,8 +12,11 @@ use kernel::{
     http::Routes,
     telemetry::about,
 };
-use minijinja::{Value, context};
-use tenancy::apps::scopes::{Scope, Scopes};
+use minijinja::{Value, context, value::Serde};
+use tenancy::{
+    apps::scopes::{Scope, Scopes},
+    policy::Site,
+};
 use url::{Position, Url};
 
 use crate::{look::Look, words};
@@ -33,6 +36,7 @@ pub fn page_onward<'a>(
     content: Value,
     onward: impl IntoIterator<Item = &'a str>,
 ) -> Response {
+    let content = context! { site => Value::from(Serde(Site::of(janua))), ..content };
     let (status, html) = match janua.own::<Look>().draw(name, content) {
         Ok(html) => (status, html),
         Err(sorry) => (StatusCode::INTERNAL_SERVER_ERROR, sorry),

@@ -6,12 +6,13 @@ use axum::{
 };
 use identity::{
     invite::{self, Accept, Accepted, SIGN_IN_FIRST},
+    policy,
     register::{self, SignUp},
 };
 use kernel::{
     Janua,
     email::Email,
-    fault::{Fault, Result},
+    fault::{Code, Fault, Result},
     http::Routes,
 };
 use minijinja::context;
@@ -43,7 +44,17 @@ pub fn routes() -> Routes {
 
 async fn sign_up_page(State(janua): State<Janua>, headers: HeaderMap, RawQuery(query): RawQuery) -> Response {
     let onward = Onward::asked(&janua, &headers, query.as_deref()).await;
-    form(&janua, StatusCode::OK, &onward, ("", ""), None)
+    match policy::refusal(&janua) {
+        None => form(&janua, StatusCode::OK, &onward, ("", ""), None),
+        Some(code) => closed(&janua, &onward, code),
+    }
+}
+
+/// Says in words that sign-up is closed, or needs an invitation.
+fn closed(janua: &Janua, onward: &Onward, code: Code) -> Response {
+    let title = if code == policy::INVITATION_REQUIRED { "Sign-up by invitation" } else { "Sign-up is closed" };
+    let next = vec!["Sign in".to_owned(), address(janua, "/sign-in", "continue", &onward.to)];
+    onward.page(janua, StatusCode::FORBIDDEN, "note.html", context! { title, text => code.says, sign => "lock", next })
 }
 
 fn form(janua: &Janua, status: StatusCode, onward: &Onward, typed: (&str, &str), fault: Option<&Fault>) -> Response {
@@ -61,6 +72,7 @@ async fn sign_up(
     let onward = Onward::read(&janua, &headers, fields.get("continue")).await;
     match make(&janua, &mut visitor, &headers, &fields, &onward).await {
         Ok(began) => wait(&janua, &began, &onward, false),
+        Err(fault) if policy::REFUSALS.contains(&fault.code()) => closed(&janua, &onward, fault.code()),
         Err(fault) => {
             let typed = (fields.get("name"), fields.get("email"));
             form(&janua, status_of(&fault), &onward, typed, Some(&fault))

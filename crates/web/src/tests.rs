@@ -18,6 +18,7 @@ mod look;
 mod mails;
 mod overview;
 mod pages;
+mod people;
 mod reference;
 mod resources;
 mod status;

@@ -24,6 +24,7 @@ use tenancy::{
         happenings::{AppDeleted, OrgCreated},
     },
     orgs::{self, Membership, Org, OrgId, Role, members::OrgMember},
+    policy::{self, BUILDERS_ONLY},
     records,
 };
 
@@ -33,7 +34,7 @@ pub fn routes() -> Routes {
     Routes::new("apps")
         .get("/apps", list_apps, "the apps of the user's organizations, newest first")
         .post("/apps", create_app, "create an app")
-        .fails(&[SLUG_TAKEN, NOT_FOUND, FORBIDDEN])
+        .fails(&[SLUG_TAKEN, NOT_FOUND, FORBIDDEN, BUILDERS_ONLY])
         .get("/apps/{appId}", get_app, "app details")
         .patch("/apps/{appId}", update_app, "update settings")
         .fails(&[SLUG_TAKEN])
@@ -131,6 +132,7 @@ struct NewApp {
 }
 
 async fn create_app(State(janua): State<Janua>, session: Session, Json(new): Json<NewApp>) -> Result<Json<AppView>> {
+    policy::refuse_others(&janua, &session).await?;
     let now = janua.clock.now();
     redirects::check(&new.redirect_uris, &new.allowed_origins)?;
     scopes::check(new.scopes.as_deref().unwrap_or_default())?;

@@ -17,6 +17,10 @@ events! {
     DomainVerified { domain: String } = "DOMAIN_VERIFIED";
     /// A domain was removed from an app.
     DomainRemoved { domain: String } = "DOMAIN_REMOVED";
+    /// An app blocked a person. They have no sessions in it.
+    UserBlocked = "USER_BLOCKED";
+    /// An app let a blocked person in again.
+    UserUnblocked = "USER_UNBLOCKED";
     /// Another app has proven the domain: recorded for both.
     DomainMoved { domain: String, outcome: &'static str } = "DOMAIN_MOVED";
 }

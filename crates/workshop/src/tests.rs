@@ -1,9 +1,11 @@
 //! Apps through their front door.
+mod administration;
 mod app_sessions;
 mod apps;
 pub mod domains;
 mod keys;
 mod oauth;
+mod policy;
 mod users;
 
 use axum::http::Method;

@@ -1,19 +1,41 @@
 //! The people who signed in through an app.
-use axum::extract::State;
+use axum::{extract::State, response::NoContent};
+use db::Tx;
 use kernel::{
     Janua,
-    fault::Result,
-    http::{Json, Listed, Page, Query, Routes, Scope},
+    clock::Timestamp,
+    fault::{NOT_FOUND, Result},
+    http::{Json, Listed, Page, Path, Query, Routes, Scope},
+    transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
+    accounts::{Account, AccountId},
     apps::end_users::{EndUser, Hit, Search},
-    enter::{InApp, Member},
+    enter::{Admin, InApp, Member},
+    events::{About, Event, audit::AppActivity},
+    ids::SessionId,
+    sessions::{self, StoredSession},
 };
 
+use crate::events::{UserBlocked, UserUnblocked};
+
 pub fn routes() -> Routes {
-    Routes::new("apps").get("/apps/{appId}/users", list_users, "list end-users who authenticated through the app")
+    Routes::new("apps")
+        .get("/apps/{appId}/users", list_users, "list end-users who authenticated through the app")
+        .get("/apps/{appId}/users/{userId}", get_user, "an end user of the app: profile, sessions and activity in it")
+        .fails(&[NOT_FOUND])
+        .delete("/apps/{appId}/users/{userId}/sessions", end_sessions, "end the end user's sessions in the app")
+        .fails(&[NOT_FOUND])
+        .post(
+            "/apps/{appId}/users/{userId}/block",
+            block,
+            "end the end user's sessions in the app and refuse new ones",
+        )
+        .fails(&[NOT_FOUND])
+        .post("/apps/{appId}/users/{userId}/unblock", unblock, "let a blocked end user sign in to the app again")
+        .fails(&[NOT_FOUND])
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -53,4 +75,119 @@ async fn list_users(
         }
     };
     Ok(Json(Users { users, next_cursor }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct UserPath {
+    user_id: AccountId,
+}
+
+/// What an app may know of an end user.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct UserDetails {
+    #[serde(flatten)]
+    user: EndUser,
+    /// In this app, newest first.
+    sessions: Vec<SessionInApp>,
+    /// What the person did in this app, and what was done to them in it: the newest 50.
+    activity: Vec<AppActivity>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct SessionInApp {
+    id: SessionId,
+    /// Such as "Firefox on Linux".
+    device: String,
+    ip: String,
+    created_at: Timestamp,
+    last_seen_at: Timestamp,
+    expires_at: Timestamp,
+}
+
+impl From<StoredSession> for SessionInApp {
+    fn from(session: StoredSession) -> Self {
+        Self {
+            id: session.id,
+            device: session.device,
+            ip: session.ip,
+            created_at: session.created_at,
+            last_seen_at: session.last_seen_at,
+            expires_at: session.expires_at,
+        }
+    }
+}
+
+async fn get_user(
+    State(janua): State<Janua>,
+    caller: InApp<Admin>,
+    Path(path): Path<UserPath>,
+) -> Result<Json<UserDetails>> {
+    let (app, id) = (caller.application.id, path.user_id);
+    let user = EndUser::find(&janua.db, app, id).await?.ok_or(NOT_FOUND)?;
+    let sessions = StoredSession::of_app(&janua.db, id, app, janua.clock.now()).await?;
+    let activity = AppActivity::of(&janua.db, app, id).await?;
+    Ok(Json(UserDetails { user, sessions: sessions.into_iter().map(Into::into).collect(), activity }))
+}
+
+/// Holds the app as its admin, and the account, as the beginning of a session does.
+async fn hold(tx: &mut Tx, caller: &InApp<Admin>, id: AccountId) -> Result<()> {
+    let application = caller.hold(tx).await?;
+    // Not of an account that is no end user: whether it exists is not the app's business.
+    EndUser::find(&mut *tx, application.id, id).await?.ok_or(NOT_FOUND)?;
+    Account::hold(tx, id).await?.map(drop).ok_or_else(|| NOT_FOUND.into())
+}
+
+async fn record(
+    tx: &mut Tx,
+    janua: &Janua,
+    caller: &InApp<Admin>,
+    id: AccountId,
+    event: &dyn Event,
+) -> db::Result<()> {
+    caller.session.record_about(tx, janua, About::app(&caller.application).person(id), event).await
+}
+
+async fn end_sessions(
+    State(janua): State<Janua>,
+    caller: InApp<Admin>,
+    Path(path): Path<UserPath>,
+) -> Result<NoContent> {
+    transact!(janua, async |tx| {
+        hold(tx, &caller, path.user_id).await?;
+        let (by, app) = (in_app(&caller), caller.application.id);
+        Ok(sessions::end_in_app(tx, &janua, &by, path.user_id, app, "ended_by_app").await?)
+    })?;
+    Ok(NoContent)
+}
+
+/// The admin, acting in the app.
+fn in_app(caller: &InApp<Admin>) -> tenancy::events::By {
+    tenancy::events::By { app: Some(caller.application.id), ..caller.session.by() }
+}
+
+async fn block(State(janua): State<Janua>, caller: InApp<Admin>, Path(path): Path<UserPath>) -> Result<NoContent> {
+    transact!(janua, async |tx| {
+        hold(tx, &caller, path.user_id).await?;
+        let (by, app) = (in_app(&caller), caller.application.id);
+        if EndUser::set_blocked(tx, app, path.user_id, Some(janua.clock.now())).await? {
+            sessions::end_in_app(tx, &janua, &by, path.user_id, app, "blocked_from_app").await?;
+            record(tx, &janua, &caller, path.user_id, &UserBlocked).await?;
+        }
+        Ok(())
+    })?;
+    Ok(NoContent)
+}
+
+async fn unblock(State(janua): State<Janua>, caller: InApp<Admin>, Path(path): Path<UserPath>) -> Result<NoContent> {
+    transact!(janua, async |tx| {
+        hold(tx, &caller, path.user_id).await?;
+        if EndUser::set_blocked(tx, caller.application.id, path.user_id, None).await? {
+            record(tx, &janua, &caller, path.user_id, &UserUnblocked).await?;
+        }
+        Ok(())
+    })?;
+    Ok(NoContent)
 }

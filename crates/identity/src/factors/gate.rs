@@ -17,7 +17,7 @@ use tenancy::{
     enter::{ACCOUNT_TOPIC, ToAdmit, Visitor},
     messages::mail::{self, Origin},
     once::{self, TOKEN_SPENT},
-    sessions::sign_in::{self, CompletedSignIn, SignedIn, Typed},
+    sessions::sign_in::{self, CompletedSignIn, Entered, SignedIn, Typed},
 };
 
 use crate::{
@@ -72,7 +72,7 @@ pub async fn pass(
     let id = known.and_then(|known| sign_in::holder_of(janua, visitor, &known)).ok_or(TOKEN_SPENT)?;
     once::attempt(&janua.db, MFA_TICKET, ticket, now).await?.ok_or(TOKEN_SPENT)?;
     let attempt = visitor.attempt_factor(janua, id).await?;
-    let person = transact!(janua, async |tx| {
+    let entered = transact!(janua, async |tx| {
         let account = Account::find(tx, id).await?.ok_or(TOKEN_SPENT)?;
         let Some(factor) = factors::prove(tx, janua, id, &code.0, factor).await? else {
             // Committed: a wrong code counts against the right one, and the person can see that there was one.
@@ -85,10 +85,14 @@ pub async fn pass(
         if factor == Factor::Recovery {
             recovered(tx, janua, visitor, &account).await?;
         }
-        let person = sign_in::pass(tx, janua, visitor, account, &spent, factor, trust_device).await?;
-        Ok(Some(person.ok_or(TOKEN_SPENT)?))
+        let entered = sign_in::pass(tx, janua, visitor, account, &spent, factor, trust_device).await?;
+        Ok(Some(entered.ok_or(TOKEN_SPENT)?))
     })?;
-    person.ok_or_else(|| INVALID_CODE.into())
+    match entered.ok_or(INVALID_CODE)? {
+        Entered::In(person) => Ok(*person),
+        Entered::Refused(code) => Err(code.into()),
+        Entered::Waiting(_) => Err(TOKEN_SPENT.into()),
+    }
 }
 
 /// A recovery code is for emergencies, so the person is told that one was used.

@@ -7,7 +7,11 @@ use kernel::{
     fault::{Result, UNAUTHENTICATED},
     transact,
 };
-use tenancy::{enter::Session, sessions::id_tokens};
+use tenancy::{
+    apps::end_users,
+    enter::Session,
+    sessions::{id_tokens, sign_in::BLOCKED_FROM_APP},
+};
 
 use super::{
     clients::Reach,
@@ -39,6 +43,9 @@ pub async fn next(janua: &Janua, reach: Reach<'_>, who: Option<&Session>, query:
         }
         return Ok(Step::SignIn(request));
     };
+    if let Some(refused) = blocked(janua, session, &request).await? {
+        return Ok(Step::Go(refused));
+    }
     if needs_consent(janua, session, &request).await? {
         if request.prompt.nothing {
             return Ok(Step::Go(request.refuse(janua, "consent_required", "The user has not consented.")));
@@ -59,6 +66,9 @@ pub async fn decide(janua: &Janua, who: Option<&Session>, query: &str, agrees: b
         return Ok(request.refuse(janua, "access_denied", "The user denied access."));
     }
     let session = good_enough(janua, who, &request).ok_or(UNAUTHENTICATED)?;
+    if let Some(refused) = blocked(janua, session, &request).await? {
+        return Ok(refused);
+    }
     let code = transact!(janua, async |tx| {
         let (client, resource) = (&request.client, request.resource.as_ref().map(ToString::to_string));
         let app_id = client.app.as_ref().map(|owned| owned.id);
@@ -87,6 +97,14 @@ fn good_enough<'a>(janua: &Janua, who: Option<&'a Session>, request: &Request) -
     let asks = request.client.app.as_ref().map(|owned| owned.id);
     let may_answer = session.may_let_in(asks, request.resource.as_ref());
     Some(session).filter(|_| is_fresh && is_meant && may_answer)
+}
+
+/// The refusal for a person whom the app has blocked. The code exchange looks again.
+async fn blocked(janua: &Janua, session: &Session, request: &Request) -> Result<Option<Reply>> {
+    let Some(app) = &request.client.app else { return Ok(None) };
+    let is_blocked = end_users::is_blocked(&janua.db, app.id, session.account().id).await?;
+    let said = format!("{}: {}", BLOCKED_FROM_APP.name, BLOCKED_FROM_APP.says);
+    Ok(is_blocked.then(|| request.refuse(janua, "access_denied", &said)))
 }
 
 async fn needs_consent(janua: &Janua, session: &Session, request: &Request) -> Result<bool> {

@@ -18,7 +18,7 @@ use tenancy::{
         self, SessionId, StoredSession,
         audience::Audience,
         id_tokens, read_refresh_token,
-        sign_in::{self, CompletedSignIn, Entered, Grant, SignedIn, Typed},
+        sign_in::{self, ACCOUNT_DISABLED, BLOCKED_FROM_APP, CompletedSignIn, Entered, Grant, SignedIn, Typed},
         tokens,
     },
 };
@@ -172,7 +172,8 @@ async fn by_code(janua: &Janua, visitor: &Visitor, client: &Caller, body: TokenR
         }
         Ok(None)
     })?;
-    let (mut person, nonce) = person.ok_or(INVALID_GRANT)?;
+    let (entered, nonce) = person.ok_or(INVALID_GRANT)?;
+    let mut person = granted(entered)?;
     person.session.resource = narrowed(person.session.resource.as_ref(), body.resource.as_ref())?;
     Tokens::of(janua, &person, nonce)
 }
@@ -195,13 +196,29 @@ async fn redeem(
     client: &Caller,
     code: &Secret,
     found: Code,
-) -> Result<Option<(CompletedSignIn, Option<String>)>> {
+) -> Result<Option<(Entered, Option<String>)>> {
     let app_id = client.keyed.as_ref().map(|keyed| keyed.app_id);
     let named = Some(client.id.clone()).filter(|_| app_id.is_none());
     let grant = Grant { app_id, client: named, scopes: found.scopes, resource: found.resource };
-    let Some(person) = sign_in::grant(tx, janua, visitor, found.session_id, grant).await? else { return Ok(None) };
-    Code::note_gift(tx, code, person.session.id).await?;
-    Ok(Some((person, found.nonce)))
+    let Some(entered) = sign_in::grant(tx, janua, visitor, found.session_id, grant).await? else { return Ok(None) };
+    if let Entered::In(person) = &entered {
+        Code::note_gift(tx, code, person.session.id).await?;
+    }
+    Ok(Some((entered, found.nonce)))
+}
+
+/// The sign-in, or the standard's refusal with the reason in its description.
+fn granted(entered: Entered) -> Result<CompletedSignIn> {
+    match entered {
+        Entered::In(person) => Ok(*person),
+        Entered::Refused(code) => Err(not_granted(code)),
+        // A person who lets a client in has passed the gate, so nobody waits here.
+        Entered::Waiting(_) => Err(INVALID_GRANT.into()),
+    }
+}
+
+fn not_granted(code: kernel::fault::Code) -> Fault {
+    INVALID_GRANT.because(format!("{}: {}", code.name, code.says))
 }
 
 async fn end_given(tx: &mut Tx, janua: &Janua, visitor: &Visitor, id: SessionId) -> Result<()> {
@@ -224,7 +241,11 @@ async fn by_refresh_token(
         refuse_more(&session, body.scope.as_deref())?;
         narrowed(session.resource.as_ref(), body.resource.as_ref())?;
     }
-    let person = session::turn(janua, &visitor.by, (id, generation), Some(&client.id), Delivery::Body).await?;
+    let turned = session::turn(janua, &visitor.by, (id, generation), Some(&client.id), Delivery::Body).await;
+    let person = turned.map_err(|fault| match fault.code() {
+        code if [ACCOUNT_DISABLED, BLOCKED_FROM_APP].contains(&code) => not_granted(code),
+        _ => fault,
+    })?;
     let mut person = person.ok_or(INVALID_GRANT)?;
     person.session.resource = narrowed(person.session.resource.as_ref(), body.resource.as_ref())?;
     Tokens::of(janua, &person, None)
@@ -248,11 +269,7 @@ async fn by_device_code(janua: &Janua, visitor: &Visitor, code: Option<Typed>) -
     }
     let hash = crypto::hash(code.0.expose().as_bytes());
     match transact!(janua, async |tx| device::poll(tx, janua, visitor, &hash).await)? {
-        Found::In(entered) => match *entered {
-            Entered::In(person) => Tokens::of(janua, &person, None),
-            // Whoever approved it passed the gate, so nobody waits here.
-            Entered::Waiting(_) | Entered::Closed => Err(INVALID_GRANT.into()),
-        },
+        Found::In(entered) => Tokens::of(janua, &granted(*entered)?, None),
         Found::Not(code) => Err(code.into()),
     }
 }

@@ -64,6 +64,7 @@ fn routes() -> Routes {
         .answers::<MayEnterSocially>(200, "application/json")
         .fails(&[INVALID_STATE, PROVIDER_REFUSED])
         .fails(&REFUSALS)
+        .fails(&crate::policy::REFUSALS)
 }
 
 /// What every way in by a provider can answer.
@@ -266,7 +267,7 @@ enum MayEnterSocially {
 
 fn answer(janua: &Janua, entered: Entered, is_new_user: bool) -> Result<Response> {
     let mut response = match entered {
-        Entered::Waiting(_) | Entered::Closed => entered.answer(janua)?,
+        Entered::Waiting(_) | Entered::Refused(_) => entered.answer(janua)?,
         Entered::In(person) => {
             let (signed_in, headers) = person.hand_out(janua)?;
             let mut response = Json(SociallySignedIn { signed_in, is_new_user }).into_response();

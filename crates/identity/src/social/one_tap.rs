@@ -34,6 +34,7 @@ pub fn routes() -> Routes {
         .post("/auth/oauth/{provider}/onetap", one_tap, "verify a one-tap ID token (google only)")
         .answers::<MayEnterSocially>(200, "application/json")
         .fails(&REFUSALS)
+        .fails(&crate::policy::REFUSALS)
 }
 
 #[derive(Deserialize, JsonSchema)]

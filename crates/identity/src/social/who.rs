@@ -20,6 +20,7 @@ use super::{profile::Profile, table::Row};
 use crate::{
     events::{AccountCreated, AccountDeleted, EmailVerified, SocialLinked},
     mails::ProviderLinked,
+    policy,
 };
 
 pub const ACCOUNT_EXISTS: Code =
@@ -53,7 +54,10 @@ pub async fn recognise(
             Ok((create(tx, janua, visitor, row, profile, proven, tokens).await?, true))
         }
         (Some(_), None) => Err(ACCOUNT_EXISTS.into()),
-        (None, _) => Ok((create(tx, janua, visitor, row, profile, proven, tokens).await?, true)),
+        (None, _) => {
+            policy::check_proven(&mut *tx, janua, proven).await?;
+            Ok((create(tx, janua, visitor, row, profile, proven, tokens).await?, true))
+        }
     }
 }
 

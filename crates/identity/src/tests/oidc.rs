@@ -58,7 +58,8 @@ impl Peer {
             }
         }
         flags.push(("provider_endpoints".into(), parts.join(",")));
-        Config { listen: Config::for_tests().listen, ..Config::load(None, [], flags, crate::PART.settings).unwrap() }
+        let sections = [tenancy::PART.settings, crate::PART.settings].concat();
+        Config { listen: Config::for_tests().listen, ..Config::load(None, [], flags, &sections).unwrap() }
     }
 }
 

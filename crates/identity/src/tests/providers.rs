@@ -167,7 +167,8 @@ impl StandIn {
         parts.push(format!("github.emails={url}/emails"));
         flags.push(("provider_endpoints".into(), parts.join(",")));
         flags.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-        Config { listen: Config::for_tests().listen, ..Config::load(None, [], flags, crate::PART.settings).unwrap() }
+        let sections = [tenancy::PART.settings, crate::PART.settings].concat();
+        Config { listen: Config::for_tests().listen, ..Config::load(None, [], flags, &sections).unwrap() }
     }
 
     /// The person says yes at the provider: the code they come back with.

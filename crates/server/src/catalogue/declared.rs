@@ -140,6 +140,7 @@ async fn every_purpose_of_a_one_time_secret_has_a_name_of_its_own() {
     }
     // These names are in databases.
     let known = [
+        "account_invite",
         "captcha_challenge",
         "captcha_pass",
         "form_outcome",

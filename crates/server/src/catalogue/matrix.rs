@@ -23,6 +23,8 @@ const REFUSED_LATER: &[(&str, &str, u16)] = &[
     ("POST", "/apps/{appId}/domain/verify", 502),
     ("POST", "/apps/{appId}/webhooks/{webhookId}/deliveries/{deliveryId}/redeliver", 409),
     ("POST", "/webhooks/{id}/deliveries/{deliveryId}/redeliver", 409),
+    // The email is verified.
+    ("POST", "/admin/users/{userId}/resend-verification", 409),
     // Mail goes elsewhere in tests.
     ("GET", "/admin/outbox", 404),
     ("GET", "/admin/outbox/{id}", 404),
@@ -163,6 +165,9 @@ impl Tenant {
             ids.insert(if kind == "Users" { "scimUser" } else { "groupId" }, text(&made.body["id"]));
         }
         let app = text(&make("/apps".into(), json!({ "name": "Shop", "orgId": org })).await["id"]);
+        let end_user = "INSERT INTO app_user (app_id, account_id, first_sign_in_at, last_sign_in_at)
+                        VALUES ($1, $2, 0, 0)";
+        t.janua.db.exec(end_user, params![&app, &ids["userId"]]).await.expect("an end user");
         let key = json!({ "type": "publishable", "environment": "live" });
         let key = make(format!("/apps/{app}/keys"), key).await;
         make(format!("/apps/{app}/domain"), json!({ "domain": "app.example.com" })).await;
@@ -258,7 +263,11 @@ async fn ask_with_every_role(t: &TestJanua, row: &Row, least: &str, cast: &Cast,
 
 /// Every other guarded route: the right caller is not refused by the guard, and a wrong one is.
 async fn ask_with_credentials(t: &TestJanua, row: &Row, number: usize, cast: &Cast, findings: &mut Findings) {
-    let tenant = Tenant::of(t, &cast.root, &[]).await;
+    let mut tenant = Tenant::of(t, &cast.root, &[]).await;
+    if row.path.starts_with("/admin/users/{userId}") {
+        // A person of their own, because a row may take the account away.
+        tenant.ids.insert("userId", signed_in(t, &format!("person-{number}@example.com")).await.id);
+    }
     let path = row.path(&tenant, &tenant);
     match row.guard.as_str() {
         "session" => {

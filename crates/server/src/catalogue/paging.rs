@@ -11,7 +11,8 @@ use super::{
 };
 
 /// Lists of which the platform has only one.
-const OF_THE_PLATFORM: &[&str] = &["/admin/abuse-reports", "/admin/audit-log", "/admin/outbox", "/status/incidents"];
+const OF_THE_PLATFORM: &[&str] =
+    &["/admin/abuse-reports", "/admin/audit-log", "/admin/outbox", "/admin/users", "/status/incidents"];
 
 /// Every list in pages.
 fn lists(description: &Value) -> Vec<Row> {
@@ -44,8 +45,8 @@ async fn tenant(t: &TestJanua, owner: &Person, people: &[Person]) -> Tenant {
         assert!((200..300).contains(&made.status), "{path}: {}", made.text);
     }
     for person in people {
-        let sql =
-            "INSERT INTO app_user (app_id, account_id, first_sign_in_at, last_sign_in_at) VALUES ($1, $2, 0, 0)";
+        let sql = "INSERT INTO app_user (app_id, account_id, first_sign_in_at, last_sign_in_at) VALUES ($1, $2, 0, 0)
+             ON CONFLICT DO NOTHING";
         t.janua.db.exec(sql, params![app, &person.id]).await.expect("a user of the app");
         let sql =
             "INSERT INTO consent (id, account_id, client, resource, name, scopes, place, created_at, updated_at)

@@ -2,6 +2,7 @@
 pub mod factors;
 pub mod passkeys;
 pub mod password;
+pub mod search;
 pub mod social;
 
 use std::ops::Deref;
@@ -29,6 +30,8 @@ pub struct Account {
     pub linked: Linked,
     /// Whether this is who came first, by the link that the start of the service printed.
     pub runs_platform: bool,
+    /// Since when nobody signs in to it.
+    pub disabled_at: Option<Timestamp>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
@@ -45,6 +48,7 @@ row!(Account {
     auth_provider,
     linked,
     runs_platform,
+    disabled_at,
     created_at,
     updated_at
 });
@@ -76,6 +80,7 @@ impl Account {
             auth_provider: "email".to_owned(),
             linked: Linked::default(),
             runs_platform: false,
+            disabled_at: None,
             created_at: now,
             updated_at: now,
         }
@@ -84,7 +89,7 @@ impl Account {
     pub async fn by_email(mut from: impl Read, email: &Email) -> db::Result<Option<Self>> {
         from.opt(
             "SELECT id, email, email_key, name, bio, avatar_url, email_verified, password_hash, accepts_marketing,
-                    auth_provider, linked, runs_platform, created_at, updated_at FROM account WHERE email_key = $1",
+                    auth_provider, linked, runs_platform, disabled_at, created_at, updated_at FROM account WHERE email_key = $1",
             params![email.key()],
         )
         .await
@@ -100,7 +105,7 @@ impl Account {
     pub async fn find(tx: &mut Tx, id: AccountId) -> db::Result<Option<Self>> {
         tx.opt(
             "SELECT id, email, email_key, name, bio, avatar_url, email_verified, password_hash, accepts_marketing,
-                    auth_provider, linked, runs_platform, created_at, updated_at FROM account WHERE id = $1",
+                    auth_provider, linked, runs_platform, disabled_at, created_at, updated_at FROM account WHERE id = $1",
             params![id],
         )
         .await
@@ -133,10 +138,13 @@ impl Account {
         let there = tx
             .one(
                 "SELECT id, email, email_key, name, bio, avatar_url, email_verified, password_hash,
-                        accepts_marketing, auth_provider, linked, runs_platform, created_at, updated_at FROM account WHERE email_key = $1",
+                        accepts_marketing, auth_provider, linked, runs_platform, disabled_at, created_at, updated_at FROM account WHERE email_key = $1",
                 params![new.email_key.clone()],
             )
             .await?;
+        if made == 1 {
+            search::note(tx, new.id).await?;
+        }
         Ok((there, made == 1))
     }
 
@@ -160,6 +168,9 @@ impl Account {
                 ],
             )
             .await?;
+        if made == 1 {
+            search::note(tx, self.id).await?;
+        }
         Ok(made == 1)
     }
 
@@ -176,7 +187,7 @@ impl Account {
             params![id, true, name, password_hash, now],
         )
         .await?;
-        end_users::renamed(tx, id).await
+        Self::renamed(tx, id).await
     }
 
     /// A link in a mail was followed, which proves the address.
@@ -204,13 +215,56 @@ impl Account {
             params![self.id, &self.name, self.bio.clone(), self.accepts_marketing, self.updated_at],
         )
         .await?;
-        if self.name == old_name { Ok(()) } else { end_users::renamed(tx, self.id).await }
+        if self.name == old_name { Ok(()) } else { Self::renamed(tx, self.id).await }
+    }
+
+    /// The name or the email changed, so the account is found by other words, here and in its apps.
+    async fn renamed(tx: &mut Tx, id: AccountId) -> db::Result<()> {
+        search::note(tx, id).await?;
+        end_users::renamed(tx, id).await
+    }
+
+    /// Another email; `false` when it belongs to another account.
+    pub async fn set_email(tx: &mut Tx, id: AccountId, email: &Email, now: Timestamp) -> db::Result<bool> {
+        let sql = "SELECT id FROM account WHERE email_key = $1 AND id <> $2";
+        if tx.opt::<(String,)>(sql, params![email.key(), id]).await?.is_some() {
+            return Ok(false);
+        }
+        let sql = "UPDATE account SET email = $2, email_key = $3, updated_at = $4 WHERE id = $1";
+        tx.exec(sql, params![id, email.as_str(), email.key(), now]).await?;
+        Self::renamed(tx, id).await?;
+        Ok(true)
+    }
+
+    pub async fn set_email_verified(tx: &mut Tx, id: AccountId, is_verified: bool, now: Timestamp) -> db::Result<()> {
+        let sql = "UPDATE account SET email_verified = $2, updated_at = $3 WHERE id = $1";
+        tx.exec(sql, params![id, is_verified, now]).await.map(drop)
+    }
+
+    /// Closes the account to every sign-in, or opens it again. Its sessions are ended by the caller.
+    pub async fn set_disabled(
+        tx: &mut Tx,
+        id: AccountId,
+        since: Option<Timestamp>,
+        now: Timestamp,
+    ) -> db::Result<()> {
+        let sql = "UPDATE account SET disabled_at = $2, updated_at = $3 WHERE id = $1";
+        tx.exec(sql, params![id, since, now]).await.map(drop)
+    }
+
+    /// Those who run the platform by their account, not by the settings; the first 100.
+    pub async fn who_run_platform(mut from: impl Read) -> db::Result<Vec<Self>> {
+        from.all("SELECT * FROM account WHERE runs_platform ORDER BY id LIMIT 100", vec![]).await
     }
 
     /// Makes somebody one of those who run the platform.
     pub async fn entrust_platform(tx: &mut Tx, id: AccountId) -> db::Result<()> {
-        tx.exec("UPDATE account SET runs_platform = $2 WHERE id = $1", params![id, true]).await?;
-        Ok(())
+        Self::set_runs_platform(tx, id, true).await
+    }
+
+    pub async fn set_runs_platform(tx: &mut Tx, id: AccountId, runs_platform: bool) -> db::Result<()> {
+        let sql = "UPDATE account SET runs_platform = $2 WHERE id = $1";
+        tx.exec(sql, params![id, runs_platform]).await.map(drop)
     }
 
     /// `false` when there is no such account.

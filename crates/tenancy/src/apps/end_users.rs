@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use data_encoding::HEXLOWER;
-use db::{Db, FromRow, Row, Tx, params, row};
+use db::{Db, FromRow, Read, Row, Tx, params, row};
 use kernel::{Janua, clock::Timestamp, fault::Result, http::Key, transact};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -33,8 +33,10 @@ pub struct EndUser {
     pub email_verified: bool,
     pub first_sign_in_at: Timestamp,
     pub last_sign_in_at: Timestamp,
+    /// Since when the person is blocked from the app.
+    pub blocked_at: Option<Timestamp>,
 }
-row!(EndUser { id, email, name, avatar_url, email_verified, first_sign_in_at, last_sign_in_at });
+row!(EndUser { id, email, name, avatar_url, email_verified, first_sign_in_at, last_sign_in_at, blocked_at });
 
 /// Somebody who was looked for, and the word they were found by.
 #[derive(Debug)]
@@ -56,13 +58,14 @@ impl FromRow for Hit {
 macro_rules! known {
     ($column:literal, $inner:literal, $from:literal) => {
         concat!(
-            "SELECT id, first_sign_in_at, last_sign_in_at",
+            "SELECT id, first_sign_in_at, last_sign_in_at, blocked_at",
             $column,
             ",      CASE WHEN tells_email THEN email END AS email, tells_email AND email_verified AS email_verified,
                     CASE WHEN tells_name THEN name ELSE '' END AS name,
                     CASE WHEN tells_name THEN avatar_url END AS avatar_url
              FROM (SELECT account.id, account.email, account.name, account.avatar_url, account.email_verified,
                           app_user.first_sign_in_at, app_user.last_sign_in_at, app_user.app_id, app_user.account_id,
+                          app_user.blocked_at,
                           app_user.scopes IS NULL OR app_user.scopes LIKE '%email%' AS tells_email,
                           app_user.scopes IS NULL OR app_user.scopes LIKE '%profile%' AS tells_name",
             $inner,
@@ -144,6 +147,34 @@ impl EndUser {
         Ok(hits)
     }
 
+    /// One of them.
+    pub async fn find(
+        mut from: impl Read,
+        application: ApplicationId,
+        account: AccountId,
+    ) -> db::Result<Option<Self>> {
+        let sql = known!(
+            "",
+            "",
+            "FROM app_user JOIN account ON account.id = app_user.account_id
+               WHERE app_user.app_id = $1 AND app_user.account_id = $2) AS known"
+        );
+        from.opt(sql, params![application, account]).await
+    }
+
+    /// Blocks a person from the app, or lets them in again; `false` when nothing changed. Whoever begins a session holds
+    /// the account, as the caller does, and sees this before or is ended after it.
+    pub async fn set_blocked(
+        tx: &mut Tx,
+        application: ApplicationId,
+        account: AccountId,
+        since: Option<Timestamp>,
+    ) -> db::Result<bool> {
+        let sql = "UPDATE app_user SET blocked_at = $3
+                   WHERE app_id = $1 AND account_id = $2 AND (blocked_at IS NULL) = $4";
+        Ok(tx.exec(sql, params![application, account, since, since.is_some()]).await? == 1)
+    }
+
     /// Where they stand in the list by time.
     pub fn key(&self) -> Key {
         Key { at: self.last_sign_in_at, id: self.id.to_string() }
@@ -153,17 +184,21 @@ impl EndUser {
 impl Hit {
     /// Where they stand among what was found.
     pub fn key(&self) -> Key {
-        let word = HEXLOWER.encode(&self.word);
-        Key { at: Timestamp(0), id: format!("{} {word} {}", self.term, self.user.id) }
+        place(self.term, &self.word, self.user.id)
     }
+}
+
+/// Where an account stands among what a term found.
+pub(crate) fn place(term: usize, word: &[u8], account: AccountId) -> Key {
+    Key { at: Timestamp(0), id: format!("{term} {} {account}", HEXLOWER.encode(word)) }
 }
 
 /// The words that begin alike.
 #[derive(Debug, Clone, PartialEq)]
-struct Range {
-    from: Vec<u8>,
+pub(crate) struct Range {
+    pub(crate) from: Vec<u8>,
     /// The first that does not.
-    to: Vec<u8>,
+    pub(crate) to: Vec<u8>,
 }
 
 impl Range {
@@ -183,10 +218,10 @@ impl Range {
 }
 
 /// What is looked for: at least one term.
-pub struct Search(Vec<Range>);
+pub struct Search(pub(crate) Vec<Range>);
 
 /// From so many on, words are not counted.
-const MANY: u32 = 2000;
+pub(crate) const MANY: u32 = 2000;
 
 impl Search {
     /// Nothing when no term is left of it.
@@ -196,7 +231,7 @@ impl Search {
     }
 
     /// All terms, this one first, and all words in place of those that are missing.
-    fn led_by(&self, term: usize) -> [Range; TERMS] {
+    pub(crate) fn led_by(&self, term: usize) -> [Range; TERMS] {
         let mut terms = self.0.clone();
         terms.resize(TERMS, Range::everything());
         terms.swap(0, term.min(TERMS - 1));
@@ -222,15 +257,15 @@ impl Search {
 
 /// A place among what was found.
 #[derive(Debug, PartialEq)]
-struct Found {
-    term: usize,
-    word: Vec<u8>,
-    account: String,
+pub(crate) struct Found {
+    pub(crate) term: usize,
+    pub(crate) word: Vec<u8>,
+    pub(crate) account: String,
 }
 
 impl Found {
     /// Nothing at the start of the list.
-    fn read(key: &Key) -> Option<Self> {
+    pub(crate) fn read(key: &Key) -> Option<Self> {
         let mut parts = key.id.split(' ');
         let (term, word) = (parts.next()?.parse().ok()?, parts.next()?);
         Some(Self { term, word: HEXLOWER.decode(word.as_bytes()).ok()?, account: parts.next()?.to_owned() })
@@ -279,6 +314,12 @@ pub(crate) async fn note(tx: &mut Tx, application: ApplicationId, account: Accou
     }
     let sql = "UPDATE app_user SET has_words = TRUE WHERE app_id = $1 AND account_id = $2 AND NOT has_words";
     tx.send(sql, params![application, account]).await
+}
+
+/// Whether an app has blocked a person.
+pub async fn is_blocked(mut from: impl Read, application: ApplicationId, account: AccountId) -> db::Result<bool> {
+    let sql = "SELECT account_id FROM app_user WHERE app_id = $1 AND account_id = $2 AND blocked_at IS NOT NULL";
+    Ok(from.opt::<(String,)>(sql, params![application, account]).await?.is_some())
 }
 
 /// Somebody has another name now, in every app they came in through.

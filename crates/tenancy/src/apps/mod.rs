@@ -81,9 +81,9 @@ impl FromRow for Reached {
 
 /// A shared lock, so that sign-ins to one app do not wait for each other.
 const KEEPING: Sql = Sql::two(
-    "SELECT app_user.scopes, app_user.has_words FROM app
+    "SELECT app_user.scopes, app_user.has_words, app_user.blocked_at FROM app
      LEFT JOIN app_user ON app_user.app_id = app.id AND app_user.account_id = $2 WHERE app.id = $1",
-    "SELECT app_user.scopes, app_user.has_words FROM app
+    "SELECT app_user.scopes, app_user.has_words, app_user.blocked_at FROM app
      LEFT JOIN app_user ON app_user.app_id = app.id AND app_user.account_id = $2 WHERE app.id = $1
      FOR KEY SHARE OF app",
 );
@@ -265,7 +265,7 @@ impl Application {
         Ok(found.into_iter().flat_map(|(origins,)| origins).collect())
     }
 
-    /// Notes that somebody came in through it, and what they let it know; `false` when it is gone. It stays until the
+    /// Notes that somebody came in through it, and what they let it know, unless they are blocked. It stays until the
     /// transaction is over: its deletion waits, and takes along the session that begins meanwhile.
     pub async fn greet(
         tx: &mut Tx,
@@ -273,8 +273,12 @@ impl Application {
         account: AccountId,
         scopes: Option<&Scopes>,
         now: Timestamp,
-    ) -> db::Result<bool> {
-        let Some(there) = tx.opt::<Greeted>(KEEPING, params![id, account]).await? else { return Ok(false) };
+    ) -> db::Result<Greeting> {
+        let there = tx.opt::<Greeted>(KEEPING, params![id, account]).await?;
+        let Some(there) = there else { return Ok(Greeting::AppGone) };
+        if there.blocked_at.is_some() {
+            return Ok(Greeting::Blocked);
+        }
         let is_found = there.has_words == Some(true);
         let before = there.has_words.map(|_| there.scopes);
         // What it may do at its own servers is between the person and them.
@@ -297,7 +301,7 @@ impl Application {
         if greeted == 1 && !is_same {
             end_users::note(tx, id, account).await?;
         }
-        Ok(greeted == 1)
+        Ok(if greeted == 1 { Greeting::Welcome } else { Greeting::AppGone })
     }
 
     async fn told(&self, tx: &mut Tx) -> db::Result<()> {
@@ -305,13 +309,22 @@ impl Application {
     }
 }
 
+/// How an app meets somebody who comes in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Greeting {
+    Welcome,
+    Blocked,
+    AppGone,
+}
+
 /// An app that is there, and what is known of somebody who comes in again.
 struct Greeted {
     scopes: Option<Scopes>,
     /// None for somebody who is new to it.
     has_words: Option<bool>,
+    blocked_at: Option<Timestamp>,
 }
-row!(Greeted { scopes, has_words });
+row!(Greeted { scopes, has_words, blocked_at });
 
 /// An app key without its value.
 #[derive(Debug, Clone, Serialize, JsonSchema)]

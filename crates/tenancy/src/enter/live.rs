@@ -128,6 +128,10 @@ impl Live {
         let Some(person) = self.people.recall(&janua.db, &account, || Whole::find(&janua.db, account)).await? else {
             return Ok(None);
         };
+        // Its sessions were ended, too; this holds should one be missed.
+        if person.account.disabled_at.is_some() {
+            return Ok(None);
+        }
         let org = match session.org_id {
             Some(org) => self.membership(janua, org, account).await?,
             None => None,

@@ -24,7 +24,7 @@ pub use org::{Admin, AdminOrSelf, InOrg, Least, Member, Owner};
 pub use scim::ScimToken;
 pub use session::{
     APP_KEY_MISMATCH, APP_SESSION, AnySession, Browser, Granted, INSUFFICIENT_SCOPE, MaybeSession, PlatformOwner,
-    REAUTHENTICATION_REQUIRED, RefreshToken, Session, is_platform_owner, may_use_cookie, owns_platform,
+    REAUTHENTICATION_REQUIRED, RefreshToken, Session, is_owner_by, is_platform_owner, may_use_cookie, runs_platform,
 };
 pub use visitor::{Admitted, NotAdmitted, ToAdmit, Visitor};
 pub use within::Within;

@@ -403,18 +403,23 @@ impl OperationInput for Session {
     }
 }
 
-/// Whether this is a platform owner: listed in the settings with a verified email or, without a list, the first
-/// owner. A session of an app never counts.
+/// Whether this is a session of a platform owner. A session of an app never counts.
 pub fn is_platform_owner(janua: &Janua, session: &Session) -> bool {
-    session.living.session.app_id.is_none() && owns_platform(janua, session.account())
+    session.living.session.app_id.is_none() && runs_platform(janua, session.account())
 }
 
-/// Whether an account is that of a platform owner.
-pub fn owns_platform(janua: &Janua, account: &Account) -> bool {
+/// Whether an account is that of a platform owner: listed in the settings with a verified email or, without a list, made
+/// an owner in the database.
+pub fn runs_platform(janua: &Janua, account: &Account) -> bool {
+    is_owner_by(janua, account.email_key.as_deref(), account.email_verified, account.runs_platform)
+}
+
+/// The same for what a list knows of an account.
+pub fn is_owner_by(janua: &Janua, email_key: Option<&str>, is_verified: bool, is_entrusted: bool) -> bool {
     let owners = &janua.config.of::<crate::Settings>().platform_owners;
     let mut listed = owners.iter().filter_map(|owner| crate::email::Email::parse(owner));
-    let is_listed = account.email_key.as_deref().is_some_and(|key| listed.any(|owner| owner.key() == key));
-    if owners.is_empty() { account.runs_platform } else { account.email_verified && is_listed }
+    let is_listed = email_key.is_some_and(|key| listed.any(|owner| owner.key() == key));
+    if owners.is_empty() { is_entrusted } else { is_verified && is_listed }
 }
 
 /// A platform owner.

@@ -22,7 +22,7 @@ use crate::{
     apps::Keyed,
     events::{self, By, Event},
     ids::AccountId,
-    sessions::sign_in::ACCOUNT_CLOSED,
+    sessions::sign_in::{ACCOUNT_CLOSED, ACCOUNT_DISABLED, BLOCKED_FROM_APP},
 };
 
 /// The sender of a request: its network, browser, app and trusted device. A handler takes an [`Admitted`], a
@@ -111,7 +111,7 @@ impl FromRequestParts<Janua> for NotAdmitted {
     }
 }
 
-const OF_VISITORS: &[Code] = &[RATE_LIMITED, INVALID_APP_KEY, ACCOUNT_CLOSED];
+const OF_VISITORS: &[Code] = &[RATE_LIMITED, INVALID_APP_KEY, ACCOUNT_CLOSED, ACCOUNT_DISABLED, BLOCKED_FROM_APP];
 
 impl OperationInput for Admitted {
     fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {

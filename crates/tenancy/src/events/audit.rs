@@ -389,3 +389,48 @@ mod tests {
         }
     }
 }
+
+/// Something that happened to a person in an app, as the app's admins see it: neither how the person signs in to the
+/// service nor what they do elsewhere.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AppActivity {
+    pub id: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The account that did it.
+    pub actor: Option<String>,
+    pub ip: Option<String>,
+    pub user_agent: Option<String>,
+    pub at: Timestamp,
+}
+
+impl FromRow for AppActivity {
+    fn from_row(mut row: Row) -> db::Result<Self> {
+        Ok(Self {
+            id: row.get("id")?,
+            kind: row.get("type")?,
+            actor: row.get("actor")?,
+            ip: row.get("ip")?,
+            user_agent: row.get("user_agent")?,
+            at: row.get("at")?,
+        })
+    }
+}
+
+impl AppActivity {
+    /// The newest 50.
+    pub async fn of(db: &Db, app: ApplicationId, account: AccountId) -> db::Result<Vec<Self>> {
+        db.all(
+            "SELECT id, type, actor, at, CASE WHEN actor IS NULL OR actor = account_id THEN ip END AS ip,
+                    CASE WHEN actor IS NULL OR actor = account_id THEN user_agent END AS user_agent
+             FROM audit_event
+             WHERE account_id = $1 AND app_id = $2
+               AND type IN ('SIGNED_IN', 'SIGN_IN_FAILED', 'SESSION_REVOKED', 'CONSENT_GRANTED', 'CONSENT_REVOKED',
+                            'PROFILE_UPDATED', 'USER_BLOCKED', 'USER_UNBLOCKED')
+             ORDER BY at DESC, id DESC LIMIT 50",
+            params![account, app],
+        )
+        .await
+    }
+}

@@ -96,6 +96,24 @@ pub struct By {
     pub user_agent: Option<String>,
     /// The app in which it happened.
     pub app: Option<ApplicationId>,
+    /// Whether it was done by a command in a shell of the server, where no user is signed in.
+    #[serde(default)]
+    pub is_shell: bool,
+}
+
+/// The actor in the audit log of what a command in a shell did.
+pub const SHELL: &str = "shell";
+
+impl By {
+    /// A command in a shell of the server.
+    pub fn shell() -> Self {
+        Self { is_shell: true, ..Self::default() }
+    }
+
+    /// The actor as the audit log names it.
+    fn actor_name(&self) -> Option<String> {
+        self.actor.map(|id| id.to_string()).or_else(|| self.is_shell.then(|| SHELL.to_owned()))
+    }
 }
 
 /// The target of an event: a user, an organization, an app, or none of them for the platform itself.
@@ -166,7 +184,7 @@ pub async fn record(
             kind.audit,
             kind.webhook,
             about.person.or(by.actor.filter(|_| about.org.is_some())),
-            by.actor,
+            by.actor_name(),
             target.clone(),
             about.org,
             about.app.or(by.app),

@@ -6,6 +6,7 @@ use super::letters::one_line;
 use crate::{
     apps::{Application, ApplicationId},
     color::Color,
+    policy::Site,
 };
 
 /// How much of an app's name is shown in a mail.
@@ -22,13 +23,15 @@ pub struct Sender {
 }
 
 /// What the installation is called.
-pub fn installation_name(_janua: &Janua) -> String {
-    "Janua".to_owned()
+pub fn installation_name(janua: &Janua) -> String {
+    Site::of(janua).name
 }
 
 impl Sender {
     pub fn installation(janua: &Janua) -> Self {
-        Self { name: installation_name(janua), is_app: false, color: own_color() }
+        let Site { name, color, .. } = Site::of(janua);
+        let color = color.and_then(|digits| Color::parse(&format!("#{digits}"))).unwrap_or_else(own_color);
+        Self { name, is_app: false, color }
     }
 
     /// The app with this id, or the installation where there is none.

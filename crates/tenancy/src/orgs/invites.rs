@@ -1,7 +1,7 @@
 //! Invites to an organization: for one address, good once, for seven days.
 use std::time::Duration;
 
-use db::{Db, Tx, params, row};
+use db::{Db, Read, Tx, params, row};
 use kernel::{
     Janua,
     clock::Timestamp,
@@ -124,6 +124,12 @@ impl Invite {
     pub async fn look(db: &Db, token: &Secret, now: Timestamp) -> db::Result<Option<Self>> {
         let sql = "SELECT * FROM org_invite WHERE hash = $1 AND expires_at > $2";
         db.opt(sql, params![crypto::hash(token.expose().as_bytes()), now]).await
+    }
+
+    /// Whether an organization asks this email in.
+    pub async fn is_open_for(mut from: impl Read, email_key: &str, now: Timestamp) -> db::Result<bool> {
+        let sql = "SELECT org_id FROM org_invite WHERE email_key = $1 AND expires_at > $2 LIMIT 1";
+        Ok(from.opt::<(String,)>(sql, params![email_key, now]).await?.is_some())
     }
 
     pub async fn page(db: &Db, org: OrgId, below: &Key, most: u32) -> db::Result<Vec<Self>> {

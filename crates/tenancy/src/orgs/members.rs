@@ -144,9 +144,10 @@ pub struct Ended {
 /// An organization that somebody is the only owner of.
 pub struct Alone {
     pub id: OrgId,
+    pub name: String,
     pub others: i64,
 }
-row!(Alone { id, others });
+row!(Alone { id, name, others });
 
 /// What becomes of the organizations of somebody who leaves for good: those they own alone, and who else is in them.
 pub async fn owned_alone(tx: &mut Tx, account: AccountId) -> db::Result<Vec<Alone>> {
@@ -157,7 +158,7 @@ pub async fn owned_alone(tx: &mut Tx, account: AccountId) -> db::Result<Vec<Alon
     );
     tx.all::<(OrgId,)>(held, params![account]).await?;
     tx.all(
-        "SELECT mine.org_id AS id,
+        "SELECT mine.org_id AS id, (SELECT name FROM org WHERE id = mine.org_id) AS name,
                 (SELECT CAST(COUNT(*) AS BIGINT) FROM org_member WHERE org_id = mine.org_id AND account_id <> $1)
                   AS others
          FROM org_member AS mine

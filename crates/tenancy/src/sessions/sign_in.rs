@@ -27,7 +27,7 @@ use crate::{
         social::ProviderIds,
     },
     apps::{
-        Application,
+        Application, Greeting, end_users,
         scopes::{Scope, Scopes},
     },
     enter::{self, Delivery, Visitor, cookies},
@@ -44,6 +44,34 @@ use crate::{
 
 /// Said only to whoever has just proven who they are.
 pub const ACCOUNT_CLOSED: Code = Code::new(403, "account_closed", "Your organization has disabled this account.");
+
+/// Said only to the person who has just proven who they are, as the two above and below.
+pub const ACCOUNT_DISABLED: Code =
+    Code::new(403, "account_disabled", "This account is disabled. Contact the people who run this service.");
+pub const BLOCKED_FROM_APP: Code =
+    Code::new(403, "blocked_from_app", "You are blocked from this app. Contact the app's team.");
+
+/// Why nobody signs in to an account: its organization has switched it off, or a platform owner has disabled it.
+async fn refusal(tx: &mut Tx, account: &Account) -> db::Result<Option<Code>> {
+    if account.disabled_at.is_some() {
+        return Ok(Some(ACCOUNT_DISABLED));
+    }
+    Ok(people::is_closed(tx, account.id).await?.then_some(ACCOUNT_CLOSED))
+}
+
+/// Why a session that ended does not go on, where that is more than its end. For clients that hold its refresh token.
+pub async fn refusal_of_ended(tx: &mut Tx, id: SessionId) -> db::Result<Option<Code>> {
+    let Some(session) = StoredSession::find(&mut *tx, id).await? else { return Ok(None) };
+    let Some(account) = Account::find(tx, session.account_id).await? else { return Ok(None) };
+    if account.disabled_at.is_some() {
+        return Ok(Some(ACCOUNT_DISABLED));
+    }
+    let is_blocked = match session.app_id {
+        Some(app) => end_users::is_blocked(&mut *tx, app, account.id).await?,
+        None => false,
+    };
+    Ok(is_blocked.then_some(BLOCKED_FROM_APP))
+}
 
 /// The signed-in user.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -185,8 +213,8 @@ pub enum Entered {
     In(Box<CompletedSignIn>),
     /// Before the second factor.
     Waiting(MfaChallenge),
-    /// The organization in which the account has its home has switched it off.
-    Closed,
+    /// The proof was right, and still no session begins.
+    Refused(Code),
 }
 
 /// A completed sign-in: the account and its new session.
@@ -231,8 +259,8 @@ pub async fn enter_held(
     HeldAccount(account): HeldAccount,
     way: Way<'_>,
 ) -> Result<Entered> {
-    if people::is_closed(tx, account.id).await? {
-        return Ok(Entered::Closed);
+    if let Some(code) = refusal(tx, &account).await? {
+        return Ok(Entered::Refused(code));
     }
     let factors = Factors::of(&mut *tx, account.id).await?;
     let is_trusted = match &visitor.trusted_device {
@@ -255,8 +283,11 @@ pub async fn enter_held(
             scopes: way.scopes,
             ..Beginning::at(visitor)
         };
-        let begun = begin(tx, janua, visitor, &account, beginning).await?;
-        let (session, org) = begun.ok_or(enter::INVALID_APP_KEY)?;
+        let (session, org) = match begin(tx, janua, visitor, &account, beginning).await? {
+            Begun::In(begun) => *begun,
+            Begun::Blocked => return Ok(Entered::Refused(BLOCKED_FROM_APP)),
+            Begun::AppGone => return Err(enter::INVALID_APP_KEY.into()),
+        };
         let delivery = way.delivery;
         return Ok(Entered::In(Box::new(CompletedSignIn {
             account,
@@ -302,23 +333,28 @@ pub async fn pass(
     ticket: &Spent,
     factor: Factor,
     trust_device: bool,
-) -> db::Result<Option<CompletedSignIn>> {
+) -> db::Result<Option<Entered>> {
     let Some(pending) = Pending::of(janua, ticket) else { return Ok(None) };
     let Some(HeldAccount(account)) = Account::hold(tx, account.id).await? else { return Ok(None) };
-    if people::is_closed(tx, account.id).await? {
-        return Ok(None);
+    if let Some(code) = refusal(tx, &account).await? {
+        return Ok(Some(Entered::Refused(code)));
     }
     let methods = vec![pending.method, factor.method().to_owned(), "mfa".to_owned()];
     let proof = Some(Proof::Factor(factor));
     let beginning = Beginning { methods, proof, app_id: pending.app, ..Beginning::at(visitor) };
-    let Some((session, org)) = begin(tx, janua, visitor, &account, beginning).await? else { return Ok(None) };
+    let (session, org) = match begin(tx, janua, visitor, &account, beginning).await? {
+        Begun::In(begun) => *begun,
+        Begun::Blocked => return Ok(Some(Entered::Refused(BLOCKED_FROM_APP))),
+        Begun::AppGone => return Ok(None),
+    };
     let trusted = if trust_device {
         Some(factors::trust_device(tx, janua, account.id, visitor, pending.app).await?)
     } else {
         None
     };
     let factors = Factors::of(&mut *tx, account.id).await?;
-    Ok(Some(CompletedSignIn { account, factors, session, org, delivery: pending.delivery, trusted }))
+    let delivery = pending.delivery;
+    Ok(Some(Entered::In(Box::new(CompletedSignIn { account, factors, session, org, delivery, trusted }))))
 }
 
 /// What a client is let do for a person.
@@ -338,14 +374,17 @@ pub async fn grant(
     visitor: &Visitor,
     from: SessionId,
     grant: Grant,
-) -> db::Result<Option<CompletedSignIn>> {
+) -> db::Result<Option<Entered>> {
     let Some(before) = StoredSession::find(&mut *tx, from).await? else { return Ok(None) };
     let Some(HeldAccount(account)) = Account::hold(tx, before.account_id).await? else { return Ok(None) };
+    if let Some(code) = refusal(tx, &account).await? {
+        return Ok(Some(Entered::Refused(code)));
+    }
     // Looked at again, now that nobody can end it meanwhile; and what began before there was a second factor is too weak.
     let from = StoredSession::find(&mut *tx, from).await?.filter(|from| from.is_alive(janua.clock.now()));
     let Some(from) = from else { return Ok(None) };
     let factors = Factors::of(&mut *tx, account.id).await?;
-    if factors.is_on() && !from.is_strong() || people::is_closed(tx, account.id).await? {
+    if factors.is_on() && !from.is_strong() {
         return Ok(None);
     }
     let beginning = Beginning {
@@ -360,8 +399,13 @@ pub async fn grant(
         user_agent: from.user_agent.clone(),
         ip: from.ip.clone(),
     };
-    let Some((session, org)) = begin(tx, janua, visitor, &account, beginning).await? else { return Ok(None) };
-    Ok(Some(CompletedSignIn { account, factors, session, org, delivery: Delivery::Body, trusted: None }))
+    let (session, org) = match begin(tx, janua, visitor, &account, beginning).await? {
+        Begun::In(begun) => *begun,
+        Begun::Blocked => return Ok(Some(Entered::Refused(BLOCKED_FROM_APP))),
+        Begun::AppGone => return Ok(None),
+    };
+    let delivery = Delivery::Body;
+    Ok(Some(Entered::In(Box::new(CompletedSignIn { account, factors, session, org, delivery, trusted: None }))))
 }
 
 /// How a session begins.
@@ -386,6 +430,14 @@ impl Beginning {
     }
 }
 
+/// What came of beginning a session.
+enum Begun {
+    In(Box<(StoredSession, Option<Membership>)>),
+    /// The app has blocked the person.
+    Blocked,
+    AppGone,
+}
+
 /// Makes the session, writes down that somebody signed in, and tells them when the device is new. A session to an app that
 /// is gone does not begin.
 async fn begin(
@@ -394,13 +446,15 @@ async fn begin(
     visitor: &Visitor,
     account: &Account,
     beginning: Beginning,
-) -> db::Result<Option<(StoredSession, Option<Membership>)>> {
+) -> db::Result<Begun> {
     let (now, app_id) = (janua.clock.now(), beginning.app_id);
     let org = Membership::active(tx, account.id).await?;
-    if let Some(id) = app_id
-        && !Application::greet(tx, id, account.id, beginning.scopes.as_ref(), now).await?
-    {
-        return Ok(None);
+    if let Some(id) = app_id {
+        match Application::greet(tx, id, account.id, beginning.scopes.as_ref(), now).await? {
+            Greeting::Welcome => {}
+            Greeting::Blocked => return Ok(Begun::Blocked),
+            Greeting::AppGone => return Ok(Begun::AppGone),
+        }
     }
     let device = device_name(&beginning.user_agent);
     let proven_at = beginning.since.unwrap_or(now);
@@ -443,7 +497,7 @@ async fn begin(
         let letter = NewDevice { name: account.name.clone(), origin };
         mail::send_for(tx, janua, app_id, email, &letter).await?;
     }
-    Ok(Some((session, org)))
+    Ok(Begun::In(Box::new((session, org))))
 }
 
 pub(crate) const MAILS: &[Sample] =
@@ -473,7 +527,7 @@ impl Entered {
         match self {
             Self::In(person) => person.answer(janua),
             Self::Waiting(challenge) => Ok(Json(challenge).into_response()),
-            Self::Closed => Err(ACCOUNT_CLOSED.into()),
+            Self::Refused(code) => Err(code.into()),
         }
     }
 }

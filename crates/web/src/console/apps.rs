@@ -22,6 +22,7 @@ pub fn routes() -> Routes {
         .get("/console/apps/{appId}/settings", app_settings_page, "its settings")
         .get("/console/apps/{appId}/keys", keys_page, "its keys")
         .get("/console/apps/{appId}/users", users_page, "who signed in through it")
+        .get("/console/apps/{appId}/users/{userId}", user_page, "one of its end users")
         .get("/console/apps/{appId}/domain", domain_page, "its domain and the proof of it")
         .and(activity::with_file(pages("pages").get(
             "/console/apps/{appId}/activity",
@@ -64,6 +65,17 @@ async fn keys_page(me: Me, Path(place): Path<OfApp>) -> Response {
 
 async fn users_page(me: Me, Path(place): Path<OfApp>) -> Response {
     me.show("console/users.html", &place, &[APP, ("list", "/apps/{appId}/users?{query}")]).await
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct OfEndUser {
+    app_id: String,
+    user_id: String,
+}
+
+async fn user_page(me: Me, Path(place): Path<OfEndUser>) -> Response {
+    me.show("console/user.html", &place, &[APP, ("user", "/apps/{appId}/users/{userId}")]).await
 }
 
 async fn domain_page(me: Me, Path(place): Path<OfApp>) -> Response {

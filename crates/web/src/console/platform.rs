@@ -1,5 +1,6 @@
 //! For those who run the platform: the outbox of a development server, who misbehaves, incidents, keys, what waits.
 use axum::{
+    extract::RawQuery,
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
@@ -12,11 +13,12 @@ use super::nav::{Area::Platform, NavEntry};
 use crate::{
     activity,
     me::Me,
-    page::{HTML, error, pages},
+    page::{HTML, error, pages, parameter},
 };
 
 pub const NAV: &[NavEntry] = &[
     NavEntry::new(Platform, "", "Overview", "overview", "/platform"),
+    NavEntry::new(Platform, "", "Users", "users", "/platform/users"),
     NavEntry::new(Platform, "", "Activity", "activity", "/platform/activity"),
     NavEntry::new(Platform, "", "Incidents", "flag", "/platform/incidents"),
     NavEntry::new(Platform, "", "Abuse", "shield", "/platform/abuse"),
@@ -26,6 +28,8 @@ pub const NAV: &[NavEntry] = &[
 pub fn routes() -> Routes {
     pages("pages")
         .get("/console/platform", platform_page, "what the platform is busy with")
+        .get("/console/platform/users", platform_users_page, "every account")
+        .get("/console/platform/users/{userId}", platform_user_page, "one account, and what can be done for it")
         .get("/console/platform/abuse", abuse_page, "who misbehaves")
         .get("/console/platform/incidents", incidents_page, "what the status page says")
         .get("/console/outbox", outbox_page, "the mails a development server kept")
@@ -50,6 +54,26 @@ async fn platform_page(me: Me) -> Response {
         ("?outbox", "/admin/outbox?limit=1"),
     ];
     me.show("console/platform.html", &(), &asks).await
+}
+
+async fn platform_users_page(me: Me, RawQuery(query): RawQuery) -> Response {
+    // What names no filter and no page is not for the interface.
+    let known = ["search", "state", "orgId", "cursor", "limit"];
+    let pairs = url::form_urlencoded::parse(query.as_deref().unwrap_or_default().as_bytes());
+    let pairs = pairs.filter(|(name, value)| known.contains(&name.as_ref()) && !value.is_empty());
+    let asked = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
+    let more = json!({ "state_filter": parameter(query.as_deref(), "state") });
+    me.show_with("console/platform_users.html", &(), &[("list", &format!("/admin/users?{asked}"))], more).await
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct OfUser {
+    user_id: String,
+}
+
+async fn platform_user_page(me: Me, Path(place): Path<OfUser>) -> Response {
+    me.show("console/platform_user.html", &place, &[("user", "/admin/users/{userId}")]).await
 }
 
 async fn abuse_page(me: Me) -> Response {
