@@ -54,7 +54,12 @@ async fn sign_up_page(State(janua): State<Janua>, headers: HeaderMap, RawQuery(q
 fn closed(janua: &Janua, onward: &Onward, code: Code) -> Response {
     let title = if code == policy::INVITATION_REQUIRED { "Sign-up by invitation" } else { "Sign-up is closed" };
     let next = vec!["Sign in".to_owned(), address(janua, "/sign-in", "continue", &onward.to)];
-    onward.page(janua, StatusCode::FORBIDDEN, "note.html", context! { title, text => code.says, sign => "lock", next })
+    onward.page(
+        janua,
+        StatusCode::FORBIDDEN,
+        "note.html",
+        context! { title, text => code.says, sign => "lock", next },
+    )
 }
 
 fn form(janua: &Janua, status: StatusCode, onward: &Onward, typed: (&str, &str), fault: Option<&Fault>) -> Response {

@@ -19,6 +19,7 @@ use tenancy::{
 use super::{ACCOUNT_INVITE, ALREADY_VERIFIED, LAST_PLATFORM_OWNER, NO_EMAIL, OWN_ACCOUNT};
 use crate::{
     asked::Registration,
+    destination::Destination,
     device,
     events::{
         AccountDisabled, AccountEnabled, FactorsReset, MfaDisabled, NewPasswordRequired, PasskeyRemoved,
@@ -164,7 +165,12 @@ pub async fn resend_verification(tx: &mut Tx, janua: &Janua, by: &By, account: &
     }
     let (email, now) = (account.email.clone().ok_or(NO_EMAIL)?, janua.clock.now());
     let password_hash = account.password_hash.clone();
-    let registration = Registration { name: account.name.clone(), password_hash, likeness: None };
+    let registration = Registration {
+        name: account.name.clone(),
+        password_hash,
+        likeness: None,
+        destination: Destination::default(),
+    };
     once::make_room(tx, VERIFY_EMAIL, account.id, now).await?;
     let aside = serde_json::to_vec(&registration).unwrap_or_default();
     let token = once::issue(tx, janua, VERIFY_EMAIL, Some(account.id), &aside).await?;
