@@ -9,6 +9,7 @@ pub mod ids;
 pub mod messages;
 pub mod once;
 pub mod orgs;
+pub mod quotas;
 pub mod records;
 pub mod restored;
 pub mod sessions;
@@ -54,6 +55,10 @@ pub fn feature(config: &Config) -> Feature {
         .declares(PURPOSES)
         .declares(sessions::sign_in::MAILS)
         .declares(orgs::invites::MAILS)
+        .declares(quotas::METERS)
+        .declares(quotas::EVENTS)
+        .declares(quotas::MAILS)
+        .own(quotas::Limits::default())
         .own(messages::letters::Templates::default())
         .release(|janua| {
             Box::pin(async move { messages::mail::release_all(&janua.db).await.map_err(|error| error.to_string()) })

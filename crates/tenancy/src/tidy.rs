@@ -7,7 +7,7 @@ use kernel::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{apps::end_users, sessions::keys, uploads};
+use crate::{apps::end_users, quotas, sessions::keys, uploads};
 
 /// Used-up secrets are kept for a while, so that a second use is told apart from a wrong one in the log.
 pub const SECRETS_KEPT: Duration = Duration::from_hours(24);
@@ -47,6 +47,12 @@ pub(crate) const CHORES: &[Chore] = &[
         "DELETE FROM slug_hold WHERE slug IN
              (SELECT slug FROM slug_hold WHERE held_until <= $1 ORDER BY held_until LIMIT $2)",
         Duration::ZERO,
+    ),
+    Chore::sweep(
+        "quota",
+        "DELETE FROM quota WHERE (org_id, meter, period) IN
+             (SELECT org_id, meter, period FROM quota WHERE period > 0 AND period < $1 ORDER BY period LIMIT $2)",
+        quotas::KEPT,
     ),
     Chore::run("upload", |janua| Box::pin(async move { Ok(uploads::sweep(&janua).await?) })),
     Chore::run("app_user", |janua| Box::pin(async move { Ok(end_users::note_wordless(&janua).await?) })),

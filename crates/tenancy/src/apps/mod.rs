@@ -11,6 +11,7 @@ use kernel::{
     Janua,
     clock::Timestamp,
     crypto::{self, Secret},
+    fault::Result,
     http::Key,
 };
 use schemars::JsonSchema;
@@ -22,6 +23,7 @@ use crate::{
     events::About,
     gone,
     ids::{AccountId, OrgId, Role},
+    quotas,
 };
 
 /// The topic on which a change to an app or its keys is told.
@@ -81,9 +83,9 @@ impl FromRow for Reached {
 
 /// A shared lock, so that sign-ins to one app do not wait for each other.
 const KEEPING: Sql = Sql::two(
-    "SELECT app_user.scopes, app_user.has_words FROM app
+    "SELECT app_user.scopes, app_user.has_words, app_user.active_month, app.org_id FROM app
      LEFT JOIN app_user ON app_user.app_id = app.id AND app_user.account_id = $2 WHERE app.id = $1",
-    "SELECT app_user.scopes, app_user.has_words FROM app
+    "SELECT app_user.scopes, app_user.has_words, app_user.active_month, app.org_id FROM app
      LEFT JOIN app_user ON app_user.app_id = app.id AND app_user.account_id = $2 WHERE app.id = $1
      FOR KEY SHARE OF app",
 );
@@ -95,8 +97,9 @@ impl About {
 }
 
 impl Application {
-    /// `false` when the slug is somebody else's, or is held back for another organization.
-    pub async fn insert(&self, tx: &mut Tx) -> db::Result<bool> {
+    /// `false` when the slug is somebody else's, or is held back for another organization. Counts against the
+    /// organization's quota.
+    pub async fn insert(&self, tx: &mut Tx, janua: &Janua) -> Result<bool> {
         let made = tx
             .exec(
                 "INSERT INTO app (id, org_id, owner_id, name, slug, redirect_uris, allowed_origins, settings,
@@ -121,6 +124,9 @@ impl Application {
         if made == 1 && slugs::is_held_back(tx, &self.slug, self.org_id, self.created_at).await? {
             tx.exec("DELETE FROM app WHERE id = $1", params![self.id]).await?;
             return Ok(false);
+        }
+        if made == 1 {
+            quotas::spend(tx, janua, self, &quotas::APPS, 1).await?;
         }
         self.told(tx).await?;
         Ok(made == 1)
@@ -197,6 +203,9 @@ impl Application {
     pub async fn delete(&self, tx: &mut Tx, janua: &Janua) -> db::Result<()> {
         gone::app(tx, janua, self.id).await?;
         slugs::hold_back(tx, &self.slug, (self.org_id, self.owner_id), janua.clock.now()).await?;
+        let keys = StoredAppKey::count(tx, self.id).await?;
+        quotas::give_back(tx, self.org_id, &quotas::KEYS, keys).await?;
+        quotas::give_back(tx, self.org_id, &quotas::APPS, 1).await?;
         tx.exec("DELETE FROM app WHERE id = $1", params![self.id]).await?;
         self.told(tx).await?;
         tx.notify(Reach::EveryNode, crate::ids::topic::SESSION, "").await
@@ -269,11 +278,12 @@ impl Application {
     /// transaction is over: its deletion waits, and takes along the session that begins meanwhile.
     pub async fn greet(
         tx: &mut Tx,
+        janua: &Janua,
         id: ApplicationId,
         account: AccountId,
         scopes: Option<&Scopes>,
-        now: Timestamp,
-    ) -> db::Result<bool> {
+    ) -> Result<bool> {
+        let now = janua.clock.now();
         let Some(there) = tx.opt::<Greeted>(KEEPING, params![id, account]).await? else { return Ok(false) };
         let is_found = there.has_words == Some(true);
         let before = there.has_words.map(|_| there.scopes);
@@ -286,18 +296,44 @@ impl Application {
             (None, Some(now)) => Some(now.clone()),
         };
         let is_same = is_found && before.as_ref().is_some_and(|before| *before == known);
+        let month = now.month().0;
+        if there.active_month != Some(month) {
+            let pool = quotas::Pool { org: there.org_id, app: Some(id) };
+            // A limit keeps new users out, never those that the app has.
+            match before {
+                None => quotas::spend(tx, janua, pool, &quotas::ACTIVE_USERS, 1).await?,
+                Some(_) => quotas::spend_beyond(tx, janua, pool, &quotas::ACTIVE_USERS, 1).await?,
+            }
+        }
         let greeted = tx
             .exec(
-                "INSERT INTO app_user (app_id, account_id, first_sign_in_at, last_sign_in_at, scopes)
-                 SELECT id, $2, $3, $3, $4 FROM app WHERE id = $1
-                 ON CONFLICT (app_id, account_id) DO UPDATE SET last_sign_in_at = $3, scopes = $4",
-                params![id, account, now, known.as_ref()],
+                "INSERT INTO app_user (app_id, account_id, first_sign_in_at, last_sign_in_at, scopes, active_month)
+                 SELECT id, $2, $3, $3, $4, $5 FROM app WHERE id = $1
+                 ON CONFLICT (app_id, account_id) DO UPDATE SET last_sign_in_at = $3, scopes = $4, active_month = $5",
+                params![id, account, now, known.as_ref(), month],
             )
             .await?;
         if greeted == 1 && !is_same {
             end_users::note(tx, id, account).await?;
         }
         Ok(greeted == 1)
+    }
+
+    /// Counts somebody whose session to an app goes on as active in this month, unless that was done.
+    pub(crate) async fn note_active(
+        tx: &mut Tx,
+        janua: &Janua,
+        id: ApplicationId,
+        account: AccountId,
+    ) -> db::Result<()> {
+        let sql = "UPDATE app_user SET active_month = $3 WHERE app_id = $1 AND account_id = $2 AND active_month < $3";
+        if tx.exec(sql, params![id, account, janua.clock.now().month().0]).await? == 0 {
+            return Ok(());
+        }
+        match Self::find(&mut *tx, id).await? {
+            Some(app) => quotas::spend_beyond(tx, janua, &app, &quotas::ACTIVE_USERS, 1).await,
+            None => Ok(()),
+        }
     }
 
     async fn told(&self, tx: &mut Tx) -> db::Result<()> {
@@ -310,8 +346,11 @@ struct Greeted {
     scopes: Option<Scopes>,
     /// None for somebody who is new to it.
     has_words: Option<bool>,
+    /// The month they were last counted in.
+    active_month: Option<Timestamp>,
+    org_id: OrgId,
 }
-row!(Greeted { scopes, has_words });
+row!(Greeted { scopes, has_words, active_month, org_id });
 
 /// A key as the people of the app see it: not the key.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -347,16 +386,17 @@ impl FromRow for KeyOfApp {
 }
 
 impl StoredAppKey {
-    /// A new key, and the only sight of it.
+    /// A new key, and the only sight of it. Counts against the organization's quota.
     pub async fn make(
         tx: &mut Tx,
         janua: &Janua,
-        application: ApplicationId,
+        application: &Application,
         created_by: AccountId,
         kind: KeyKind,
         environment: Environment,
         name: Option<String>,
-    ) -> db::Result<(Self, Secret)> {
+    ) -> Result<(Self, Secret)> {
+        quotas::spend(tx, janua, application, &quotas::KEYS, 1).await?;
         let (now, token) = (janua.clock.now(), janua.entropy.token());
         let letter = match kind {
             KeyKind::Publishable => "pk",
@@ -372,7 +412,7 @@ impl StoredAppKey {
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
             params![
                 key.id,
-                application,
+                application.id,
                 crypto::hash(value.expose().as_bytes()),
                 kind,
                 environment,
@@ -434,13 +474,18 @@ impl StoredAppKey {
                 params![org, account],
             )
             .await?;
+        quotas::give_back(tx, org, &quotas::KEYS, i64::try_from(ended.len()).unwrap_or_default()).await?;
         Ok(ended.into_iter().map(|key| (key.app_id, key.id)).collect())
     }
 
     /// It opens nothing from now on. `false` when the app has no such key.
-    pub async fn delete(tx: &mut Tx, application: ApplicationId, id: AppKeyId) -> db::Result<bool> {
-        let gone = tx.exec("DELETE FROM app_key WHERE id = $2 AND app_id = $1", params![application, id]).await?;
-        tx.notify(Reach::EveryNode, TOPIC, application.to_string()).await?;
+    pub async fn delete(tx: &mut Tx, application: &Application, id: AppKeyId) -> db::Result<bool> {
+        let sql = "DELETE FROM app_key WHERE id = $2 AND app_id = $1";
+        let gone = tx.exec(sql, params![application.id, id]).await?;
+        if gone == 1 {
+            quotas::give_back(tx, application.org_id, &quotas::KEYS, 1).await?;
+        }
+        tx.notify(Reach::EveryNode, TOPIC, application.id.to_string()).await?;
         Ok(gone == 1)
     }
 }

@@ -33,6 +33,7 @@ use crate::{
     email::Email,
     events::{self, By, Event},
     ids::AccountId,
+    quotas::QUOTA_EXCEEDED,
     sessions::{StoredSession, sign_in::ACCOUNT_CLOSED},
 };
 
@@ -139,7 +140,7 @@ impl FromRequestParts<Janua> for NotAdmitted {
     }
 }
 
-const OF_VISITORS: &[Code] = &[RATE_LIMITED, INVALID_APP_KEY, ACCOUNT_CLOSED];
+const OF_VISITORS: &[Code] = &[RATE_LIMITED, INVALID_APP_KEY, ACCOUNT_CLOSED, QUOTA_EXCEEDED];
 
 impl OperationInput for Admitted {
     fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {

@@ -303,7 +303,7 @@ pub async fn pass(
     ticket: &Spent,
     factor: Factor,
     trust_device: bool,
-) -> db::Result<Option<CompletedSignIn>> {
+) -> Result<Option<CompletedSignIn>> {
     let Some(pending) = Pending::of(janua, ticket) else { return Ok(None) };
     let Some(HeldAccount(account)) = Account::hold(tx, account.id).await? else { return Ok(None) };
     if people::is_closed(tx, account.id).await? {
@@ -339,7 +339,7 @@ pub async fn grant(
     visitor: &Visitor,
     from: SessionId,
     grant: Grant,
-) -> db::Result<Option<CompletedSignIn>> {
+) -> Result<Option<CompletedSignIn>> {
     let Some(before) = StoredSession::find(&mut *tx, from).await? else { return Ok(None) };
     let Some(HeldAccount(account)) = Account::hold(tx, before.account_id).await? else { return Ok(None) };
     // Looked at again, now that nobody can end it meanwhile; and what began before there was a second factor is too weak.
@@ -395,11 +395,11 @@ async fn begin(
     visitor: &Visitor,
     account: &Account,
     beginning: Beginning,
-) -> db::Result<Option<(StoredSession, Option<Membership>)>> {
+) -> Result<Option<(StoredSession, Option<Membership>)>> {
     let (now, app_id) = (janua.clock.now(), beginning.app_id);
     let org = Membership::active(tx, account.id).await?;
     if let Some(id) = app_id
-        && !Application::greet(tx, id, account.id, beginning.scopes.as_ref(), now).await?
+        && !Application::greet(tx, janua, id, account.id, beginning.scopes.as_ref()).await?
     {
         return Ok(None);
     }

@@ -29,6 +29,11 @@ mod sign;
 use std::{sync::Arc, time::Duration};
 
 use kernel::{config::Config, feature::Feature, http::Routes};
+use tenancy::{
+    apps::Application,
+    gone::Gone,
+    quotas::{self, Meter, Period},
+};
 
 use self::changes::Changes;
 pub use dispatch::deliver_due;
@@ -49,12 +54,26 @@ pub fn feature(config: &Config) -> Feature {
         })
         .declares(events::EVENTS)
         .declares(mails::MAILS)
+        .declares(&[WEBHOOKS])
+        .declares(&[GONE])
         .declares(&[config.of::<Settings>().permit()])
         .release(|janua| {
             Box::pin(async move { model::release_all(&janua.db).await.map_err(|error| error.to_string()) })
         })
         .task(|janua| Box::pin(dispatch::run(janua)))
 }
+
+/// The webhooks of an organization's apps.
+const WEBHOOKS: Meter = Meter::platform("webhooks", "webhooks", Period::Gauge);
+
+/// The webhooks of an app that is deleted are counted no more.
+const GONE: Gone = Gone::App(|tx, _, id| {
+    Box::pin(async move {
+        let Some(app) = Application::find(&mut *tx, id).await? else { return Ok(()) };
+        let webhooks = model::Webhook::count(tx, id).await?;
+        quotas::give_back(tx, app.org_id, &WEBHOOKS, webhooks).await
+    })
+});
 
 /// How long one attempt may take; tests have less patience.
 pub struct Pace {
