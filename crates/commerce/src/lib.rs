@@ -1,6 +1,7 @@
 //! Plans, quotas and metered usage.
 mod plans;
 mod settings;
+mod usage;
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ pub fn feature(_: &Config) -> Feature {
         .own(Arc::new(plans::Shelf::default()))
         .declares(plans::EVENTS)
         .start(|janua| Box::pin(async move { plans::start(&janua).await }))
+        .and(usage::feature())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Plans, quotas and usage through the front door.
 mod plans;
 mod quotas;
+mod usage;
 
 use std::path::PathBuf;
 
@@ -90,4 +91,9 @@ impl Shop {
         let key = made.body["value"].as_str().expect("a key").to_owned();
         Self { owner, org: app["orgId"].as_str().expect("an organization").to_owned(), app: id(&app), key }
     }
+}
+
+/// Somebody who signs in again.
+pub async fn again(t: &TestJanua, email: &str) -> Person {
+    Person::of(&identity::testing::login(t, email, identity::testing::PASSWORD).await)
 }

@@ -217,6 +217,11 @@ impl Application {
         Ok(())
     }
 
+    /// The first thousand of an organization, oldest first.
+    pub async fn of_org(db: &Db, org: OrgId) -> db::Result<Vec<Self>> {
+        db.all("SELECT * FROM app WHERE org_id = $1 ORDER BY created_at, id LIMIT 1000", params![org]).await
+    }
+
     pub async fn all_of(tx: &mut Tx, org: OrgId) -> db::Result<Vec<Self>> {
         tx.all("SELECT * FROM app WHERE org_id = $1 ORDER BY created_at, id", params![org]).await
     }

@@ -286,7 +286,7 @@ pub async fn give_back(tx: &mut Tx, org: OrgId, meter: &Meter, n: i64) -> db::Re
 
 /// The plan of an organization and its limit on a meter. Nothing where no plan limits the meter: then the organization is
 /// not looked at.
-async fn limit_of(
+pub async fn limit_of(
     tx: &mut Tx,
     janua: &Janua,
     org: OrgId,
