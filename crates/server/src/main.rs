@@ -5,6 +5,7 @@ mod catalogue;
 mod doctor;
 mod jobs;
 mod keys;
+mod org_plan;
 mod serve;
 mod start;
 
@@ -93,6 +94,9 @@ enum Command {
     /// Look at the jobs that were given up
     #[command(subcommand)]
     Jobs(jobs::Command),
+    /// Look after what the installation serves
+    #[command(subcommand)]
+    Admin(org_plan::Command),
 }
 
 impl Settings {
@@ -161,6 +165,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
             Command::AfterRestore(wishes) => Box::pin(backup::after_restore(config, &wishes)).await,
             Command::Keys(command) => keys::run(config, command).await,
             Command::Jobs(command) => jobs::run(&config, command).await,
+            Command::Admin(command) => Box::pin(org_plan::run(config, command)).await,
             Command::Config => Ok(ExitCode::SUCCESS),
         }
     })

@@ -18,6 +18,7 @@ mod reference;
 mod resources;
 mod status;
 mod stock_clients;
+mod usage;
 
 use data_encoding::BASE64URL_NOPAD;
 use identity::testing::{Person, signed_in};

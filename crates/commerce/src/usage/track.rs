@@ -75,17 +75,16 @@ fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error
 struct NewEvent {
     /// The name of a meter. Not with `correct`.
     meter: Option<String>,
-    /// A whole number from 1 to 2^53-1 in the meter's unit; left out: 1. For a correction the value that is right, from 0 on.
+    /// A whole number from 1 to 2^53-1; left out: 1. For a correction the right value, from 0 on.
     #[serde(deserialize_with = "present")]
     value: Option<Value>,
     /// Whom it is counted for: your id of a customer, up to 128 characters.
     customer: Option<String>,
-    /// Your id of the event, up to 128 visible ASCII characters. An event that comes again with it is counted once.
+    /// Your id of the event, up to 128 visible ASCII characters. What comes again is counted once.
     event_id: Option<String>,
     /// When it happened; left out: now. From 35 days ago to 5 minutes ahead.
     timestamp: Option<Timestamp>,
-    /// Up to 20 texts of up to 256 characters, by names of up to 128. Those the meter groups by are kept apart; `key` is what
-    /// a `unique` meter counts.
+    /// Up to 20 texts of 256 characters. `key` is what a `unique` meter counts.
     properties: Option<BTreeMap<String, String>>,
     /// What it cost you.
     cost: Option<EventCost>,
@@ -107,8 +106,8 @@ struct EventCost {
 struct Track {
     #[serde(flatten)]
     event: NewEvent,
-    /// Up to 1000 events. What is good is counted, and the whole may be sent again.
-    #[schemars(length(min = 1, max = 1000))]
+    /// Up to 1000 events, with the fields beside this one. What is good is counted, and the whole may be sent again.
+    #[schemars(with = "Option<Vec<serde_json::Map<String, Value>>>", length(min = 1, max = 1000))]
     events: Option<Vec<NewEvent>>,
     /// With a secret key: `test` counts apart from everything, without quotas.
     environment: Option<Environment>,

@@ -5,6 +5,7 @@ mod design;
 mod orgs;
 mod platform;
 mod start;
+mod usage;
 mod webhooks;
 
 use kernel::http::Routes;
@@ -15,6 +16,7 @@ pub fn routes() -> Routes {
         .and(orgs::routes())
         .and(apps::routes())
         .and(webhooks::routes())
+        .and(usage::routes())
         .and(platform::routes())
         .and(design::routes())
 }
