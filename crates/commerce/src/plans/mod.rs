@@ -87,6 +87,7 @@ pub enum Cost {
 }
 
 /// All that the file says.
+#[allow(clippy::struct_field_names, reason = "fields have the names that the file has")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plans {
     pub currency: String,

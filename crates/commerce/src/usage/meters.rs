@@ -62,13 +62,13 @@ struct MeterView {
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Meters {
+struct MeterList {
     org_id: OrgId,
     plan: String,
     meters: Vec<MeterView>,
 }
 
-async fn list_meters(State(janua): State<Janua>, session: Session, Query(of): Query<Of>) -> Result<Json<Meters>> {
+async fn list_meters(State(janua): State<Janua>, session: Session, Query(of): Query<Of>) -> Result<Json<MeterList>> {
     let scope = access::scope(&janua, &session, of.org_id, of.app_id).await?;
     let plans = Plans::of(&janua);
     let tracked = plans.meters.values().map(|meter| (&meter.meter, Some(meter)));
@@ -94,5 +94,5 @@ async fn list_meters(State(janua): State<Janua>, session: Session, Query(of): Qu
             resets_at: meter.period.resets_at(now),
         });
     }
-    Ok(Json(Meters { org_id: scope.org.id, plan: scope.org.tier, meters }))
+    Ok(Json(MeterList { org_id: scope.org.id, plan: scope.org.tier, meters }))
 }

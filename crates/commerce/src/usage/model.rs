@@ -334,7 +334,7 @@ pub async fn choice(
 
 /// The totals of one slot.
 #[derive(Debug, Clone, Copy)]
-pub struct Slot {
+pub struct SlotTotal {
     pub slot: i64,
     pub total: i64,
     pub events: i64,
@@ -342,9 +342,9 @@ pub struct Slot {
     pub latest: i64,
     pub latest_at: i64,
 }
-row!(Slot { slot, total, events, most, latest, latest_at });
+row!(SlotTotal { slot, total, events, most, latest, latest_at });
 
-impl Slot {
+impl SlotTotal {
     /// Those of a series, oldest first.
     pub async fn all(
         db: &Db,

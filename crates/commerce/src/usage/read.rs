@@ -21,7 +21,7 @@ use tenancy::{
 use super::{
     ORG_REQUIRED, UNKNOWN_METER,
     access::{self, Accept},
-    model::{self, Series, Slot, StoredEvent},
+    model::{self, Series, SlotTotal, StoredEvent},
     windows::{Range, Window},
 };
 use crate::plans::{Aggregation, Plans, TrackedMeter};
@@ -30,7 +30,7 @@ pub fn routes() -> Routes {
     Routes::new("usage")
         .get("/usage", usage, "usage totals for an app")
         .fails(&[ORG_REQUIRED, UNKNOWN_METER, NOT_FOUND, FORBIDDEN, BAD_CURSOR])
-        .answers::<Usage>(200, "application/json")
+        .answers::<UsageList>(200, "application/json")
         .answers::<String>(200, "text/csv")
 }
 
@@ -97,7 +97,7 @@ struct EventView {
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Usage {
+struct UsageList {
     usage: Vec<UsageRow>,
     as_of: Timestamp,
     next_cursor: Option<String>,
@@ -184,7 +184,7 @@ async fn usage(
         None => Key { at: Timestamp(0), id: row.key.clone() },
     };
     let Listed { rows, next_cursor } = page.list(&janua, "usage", list, fetch, key).await?;
-    let usage = Usage { usage: rows, as_of: now, next_cursor };
+    let usage = UsageList { usage: rows, as_of: now, next_cursor };
     Ok(if accept.csv { csv(&usage) } else { Json(usage).into_response() })
 }
 
@@ -307,10 +307,10 @@ impl Question<'_> {
         let (db, from, to) = (&self.janua.db, self.range.from, self.range.to);
         let mut values: Vec<(i64, i64)> = match self.window {
             Window::Total => {
-                let whole = Slot::whole(db, series, from, to).await?;
+                let whole = SlotTotal::whole(db, series, from, to).await?;
                 vec![(value(meter.aggregation, &whole), whole.events)]
             }
-            _ => self.fold(meter.aggregation, &Slot::all(db, series, "q", from, to).await?),
+            _ => self.fold(meter.aggregation, &SlotTotal::all(db, series, "q", from, to).await?),
         };
         if meter.aggregation == Aggregation::Unique {
             for ((value, _), (from, to)) in values.iter_mut().zip(&self.windows) {
@@ -339,16 +339,16 @@ impl Question<'_> {
         let db = &self.janua.db;
         let (start, end) = from.month();
         if from == start && (to == end || to < end && to > self.janua.clock.now()) {
-            let month = Slot::all(db, series, "m", start, Timestamp(start.0 + 1)).await?;
+            let month = SlotTotal::all(db, series, "m", start, Timestamp(start.0 + 1)).await?;
             return Ok(month.first().map_or(0, |month| month.total));
         }
-        Ok(Slot::unique(db, series, from.day().start(), to).await?)
+        Ok(SlotTotal::unique(db, series, from.day().start(), to).await?)
     }
 
-    fn fold(&self, aggregation: Aggregation, slots: &[Slot]) -> Vec<(i64, i64)> {
+    fn fold(&self, aggregation: Aggregation, slots: &[SlotTotal]) -> Vec<(i64, i64)> {
         let mut slots = slots.iter().peekable();
         let each = self.windows.iter().map(|(_, to)| {
-            let none = Slot { slot: 0, total: 0, events: 0, most: 0, latest: 0, latest_at: 0 };
+            let none = SlotTotal { slot: 0, total: 0, events: 0, most: 0, latest: 0, latest_at: 0 };
             let mut window = none;
             while let Some(slot) = slots.next_if(|slot| slot.slot < to.0) {
                 window.total = window.total.saturating_add(slot.total);
@@ -367,7 +367,7 @@ fn after(below: &Key) -> Option<&str> {
     (*below != Key::newest()).then_some(below.id.as_str())
 }
 
-fn value(aggregation: Aggregation, slot: &Slot) -> i64 {
+fn value(aggregation: Aggregation, slot: &SlotTotal) -> i64 {
     match aggregation {
         Aggregation::Sum | Aggregation::Unique => slot.total,
         Aggregation::Count => slot.events,
@@ -376,7 +376,7 @@ fn value(aggregation: Aggregation, slot: &Slot) -> i64 {
     }
 }
 
-fn csv(usage: &Usage) -> Response {
+fn csv(usage: &UsageList) -> Response {
     // A text that a spreadsheet would take for a formula begins with a quote.
     let quoted = |text: &str| {
         let guard = if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };

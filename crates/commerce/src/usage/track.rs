@@ -193,7 +193,11 @@ async fn track(State(janua): State<Janua>, tracker: Tracker, Json(body): Json<Tr
         match check(&janua, &tracker, environment, now, index, event) {
             Ok(checked) => events.push(checked),
             Err(fault) if is_batch => {
-                rejected.push(Rejected { index, code: fault.code().name.to_owned(), message: fault.whole_sentence() })
+                rejected.push(Rejected {
+                    index,
+                    code: fault.code().name.to_owned(),
+                    message: fault.whole_sentence(),
+                });
             }
             Err(fault) => return Err(fault),
         }
