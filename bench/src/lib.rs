@@ -33,6 +33,7 @@ pub mod seed;
 mod servers;
 mod start;
 mod storm;
+mod usage;
 mod webhooks;
 mod writes;
 
@@ -91,6 +92,8 @@ enum Scenario {
     Open,
     /// Events on their way to those who listen
     Webhooks,
+    /// Usage events, alone and in batches
+    Usage,
     /// All of the above, one after the other
     All,
     /// Those that are over soon and vary little: what `check` looks at
@@ -155,6 +158,7 @@ pub fn run() -> Result<()> {
         Scenario::Memory => one(memory::measure)?,
         Scenario::Open => one(connections::measure)?,
         Scenario::Webhooks => one(webhooks::measure)?,
+        Scenario::Usage => one(usage::measure)?,
         Scenario::Quick => each(&rounds()?, &janua()?, &QUICK),
         Scenario::All => {
             let (rounds, janua) = (rounds()?, janua()?);
@@ -180,10 +184,11 @@ const QUICK: [(&str, Measure); 7] = [
     ("start", start::measure),
     ("memory", memory::measure),
 ];
-const SLOW: [(&str, Measure); 4] = [
+const SLOW: [(&str, Measure); 5] = [
     ("storm", storm::measure),
     ("directory", directory::measure),
     ("webhooks", webhooks::measure),
+    ("usage", usage::measure),
     ("open", connections::measure),
 ];
 

@@ -16,4 +16,5 @@ mod faults;
 mod nodes;
 mod one_node;
 mod outages;
+mod usage;
 mod webhooks;

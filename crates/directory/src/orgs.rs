@@ -14,6 +14,7 @@ use tenancy::{
     events::{About, happenings::OrgCreated},
     orgs::{self, Membership, Org, OrgId, OrgView, Role, members::OrgMember},
     policy::{self, BUILDERS_ONLY},
+    quotas::QUOTA_EXCEEDED,
 };
 
 use crate::{events::OrgUpdated, members};
@@ -21,7 +22,7 @@ use crate::{events::OrgUpdated, members};
 pub fn routes() -> Routes {
     Routes::new("org")
         .post("/org", create_org, "create an organization")
-        .fails(&[SLUG_TAKEN, BUILDERS_ONLY])
+        .fails(&[SLUG_TAKEN, BUILDERS_ONLY, QUOTA_EXCEEDED])
         .get("/org/{id}", get_org, "organization details and members")
         .patch("/org/{id}", update_org, "update name, slug, branding")
         .fails(&[SLUG_TAKEN])
@@ -54,7 +55,7 @@ async fn create_org(State(janua): State<Janua>, session: Session, Json(new): Jso
                 return Err(SLUG_TAKEN.into());
             }
         }
-        OrgMember::add(tx, org.id, account, Role::Owner, now).await?;
+        OrgMember::add(tx, &janua, org.id, account, Role::Owner).await?;
         session.record_about(tx, &janua, About::in_org(org.id), &OrgCreated).await?;
         // Whoever acts for nobody acts for the first organization they have.
         if session.org().is_none() {

@@ -46,6 +46,17 @@ impl Timestamp {
     pub fn day(self) -> Day {
         Day(self.0.div_euclid(Self::DAY_MS))
     }
+
+    /// The UTC month it lies in: when that began, and when the next one begins.
+    pub fn month(self) -> (Self, Self) {
+        let moment = jiff::Timestamp::from_millisecond(self.0).unwrap_or_default();
+        let first = moment.to_zoned(jiff::tz::TimeZone::UTC).date().first_of_month();
+        let start = |date: jiff::civil::Date| {
+            let zoned = date.to_zoned(jiff::tz::TimeZone::UTC);
+            Self(zoned.map_or(self.0, |zoned| zoned.timestamp().as_millisecond()))
+        };
+        (start(first), start(first.last_of_month().tomorrow().unwrap_or(first)))
+    }
 }
 
 impl fmt::Display for Timestamp {

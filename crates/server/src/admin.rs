@@ -20,7 +20,7 @@ use tenancy::{
     sessions::StoredSession,
 };
 
-use crate::{Out, say, start::Node};
+use crate::{Out, org_plan, say, start::Node};
 
 #[derive(clap::Subcommand)]
 pub enum Command {
@@ -43,6 +43,9 @@ pub enum Command {
         #[command(subcommand)]
         act: UserCommand,
     },
+    /// Put an organization on a plan
+    #[command(subcommand)]
+    Org(org_plan::Command),
 }
 
 #[derive(clap::Subcommand)]
@@ -70,6 +73,7 @@ pub async fn run(config: Config, command: Command) -> Result<ExitCode> {
         Command::MakeOwner { email } => set_owner(janua, &email, true).await?,
         Command::RemoveOwner { email } => set_owner(janua, &email, false).await?,
         Command::User { act } => user(janua, act).await?,
+        Command::Org(command) => org_plan::run(janua, command).await?,
     };
     say(&said, Out::Plain);
     Ok(ExitCode::SUCCESS)

@@ -7,6 +7,7 @@ mod doctor;
 mod jobs;
 mod keys;
 mod mail;
+mod org_plan;
 mod serve;
 mod start;
 
@@ -100,7 +101,7 @@ enum Command {
     /// Rotate the keys that sign access tokens
     #[command(subcommand)]
     Keys(keys::Command),
-    /// Rescue: make an owner, reset a person's factors, disable an account
+    /// Rescue and administration: make an owner, reset a person's factors, disable an account, set a plan
     #[command(subcommand)]
     Admin(admin::Command),
     /// Test whether mail is delivered

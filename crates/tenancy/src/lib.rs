@@ -11,6 +11,7 @@ pub mod messages;
 pub mod once;
 pub mod orgs;
 pub mod policy;
+pub mod quotas;
 pub mod records;
 pub mod restored;
 pub mod sessions;
@@ -57,6 +58,10 @@ pub fn feature(config: &Config) -> Feature {
         .declares(sessions::sign_in::MAILS)
         .declares(orgs::invites::MAILS)
         .declares(&[messages::mail::MEASURE])
+        .declares(quotas::METERS)
+        .declares(quotas::EVENTS)
+        .declares(quotas::MAILS)
+        .own(quotas::Limits::default())
         .own(messages::letters::Templates::default())
         .release(|janua| {
             Box::pin(async move { messages::mail::release_all(&janua.db).await.map_err(|error| error.to_string()) })

@@ -15,7 +15,7 @@ use crate::{
     apps,
     events::{self, By, happenings::DatabaseRestored},
     messages::sms::SendSms,
-    once,
+    once, quotas,
     sessions::{self, keys},
 };
 
@@ -194,6 +194,7 @@ async fn end_rows(janua: &Janua, keys: Keys) -> db::Result<Ended> {
     for declared in janua.declared::<AfterRestore>() {
         *(declared.counted)(&mut ended) += declared.done(janua, keys).await?;
     }
+    quotas::recount_keys(&janua.db).await?;
     // A reply kept for a repeated request may hold tokens, and describes a state that is lost.
     claim::forget_before(&janua.db, i64::MAX).await?;
     // A code of an authenticator app that was used just before the loss must not work a second time.

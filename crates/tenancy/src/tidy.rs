@@ -7,7 +7,7 @@ use kernel::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{accounts::search, apps::end_users, messages::budget, sessions::keys, uploads};
+use crate::{accounts::search, apps::end_users, messages::budget, quotas, sessions::keys, uploads};
 
 /// Used-up secrets are kept for a while, so that a second use is told apart from a wrong one in the log.
 pub const SECRETS_KEPT: Duration = Duration::from_hours(24);
@@ -55,6 +55,12 @@ pub(crate) const CHORES: &[Chore] = &[
         "abuse_report",
         "DELETE FROM abuse_report WHERE id IN (SELECT id FROM abuse_report WHERE last_at < $1 ORDER BY last_at LIMIT $2)",
         REPORTS_KEPT,
+    ),
+    Chore::sweep(
+        "quota",
+        "DELETE FROM quota WHERE (org_id, meter, period) IN
+             (SELECT org_id, meter, period FROM quota WHERE period > 0 AND period < $1 ORDER BY period LIMIT $2)",
+        quotas::KEPT,
     ),
     Chore::run("send_budget", |janua| Box::pin(async move { Ok(budget::sweep(&janua).await?) })),
     Chore::run("upload", |janua| Box::pin(async move { Ok(uploads::sweep(&janua).await?) })),

@@ -60,6 +60,7 @@ const NOTICES: &[(&str, &str, &str)] = &[
     ("sessions_ended", "Sessions ended.", ""),
     ("user_blocked", "User blocked from this app.", ""),
     ("user_unblocked", "User unblocked.", ""),
+    ("plan_changed", "Plan changed.", ""),
     ("incident_published", "Incident published.", ""),
     ("update_published", "Update published.", ""),
 ];

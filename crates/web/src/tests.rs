@@ -23,6 +23,7 @@ mod reference;
 mod resources;
 mod status;
 mod stock_clients;
+mod usage;
 mod way_back;
 
 use data_encoding::BASE64URL_NOPAD;

@@ -25,6 +25,7 @@ use tenancy::{
     },
     orgs::{self, Membership, Org, OrgId, Role, members::OrgMember},
     policy::{self, BUILDERS_ONLY},
+    quotas::QUOTA_EXCEEDED,
     records,
 };
 
@@ -34,7 +35,7 @@ pub fn routes() -> Routes {
     Routes::new("apps")
         .get("/apps", list_apps, "the apps of the user's organizations, newest first")
         .post("/apps", create_app, "create an app")
-        .fails(&[SLUG_TAKEN, NOT_FOUND, FORBIDDEN, BUILDERS_ONLY])
+        .fails(&[SLUG_TAKEN, NOT_FOUND, FORBIDDEN, BUILDERS_ONLY, QUOTA_EXCEEDED])
         .get("/apps/{appId}", get_app, "app details")
         .patch("/apps/{appId}", update_app, "update settings")
         .fails(&[SLUG_TAKEN])
@@ -162,9 +163,9 @@ async fn create_app(State(janua): State<Janua>, session: Session, Json(new): Jso
             created_at: now,
             updated_at: now,
         };
-        if !application.insert(tx).await? {
+        if !application.insert(tx, &janua).await? {
             application.slug = slugs::slug_near(&janua, &application.slug);
-            if new.slug.is_some() || !application.insert(tx).await? {
+            if new.slug.is_some() || !application.insert(tx, &janua).await? {
                 return Err(SLUG_TAKEN.into());
             }
         }
@@ -199,7 +200,7 @@ async fn home(tx: &mut Tx, janua: &Janua, session: &Session, wanted: Option<OrgI
             return Err(SLUG_TAKEN.into());
         }
     }
-    OrgMember::add(tx, org.id, account.id, Role::Owner, now).await?;
+    OrgMember::add(tx, janua, org.id, account.id, Role::Owner).await?;
     session.record_about(tx, janua, About::in_org(org.id), &OrgCreated).await?;
     if session.org().is_none() {
         orgs::switch(tx, session.id(), account.id, org.id).await?;

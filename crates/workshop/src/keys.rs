@@ -12,6 +12,7 @@ use tenancy::{
     apps::{AppKeyId, Environment, KeyKind, StoredAppKey},
     enter::{Admin, InApp, Member},
     events::happenings::AppKeyDeleted,
+    quotas::QUOTA_EXCEEDED,
 };
 
 use crate::events::AppKeyCreated;
@@ -19,7 +20,7 @@ use crate::events::AppKeyCreated;
 pub fn routes() -> Routes {
     Routes::new("apps")
         .post("/apps/{appId}/keys", create_key, "create an API key (publishable or secret)")
-        .fails(&[TOO_MANY_KEYS])
+        .fails(&[TOO_MANY_KEYS, QUOTA_EXCEEDED])
         .get("/apps/{appId}/keys", list_keys, "list API keys")
         .delete("/apps/{appId}/keys/{keyId}", delete_key, "delete an API key")
 }
@@ -60,7 +61,8 @@ async fn create_key(
             return Err(TOO_MANY_KEYS.into());
         }
         let (key, value) =
-            StoredAppKey::make(tx, &janua, id, by, new.kind, new.environment, new.name.clone()).await?;
+            StoredAppKey::make(tx, &janua, &caller.application, by, new.kind, new.environment, new.name.clone())
+                .await?;
         let event = AppKeyCreated { key_id: key.id, r#type: key.kind, environment: key.environment };
         caller.record(tx, &janua, &event).await?;
         Ok((key, value))
@@ -96,7 +98,7 @@ async fn delete_key(
 ) -> Result<NoContent> {
     transact!(janua, async |tx| {
         caller.hold(tx).await?;
-        if !StoredAppKey::delete(tx, caller.application.id, key_id).await? {
+        if !StoredAppKey::delete(tx, &caller.application, key_id).await? {
             return Err(NOT_FOUND.into());
         }
         Ok(caller.record(tx, &janua, &AppKeyDeleted { key_id }).await?)

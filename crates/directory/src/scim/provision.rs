@@ -236,7 +236,7 @@ async fn switch_on(tx: &mut Tx, janua: &Janua, by: &By, person: &mut Person, now
         Some(account) => {
             person.comes_back = false;
             let role = people::role_by_groups(tx, person.org_id, person.id).await?.unwrap_or(Role::Member);
-            OrgMember::add(tx, person.org_id, account, role, now).await?;
+            OrgMember::add(tx, janua, person.org_id, account, role).await?;
             tx.notify(Reach::EveryNode, ACCOUNT_TOPIC, account.to_string()).await?;
         }
         None => ask_in(tx, janua, person, now).await?,

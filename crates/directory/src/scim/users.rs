@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use tenancy::{
     enter::ScimToken,
     orgs::{LAST_OWNER, OrgId, people::PersonId},
+    quotas::QUOTA_EXCEEDED,
 };
 
 use super::{
@@ -35,7 +36,7 @@ pub fn routes() -> Routes {
         .fails(&[INVALID_FILTER])
         .post("/scim/v2/Users", create_user, "provision a user")
         .answers::<Shown>(201, SCIM)
-        .fails(&[INVALID_VALUE, UNIQUENESS, LAST_OWNER, NOT_FOUND])
+        .fails(&[INVALID_VALUE, UNIQUENESS, LAST_OWNER, NOT_FOUND, QUOTA_EXCEEDED])
         .post("/scim/v2/Users/.search", search_users, "search users with a request body")
         .answers::<List>(200, SCIM)
         .fails(&[INVALID_FILTER])
@@ -45,9 +46,10 @@ pub fn routes() -> Routes {
         .patch("/scim/v2/Users/{id}", patch_user, "partial update with SCIM patch operations")
         .answers::<Shown>(200, SCIM)
         .fails(&[INVALID_VALUE, INVALID_PATH, NO_TARGET, MUTABILITY, UNIQUENESS, LAST_OWNER, PRECONDITION_FAILED])
+        .fails(&[QUOTA_EXCEEDED])
         .put("/scim/v2/Users/{id}", replace_user, "full replace")
         .answers::<Shown>(200, SCIM)
-        .fails(&[INVALID_VALUE, UNIQUENESS, LAST_OWNER, PRECONDITION_FAILED])
+        .fails(&[INVALID_VALUE, UNIQUENESS, LAST_OWNER, PRECONDITION_FAILED, QUOTA_EXCEEDED])
         .delete("/scim/v2/Users/{id}", delete_user, "deprovision (sets active to false)")
         .fails(&[LAST_OWNER, PRECONDITION_FAILED])
 }

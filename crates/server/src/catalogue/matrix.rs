@@ -291,7 +291,22 @@ async fn ask_with_credentials(t: &TestJanua, row: &Row, number: usize, cast: &Ca
             let answer = row.ask(t, &path).header("authorization", &bearer(&tenant)).await;
             findings.check(row.is_let_through(&answer), row, "the tenant's token", &answer);
         }
-        "app-key" => {
+        "active-org-admin" => {
+            let path = format!("{path}?orgId={}", tenant.ids["org"]);
+            let answer = cast.eve.asks(row.ask(t, &path)).await;
+            findings.check(answer.refusal() == (404, "not_found"), row, "a stranger", &answer);
+            let member = "INSERT INTO org_member (org_id, account_id, role, joined_at) VALUES ($1, $2, $3, 0)";
+            t.janua
+                .db
+                .exec(member, params![&tenant.ids["org"], &cast.people[0].id, "member"])
+                .await
+                .expect("a member");
+            let answer = cast.people[0].asks(row.ask(t, &path)).await;
+            findings.check(answer.refusal() == (403, "forbidden"), row, "a member", &answer);
+            let answer = cast.root.asks(row.ask(t, &path)).await;
+            findings.check(row.is_let_through(&answer), row, "an owner", &answer);
+        }
+        "app-key" | "app-key-alone" => {
             let answer = row.ask(t, &path).header("x-service-app-key", &tenant.key).await;
             findings.check(!matches!(answer.status, 401 | 403), row, "an app", &answer);
         }

@@ -55,11 +55,11 @@ fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
 fn security(guard: &str) -> Option<Value> {
     match guard {
         "public" => Some(json!([])),
-        "session" | "platform-owner" | "org-member" | "org-admin" | "org-owner" | "app-member" | "app-admin" => {
-            Some(json!([{ "bearer": [] }, { "cookie": [] }]))
-        }
+        "session" | "platform-owner" | "active-org-admin" | "org-member" | "org-admin" | "org-owner"
+        | "app-member" | "app-admin" => Some(json!([{ "bearer": [] }, { "cookie": [] }])),
         "session-optional" => Some(json!([{}, { "bearer": [] }, { "cookie": [] }])),
         "app-key" => Some(json!([{ "appKey": [] }, { "clientBasic": [] }, {}])),
+        "app-key-alone" => Some(json!([{ "appKey": [] }])),
         "session+app-key-member" | "session+app-key-admin" => {
             Some(json!([{ "appKey": [], "bearer": [] }, { "appKey": [], "cookie": [] }]))
         }

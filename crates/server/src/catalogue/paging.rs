@@ -11,8 +11,14 @@ use super::{
 };
 
 /// Lists of which the platform has only one.
-const OF_THE_PLATFORM: &[&str] =
-    &["/admin/abuse-reports", "/admin/audit-log", "/admin/outbox", "/admin/users", "/status/incidents"];
+const OF_THE_PLATFORM: &[&str] = &[
+    "/admin/abuse-reports",
+    "/admin/audit-log",
+    "/admin/outbox",
+    "/admin/plans/orgs",
+    "/admin/users",
+    "/status/incidents",
+];
 
 /// Every list in pages.
 fn lists(description: &Value) -> Vec<Row> {
@@ -38,6 +44,7 @@ async fn tenant(t: &TestJanua, owner: &Person, people: &[Person]) -> Tenant {
         (format!("/apps/{app}/keys"), json!({ "type": "publishable", "environment": "live" })),
         (format!("/apps/{app}/webhooks"), json!({ "url": "https://127.0.0.1:9/", "events": ["user.passkey_added"] })),
         (format!("/org/{org}/scim-tokens"), json!({ "name": "Second" })),
+        (format!("/user/orgs/{org}/switch"), json!({})),
         (format!("/org/{org}/members"), json!({ "email": format!("second-{org}@example.com"), "role": "member" })),
     ];
     for (path, body) in more {

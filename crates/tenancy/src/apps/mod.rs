@@ -11,6 +11,7 @@ use kernel::{
     Janua,
     clock::Timestamp,
     crypto::{self, Secret},
+    fault::Result,
     http::Key,
 };
 use schemars::JsonSchema;
@@ -22,6 +23,7 @@ use crate::{
     events::About,
     gone,
     ids::{AccountId, OrgId, Role},
+    quotas,
 };
 
 /// The topic on which a change to an app or its keys is told.
@@ -81,9 +83,9 @@ impl FromRow for Reached {
 
 /// A shared lock, so that sign-ins to one app do not wait for each other.
 const KEEPING: Sql = Sql::two(
-    "SELECT app_user.scopes, app_user.has_words, app_user.blocked_at FROM app
+    "SELECT app_user.scopes, app_user.has_words, app_user.blocked_at, app_user.active_month, app.org_id FROM app
      LEFT JOIN app_user ON app_user.app_id = app.id AND app_user.account_id = $2 WHERE app.id = $1",
-    "SELECT app_user.scopes, app_user.has_words, app_user.blocked_at FROM app
+    "SELECT app_user.scopes, app_user.has_words, app_user.blocked_at, app_user.active_month, app.org_id FROM app
      LEFT JOIN app_user ON app_user.app_id = app.id AND app_user.account_id = $2 WHERE app.id = $1
      FOR KEY SHARE OF app",
 );
@@ -95,8 +97,9 @@ impl About {
 }
 
 impl Application {
-    /// `false` when the slug is somebody else's, or is held back for another organization.
-    pub async fn insert(&self, tx: &mut Tx) -> db::Result<bool> {
+    /// `false` when the slug is somebody else's, or is held back for another organization. Counts against the
+    /// organization's quota.
+    pub async fn insert(&self, tx: &mut Tx, janua: &Janua) -> Result<bool> {
         let made = tx
             .exec(
                 "INSERT INTO app (id, org_id, owner_id, name, slug, redirect_uris, allowed_origins, settings,
@@ -121,6 +124,9 @@ impl Application {
         if made == 1 && slugs::is_held_back(tx, &self.slug, self.org_id, self.created_at).await? {
             tx.exec("DELETE FROM app WHERE id = $1", params![self.id]).await?;
             return Ok(false);
+        }
+        if made == 1 {
+            quotas::spend(tx, janua, self, &quotas::APPS, 1).await?;
         }
         self.told(tx).await?;
         Ok(made == 1)
@@ -197,6 +203,9 @@ impl Application {
     pub async fn delete(&self, tx: &mut Tx, janua: &Janua) -> db::Result<()> {
         gone::app(tx, janua, self.id).await?;
         slugs::hold_back(tx, &self.slug, (self.org_id, self.owner_id), janua.clock.now()).await?;
+        let keys = StoredAppKey::count(tx, self.id).await?;
+        quotas::give_back(tx, self.org_id, &quotas::KEYS, keys).await?;
+        quotas::give_back(tx, self.org_id, &quotas::APPS, 1).await?;
         tx.exec("DELETE FROM app WHERE id = $1", params![self.id]).await?;
         self.told(tx).await?;
         tx.notify(Reach::EveryNode, crate::ids::topic::SESSION, "").await
@@ -206,6 +215,11 @@ impl Application {
     pub async fn set_listening(tx: &mut Tx, id: ApplicationId, has_webhooks: bool) -> db::Result<()> {
         tx.exec("UPDATE app SET has_webhooks = $2 WHERE id = $1", params![id, has_webhooks]).await?;
         Ok(())
+    }
+
+    /// The first thousand of an organization, oldest first.
+    pub async fn of_org(db: &Db, org: OrgId) -> db::Result<Vec<Self>> {
+        db.all("SELECT * FROM app WHERE org_id = $1 ORDER BY created_at, id LIMIT 1000", params![org]).await
     }
 
     pub async fn all_of(tx: &mut Tx, org: OrgId) -> db::Result<Vec<Self>> {
@@ -269,11 +283,12 @@ impl Application {
     /// transaction is over: its deletion waits, and takes along the session that begins meanwhile.
     pub async fn greet(
         tx: &mut Tx,
+        janua: &Janua,
         id: ApplicationId,
         account: AccountId,
         scopes: Option<&Scopes>,
-        now: Timestamp,
-    ) -> db::Result<Greeting> {
+    ) -> Result<Greeting> {
+        let now = janua.clock.now();
         let there = tx.opt::<Greeted>(KEEPING, params![id, account]).await?;
         let Some(there) = there else { return Ok(Greeting::AppGone) };
         if there.blocked_at.is_some() {
@@ -290,18 +305,44 @@ impl Application {
             (None, Some(now)) => Some(now.clone()),
         };
         let is_same = is_found && before.as_ref().is_some_and(|before| *before == known);
+        let month = now.month().0;
+        if there.active_month != Some(month) {
+            let pool = quotas::Pool { org: there.org_id, app: Some(id) };
+            // A limit keeps new users out, never those that the app has.
+            match before {
+                None => quotas::spend(tx, janua, pool, &quotas::ACTIVE_USERS, 1).await?,
+                Some(_) => quotas::spend_beyond(tx, janua, pool, &quotas::ACTIVE_USERS, 1).await?,
+            }
+        }
         let greeted = tx
             .exec(
-                "INSERT INTO app_user (app_id, account_id, first_sign_in_at, last_sign_in_at, scopes)
-                 SELECT id, $2, $3, $3, $4 FROM app WHERE id = $1
-                 ON CONFLICT (app_id, account_id) DO UPDATE SET last_sign_in_at = $3, scopes = $4",
-                params![id, account, now, known.as_ref()],
+                "INSERT INTO app_user (app_id, account_id, first_sign_in_at, last_sign_in_at, scopes, active_month)
+                 SELECT id, $2, $3, $3, $4, $5 FROM app WHERE id = $1
+                 ON CONFLICT (app_id, account_id) DO UPDATE SET last_sign_in_at = $3, scopes = $4, active_month = $5",
+                params![id, account, now, known.as_ref(), month],
             )
             .await?;
         if greeted == 1 && !is_same {
             end_users::note(tx, id, account).await?;
         }
         Ok(if greeted == 1 { Greeting::Welcome } else { Greeting::AppGone })
+    }
+
+    /// Counts somebody whose session to an app goes on as active in this month, unless that was done.
+    pub(crate) async fn note_active(
+        tx: &mut Tx,
+        janua: &Janua,
+        id: ApplicationId,
+        account: AccountId,
+    ) -> db::Result<()> {
+        let sql = "UPDATE app_user SET active_month = $3 WHERE app_id = $1 AND account_id = $2 AND active_month < $3";
+        if tx.exec(sql, params![id, account, janua.clock.now().month().0]).await? == 0 {
+            return Ok(());
+        }
+        match Self::find(&mut *tx, id).await? {
+            Some(app) => quotas::spend_beyond(tx, janua, &app, &quotas::ACTIVE_USERS, 1).await,
+            None => Ok(()),
+        }
     }
 
     async fn told(&self, tx: &mut Tx) -> db::Result<()> {
@@ -323,8 +364,11 @@ struct Greeted {
     /// None for somebody who is new to it.
     has_words: Option<bool>,
     blocked_at: Option<Timestamp>,
+    /// The month they were last counted in.
+    active_month: Option<Timestamp>,
+    org_id: OrgId,
 }
-row!(Greeted { scopes, has_words, blocked_at });
+row!(Greeted { scopes, has_words, blocked_at, active_month, org_id });
 
 /// An app key without its value.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
@@ -360,16 +404,17 @@ impl FromRow for KeyOfApp {
 }
 
 impl StoredAppKey {
-    /// A new key, and the only sight of it.
+    /// A new key, and the only sight of it. Counts against the organization's quota.
     pub async fn make(
         tx: &mut Tx,
         janua: &Janua,
-        application: ApplicationId,
+        application: &Application,
         created_by: AccountId,
         kind: KeyKind,
         environment: Environment,
         name: Option<String>,
-    ) -> db::Result<(Self, Secret)> {
+    ) -> Result<(Self, Secret)> {
+        quotas::spend(tx, janua, application, &quotas::KEYS, 1).await?;
         let (now, token) = (janua.clock.now(), janua.entropy.token());
         let letter = match kind {
             KeyKind::Publishable => "pk",
@@ -385,7 +430,7 @@ impl StoredAppKey {
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
             params![
                 key.id,
-                application,
+                application.id,
                 crypto::hash(value.expose().as_bytes()),
                 kind,
                 environment,
@@ -447,13 +492,18 @@ impl StoredAppKey {
                 params![org, account],
             )
             .await?;
+        quotas::give_back(tx, org, &quotas::KEYS, i64::try_from(ended.len()).unwrap_or_default()).await?;
         Ok(ended.into_iter().map(|key| (key.app_id, key.id)).collect())
     }
 
     /// It opens nothing from now on. `false` when the app has no such key.
-    pub async fn delete(tx: &mut Tx, application: ApplicationId, id: AppKeyId) -> db::Result<bool> {
-        let gone = tx.exec("DELETE FROM app_key WHERE id = $2 AND app_id = $1", params![application, id]).await?;
-        tx.notify(Reach::EveryNode, TOPIC, application.to_string()).await?;
+    pub async fn delete(tx: &mut Tx, application: &Application, id: AppKeyId) -> db::Result<bool> {
+        let sql = "DELETE FROM app_key WHERE id = $2 AND app_id = $1";
+        let gone = tx.exec(sql, params![application.id, id]).await?;
+        if gone == 1 {
+            quotas::give_back(tx, application.org_id, &quotas::KEYS, 1).await?;
+        }
+        tx.notify(Reach::EveryNode, TOPIC, application.id.to_string()).await?;
         Ok(gone == 1)
     }
 }

@@ -22,6 +22,7 @@ use crate::{
     apps::Keyed,
     events::{self, By, Event},
     ids::AccountId,
+    quotas::QUOTA_EXCEEDED,
     sessions::sign_in::{ACCOUNT_CLOSED, ACCOUNT_DISABLED, BLOCKED_FROM_APP},
 };
 
@@ -111,7 +112,8 @@ impl FromRequestParts<Janua> for NotAdmitted {
     }
 }
 
-const OF_VISITORS: &[Code] = &[RATE_LIMITED, INVALID_APP_KEY, ACCOUNT_CLOSED, ACCOUNT_DISABLED, BLOCKED_FROM_APP];
+const OF_VISITORS: &[Code] =
+    &[RATE_LIMITED, INVALID_APP_KEY, ACCOUNT_CLOSED, ACCOUNT_DISABLED, BLOCKED_FROM_APP, QUOTA_EXCEEDED];
 
 impl OperationInput for Admitted {
     fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {

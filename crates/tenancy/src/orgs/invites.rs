@@ -6,6 +6,7 @@ use kernel::{
     Janua,
     clock::Timestamp,
     crypto::{self, Secret},
+    fault::Result,
     http::Key,
 };
 use schemars::JsonSchema;
@@ -170,7 +171,7 @@ impl Invite {
         by: &By,
         token: &Secret,
         account: &Account,
-    ) -> db::Result<Option<OrgId>> {
+    ) -> Result<Option<OrgId>> {
         let now = janua.clock.now();
         let proven = account.email_key.clone().filter(|_| account.email_verified);
         let spent: Vec<Self> = tx
@@ -184,7 +185,7 @@ impl Invite {
         if !Org::hold(tx, invite.org_id).await? {
             return Ok(None);
         }
-        OrgMember::add(tx, invite.org_id, account.id, invite.role, now).await?;
+        OrgMember::add(tx, janua, invite.org_id, account.id, invite.role).await?;
         let by = By { actor: Some(account.id), ..by.clone() };
         let event = InviteAccepted { role: invite.role };
         events::record(tx, janua, &by, events::About::in_org(invite.org_id).person(account.id), &event).await?;

@@ -1,6 +1,6 @@
 //! Who is in an organization: what is kept of it, and what begins and ends with it.
 use db::{Db, Tx, holding, params, row};
-use kernel::{Janua, clock::Timestamp, http::Key};
+use kernel::{Janua, clock::Timestamp, fault::Result, http::Key};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -10,6 +10,7 @@ use crate::{
     gone::{self, LostAccess},
     ids::{AccountId, AppKeyId, ApplicationId, OrgId, Role, SessionId},
     orgs::{self, people},
+    quotas,
     sessions::StoredSession,
 };
 
@@ -52,7 +53,9 @@ impl OrgMember {
     }
 
     /// `false` when they are in already; their role stays what it is.
-    pub async fn add(tx: &mut Tx, org: OrgId, account: AccountId, role: Role, now: Timestamp) -> db::Result<bool> {
+    /// Counts against the organization's quota.
+    pub async fn add(tx: &mut Tx, janua: &Janua, org: OrgId, account: AccountId, role: Role) -> Result<bool> {
+        let now = janua.clock.now();
         let added = tx
             .exec(
                 "INSERT INTO org_member (org_id, account_id, role, joined_at) VALUES ($1, $2, $3, $4)
@@ -61,6 +64,7 @@ impl OrgMember {
             )
             .await?;
         if added == 1 {
+            quotas::spend(tx, janua, org, &quotas::MEMBERS, 1).await?;
             people::joined(tx, org, account, role, now).await?;
         }
         orgs::changed(tx, org).await?;
@@ -89,7 +93,10 @@ impl OrgMember {
 
     /// Ends the membership, and nothing that the directory knows.
     async fn take_out(tx: &mut Tx, org: OrgId, account: AccountId) -> db::Result<()> {
-        tx.exec("DELETE FROM org_member WHERE org_id = $1 AND account_id = $2", params![org, account]).await?;
+        let sql = "DELETE FROM org_member WHERE org_id = $1 AND account_id = $2";
+        if tx.exec(sql, params![org, account]).await? == 1 {
+            quotas::give_back(tx, org, &quotas::MEMBERS, 1).await?;
+        }
         people::note_role(tx, org, account, None).await?;
         let sql = "UPDATE session SET org_id = NULL WHERE org_id = $1 AND account_id = $2";
         tx.exec(sql, params![org, account]).await?;

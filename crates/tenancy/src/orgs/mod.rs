@@ -5,7 +5,7 @@ pub mod people;
 pub mod scim_tokens;
 
 use db::{Db, FromRow, Reach, Read, Row, Tx, holding, params, row};
-use kernel::{Janua, clock::Timestamp, fault::Code};
+use kernel::{Janua, clock::Timestamp, fault::Code, http::Key};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -16,12 +16,11 @@ use crate::{
     events::{self, About, By},
     gone,
     ids::{AccountId, ApplicationId, SessionId},
+    quotas,
 };
 
 /// The topic on which a change to an organization or its members is told.
 pub const TOPIC: &str = crate::ids::topic::ORG;
-/// The plan an organization starts with.
-pub const FIRST_TIER: &str = "free";
 
 pub const LAST_OWNER: Code =
     Code::new(409, "last_owner", "An organization needs an owner. Make another member an owner first.");
@@ -48,7 +47,7 @@ impl Org {
             id,
             name: name.to_owned(),
             slug: slug.to_owned(),
-            tier: FIRST_TIER.to_owned(),
+            tier: quotas::FIRST_PLAN.to_owned(),
             logo_url: None,
             primary_color: None,
             metadata: serde_json::json!({}),
@@ -109,12 +108,46 @@ impl Org {
         Ok(is_there)
     }
 
+    /// Puts it on another plan; `false` when it is gone.
+    pub async fn set_plan(tx: &mut Tx, id: OrgId, plan: &str, now: Timestamp) -> db::Result<bool> {
+        let sql = "UPDATE org SET tier = $2, updated_at = $3 WHERE id = $1";
+        let is_there = tx.exec(sql, params![id, plan, now]).await? == 1;
+        changed(tx, id).await?;
+        Ok(is_there)
+    }
+
+    /// How many organizations are on each plan but the first.
+    pub async fn plans_in_use(db: &Db) -> db::Result<Vec<PlanInUse>> {
+        db.all(
+            "SELECT tier AS plan, CAST(COUNT(*) AS BIGINT) AS orgs FROM org WHERE tier <> 'free' GROUP BY tier ORDER BY tier",
+            params![],
+        )
+        .await
+    }
+
+    /// All organizations, newest first.
+    pub async fn page(db: &Db, below: &Key, most: u32) -> db::Result<Vec<Self>> {
+        db.all(
+            "SELECT * FROM org WHERE (created_at, id) < ($1, $2) ORDER BY created_at DESC, id DESC LIMIT $3",
+            params![below.at, &below.id, most],
+        )
+        .await
+    }
+
     pub async fn save_metadata(&self, tx: &mut Tx) -> db::Result<()> {
         let sql = "UPDATE org SET metadata = $2, updated_at = $3 WHERE id = $1";
         tx.exec(sql, params![self.id, &self.metadata, self.updated_at]).await?;
         changed(tx, self.id).await
     }
 }
+
+/// A plan, and how many organizations are on it.
+#[derive(Debug)]
+pub struct PlanInUse {
+    pub plan: String,
+    pub orgs: i64,
+}
+row!(PlanInUse { plan, orgs });
 
 /// Deletes what may be many rows, some at a time, before the organization itself is deleted: on SQLite every other writer
 /// would wait for all of it. Its owners stay until the end, and can ask again if this is cut off.
@@ -133,14 +166,37 @@ pub async fn empty(janua: &Janua, id: OrgId) -> db::Result<()> {
              (SELECT person_id, path, item FROM person_value WHERE org_id = $1 LIMIT $2)",
         "DELETE FROM person WHERE org_id = $1 AND id IN
              (SELECT id FROM person WHERE org_id = $1 AND COALESCE(role, '') <> 'owner' LIMIT $2)",
-        "DELETE FROM org_member WHERE org_id = $1 AND account_id IN
-             (SELECT account_id FROM org_member WHERE org_id = $1 AND role <> 'owner' LIMIT $2)",
         "DELETE FROM org_invite WHERE org_id = $1 AND email_key IN
              (SELECT email_key FROM org_invite WHERE org_id = $1 LIMIT $2)",
     ] {
         db.sweep(sql, params![id]).await?;
     }
-    Ok(())
+    remove_members(db, id).await
+}
+
+/// How many members go in one transaction.
+const BATCH: u32 = 1000;
+
+/// Takes out all members but the owners. Those who are gone are counted no more, should the deletion be cut off.
+async fn remove_members(db: &Db, id: OrgId) -> db::Result<()> {
+    loop {
+        let removed = db::transact!(db, async |tx| {
+            let removed: Vec<(AccountId,)> = tx
+                .put(
+                    "DELETE FROM org_member WHERE org_id = $1 AND account_id IN
+                         (SELECT account_id FROM org_member WHERE org_id = $1 AND role <> 'owner' LIMIT $2)
+                     RETURNING account_id",
+                    params![id, BATCH],
+                )
+                .await?;
+            let removed = i64::try_from(removed.len()).unwrap_or_default();
+            quotas::give_back(tx, id, &quotas::MEMBERS, removed).await?;
+            Ok(removed)
+        })?;
+        if removed < i64::from(BATCH) {
+            return Ok(());
+        }
+    }
 }
 
 /// Ends an organization. Everything it owns goes with it, and that is written down. Call [`empty`] before.

@@ -26,7 +26,10 @@ use crate::{
         Account,
         factors::{self},
     },
-    apps::scopes::{Scope, Scopes},
+    apps::{
+        Application,
+        scopes::{Scope, Scopes},
+    },
     events::{self, By},
     ids::{AccountId, ApplicationId, Factor, OrgId},
     sessions::audience::Audience,
@@ -456,6 +459,9 @@ pub async fn turn(
         )
         .await?;
     if let Some(session) = moved.into_iter().next() {
+        if let Some(app) = session.app_id {
+            Application::note_active(tx, janua, app, session.account_id).await?;
+        }
         return Ok(Turned::On(Box::new(session)));
     }
     let there: Option<StoredSession> = tx.opt("SELECT * FROM session WHERE id = $1", params![id]).await?;

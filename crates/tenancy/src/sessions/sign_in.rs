@@ -333,7 +333,7 @@ pub async fn pass(
     ticket: &Spent,
     factor: Factor,
     trust_device: bool,
-) -> db::Result<Option<Entered>> {
+) -> Result<Option<Entered>> {
     let Some(pending) = Pending::of(janua, ticket) else { return Ok(None) };
     let Some(HeldAccount(account)) = Account::hold(tx, account.id).await? else { return Ok(None) };
     if let Some(code) = refusal(tx, &account).await? {
@@ -374,7 +374,7 @@ pub async fn grant(
     visitor: &Visitor,
     from: SessionId,
     grant: Grant,
-) -> db::Result<Option<Entered>> {
+) -> Result<Option<Entered>> {
     let Some(before) = StoredSession::find(&mut *tx, from).await? else { return Ok(None) };
     let Some(HeldAccount(account)) = Account::hold(tx, before.account_id).await? else { return Ok(None) };
     if let Some(code) = refusal(tx, &account).await? {
@@ -446,11 +446,11 @@ async fn begin(
     visitor: &Visitor,
     account: &Account,
     beginning: Beginning,
-) -> db::Result<Begun> {
+) -> Result<Begun> {
     let (now, app_id) = (janua.clock.now(), beginning.app_id);
     let org = Membership::active(tx, account.id).await?;
     if let Some(id) = app_id {
-        match Application::greet(tx, id, account.id, beginning.scopes.as_ref(), now).await? {
+        match Application::greet(tx, janua, id, account.id, beginning.scopes.as_ref()).await? {
             Greeting::Welcome => {}
             Greeting::Blocked => return Ok(Begun::Blocked),
             Greeting::AppGone => return Ok(Begun::AppGone),

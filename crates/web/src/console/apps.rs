@@ -34,7 +34,7 @@ pub fn routes() -> Routes {
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OfApp {
-    app_id: String,
+    pub app_id: String,
 }
 
 pub const APP: (&str, &str) = ("app", "/apps/{appId}");

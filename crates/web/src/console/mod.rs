@@ -10,6 +10,7 @@ mod quick_start;
 mod samples;
 mod search;
 mod start;
+mod usage;
 mod webhooks;
 
 use kernel::http::Routes;
@@ -18,7 +19,7 @@ use nav::NavEntry;
 
 /// The navigation: what each module declares, in the order of this list.
 const NAV: &[&[NavEntry]] =
-    &[crate::account::NAV, orgs::NAV, quick_start::NAV, apps::NAV, webhooks::NAV, platform::NAV];
+    &[crate::account::NAV, orgs::NAV, quick_start::NAV, apps::NAV, webhooks::NAV, platform::NAV, usage::NAV];
 
 pub fn routes() -> Routes {
     Routes::new("pages")
@@ -26,6 +27,7 @@ pub fn routes() -> Routes {
         .and(orgs::routes())
         .and(apps::routes())
         .and(webhooks::routes())
+        .and(usage::routes())
         .and(platform::routes())
         .and(search::routes())
         .and(design::routes())

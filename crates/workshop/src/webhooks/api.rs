@@ -18,9 +18,11 @@ use serde_json::Value;
 use tenancy::{
     apps::Application,
     enter::{Admin, AppCaller, InApp, Member},
+    quotas::{self, QUOTA_EXCEEDED},
 };
 
 use super::{
+    WEBHOOKS,
     jobs::Clear,
     model::{Webhook, WebhookId, seal},
     rules::{self, TOO_MANY_AT_HOST, UNKNOWN_EVENT_TYPES},
@@ -36,7 +38,7 @@ use crate::{
 pub fn routes() -> Routes {
     Routes::new("webhooks")
         .post("/webhooks", create_webhook, "register a webhook")
-        .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE, TOO_MANY, TOO_MANY_AT_HOST])
+        .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE, TOO_MANY, TOO_MANY_AT_HOST, QUOTA_EXCEEDED])
         .get("/webhooks", list_webhooks, "list webhooks (secrets omitted)")
         .get("/webhooks/{id}", get_webhook, "get one webhook (secret omitted)")
         .patch("/webhooks/{id}", update_webhook, "update url, events, isActive; rotate or finalize the secret")
@@ -140,6 +142,7 @@ pub async fn register(janua: &Janua, caller: &InApp<Admin>, new: NewWebhook) -> 
         }
         rules::check_host(tx, janua, webhook.app_id, &url).await?;
         caller.record(tx, janua, &WebhookCreated { webhook_id: id.to_string() }).await?;
+        quotas::spend(tx, janua, &caller.application, &WEBHOOKS, 1).await?;
         webhook.insert(tx).await?;
         Ok(Application::set_listening(tx, webhook.app_id, true).await?)
     })?;
@@ -332,6 +335,7 @@ pub async fn remove(janua: &Janua, caller: &InApp<Admin>, id: WebhookId) -> Resu
         if !Webhook::delete(tx, app_id, id).await? {
             return Err(NOT_FOUND.into());
         }
+        quotas::give_back(tx, caller.application.org_id, &WEBHOOKS, 1).await?;
         if Webhook::count(tx, app_id).await? == 0 {
             Application::set_listening(tx, app_id, false).await?;
         }

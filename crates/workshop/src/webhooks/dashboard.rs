@@ -8,7 +8,10 @@ use kernel::{
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tenancy::enter::{Admin, InApp, Member};
+use tenancy::{
+    enter::{Admin, InApp, Member},
+    quotas::QUOTA_EXCEEDED,
+};
 
 use crate::DNS_UNAVAILABLE;
 
@@ -24,7 +27,7 @@ pub fn routes() -> Routes {
     Routes::new("apps")
         .get("/apps/{appId}/webhooks", list_app_webhooks, "list webhooks (dashboard)")
         .post("/apps/{appId}/webhooks", create_app_webhook, "create a webhook (dashboard)")
-        .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE, TOO_MANY, TOO_MANY_AT_HOST])
+        .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE, TOO_MANY, TOO_MANY_AT_HOST, QUOTA_EXCEEDED])
         .get("/apps/{appId}/webhooks/{webhookId}", get_app_webhook, "one webhook (dashboard)")
         .patch("/apps/{appId}/webhooks/{webhookId}", update_app_webhook, "change a webhook (dashboard)")
         .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE, TOO_MANY_AT_HOST])

@@ -34,7 +34,12 @@ use kernel::{
     http::Routes,
     telemetry::{Figure, Measure},
 };
-use tenancy::events::outbox;
+use tenancy::{
+    apps::Application,
+    events::outbox,
+    gone::Gone,
+    quotas::{self, Meter, Period},
+};
 
 use self::changes::Changes;
 pub(crate) use deliveries::{DeliveryId, queued};
@@ -57,12 +62,26 @@ pub fn feature(config: &Config) -> Feature {
         .declares(events::EVENTS)
         .declares(mails::MAILS)
         .declares(&[MEASURE])
+        .declares(&[WEBHOOKS])
+        .declares(&[GONE])
         .declares(&[config.of::<Settings>().permit()])
         .release(|janua| {
             Box::pin(async move { model::release_all(&janua.db).await.map_err(|error| error.to_string()) })
         })
         .task(|janua| Box::pin(dispatch::run(janua)))
 }
+
+/// The webhooks of an organization's apps.
+const WEBHOOKS: Meter = Meter::platform("webhooks", "webhooks", Period::Gauge);
+
+/// The webhooks of an app that is deleted are counted no more.
+const GONE: Gone = Gone::App(|tx, _, id| {
+    Box::pin(async move {
+        let Some(app) = Application::find(&mut *tx, id).await? else { return Ok(()) };
+        let webhooks = model::Webhook::count(tx, id).await?;
+        quotas::give_back(tx, app.org_id, &WEBHOOKS, webhooks).await
+    })
+});
 
 /// The figures of the queue for `/metrics`, counted up to 10,000.
 const MEASURE: Measure = Measure(|janua| {

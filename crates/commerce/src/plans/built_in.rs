@@ -1,0 +1,44 @@
+//! The plans of an installation without a plans file. Nothing is sold, and nobody is limited.
+use std::{collections::BTreeMap, time::Duration};
+
+use tenancy::quotas::{Meter, Period};
+
+use super::{Aggregation, Keys, Plan, Plans, TrackedMeter};
+
+pub fn plan(title: &str, rank: i64) -> Plan {
+    Plan {
+        title: title.to_owned(),
+        for_org: true,
+        for_app: false,
+        rank,
+        hidden: false,
+        trial: None,
+        prices: vec![],
+        limits: BTreeMap::new(),
+        events_per_second: None,
+    }
+}
+
+/// The names that every installation has, also where a file does not name them.
+pub fn all() -> BTreeMap<String, Plan> {
+    let names = [("free", "Free", 0), ("pro", "Pro", 10), ("enterprise", "Enterprise", 20)];
+    names.map(|(name, title, rank)| (name.to_owned(), plan(title, rank))).into()
+}
+
+/// With one meter to try tracking with.
+pub fn plans() -> Plans {
+    let api_calls = TrackedMeter {
+        meter: Meter { name: "api_calls".into(), unit: "calls".into(), period: Period::Month },
+        aggregation: Aggregation::Sum,
+        keys: Keys::Any,
+        group_by: vec![],
+    };
+    Plans {
+        currency: "usd".into(),
+        grace: Duration::from_hours(24 * 7),
+        bills_late_usage: true,
+        meters: [("api_calls".to_owned(), api_calls)].into(),
+        plans: all(),
+        costs: vec![],
+    }
+}

@@ -1,0 +1,98 @@
+//! `GET /usage/meters`: what is counted, and how much of it the plan has left.
+use axum::extract::State;
+use kernel::{
+    Janua,
+    clock::Timestamp,
+    fault::{FORBIDDEN, NOT_FOUND, Result},
+    http::{Json, Query, Routes},
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tenancy::{
+    apps::ApplicationId,
+    enter::Session,
+    orgs::OrgId,
+    quotas::{self, Limits, Meter},
+};
+
+use super::{ORG_REQUIRED, access};
+use crate::plans::{Aggregation, Keys, Plans};
+
+pub fn routes() -> Routes {
+    Routes::new("usage").get("/usage/meters", list_meters, "usage meter definitions").fails(&[
+        ORG_REQUIRED,
+        NOT_FOUND,
+        FORBIDDEN,
+    ])
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Of {
+    /// Left out: the organization of the app, or the one the session acts for.
+    org_id: Option<OrgId>,
+    app_id: Option<ApplicationId>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct MeterView {
+    name: String,
+    unit: String,
+    /// Null for a gauge that the platform counts itself.
+    aggregation: Option<Aggregation>,
+    /// `month`, `day` or `none`.
+    period: String,
+    /// The keys that may track it; null for what the platform counts itself.
+    keys: Option<Keys>,
+    /// `platform` or `tracked`.
+    source: String,
+    group_by: Vec<String>,
+    /// From where on more is refused; null for no limit.
+    limit: Option<i64>,
+    /// What the plan includes.
+    included: Option<i64>,
+    /// What each unit beyond costs, in minor units.
+    overage: Option<String>,
+    hard: bool,
+    used: i64,
+    remaining: Option<i64>,
+    resets_at: Option<Timestamp>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct MeterList {
+    org_id: OrgId,
+    plan: String,
+    meters: Vec<MeterView>,
+}
+
+async fn list_meters(State(janua): State<Janua>, session: Session, Query(of): Query<Of>) -> Result<Json<MeterList>> {
+    let scope = access::scope(&janua, &session, of.org_id, of.app_id).await?;
+    let plans = Plans::of(&janua);
+    let tracked = plans.meters.values().map(|meter| (&meter.meter, Some(meter)));
+    let platform = janua.declared::<Meter>().iter().map(|meter| (meter, None));
+    let (now, mut meters) = (janua.clock.now(), vec![]);
+    for (meter, tracked) in platform.chain(tracked) {
+        let limit = janua.own::<Limits>().find(&scope.org.tier, &meter.name);
+        let used = quotas::used(&janua.db, scope.org.id, meter, now).await?;
+        meters.push(MeterView {
+            name: meter.name.to_string(),
+            unit: meter.unit.to_string(),
+            aggregation: tracked.map(|tracked| tracked.aggregation),
+            period: meter.period.name().to_owned(),
+            keys: tracked.map(|tracked| tracked.keys),
+            source: if tracked.is_some() { "tracked" } else { "platform" }.to_owned(),
+            group_by: tracked.map(|tracked| tracked.group_by.clone()).unwrap_or_default(),
+            limit: limit.and_then(quotas::Limit::ceiling),
+            included: limit.map(|limit| limit.included),
+            overage: limit.and_then(|limit| limit.overage.clone()),
+            hard: limit.is_some_and(|limit| limit.hard),
+            used,
+            remaining: limit.map(|limit| (limit.included - used).max(0)),
+            resets_at: meter.period.resets_at(now),
+        });
+    }
+    Ok(Json(MeterList { org_id: scope.org.id, plan: scope.org.tier, meters }))
+}

@@ -1,0 +1,437 @@
+//! Usage as stored, and every statement on it.
+use std::{collections::BTreeMap, time::Duration};
+
+use db::{Db, Tx, params, row};
+use kernel::{Janua, clock::Timestamp, http::Key, id::Id};
+use tenancy::apps::{ApplicationId, Environment};
+
+pub type UsageEventId = Id<StoredEvent>;
+
+/// One event.
+#[derive(Debug, Clone)]
+pub struct StoredEvent {
+    pub id: UsageEventId,
+    pub app_id: ApplicationId,
+    pub environment: Environment,
+    pub meter: String,
+    pub at: Timestamp,
+    pub received_at: Timestamp,
+    pub value: i64,
+    pub customer: String,
+    pub event_id: String,
+    /// An object of texts.
+    pub properties: serde_json::Value,
+    pub cost: Option<String>,
+    pub corrects: Option<String>,
+}
+row!(StoredEvent {
+    id,
+    app_id,
+    environment,
+    meter,
+    at,
+    received_at,
+    value,
+    customer,
+    event_id,
+    properties,
+    cost,
+    corrects
+});
+
+impl StoredEvent {
+    pub async fn insert(&self, tx: &mut Tx) -> db::Result<()> {
+        tx.send(
+            "INSERT INTO usage_event (id, app_id, environment, meter, at, received_at, value, customer, event_id,
+                                      properties, cost, corrects)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+            params![
+                self.id,
+                self.app_id,
+                self.environment,
+                &self.meter,
+                self.at,
+                self.received_at,
+                self.value,
+                &self.customer,
+                &self.event_id,
+                &self.properties,
+                self.cost.clone(),
+                self.corrects.clone()
+            ],
+        )
+        .await
+    }
+
+    pub async fn find(tx: &mut Tx, app: ApplicationId, id: &str) -> db::Result<Option<Self>> {
+        tx.opt("SELECT * FROM usage_event WHERE id = $2 AND app_id = $1", params![app, id]).await
+    }
+
+    /// Its value with all corrections.
+    pub async fn corrected_value(&self, tx: &mut Tx) -> db::Result<i64> {
+        let sql = "SELECT CAST(COALESCE(SUM(value), 0) AS BIGINT) FROM usage_event WHERE corrects = $1";
+        let (corrections,): (i64,) = tx.one(sql, params![self.id.to_string()]).await?;
+        Ok(self.value + corrections)
+    }
+
+    /// Those of a meter, newest first.
+    pub async fn page(
+        db: &Db,
+        of: &Series<'_>,
+        from: Timestamp,
+        to: Timestamp,
+        below: &Key,
+        most: u32,
+    ) -> db::Result<Vec<Self>> {
+        db.all(
+            "SELECT * FROM usage_event WHERE app_id = $1 AND environment = $2 AND meter = $3
+               AND at >= $4 AND at < $5 AND (at, id) < ($6, $7) AND ($8 = '' OR customer = $8)
+             ORDER BY at DESC, id DESC LIMIT $9",
+            params![of.app, of.environment, of.meter, from, to, below.at, &below.id, of.customer, most],
+        )
+        .await
+    }
+}
+
+/// How long an id is known at the least. Generations are this long, and the last two count.
+pub const GENERATION: Duration = Duration::from_hours(24 * 40);
+
+fn generation(now: Timestamp) -> i64 {
+    now.0.div_euclid(i64::try_from(GENERATION.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// What is known of an id that was seen before.
+pub struct Seen {
+    pub content: String,
+    pub event: String,
+}
+row!(Seen { content, event });
+
+impl Seen {
+    /// Notes the id of an event; answers what is known of it when it was seen before.
+    pub async fn note(
+        tx: &mut Tx,
+        digest: &str,
+        content: &str,
+        event: UsageEventId,
+        now: Timestamp,
+    ) -> db::Result<Option<Self>> {
+        let this = generation(now);
+        let noted = tx
+            .exec(
+                "INSERT INTO usage_seen (generation, digest, content, event)
+                 SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS TEXT)
+                 WHERE NOT EXISTS (SELECT 1 FROM usage_seen WHERE generation = $5 AND digest = $2)
+                 ON CONFLICT (generation, digest) DO NOTHING",
+                params![this, digest, content, event.to_string(), this - 1],
+            )
+            .await?;
+        if noted == 1 { Ok(None) } else { Self::find(tx, digest, now).await }
+    }
+
+    pub async fn find(tx: &mut Tx, digest: &str, now: Timestamp) -> db::Result<Option<Self>> {
+        let this = generation(now);
+        let sql = "SELECT content, event FROM usage_seen WHERE generation IN ($1, $2) AND digest = $3 LIMIT 1";
+        tx.opt(sql, params![this, this - 1, digest]).await
+    }
+
+    /// The event was not counted after all.
+    pub async fn forget(tx: &mut Tx, digest: &str, now: Timestamp) -> db::Result<()> {
+        let sql = "DELETE FROM usage_seen WHERE generation = $1 AND digest = $2";
+        tx.send(sql, params![generation(now), digest]).await
+    }
+}
+
+/// Deletes the generations that count no more.
+pub async fn forget_old_ids(janua: &Janua) -> db::Result<()> {
+    let sql = "DELETE FROM usage_seen WHERE (generation, digest) IN
+                   (SELECT generation, digest FROM usage_seen WHERE generation < $1 ORDER BY generation LIMIT $2)";
+    janua.db.sweep(sql, params![generation(janua.clock.now()) - 1]).await?;
+    Ok(())
+}
+
+/// What totals are kept of: an app and meter, all customers or one, no property or one value of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Series<'a> {
+    pub app: ApplicationId,
+    pub environment: Environment,
+    pub meter: &'a str,
+    pub property: &'a str,
+    pub customer: &'a str,
+    pub choice: &'a str,
+}
+
+/// The length of what one row of totals is about, in milliseconds. All time zones of today begin their hours on one.
+pub const QUARTER: i64 = 15 * 60 * 1000;
+
+/// Where a row of totals stands within an app and environment.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    pub meter: String,
+    pub span: &'static str,
+    pub property: String,
+    pub customer: String,
+    pub choice: String,
+    pub slot: i64,
+}
+
+/// What is added to a row of totals.
+#[derive(Debug, Clone, Copy)]
+pub struct Addition {
+    pub total: i64,
+    pub events: i64,
+    pub most: i64,
+    pub latest: i64,
+    pub latest_at: i64,
+}
+
+impl Addition {
+    pub fn and(self, other: Self) -> Self {
+        let (latest, latest_at) = (self.latest_at, self.latest).max((other.latest_at, other.latest)).swap();
+        Self {
+            total: self.total.saturating_add(other.total),
+            events: self.events + other.events,
+            most: self.most.max(other.most),
+            latest,
+            latest_at,
+        }
+    }
+}
+
+trait Swap {
+    fn swap(self) -> (i64, i64);
+}
+impl Swap for (i64, i64) {
+    fn swap(self) -> (i64, i64) {
+        (self.1, self.0)
+    }
+}
+
+/// Adds to totals, in the order of their places, which is the same for everybody.
+pub async fn add(
+    tx: &mut Tx,
+    app: ApplicationId,
+    environment: Environment,
+    additions: &BTreeMap<Place, Addition>,
+) -> db::Result<()> {
+    for (place, addition) in additions {
+        tx.send(
+            "INSERT INTO usage_total (app_id, environment, meter, span, property, customer, choice, slot, total, events,
+                                      most, latest, latest_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+             ON CONFLICT (app_id, environment, meter, span, property, customer, choice, slot) DO UPDATE SET
+               total = usage_total.total + $9, events = usage_total.events + $10,
+               most = CASE WHEN $11 > usage_total.most THEN $11 ELSE usage_total.most END,
+               latest = CASE WHEN ($13, $12) > (usage_total.latest_at, usage_total.latest) THEN $12
+                             ELSE usage_total.latest END,
+               latest_at = CASE WHEN $13 > usage_total.latest_at THEN $13 ELSE usage_total.latest_at END",
+            params![
+                app,
+                environment,
+                &place.meter,
+                place.span,
+                &place.property,
+                &place.customer,
+                &place.choice,
+                place.slot,
+                addition.total,
+                addition.events,
+                addition.most,
+                addition.latest,
+                addition.latest_at
+            ],
+        )
+        .await?;
+    }
+    Ok(())
+}
+
+/// Notes a key as seen in a day or month; `false` when it was.
+pub async fn note_unique(
+    tx: &mut Tx,
+    app: ApplicationId,
+    environment: Environment,
+    place: &Place,
+    digest: &str,
+) -> db::Result<bool> {
+    let noted = tx
+        .exec(
+            "INSERT INTO usage_unique (app_id, environment, meter, span, property, customer, choice, slot, digest)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING",
+            params![
+                app,
+                environment,
+                &place.meter,
+                place.span,
+                &place.property,
+                &place.customer,
+                &place.choice,
+                place.slot,
+                digest
+            ],
+        )
+        .await?;
+    Ok(noted == 1)
+}
+
+pub async fn forget_unique(
+    tx: &mut Tx,
+    app: ApplicationId,
+    environment: Environment,
+    place: &Place,
+    digest: &str,
+) -> db::Result<()> {
+    tx.send(
+        "DELETE FROM usage_unique WHERE app_id = $1 AND environment = $2 AND meter = $3 AND span = $4
+           AND property = $5 AND customer = $6 AND choice = $7 AND slot = $8 AND digest = $9",
+        params![
+            app,
+            environment,
+            &place.meter,
+            place.span,
+            &place.property,
+            &place.customer,
+            &place.choice,
+            place.slot,
+            digest
+        ],
+    )
+    .await
+}
+
+/// So many values of a property are kept apart.
+const CHOICES: i64 = 100;
+/// What all further values are counted under.
+pub const OTHER: &str = "(other)";
+
+/// The value that totals are kept under.
+pub async fn choice(
+    tx: &mut Tx,
+    app: ApplicationId,
+    environment: Environment,
+    meter: &str,
+    property: &str,
+    value: &str,
+) -> db::Result<String> {
+    let params = params![app, environment, meter, property, value];
+    let sql =
+        "SELECT choice FROM usage_choice WHERE app_id = $1 AND environment = $2 AND meter = $3 AND property = $4
+                 AND choice = $5";
+    if tx.opt::<(String,)>(sql, params.clone()).await?.is_some() {
+        return Ok(value.to_owned());
+    }
+    let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM usage_choice
+               WHERE app_id = $1 AND environment = $2 AND meter = $3 AND property = $4";
+    let (there,): (i64,) = tx.one(sql, params![app, environment, meter, property]).await?;
+    if there >= CHOICES {
+        return Ok(OTHER.to_owned());
+    }
+    let sql = "INSERT INTO usage_choice (app_id, environment, meter, property, choice) VALUES ($1, $2, $3, $4, $5)
+               ON CONFLICT DO NOTHING";
+    tx.send(sql, params).await?;
+    Ok(value.to_owned())
+}
+
+/// The totals of one slot.
+#[derive(Debug, Clone, Copy)]
+pub struct SlotTotal {
+    pub slot: i64,
+    pub total: i64,
+    pub events: i64,
+    pub most: i64,
+    pub latest: i64,
+    pub latest_at: i64,
+}
+row!(SlotTotal { slot, total, events, most, latest, latest_at });
+
+impl SlotTotal {
+    /// Those of a series, oldest first.
+    pub async fn all(
+        db: &Db,
+        of: &Series<'_>,
+        span: &'static str,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> db::Result<Vec<Self>> {
+        db.all(
+            "SELECT slot, total, events, most, latest, latest_at FROM usage_total
+             WHERE app_id = $1 AND environment = $2 AND meter = $3 AND span = $4 AND property = $5 AND customer = $6
+               AND choice = $7 AND slot >= $8 AND slot < $9 ORDER BY slot",
+            params![of.app, of.environment, of.meter, span, of.property, of.customer, of.choice, from, to],
+        )
+        .await
+    }
+
+    /// All of a series as one.
+    pub async fn whole(db: &Db, of: &Series<'_>, from: Timestamp, to: Timestamp) -> db::Result<Self> {
+        db.one(
+            "SELECT CAST(0 AS BIGINT) AS slot, CAST(COALESCE(SUM(total), 0) AS BIGINT) AS total,
+                    CAST(COALESCE(SUM(events), 0) AS BIGINT) AS events, COALESCE(MAX(most), 0) AS most,
+                    COALESCE(MAX(latest_at), 0) AS latest_at,
+                    COALESCE((SELECT latest FROM usage_total
+                              WHERE app_id = $1 AND environment = $2 AND meter = $3 AND span = 'q' AND property = $4
+                                AND customer = $5 AND choice = $6 AND slot >= $7 AND slot < $8
+                              ORDER BY slot DESC LIMIT 1), 0) AS latest
+             FROM usage_total
+             WHERE app_id = $1 AND environment = $2 AND meter = $3 AND span = 'q' AND property = $4 AND customer = $5
+               AND choice = $6 AND slot >= $7 AND slot < $8",
+            params![of.app, of.environment, of.meter, of.property, of.customer, of.choice, from, to],
+        )
+        .await
+    }
+
+    /// How many unique keys there were in days that follow each other.
+    pub async fn unique(db: &Db, of: &Series<'_>, from: Timestamp, to: Timestamp) -> db::Result<i64> {
+        let (unique,): (i64,) = db
+            .one(
+                "SELECT CAST(COUNT(DISTINCT digest) AS BIGINT) FROM usage_unique
+                 WHERE app_id = $1 AND environment = $2 AND meter = $3 AND span = 'd' AND property = $4
+                   AND customer = $5 AND choice = $6 AND slot >= $7 AND slot < $8",
+                params![of.app, of.environment, of.meter, of.property, of.customer, of.choice, from, to],
+            )
+            .await?;
+        Ok(unique)
+    }
+}
+
+/// The customers of a meter, from one on, in their order.
+pub async fn customers(
+    db: &Db,
+    of: &Series<'_>,
+    from: Timestamp,
+    to: Timestamp,
+    first: &str,
+    most: u32,
+) -> db::Result<Vec<String>> {
+    let found: Vec<(String,)> = db
+        .all(
+            "SELECT customer FROM usage_total
+             WHERE app_id = $1 AND environment = $2 AND meter = $3 AND span = 'q' AND property = '' AND customer >= $4
+               AND customer <> '' AND choice = '' AND slot >= $5 AND slot < $6
+             GROUP BY customer ORDER BY customer LIMIT $7",
+            params![of.app, of.environment, of.meter, first, from, to, most],
+        )
+        .await?;
+    Ok(found.into_iter().map(|(customer,)| customer).collect())
+}
+
+/// The values of a property, from one on, in their order.
+pub async fn choices(
+    db: &Db,
+    of: &Series<'_>,
+    from: Timestamp,
+    to: Timestamp,
+    first: &str,
+    most: u32,
+) -> db::Result<Vec<String>> {
+    let found: Vec<(String,)> = db
+        .all(
+            "SELECT choice FROM usage_total
+             WHERE app_id = $1 AND environment = $2 AND meter = $3 AND span = 'q' AND property = $4 AND customer = $5
+               AND choice >= $6 AND slot >= $7 AND slot < $8
+             GROUP BY choice ORDER BY choice LIMIT $9",
+            params![of.app, of.environment, of.meter, of.property, of.customer, first, from, to, most],
+        )
+        .await?;
+    Ok(found.into_iter().map(|(choice,)| choice).collect())
+}

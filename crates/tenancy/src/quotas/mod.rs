@@ -1,0 +1,329 @@
+//! Quotas: what an organization may use of each meter by its plan, and what it has used.
+//!
+//! [`spend`] is the only way to use something up. It counts and checks by one statement in the transaction of the row that
+//! causes it, so the counter cannot drift from the rows, two callers cannot pass the limit together, and a rollback undoes it.
+mod notices;
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    sync::OnceLock,
+};
+
+use db::{Read, Tx, params, row};
+use kernel::{
+    Janua,
+    clock::Timestamp,
+    fault::{Code, Fault, Result},
+};
+
+pub(crate) use self::notices::{EVENTS, MAILS};
+use crate::{
+    apps::Application,
+    ids::{ApplicationId, OrgId},
+};
+
+pub const QUOTA_EXCEEDED: Code = Code::new(
+    402,
+    "quota_exceeded",
+    "The organization's plan allows no more of this. Upgrade, or remove something first.",
+);
+
+/// The plan of an organization that was never given another one.
+pub const FIRST_PLAN: &str = "free";
+
+/// Something that is counted. Features declare the meters that the platform counts itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meter {
+    pub name: Cow<'static, str>,
+    pub unit: Cow<'static, str>,
+    pub period: Period,
+}
+
+impl Meter {
+    pub const fn platform(name: &'static str, unit: &'static str, period: Period) -> Self {
+        Self { name: Cow::Borrowed(name), unit: Cow::Borrowed(unit), period }
+    }
+}
+
+pub const MEMBERS: Meter = Meter::platform("members", "members", Period::Gauge);
+pub const APPS: Meter = Meter::platform("apps", "apps", Period::Gauge);
+pub const KEYS: Meter = Meter::platform("keys", "keys", Period::Gauge);
+/// End users who signed in to an app, or renewed a session of it, in a month; counted for each app.
+pub const ACTIVE_USERS: Meter = Meter::platform("mau", "users", Period::Month);
+
+pub(crate) const METERS: &[Meter] = &[MEMBERS, APPS, KEYS, ACTIVE_USERS];
+
+/// When a counter begins anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Period {
+    /// A calendar month in UTC.
+    Month,
+    /// A day in UTC.
+    Day,
+    /// Never: it rises and falls with what is there.
+    Gauge,
+}
+
+impl Period {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Month => "month",
+            Self::Day => "day",
+            Self::Gauge => "none",
+        }
+    }
+
+    /// When the period of this moment began; 0 for a gauge.
+    pub fn start(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::Month => now.month().0,
+            Self::Day => now.day().start(),
+            Self::Gauge => Timestamp(0),
+        }
+    }
+
+    /// When the next one begins.
+    pub fn resets_at(self, now: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::Month => Some(now.month().1),
+            Self::Day => Some(Timestamp(now.day().start().0 + Timestamp::DAY_MS)),
+            Self::Gauge => None,
+        }
+    }
+}
+
+/// How much of a meter a plan has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limit {
+    /// What the plan includes. Warnings are about this.
+    pub included: i64,
+    /// Whether more than that is refused.
+    pub hard: bool,
+    /// Where a soft limit ends.
+    pub cap: Option<i64>,
+    /// The price of each unit beyond what is included, in minor units of the plan's currency.
+    pub overage: Option<String>,
+}
+
+impl Limit {
+    pub fn hard(included: i64) -> Self {
+        Self { included, hard: true, cap: None, overage: None }
+    }
+
+    /// From where on more is refused.
+    pub fn ceiling(&self) -> Option<i64> {
+        if self.hard { Some(self.included) } else { self.cap }
+    }
+}
+
+/// The limits of all plans, by plan and meter. The feature that reads plans sets them at the start; without it nothing is
+/// limited.
+#[derive(Default)]
+pub struct Limits(OnceLock<Table>);
+
+#[derive(Default)]
+struct Table {
+    plans: BTreeMap<String, BTreeMap<String, Limit>>,
+    limited: BTreeSet<String>,
+}
+
+impl Limits {
+    /// Only the first call counts.
+    pub fn set(&self, plans: BTreeMap<String, BTreeMap<String, Limit>>) {
+        let limited = plans.values().flat_map(|limits| limits.keys().cloned()).collect();
+        self.0.get_or_init(|| Table { plans, limited });
+    }
+
+    pub fn find(&self, plan: &str, meter: &str) -> Option<&Limit> {
+        self.0.get()?.plans.get(plan)?.get(meter)
+    }
+
+    /// Whether any plan limits it.
+    fn has(&self, meter: &str) -> bool {
+        self.0.get().is_some_and(|table| table.limited.contains(meter))
+    }
+}
+
+/// Whose quota is used: an organization's, and the app of it that uses it.
+#[derive(Debug, Clone, Copy)]
+pub struct Pool {
+    pub org: OrgId,
+    pub app: Option<ApplicationId>,
+}
+
+impl From<OrgId> for Pool {
+    fn from(org: OrgId) -> Self {
+        Self { org, app: None }
+    }
+}
+
+impl From<&Application> for Pool {
+    fn from(application: &Application) -> Self {
+        Self { org: application.org_id, app: Some(application.id) }
+    }
+}
+
+/// What came of an attempt to spend.
+#[derive(Debug)]
+pub enum Outcome {
+    /// It was counted.
+    Counted(Used),
+    /// It does not fit, and nothing was counted.
+    Refused(Used),
+}
+
+/// A counter beside its limit. Both are unknown where no plan limits the meter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Used {
+    pub plan: String,
+    pub used: Option<i64>,
+    pub limit: Option<Limit>,
+}
+
+/// Uses `n` of a meter, or refuses with [`QUOTA_EXCEEDED`]. Call it in the transaction that writes the rows it is about.
+pub async fn spend(tx: &mut Tx, janua: &Janua, pool: impl Into<Pool>, meter: &Meter, n: i64) -> Result<()> {
+    let pool = pool.into();
+    match try_spend(tx, janua, pool, meter, n).await? {
+        Outcome::Counted(_) => Ok(()),
+        Outcome::Refused(used) => Err(exceeded(janua, pool.org, meter, &used)),
+    }
+}
+
+/// The refusal, with what a client needs to show.
+pub fn exceeded(janua: &Janua, org: OrgId, meter: &Meter, used: &Used) -> Fault {
+    let limit = used.limit.as_ref().and_then(Limit::ceiling).unwrap_or_default();
+    let so_far = used.used.unwrap_or_default();
+    let upgrade = format!("{}/console/orgs/{org}/usage", janua.config.base_url());
+    QUOTA_EXCEEDED
+        .because(format!("{}: {so_far} of {limit} used on the plan {}.", meter.name, used.plan))
+        .with_extra("meter", &meter.name)
+        .with_extra("limit", &limit)
+        .with_extra("used", &so_far)
+        .with_extra("resetsAt", &meter.period.resets_at(janua.clock.now()))
+        .with_extra("plan", &used.plan)
+        .with_extra("upgradeUrl", &upgrade)
+}
+
+/// Like [`spend`], for callers that go on when it does not fit.
+pub async fn try_spend(tx: &mut Tx, janua: &Janua, pool: Pool, meter: &Meter, n: i64) -> db::Result<Outcome> {
+    let now = janua.clock.now();
+    let Some((plan, limit)) = limit_of(tx, janua, pool.org, meter).await? else {
+        count(tx, pool.org, meter, n, now).await?;
+        return Ok(Outcome::Counted(Used { plan: String::new(), used: None, limit: None }));
+    };
+    let counted: Vec<Counter> = tx
+        .put(
+            "INSERT INTO quota (org_id, meter, period, used) SELECT $1, $2, CAST($3 AS BIGINT), CAST($4 AS BIGINT)
+             WHERE CAST($4 AS BIGINT) <= CAST($5 AS BIGINT)
+             ON CONFLICT (org_id, meter, period) DO UPDATE SET used = quota.used + $4 WHERE quota.used + $4 <= $5
+             RETURNING used, told, told_limit, told_month",
+            params![
+                pool.org,
+                &*meter.name,
+                meter.period.start(now),
+                n,
+                limit.as_ref().and_then(Limit::ceiling).unwrap_or(i64::MAX)
+            ],
+        )
+        .await?;
+    let Some(counter) = counted.into_iter().next() else {
+        let used = Some(used(&mut *tx, pool.org, meter, now).await?);
+        return Ok(Outcome::Refused(Used { plan, used, limit }));
+    };
+    if let Some(limit) = &limit {
+        notices::tell(tx, janua, pool, meter, &counter, limit).await?;
+    }
+    Ok(Outcome::Counted(Used { plan, used: Some(counter.used), limit }))
+}
+
+/// Counts without a limit: for what is never refused, as the sign-in of a user that an app has already. Warnings are sent
+/// all the same.
+pub async fn spend_beyond(
+    tx: &mut Tx,
+    janua: &Janua,
+    pool: impl Into<Pool>,
+    meter: &Meter,
+    n: i64,
+) -> db::Result<()> {
+    let (pool, now) = (pool.into(), janua.clock.now());
+    let Some((_, Some(limit))) = limit_of(tx, janua, pool.org, meter).await? else {
+        return count(tx, pool.org, meter, n, now).await;
+    };
+    let counted: Vec<Counter> = tx
+        .put(
+            "INSERT INTO quota (org_id, meter, period, used) VALUES ($1, $2, $3, $4)
+             ON CONFLICT (org_id, meter, period) DO UPDATE SET used = quota.used + $4
+             RETURNING used, told, told_limit, told_month",
+            params![pool.org, &*meter.name, meter.period.start(now), n],
+        )
+        .await?;
+    match counted.first() {
+        Some(counter) => notices::tell(tx, janua, pool, meter, counter, &limit).await,
+        None => Ok(()),
+    }
+}
+
+/// Nobody asks how far it has come, so this waits for nothing.
+async fn count(tx: &mut Tx, org: OrgId, meter: &Meter, n: i64, now: Timestamp) -> db::Result<()> {
+    tx.send(
+        "INSERT INTO quota (org_id, meter, period, used) VALUES ($1, $2, $3, $4)
+         ON CONFLICT (org_id, meter, period) DO UPDATE SET used = quota.used + $4",
+        params![org, &*meter.name, meter.period.start(now), n],
+    )
+    .await
+}
+
+/// Gives back `n` of a gauge, in the transaction that deletes the rows.
+pub async fn give_back(tx: &mut Tx, org: OrgId, meter: &Meter, n: i64) -> db::Result<()> {
+    if n == 0 {
+        return Ok(());
+    }
+    let sql = "UPDATE quota SET used = CASE WHEN used > $3 THEN used - $3 ELSE 0 END
+               WHERE org_id = $1 AND meter = $2 AND period = 0";
+    tx.send(sql, params![org, &*meter.name, n]).await
+}
+
+/// The plan of an organization and its limit on a meter. Nothing where no plan limits the meter: then the organization is
+/// not looked at.
+pub async fn limit_of(
+    tx: &mut Tx,
+    janua: &Janua,
+    org: OrgId,
+    meter: &Meter,
+) -> db::Result<Option<(String, Option<Limit>)>> {
+    let Some(limits) = janua.find::<Limits>().filter(|limits| limits.has(&meter.name)) else { return Ok(None) };
+    let plan: Option<(String,)> = tx.opt("SELECT tier FROM org WHERE id = $1", params![org]).await?;
+    let plan = plan.map_or_else(|| FIRST_PLAN.to_owned(), |(plan,)| plan);
+    let limit = limits.find(&plan, &meter.name).cloned();
+    Ok(Some((plan, limit)))
+}
+
+/// A counter after it was moved, and the last warning about it.
+struct Counter {
+    used: i64,
+    told: i64,
+    told_limit: i64,
+    told_month: i64,
+}
+row!(Counter { used, told, told_limit, told_month });
+
+/// How much of a meter an organization has used in the present period.
+pub async fn used(mut from: impl Read, org: OrgId, meter: &Meter, now: Timestamp) -> db::Result<i64> {
+    let sql = "SELECT used FROM quota WHERE org_id = $1 AND meter = $2 AND period = $3";
+    let used: Option<(i64,)> = from.opt(sql, params![org, &*meter.name, meter.period.start(now)]).await?;
+    Ok(used.map_or(0, |(used,)| used))
+}
+
+/// The secret keys that end after a restore were counted. Nobody is served while this runs.
+pub(crate) async fn recount_keys(db: &db::Db) -> db::Result<()> {
+    let sql =
+        "UPDATE quota SET used = (SELECT CAST(COUNT(*) AS BIGINT) FROM app JOIN app_key ON app_key.app_id = app.id
+                                        WHERE app.org_id = quota.org_id)
+               WHERE meter = 'keys' AND period = 0";
+    db.exec(sql, params![]).await?;
+    Ok(())
+}
+
+/// Counters of periods that ended are kept this long.
+pub(crate) const KEPT: std::time::Duration = std::time::Duration::from_hours(24 * 400);

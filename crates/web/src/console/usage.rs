@@ -1,0 +1,95 @@
+//! Usage and plans: what an app and an organization use, what the plan includes, and the plan of each organization.
+use axum::response::Response;
+use kernel::http::{Path, Query, Routes};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{
+    apps::{APP, OfApp},
+    nav::{Area, NavEntry},
+};
+use crate::{me::Me, page::pages};
+
+pub const NAV: &[NavEntry] = &[
+    NavEntry::new(Area::App, "", "Usage", "chart", "/usage").for_admins(),
+    NavEntry::new(Area::Org, "", "Usage", "chart", "/usage").for_admins(),
+    NavEntry::new(Area::Platform, "", "Plans", "sliders", "/platform/plans"),
+];
+
+pub fn routes() -> Routes {
+    pages("pages")
+        .get("/console/apps/{appId}/usage", app_usage_page, "what an app uses")
+        .get("/console/orgs/{id}/usage", org_usage_page, "what an organization uses, and its limits")
+        .get("/console/platform/plans", plans_page, "plans, and the plan of each organization")
+}
+
+/// What the explorer shows.
+#[derive(Deserialize, JsonSchema)]
+struct Shown {
+    meter: Option<String>,
+    customer: Option<String>,
+    /// Where the list of events goes on.
+    after: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct UsageOf {
+    app_id: String,
+    meter: String,
+    customer: String,
+    cursor: String,
+}
+
+async fn app_usage_page(me: Me, Path(OfApp { app_id }): Path<OfApp>, Query(shown): Query<Shown>) -> Response {
+    let meters = match me.get("/usage/meters?appId={appId}", &json!({ "appId": app_id })).await {
+        Ok(said) => said.body,
+        // Members may see the app, and not what it uses.
+        Err(_) => return me.show("console/usage.html", &json!({ "appId": app_id }), &[APP]).await,
+    };
+    let tracked = meters["meters"].as_array().into_iter().flatten().filter(|meter| meter["source"] == "tracked");
+    let names: Vec<&str> = tracked.filter_map(|meter| meter["name"].as_str()).collect();
+    let meter = shown.meter.filter(|meter| names.contains(&meter.as_str()));
+    let meter = meter.or_else(|| names.first().map(|name| (*name).to_owned())).unwrap_or_default();
+    let mut asks = vec![APP];
+    if !meter.is_empty() {
+        asks.push(("?days", "/usage?appId={appId}&meter={meter}&window=day&limit=200&customer={customer}"));
+        asks.push(("?customers", "/usage?appId={appId}&meter={meter}&groupBy=customer&limit=20"));
+        asks.push((
+            "?list",
+            "/usage?appId={appId}&meter={meter}&groupBy=event&limit=20&customer={customer}&cursor={cursor}",
+        ));
+    }
+    let asks: Vec<(&str, String)> = asks
+        .into_iter()
+        .map(|(name, pattern)| {
+            let mut pattern = pattern.to_owned();
+            for (field, value) in [("customer", &shown.customer), ("cursor", &shown.after)] {
+                if value.as_deref().is_none_or(str::is_empty) {
+                    pattern = pattern.replace(&format!("&{field}={{{field}}}"), "");
+                }
+            }
+            (name, pattern)
+        })
+        .collect();
+    let asks: Vec<(&str, &str)> = asks.iter().map(|(name, pattern)| (*name, pattern.as_str())).collect();
+    let (customer, cursor) = (shown.customer.unwrap_or_default(), shown.after.unwrap_or_default());
+    let place = UsageOf { app_id, meter, customer, cursor };
+    me.show_with("console/usage.html", &place, &asks, json!({ "meters": meters })).await
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+struct OfOrg {
+    id: String,
+}
+
+async fn org_usage_page(me: Me, Path(place): Path<OfOrg>) -> Response {
+    let asks = [("org", "/org/{id}?limit=1"), ("?meters", "/usage/meters?orgId={id}")];
+    me.show("console/org_usage.html", &place, &asks).await
+}
+
+async fn plans_page(me: Me) -> Response {
+    let asks = [("plans", "/admin/plans"), ("list", "/admin/plans/orgs?{query}")];
+    me.show("console/plans.html", &Value::Null, &asks).await
+}
