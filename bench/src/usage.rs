@@ -95,7 +95,7 @@ fn raw_events(path: &Path, per_commit: usize) -> Result<Side<'static>> {
                     for _ in 0..per_commit {
                         last += 1;
                         // Digests come in no order.
-                        let digest = format!("{:032x}", last.wrapping_mul(0x9e37_79b9_7f4a_7c1));
+                        let digest = format!("{:032x}", last.wrapping_mul(0x09e3_779b_97f4_a7c1));
                         let id = entry::id(last);
                         seen.execute(params![digest, id])?;
                         quota.execute(params![org])?;

@@ -37,6 +37,7 @@ pub fn routes() -> Routes {
     Routes::new("auth")
         .body_limit(BODY)
         .post("/auth/accept-invite", accept_invite, "accept an organization invite")
+        .fails(&[tenancy::quotas::QUOTA_EXCEEDED])
         .answers::<MayEnter>(200, "application/json")
         .fails(&[TOKEN_SPENT, SIGN_IN_FIRST, OTHER_ADDRESS, WEAK_PASSWORD])
         .fails(&policy::REFUSALS)

@@ -36,6 +36,7 @@ pub fn routes() -> Routes {
         .body_limit(BODY)
         .post("/auth/magic-link/request", request_magic_link, "send a magic-link email")
         .post("/auth/magic-link/verify", verify_magic_link, "verify the magic-link token and issue a session")
+        .fails(&[tenancy::quotas::QUOTA_EXCEEDED])
         .answers::<MayEnter>(200, "application/json")
         .fails(&[TOKEN_SPENT])
 }

@@ -52,6 +52,7 @@ pub fn routes() -> Routes {
     Routes::new("auth")
         .body_limit(BODY)
         .post("/auth/login", login, "password login; sets access and refresh cookies")
+        .fails(&[tenancy::quotas::QUOTA_EXCEEDED])
         .answers::<MayEnter>(200, "application/json")
         .fails(&[INVALID_CREDENTIALS, EMAIL_NOT_VERIFIED, OVERLOADED])
         .post("/auth/forgot-password", forgot_password, "send a password-reset email")

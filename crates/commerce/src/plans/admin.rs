@@ -38,7 +38,6 @@ struct PlanView {
     plan: String,
     name: String,
     rank: i64,
-    /// Whether it is kept for those who have it, and offered to nobody.
     hidden: bool,
     limits: Vec<LimitView>,
     usage_events_per_second: Option<u32>,
@@ -48,11 +47,8 @@ struct PlanView {
 struct LimitView {
     meter: String,
     included: i64,
-    /// Whether more than that is refused.
     hard: bool,
-    /// Where a soft limit ends.
     cap: Option<i64>,
-    /// What each unit beyond costs, in minor units.
     overage: Option<String>,
 }
 
@@ -123,7 +119,6 @@ struct OrgPath {
 
 #[derive(Deserialize, JsonSchema)]
 struct PlanChange {
-    /// The name of a plan of the plans file, or `free`, `pro` or `enterprise`.
     #[schemars(length(min = 1, max = 64))]
     plan: String,
 }

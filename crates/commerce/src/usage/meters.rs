@@ -29,7 +29,6 @@ pub fn routes() -> Routes {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Of {
-    /// Left out: the organization of the app, or the one the session acts for.
     org_id: Option<OrgId>,
     app_id: Option<ApplicationId>,
 }
@@ -43,14 +42,11 @@ struct MeterView {
     aggregation: Option<Aggregation>,
     /// `month`, `day` or `none`.
     period: String,
-    /// The keys that may track it; null for what the platform counts itself.
     keys: Option<Keys>,
-    /// `platform` or `tracked`.
     source: String,
     group_by: Vec<String>,
     /// From where on more is refused; null for no limit.
     limit: Option<i64>,
-    /// What the plan includes.
     included: Option<i64>,
     /// What each unit beyond costs, in minor units.
     overage: Option<String>,

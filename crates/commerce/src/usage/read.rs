@@ -37,26 +37,20 @@ pub fn routes() -> Routes {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct Report {
-    /// Left out: the organization of the app, or the one the session acts for.
     org_id: Option<OrgId>,
-    /// Left out: all apps of the organization.
     app_id: Option<ApplicationId>,
-    /// Left out: all meters.
     meter: Option<String>,
-    /// Only what was counted for this customer.
     #[schemars(length(min = 1, max = 128))]
     customer: Option<String>,
-    /// Left out: the beginning of this month. A whole quarter of an hour.
+    /// Left out: this month until now.
     from: Option<Timestamp>,
-    /// Left out: now.
     to: Option<Timestamp>,
     window: Option<Window>,
-    /// `customer`, `event`, or a property that the meter groups by. Needs `appId` and `meter`.
+    /// `customer`, `event` or a property. Needs `appId` and `meter`.
     #[schemars(length(min = 1, max = 64))]
     group_by: Option<String>,
-    /// Left out: `live`.
     environment: Option<Environment>,
-    /// The time zone of days and months, such as `Europe/Berlin`; left out: UTC.
+    /// Such as `Europe/Berlin`.
     #[schemars(length(min = 1, max = 64))]
     tz: Option<String>,
 }

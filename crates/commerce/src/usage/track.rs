@@ -73,20 +73,18 @@ fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 struct NewEvent {
-    /// The name of a meter. Not with `correct`.
     meter: Option<String>,
     /// A whole number from 1 to 2^53-1; left out: 1. For a correction the right value, from 0 on.
     #[serde(deserialize_with = "present")]
     value: Option<Value>,
-    /// Whom it is counted for: your id of a customer, up to 128 characters.
+    /// Your id of a customer.
     customer: Option<String>,
     /// Your id of the event, up to 128 visible ASCII characters. What comes again is counted once.
     event_id: Option<String>,
-    /// When it happened; left out: now. From 35 days ago to 5 minutes ahead.
+    /// From 35 days ago to 5 minutes ahead; left out: now.
     timestamp: Option<Timestamp>,
     /// Up to 20 texts of 256 characters. `key` is what a `unique` meter counts.
     properties: Option<BTreeMap<String, String>>,
-    /// What it cost you.
     cost: Option<EventCost>,
     /// The `eventId` of an event whose value was wrong.
     correct: Option<String>,
@@ -106,7 +104,7 @@ struct EventCost {
 struct Track {
     #[serde(flatten)]
     event: NewEvent,
-    /// Up to 1000 events, with the fields beside this one. What is good is counted, and the whole may be sent again.
+    /// Events with the fields beside this one.
     #[schemars(with = "Option<Vec<serde_json::Map<String, Value>>>", length(min = 1, max = 1000))]
     events: Option<Vec<NewEvent>>,
     /// With a secret key: `test` counts apart from everything, without quotas.

@@ -41,6 +41,7 @@ pub fn routes() -> Routes {
         .post("/auth/device/code", begin_device, "start device authorization")
         .fails(&[oauth::INVALID_REQUEST, oauth::INVALID_CLIENT])
         .post("/auth/device/token", poll_device, "poll for the device token after approval")
+        .fails(&[tenancy::quotas::QUOTA_EXCEEDED])
         .answers::<DeviceTokens>(200, "application/json")
         .fails(&ANSWERS)
         .and(approve::routes())

@@ -30,6 +30,7 @@ pub fn routes() -> Routes {
     Routes::new("auth")
         .body_limit(BODY)
         .post("/auth/2fa/login-verify", login_verify, "verify a TOTP code during login")
+        .fails(&[tenancy::quotas::QUOTA_EXCEEDED])
         .answers::<SignedIn>(200, "application/json")
         .fails(&[TOKEN_SPENT, INVALID_CODE])
 }

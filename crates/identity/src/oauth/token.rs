@@ -43,6 +43,7 @@ pub fn routes() -> Routes {
             exchange_token,
             "token endpoint: authorization code, refresh token, device code or client credentials",
         )
+        .fails(&[tenancy::quotas::QUOTA_EXCEEDED])
         .fails(&[INVALID_REQUEST, INVALID_CLIENT, INVALID_GRANT, UNAUTHORIZED_CLIENT, UNSUPPORTED_GRANT])
         .fails(&[INVALID_TARGET, INVALID_SCOPE])
         .fails(&device::ANSWERS)

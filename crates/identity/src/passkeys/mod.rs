@@ -56,6 +56,7 @@ pub fn routes() -> Routes {
         .post("/auth/passkey/login-options", passkey_login_options, "options for signing in with a passkey")
         .fails(&[PASSKEYS_OFF])
         .post("/auth/passkey/login-verify", passkey_login_verify, "verify a passkey and issue a session")
+        .fails(&[tenancy::quotas::QUOTA_EXCEEDED])
         .answers::<SignedIn>(200, "application/json")
         .fails(&[PASSKEYS_OFF, INVALID_PASSKEY, PASSKEY_REFUSED, TOKEN_SPENT])
         .patch("/auth/passkey/{credentialId}", rename_passkey, "rename a passkey")

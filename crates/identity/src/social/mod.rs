@@ -61,6 +61,7 @@ fn routes() -> Routes {
         .fails(&[PROVIDER_NOT_CONFIGURED])
         .answers::<RedirectUrl>(200, "application/json")
         .post("/auth/oauth/{provider}", oauth_sign_in, "exchange the provider's authorization code for a session")
+        .fails(&[tenancy::quotas::QUOTA_EXCEEDED])
         .answers::<MayEnterSocially>(200, "application/json")
         .fails(&[INVALID_STATE, PROVIDER_REFUSED])
         .fails(&REFUSALS)

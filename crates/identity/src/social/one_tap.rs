@@ -32,6 +32,7 @@ pub fn routes() -> Routes {
     Routes::new("auth")
         .body_limit(BODY)
         .post("/auth/oauth/{provider}/onetap", one_tap, "verify a one-tap ID token (google only)")
+        .fails(&[tenancy::quotas::QUOTA_EXCEEDED])
         .answers::<MayEnterSocially>(200, "application/json")
         .fails(&REFUSALS)
         .fails(&crate::policy::REFUSALS)

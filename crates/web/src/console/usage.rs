@@ -1,6 +1,6 @@
 //! Usage and plans: what an app and an organization use, what the plan includes, and the plan of each organization.
 use axum::response::Response;
-use kernel::http::{Path, Query, Routes};
+use kernel::http::{Path, Routes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -24,15 +24,6 @@ pub fn routes() -> Routes {
         .get("/console/platform/plans", plans_page, "plans, and the plan of each organization")
 }
 
-/// What the explorer shows.
-#[derive(Deserialize, JsonSchema)]
-struct Shown {
-    meter: Option<String>,
-    customer: Option<String>,
-    /// Where the list of events goes on.
-    after: Option<String>,
-}
-
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct UsageOf {
@@ -42,7 +33,9 @@ struct UsageOf {
     cursor: String,
 }
 
-async fn app_usage_page(me: Me, Path(OfApp { app_id }): Path<OfApp>, Query(shown): Query<Shown>) -> Response {
+async fn app_usage_page(me: Me, Path(OfApp { app_id }): Path<OfApp>) -> Response {
+    let [meter, customer, cursor] = ["meter", "customer", "after"]
+        .map(|name| Some(me.parameter(name)).filter(|value| !value.is_empty()));
     let meters = match me.get("/usage/meters?appId={appId}", &json!({ "appId": app_id })).await {
         Ok(said) => said.body,
         // Members may see the app, and not what it uses.
@@ -50,7 +43,7 @@ async fn app_usage_page(me: Me, Path(OfApp { app_id }): Path<OfApp>, Query(shown
     };
     let tracked = meters["meters"].as_array().into_iter().flatten().filter(|meter| meter["source"] == "tracked");
     let names: Vec<&str> = tracked.filter_map(|meter| meter["name"].as_str()).collect();
-    let meter = shown.meter.filter(|meter| names.contains(&meter.as_str()));
+    let meter = meter.filter(|meter| names.contains(&meter.as_str()));
     let meter = meter.or_else(|| names.first().map(|name| (*name).to_owned())).unwrap_or_default();
     let mut asks = vec![APP];
     if !meter.is_empty() {
@@ -65,7 +58,7 @@ async fn app_usage_page(me: Me, Path(OfApp { app_id }): Path<OfApp>, Query(shown
         .into_iter()
         .map(|(name, pattern)| {
             let mut pattern = pattern.to_owned();
-            for (field, value) in [("customer", &shown.customer), ("cursor", &shown.after)] {
+            for (field, value) in [("customer", &customer), ("cursor", &cursor)] {
                 if value.as_deref().is_none_or(str::is_empty) {
                     pattern = pattern.replace(&format!("&{field}={{{field}}}"), "");
                 }
@@ -74,7 +67,7 @@ async fn app_usage_page(me: Me, Path(OfApp { app_id }): Path<OfApp>, Query(shown
         })
         .collect();
     let asks: Vec<(&str, &str)> = asks.iter().map(|(name, pattern)| (*name, pattern.as_str())).collect();
-    let (customer, cursor) = (shown.customer.unwrap_or_default(), shown.after.unwrap_or_default());
+    let (customer, cursor) = (customer.unwrap_or_default(), cursor.unwrap_or_default());
     let place = UsageOf { app_id, meter, customer, cursor };
     me.show_with("console/usage.html", &place, &asks, json!({ "meters": meters })).await
 }

@@ -63,7 +63,7 @@ async fn pages_on_the_way_to_an_app_send_mails_in_its_name() {
     let fields =
         [("email", "ada@example.com"), ("name", "Ada"), ("password", PASSWORD), ("continue", onward.as_str())];
     let page = submit(&t, "/sign-up", &fields, "").await;
-    assert_eq!(page.status, 200, "{}", page.text);
+    assert_eq!(page.status, 303, "{}", page.text);
     t.run_jobs().await;
     let mail = mail_to(&t, "ada@example.com").expect("a mail");
     assert!(mail.contains("Subject: Confirm your email for Tiny notes"), "{mail}");
