@@ -29,12 +29,12 @@ async fn logo_of(t: &TestJanua, person: &Person, org: OrgId) -> Value {
 }
 
 async fn join(t: &TestJanua, org: OrgId, person: &Person, role: Role) {
-    let (account, now) = (person.id.parse().unwrap(), t.janua.clock.now());
-    let joined = db::transact!(t.janua.db, async |tx| {
-        OrgMember::add(tx, org, account, Role::Member, now).await?;
-        OrgMember::set_role(tx, org, account, role).await
+    let account = person.id.parse().unwrap();
+    let joined = kernel::transact!(t.janua, async |tx| {
+        OrgMember::add(tx, &t.janua, org, account, Role::Member).await?;
+        Ok(OrgMember::set_role(tx, org, account, role).await?)
     });
-    joined.map_err(|error: db::Error| error.to_string()).unwrap();
+    joined.map_err(|fault: kernel::fault::Fault| fault.whole_sentence()).unwrap();
 }
 
 async fn found(t: &TestJanua, owner: &Person) -> OrgId {

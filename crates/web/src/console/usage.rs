@@ -34,8 +34,8 @@ struct UsageOf {
 }
 
 async fn app_usage_page(me: Me, Path(OfApp { app_id }): Path<OfApp>) -> Response {
-    let [meter, customer, cursor] = ["meter", "customer", "after"]
-        .map(|name| Some(me.parameter(name)).filter(|value| !value.is_empty()));
+    let [meter, customer, cursor] =
+        ["meter", "customer", "after"].map(|name| Some(me.parameter(name)).filter(|value| !value.is_empty()));
     let meters = match me.get("/usage/meters?appId={appId}", &json!({ "appId": app_id })).await {
         Ok(said) => said.body,
         // Members may see the app, and not what it uses.
