@@ -24,8 +24,18 @@ use kernel::{
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Everything the binary is made of: a line for each crate of features.
-const PARTS: &[Part] =
-    &[tenancy::PART, identity::PART, directory::PART, workshop::PART, commerce::PART, web::PART, site::PART];
+const PARTS: &[Part] = &[
+    tenancy::PART,
+    identity::PART,
+    directory::PART,
+    workshop::PART,
+    commerce::PART,
+    hosting::PART,
+    email::PART,
+    agents::PART,
+    web::PART,
+    site::PART,
+];
 
 pub fn features(config: &Config) -> Feature {
     let none = Feature::new(Routes::new("janua"));
