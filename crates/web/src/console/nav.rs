@@ -16,8 +16,7 @@ impl Area {
     fn sections(self) -> &'static [&'static str] {
         match self {
             Self::App => &["", "Build", "Manage"],
-            Self::Org => &["", "Manage"],
-            Self::Platform => &["", "Manage"],
+            Self::Org | Self::Platform => &["", "Manage"],
             Self::Account => &[""],
         }
     }
