@@ -245,7 +245,8 @@ async fn a_correction_stands_beside_the_event() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn corrections_are_exact_whatever_comes_together_and_a_refused_one_leaves_nothing() {
-    let t = start(PLANS).await;
+    let file = super::PlansFile::new(PLANS);
+    let t = TestJanua::start_with(file.config(), feature).await;
     let shop = Shop::open(&t, "ada@example.com", "secret").await;
     track(&t, &shop.key, json!({ "meter": "tokens", "value": 5, "eventId": "a" })).await;
     t.happened().await;
@@ -547,6 +548,36 @@ async fn of_many_at_one_below_a_limit_one_is_counted() {
     );
     drop(other);
     t.run_jobs().await;
+    t.finish().await;
+}
+
+/// A server that is full says when to come again, and what comes again is counted once.
+#[tokio::test]
+async fn a_full_server_asks_to_come_again_and_counts_once() {
+    let file = super::PlansFile::new(PLANS);
+    let config = kernel::config::Config { max_in_flight: 2, ..file.config() };
+    let t = TestJanua::start_with(config, feature).await;
+    let shop = Shop::open(&t, "ada@example.com", "secret").await;
+    let mut waiting: Vec<usize> = (0..40).collect();
+    let mut refused = 0;
+    while !waiting.is_empty() {
+        let attempts = waiting.iter().map(|number| {
+            track(&t, &shop.key, json!({ "meter": "calls", "value": 2, "eventId": format!("e{number}") }))
+        });
+        let answers = futures_util::future::join_all(attempts).await;
+        let tried = std::mem::take(&mut waiting);
+        for (number, answer) in tried.into_iter().zip(answers) {
+            if answer.status == 503 {
+                assert_eq!((answer.refusal(), answer.header("retry-after")), ((503, "overloaded"), "1"));
+                refused += 1;
+                waiting.push(number);
+            } else {
+                assert_eq!(answer.body["accepted"], 1, "{}", answer.text);
+            }
+        }
+    }
+    assert!(refused > 0, "nobody was sent away");
+    assert_eq!(total(&t, &shop, "meter=calls").await, 80);
     t.finish().await;
 }
 
