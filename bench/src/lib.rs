@@ -34,6 +34,7 @@ mod servers;
 mod start;
 mod storm;
 mod usage;
+mod usage_growth;
 mod webhooks;
 mod writes;
 
@@ -92,8 +93,10 @@ enum Scenario {
     Open,
     /// Events on their way to those who listen
     Webhooks,
-    /// Usage events, alone and in batches
+    /// Usage events, alone and in batches, and what a quota costs
     Usage,
+    /// Usage among many events, beside few
+    UsageGrowth(usage_growth::Options),
     /// All of the above, one after the other
     All,
     /// Those that are over soon and vary little: what `check` looks at
@@ -159,6 +162,7 @@ pub fn run() -> Result<()> {
         Scenario::Open => one(connections::measure)?,
         Scenario::Webhooks => one(webhooks::measure)?,
         Scenario::Usage => one(usage::measure)?,
+        Scenario::UsageGrowth(options) => usage_growth::measure(&rounds()?, &janua()?, options)?.into(),
         Scenario::Quick => each(&rounds()?, &janua()?, &QUICK),
         Scenario::All => {
             let (rounds, janua) = (rounds()?, janua()?);

@@ -19,9 +19,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tenancy::{
     accounts::Account,
-    enter::{Browser, CAPTCHA_PASS, Session, Within, cookies, is_platform_owner},
+    enter::{Browser, CAPTCHA_PASS, Session, Within, builders, cookies, is_platform_owner},
     ids::AccountId,
-    policy,
 };
 
 use crate::{
@@ -234,8 +233,8 @@ impl Me {
         };
         let is_console = template.starts_with("console/");
         let standing = async {
-            let may_build = policy::may_build(&self.janua, &self.session).await?;
-            Ok::<_, Fault>((may_build, may_build || policy::sees_console(&self.janua, &self.session).await?))
+            let may_build = builders::may_build(&self.janua, &self.session).await?;
+            Ok::<_, Fault>((may_build, may_build || builders::sees_console(&self.janua, &self.session).await?))
         };
         let (may_build, sees_console) = match standing.await {
             Ok(standing) => standing,

@@ -6,6 +6,7 @@ use tenancy::sessions::device_name;
 
 pub fn add_to(environment: &mut Environment<'_>) {
     environment.add_filter("words", words);
+    environment.add_filter("meter", meter);
     environment.add_filter("left", left);
     environment.add_filter("day", day);
     environment.add_filter("spaced", spaced);
@@ -22,10 +23,15 @@ fn words(name: &str) -> String {
     let (first, rest) = lower.split_once(' ').unwrap_or((&lower, ""));
     let mut letters = first.chars();
     let first = match first {
-        "mfa" | "scim" => first.to_uppercase(),
+        "mfa" | "scim" | "api" => first.to_uppercase(),
         _ => letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default(),
     };
     if rest.is_empty() { first } else { format!("{first} {rest}") }
+}
+
+/// What a meter counts: `api_calls` as `API calls`.
+fn meter(name: &str) -> String {
+    if name == "mau" { "Monthly active users".to_owned() } else { words(name) }
 }
 
 /// `2026-11-07` as `Nov 7`.

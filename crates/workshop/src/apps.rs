@@ -18,13 +18,15 @@ use tenancy::{
         scopes::{self, DeclaredScope, DeclaredScopes},
         slugs::{self, SLUG_TAKEN},
     },
-    enter::{Admin, InApp, Member, Session},
+    enter::{
+        Admin, InApp, Member, Session,
+        builders::{self, BUILDERS_ONLY},
+    },
     events::{
         About,
         happenings::{AppDeleted, OrgCreated},
     },
     orgs::{self, Membership, Org, OrgId, Role, members::OrgMember},
-    policy::{self, BUILDERS_ONLY},
     quotas::QUOTA_EXCEEDED,
     records,
 };
@@ -133,7 +135,7 @@ struct NewApp {
 }
 
 async fn create_app(State(janua): State<Janua>, session: Session, Json(new): Json<NewApp>) -> Result<Json<AppView>> {
-    policy::refuse_others(&janua, &session).await?;
+    builders::refuse_others(&janua, &session).await?;
     let now = janua.clock.now();
     redirects::check(&new.redirect_uris, &new.allowed_origins)?;
     scopes::check(new.scopes.as_deref().unwrap_or_default())?;
@@ -293,7 +295,7 @@ async fn update_app(
             fields.push("branding");
         }
         application.updated_at = janua.clock.now();
-        if !application.save(tx).await? {
+        if !application.save(tx, caller.session.account().id).await? {
             return Err(SLUG_TAKEN.into());
         }
         let event = AppUpdated { fields };
@@ -308,7 +310,7 @@ async fn delete_app(State(janua): State<Janua>, caller: InApp<Admin>) -> Result<
     Application::empty(&janua, application.id).await?;
     transact!(janua, async |tx| {
         let application = caller.hold(tx).await?;
-        application.delete(tx, &janua).await?;
+        application.delete(tx, &janua, caller.session.account().id).await?;
         Ok(caller.record(tx, &janua, &AppDeleted).await?)
     })?;
     Ok(NoContent)

@@ -52,6 +52,13 @@ pub struct TrackedMeter {
     pub group_by: Vec<String>,
 }
 
+impl TrackedMeter {
+    /// Whether it tells how high something is, and not how much was used.
+    pub fn has_level(&self) -> bool {
+        matches!(self.aggregation, Aggregation::Max | Aggregation::Latest)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Price {
     pub interval: String,

@@ -1,5 +1,7 @@
 //! Metered usage: events that apps track, and what they add up to.
 mod access;
+mod check;
+mod count;
 mod meters;
 mod model;
 mod pace;

@@ -1,7 +1,7 @@
 //! Usage as stored, and every statement on it.
 use std::{collections::BTreeMap, time::Duration};
 
-use db::{Db, Tx, params, row};
+use db::{Db, Tx, holding, params, row};
 use kernel::{Janua, clock::Timestamp, http::Key, id::Id};
 use tenancy::apps::{ApplicationId, Environment};
 
@@ -63,8 +63,9 @@ impl StoredEvent {
         .await
     }
 
-    pub async fn find(tx: &mut Tx, app: ApplicationId, id: &str) -> db::Result<Option<Self>> {
-        tx.opt("SELECT * FROM usage_event WHERE id = $2 AND app_id = $1", params![app, id]).await
+    /// Locks it until the transaction ends, so that two corrections come one after the other.
+    pub async fn hold(tx: &mut Tx, app: ApplicationId, id: &str) -> db::Result<Option<Self>> {
+        tx.opt(holding!("SELECT * FROM usage_event WHERE id = $2 AND app_id = $1"), params![app, id]).await
     }
 
     /// Its value with all corrections.
@@ -161,6 +162,13 @@ pub struct Series<'a> {
     pub choice: &'a str,
 }
 
+impl<'a> Series<'a> {
+    /// All customers, no property.
+    pub fn all(app: ApplicationId, environment: Environment, meter: &'a str) -> Self {
+        Self { app, environment, meter, property: "", customer: "", choice: "" }
+    }
+}
+
 /// The length of what one row of totals is about, in milliseconds. All time zones of today begin their hours on one.
 pub const QUARTER: i64 = 15 * 60 * 1000;
 
@@ -220,7 +228,8 @@ pub async fn add(
                                       most, latest, latest_at)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
              ON CONFLICT (app_id, environment, meter, span, property, customer, choice, slot) DO UPDATE SET
-               total = usage_total.total + $9, events = usage_total.events + $10,
+               total = CASE WHEN usage_total.total > $14 THEN 9223372036854775807 ELSE usage_total.total + $9 END,
+               events = usage_total.events + $10,
                most = CASE WHEN $11 > usage_total.most THEN $11 ELSE usage_total.most END,
                latest = CASE WHEN ($13, $12) > (usage_total.latest_at, usage_total.latest) THEN $12
                              ELSE usage_total.latest END,
@@ -238,7 +247,9 @@ pub async fn add(
                 addition.events,
                 addition.most,
                 addition.latest,
-                addition.latest_at
+                addition.latest_at,
+                // Totals stop at the largest number there is.
+                i64::MAX - addition.total.max(0)
             ],
         )
         .await?;
@@ -364,8 +375,11 @@ impl SlotTotal {
 
     /// All of a series as one.
     pub async fn whole(db: &Db, of: &Series<'_>, from: Timestamp, to: Timestamp) -> db::Result<Self> {
-        db.one(
-            "SELECT CAST(0 AS BIGINT) AS slot, CAST(COALESCE(SUM(total), 0) AS BIGINT) AS total,
+        let whole: Whole = db
+            .one(
+                // In two parts, because a sum that overflows is an error.
+                "SELECT CAST(COALESCE(SUM(total / 1048576), 0) AS BIGINT) AS millions,
+                    CAST(COALESCE(SUM(total % 1048576), 0) AS BIGINT) AS ones,
                     CAST(COALESCE(SUM(events), 0) AS BIGINT) AS events, COALESCE(MAX(most), 0) AS most,
                     COALESCE(MAX(latest_at), 0) AS latest_at,
                     COALESCE((SELECT latest FROM usage_total
@@ -375,9 +389,12 @@ impl SlotTotal {
              FROM usage_total
              WHERE app_id = $1 AND environment = $2 AND meter = $3 AND span = 'q' AND property = $4 AND customer = $5
                AND choice = $6 AND slot >= $7 AND slot < $8",
-            params![of.app, of.environment, of.meter, of.property, of.customer, of.choice, from, to],
-        )
-        .await
+                params![of.app, of.environment, of.meter, of.property, of.customer, of.choice, from, to],
+            )
+            .await?;
+        let Whole { millions, ones, events, most, latest, latest_at } = whole;
+        let total = millions.saturating_mul(1 << 20).saturating_add(ones);
+        Ok(Self { slot: 0, total, events, most, latest, latest_at })
     }
 
     /// How many unique keys there were in days that follow each other.
@@ -393,6 +410,17 @@ impl SlotTotal {
         Ok(unique)
     }
 }
+
+/// The totals of many slots; `millions` has units of 2^20.
+struct Whole {
+    millions: i64,
+    ones: i64,
+    events: i64,
+    most: i64,
+    latest: i64,
+    latest_at: i64,
+}
+row!(Whole { millions, ones, events, most, latest, latest_at });
 
 /// The customers of a meter, from one on, in their order.
 pub async fn customers(

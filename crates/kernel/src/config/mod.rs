@@ -89,11 +89,10 @@ settings! {
         sms_token: Option<Secret> = "";
         /// The sender of text messages: a phone number or a name.
         sms_from: String = "";
-        /// The name servers for domain verification and webhook hosts, such as `9.9.9.9:53`.
+        /// The name servers for domains and hosts that users name, such as `9.9.9.9:53`.
         /// Empty: the system's.
         dns_servers: Vec<SocketAddr> = "";
-        /// A PEM file with further certificate authorities for requests to URLs that users chose: webhooks and client id
-        /// metadata documents.
+        /// A PEM file with further certificate authorities for requests to URLs that users chose.
         outgoing_ca: Option<PathBuf> = "";
         /// The URL of an S3-compatible server for pictures, such as `https://s3.eu-central-1.amazonaws.com`.
         /// Empty: pictures are files in `objects/` in the data folder.

@@ -122,7 +122,7 @@ impl TestJanua {
             sms: Arc::new(phones.clone()),
             objects,
             outgoing: Outgoing::from_config(&config, feature.own.declared()).unwrap(),
-            metrics: Metrics::new("test"),
+            metrics: Metrics::new("test", feature.own.declared()),
             description: Description::default(),
             inside: Inside::default(),
             leaving: Leaving::default(),

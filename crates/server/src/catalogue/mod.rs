@@ -3,6 +3,7 @@
 mod admission;
 mod app_sessions;
 mod cases;
+mod circles;
 mod declared;
 mod errors;
 mod forms;

@@ -2,7 +2,10 @@
 //! have that access.
 mod abuse;
 mod abuse_reports;
+mod admitted;
 mod app;
+mod app_key;
+pub mod builders;
 mod captcha;
 pub mod cookies;
 mod live;
@@ -15,7 +18,9 @@ mod within;
 
 pub use abuse::{Attempt, Standing};
 pub use abuse_reports::{AbuseReport, abuse_reports};
-pub use app::{AppCaller, AppKey, INVALID_APP_KEY, InApp};
+pub use admitted::{Admitted, NotAdmitted, ToAdmit};
+pub use app::{AppCaller, InApp};
+pub use app_key::{AppKey, INVALID_APP_KEY};
 pub use captcha::{CAPTCHA_REQUIRED, Captcha, NOT_SOLVED, PASS as CAPTCHA_PASS};
 pub(crate) use captcha::{CHALLENGE_PURPOSE, PASS_PURPOSE};
 pub use cookies::Delivery;
@@ -26,7 +31,7 @@ pub use session::{
     APP_KEY_MISMATCH, APP_SESSION, AnySession, Browser, Granted, INSUFFICIENT_SCOPE, MaybeSession, PlatformOwner,
     REAUTHENTICATION_REQUIRED, RefreshToken, Session, is_owner_by, is_platform_owner, may_use_cookie, runs_platform,
 };
-pub use visitor::{Admitted, NotAdmitted, ToAdmit, Visitor};
+pub use visitor::Visitor;
 pub use within::Within;
 
 /// The credentials of the interface, for the OpenAPI description.

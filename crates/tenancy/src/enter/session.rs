@@ -16,7 +16,7 @@ use kernel::{
 
 use super::{
     Delivery, Living, Within,
-    app::{INVALID_APP_KEY, presented as app_key},
+    app_key::{INVALID_APP_KEY, presented as app_key},
     cookies,
     live::{living, recognise},
 };
@@ -279,6 +279,12 @@ fn bad_token(delivery: Delivery) -> Fault {
 fn presented(headers: &HeaderMap) -> Option<(&str, Delivery)> {
     let in_header = || bearer(headers).map(|token| (token, Delivery::Body));
     cookies::peek(headers, cookies::ACCESS).map(|token| (token, Delivery::Cookie)).or_else(in_header)
+}
+
+impl Within {
+    pub fn of(session: &Session) -> Self {
+        Self { session: session.id(), delivery: session.delivery }
+    }
 }
 
 /// A signed-in user, or a client that acts for one within its scopes. For the few routes that accept clients. Tokens

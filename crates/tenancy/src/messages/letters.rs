@@ -5,7 +5,10 @@ use std::time::Duration;
 use kernel::{Janua, clock::Timestamp, crypto::Secret};
 use minijinja::{AutoEscape, Environment, HtmlEscape, UndefinedBehavior, Value, context};
 
-use super::sender::{Sender, installation_name};
+use super::{
+    one_line,
+    sender::{Sender, installation_name},
+};
 use crate::{events::By, sessions::device_name};
 
 /// A mail that a feature sends.
@@ -118,15 +121,6 @@ impl Origin {
         let (device, ip) = (Some("Firefox on Linux".to_owned()), Some("192.0.2.1".to_owned()));
         Self { at: Timestamp(1_794_924_300_000), device, ip }
     }
-}
-
-/// Text that somebody typed stays a word: no second line, no character that hides or turns others around, no URL that mail
-/// programs turn into a link.
-pub(super) fn one_line(text: &str) -> String {
-    let is_hidden = |c: &char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
-    let shown = text.chars().filter(|c| !is_hidden(c));
-    let plain: String = shown.map(|c| if c.is_control() { ' ' } else { c }).collect();
-    plain.replace("://", ":// ").replace("www.", "www ")
 }
 
 /// For mails about what the reader may not have done; with [`Letter::button`] to [`SECURE`].

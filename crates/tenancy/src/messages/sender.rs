@@ -2,7 +2,7 @@
 use db::Read;
 use kernel::Janua;
 
-use super::letters::one_line;
+use super::one_line;
 use crate::{
     apps::{Application, ApplicationId},
     color::Color,

@@ -204,7 +204,7 @@ pub async fn end(tx: &mut Tx, janua: &Janua, by: &By, id: OrgId) -> db::Result<(
     for application in Application::all_of(tx, id).await? {
         events::record(tx, janua, by, About::app(&application), &AppDeleted).await?;
         gone::app(tx, janua, application.id).await?;
-        slugs::hold_back(tx, &application.slug, (id, application.owner_id), janua.clock.now()).await?;
+        slugs::hold_back(tx, &application.slug, (id, by.actor), janua.clock.now()).await?;
     }
     events::record(tx, janua, by, About::in_org(id), &OrgDeleted).await?;
     gone::org(tx, janua, id).await?;

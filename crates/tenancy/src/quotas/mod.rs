@@ -18,10 +18,7 @@ use kernel::{
 };
 
 pub(crate) use self::notices::{EVENTS, MAILS};
-use crate::{
-    apps::Application,
-    ids::{ApplicationId, OrgId},
-};
+use crate::ids::{ApplicationId, OrgId};
 
 pub const QUOTA_EXCEEDED: Code = Code::new(
     402,
@@ -145,6 +142,9 @@ impl Limits {
     }
 }
 
+/// Counters stop here, where numbers are still far from their end: one more request at a time must not overflow them.
+const MOST: i64 = i64::MAX - (1 << 53);
+
 /// Whose quota is used: an organization's, and the app of it that uses it.
 #[derive(Debug, Clone, Copy)]
 pub struct Pool {
@@ -155,12 +155,6 @@ pub struct Pool {
 impl From<OrgId> for Pool {
     fn from(org: OrgId) -> Self {
         Self { org, app: None }
-    }
-}
-
-impl From<&Application> for Pool {
-    fn from(application: &Application) -> Self {
-        Self { org: application.org_id, app: Some(application.id) }
     }
 }
 
@@ -216,14 +210,14 @@ pub async fn try_spend(tx: &mut Tx, janua: &Janua, pool: Pool, meter: &Meter, n:
         .put(
             "INSERT INTO quota (org_id, meter, period, used) SELECT $1, $2, CAST($3 AS BIGINT), CAST($4 AS BIGINT)
              WHERE CAST($4 AS BIGINT) <= CAST($5 AS BIGINT)
-             ON CONFLICT (org_id, meter, period) DO UPDATE SET used = quota.used + $4 WHERE quota.used + $4 <= $5
+             ON CONFLICT (org_id, meter, period) DO UPDATE SET used = quota.used + $4 WHERE quota.used <= $5 - $4
              RETURNING used, told, told_limit, told_month",
             params![
                 pool.org,
                 &*meter.name,
                 meter.period.start(now),
                 n,
-                limit.as_ref().and_then(Limit::ceiling).unwrap_or(i64::MAX)
+                limit.as_ref().and_then(Limit::ceiling).unwrap_or(MOST)
             ],
         )
         .await?;
@@ -253,9 +247,10 @@ pub async fn spend_beyond(
     let counted: Vec<Counter> = tx
         .put(
             "INSERT INTO quota (org_id, meter, period, used) VALUES ($1, $2, $3, $4)
-             ON CONFLICT (org_id, meter, period) DO UPDATE SET used = quota.used + $4
+             ON CONFLICT (org_id, meter, period) DO UPDATE SET
+               used = CASE WHEN quota.used > $5 THEN quota.used ELSE quota.used + $4 END
              RETURNING used, told, told_limit, told_month",
-            params![pool.org, &*meter.name, meter.period.start(now), n],
+            params![pool.org, &*meter.name, meter.period.start(now), n, MOST - n.max(0)],
         )
         .await?;
     match counted.first() {
@@ -268,8 +263,9 @@ pub async fn spend_beyond(
 async fn count(tx: &mut Tx, org: OrgId, meter: &Meter, n: i64, now: Timestamp) -> db::Result<()> {
     tx.send(
         "INSERT INTO quota (org_id, meter, period, used) VALUES ($1, $2, $3, $4)
-         ON CONFLICT (org_id, meter, period) DO UPDATE SET used = quota.used + $4",
-        params![org, &*meter.name, meter.period.start(now), n],
+         ON CONFLICT (org_id, meter, period) DO UPDATE SET
+           used = CASE WHEN quota.used > $5 THEN quota.used ELSE quota.used + $4 END",
+        params![org, &*meter.name, meter.period.start(now), n, MOST - n.max(0)],
     )
     .await
 }
