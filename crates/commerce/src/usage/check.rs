@@ -10,7 +10,10 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
-use tenancy::apps::{ApplicationId, Environment, KeyKind};
+use tenancy::{
+    apps::{ApplicationId, Environment, KeyKind},
+    enter::SECRET_KEY_REQUIRED,
+};
 
 use super::{
     UNKNOWN_METER,
@@ -19,11 +22,6 @@ use super::{
 };
 use crate::plans::{Aggregation, Keys, Plans};
 
-pub const SECRET_KEY_REQUIRED: Code = Code::new(
-    403,
-    "secret_key_required",
-    "A publishable key may not do this. Track it from a server, with a secret key.",
-);
 pub const OUT_OF_WINDOW: Code =
     Code::new(400, "timestamp_out_of_window", "The timestamp is more than 35 days ago or more than 5 minutes ahead.");
 pub const CURRENCY_MISMATCH: Code =

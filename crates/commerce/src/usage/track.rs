@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tenancy::{
     apps::{Environment, KeyKind},
+    enter::SECRET_KEY_REQUIRED,
     orgs::{Org, OrgId},
     quotas::{self, QUOTA_EXCEEDED, Used},
 };
@@ -20,7 +21,7 @@ use tenancy::{
 use super::{
     UNKNOWN_METER,
     access::Tracker,
-    check::{CURRENCY_MISMATCH, NewEvent, OUT_OF_WINDOW, SECRET_KEY_REQUIRED, check},
+    check::{CURRENCY_MISMATCH, NewEvent, OUT_OF_WINDOW, check},
     count::{EVENT_CONFLICT, UNKNOWN_EVENT, Verdict, Work, commit},
     pace::Pace,
 };
@@ -28,6 +29,7 @@ use crate::plans::Plans;
 
 /// How many events one request has at most.
 const BATCH: usize = 1000;
+
 pub fn routes() -> Routes {
     Routes::new("usage").post("/usage/track", track, "record a metered usage event, or up to 1000 of them").fails(&[
         UNKNOWN_METER,

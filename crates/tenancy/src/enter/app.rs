@@ -53,8 +53,8 @@ impl<R: Least> InApp<R> {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct AppPath {
-    app_id: ApplicationId,
+pub(super) struct AppPath {
+    pub(super) app_id: ApplicationId,
 }
 
 impl<R: Least> FromRequestParts<Janua> for InApp<R> {

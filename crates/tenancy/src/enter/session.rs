@@ -287,6 +287,11 @@ impl Within {
     }
 }
 
+/// Whether a session came along, valid or not.
+pub(super) fn presents_session(parts: &Parts) -> bool {
+    parts.extensions.get::<Within>().is_some() || presented(&parts.headers).is_some()
+}
+
 /// A signed-in user, or a client that acts for one within its scopes. For the few routes that accept clients. Tokens
 /// for another resource are refused.
 pub struct Granted(pub Session);
