@@ -201,7 +201,7 @@ export async function walk({ how, javaScriptEnabled, base, newPage, signIn, pres
   await root.getByRole('button', { name: 'Enable account' }).click()
   await told(root, 'Account enabled.')
   await sure('Reset two-factor', 'Reset two-factor', 'Two-factor authentication and passkeys removed. All sessions were ended.')
-  await sure('Require a new password', 'Require new password', 'Password removed. The user gets a link to set a new one.')
+  await sure('Require new password', 'Require new password', 'Password removed. The user gets a link to set a new one.')
   await sure('Delete account', 'Delete account', 'Account deleted.')
   await root.goto(`${base}/console/platform/users?search=noa`)
   await root.goto(`${base}/console/platform/activity`)
