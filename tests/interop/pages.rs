@@ -60,6 +60,8 @@ fn people_find_their_way() {
         .envs([("JANUA_GOOGLE_CLIENT_ID", "google"), ("JANUA_GOOGLE_CLIENT_SECRET", "google-secret")])
         .env("JANUA_PROVIDER_ENDPOINTS", provider.endpoints("google"));
     let server = Server::of(command);
+    // The page of an installation without an owner names these words.
+    assert!(server.greeting.contains("Create the owner's account at"), "{}", server.greeting);
     let link = server.greeting.split("/first-owner?token=").nth(1).expect("the link for the first owner").trim();
     let mut command = Command::new("node");
     command

@@ -7,8 +7,8 @@ use axum::{
 use db::{Reach, Tx};
 use kernel::{
     Janua,
-    clock::Timestamp,
-    fault::Result,
+    clock::{Timestamp, is_time_zone},
+    fault::{INVALID, Result},
     http::{Json, Key, MaybeJson, Page, Routes},
     transact,
 };
@@ -88,6 +88,9 @@ struct ProfilePatch {
     #[schemars(length(max = 2000))]
     bio: Option<String>,
     accept_marketing: Option<bool>,
+    /// As in `Europe/Zurich`: the time zone of mails and pages. Empty takes it away.
+    #[schemars(length(max = 64))]
+    time_zone: Option<String>,
 }
 
 async fn update_profile(
@@ -116,6 +119,13 @@ impl ProfilePatch {
         if let Some(accepts) = self.accept_marketing {
             account.accepts_marketing = accepts;
             fields.push("acceptMarketing");
+        }
+        if let Some(zone) = &self.time_zone {
+            if !zone.is_empty() && !is_time_zone(zone) {
+                return Err(INVALID.at("timeZone", "unknown_time_zone", "must be a time zone such as Europe/Zurich"));
+            }
+            account.time_zone = Some(zone.clone()).filter(|zone| !zone.is_empty());
+            fields.push("timeZone");
         }
         account.updated_at = janua.clock.now();
         account.save_profile(tx, &held.name).await?;

@@ -1,7 +1,11 @@
 //! What the operator decides for the whole installation: who may build on it, and what it is called and looks like.
 use std::{fmt, fs, sync::Arc};
 
-use kernel::{Janua, config::Setting, settings};
+use kernel::{
+    Janua,
+    config::{Config, Setting},
+    settings,
+};
 
 settings! {
     /// Who may build, and the name, logo and color of the installation.
@@ -104,19 +108,22 @@ impl SiteLogo {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Site {
     pub name: String,
-    /// On this server.
-    pub logo_url: Option<String>,
+    /// The path of its logo on this server.
+    pub logo: Option<String>,
     /// Six digits, without `#`.
     pub color: Option<String>,
 }
 
 impl Site {
     pub fn of(janua: &Janua) -> Self {
-        let policy = janua.config.of::<Policy>();
-        let base = janua.config.base_url();
+        Self::set_in(&janua.config)
+    }
+
+    pub fn set_in(config: &Config) -> Self {
+        let policy = config.of::<Policy>();
         Self {
             name: policy.site_name.0.clone(),
-            logo_url: policy.site_logo.as_ref().map(|logo| format!("{base}/assets/{}", logo.file_name())),
+            logo: policy.site_logo.as_ref().map(|logo| format!("/assets/{}", logo.file_name())),
             color: policy.site_color.as_ref().map(|color| color.0.clone()),
         }
     }

@@ -277,7 +277,7 @@ impl Me {
         content.insert(
             "me".into(),
             json!({
-                "id": account.id, "name": account.name, "email": account.email, "avatarUrl": account.avatar_url,
+                "id": account.id, "name": account.name, "email": account.email, "avatarUrl": account.avatar_url, "timeZone": account.time_zone,
                 "runsPlatform": self.runs_platform(),
                 "mayBuild": may_build, "seesConsole": sees_console,
             }),

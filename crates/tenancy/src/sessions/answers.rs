@@ -33,6 +33,8 @@ pub struct UserView {
     pub name: String,
     pub bio: Option<String>,
     pub avatar_url: Option<String>,
+    /// As in `Europe/Zurich`: the time zone of mails and pages.
+    pub time_zone: Option<String>,
     pub email_verified: bool,
     /// How the account began: `email`, or a provider's name. Apps and clients do not see it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,6 +60,7 @@ impl UserView {
             name: account.name.clone(),
             bio: account.bio.clone(),
             avatar_url: account.avatar_url.clone(),
+            time_zone: account.time_zone.clone(),
             email_verified: account.email_verified,
             auth_provider: Some(account.auth_provider.clone()),
             provider_ids: ProviderIds::of(&account.linked),
@@ -90,6 +93,7 @@ impl UserView {
             name: if profile { self.name } else { String::new() },
             bio: self.bio.filter(|_| profile),
             avatar_url: self.avatar_url.filter(|_| profile),
+            time_zone: self.time_zone.filter(|_| profile),
             auth_provider: None,
             provider_ids: ProviderIds::default(),
             mfa_enabled: false,

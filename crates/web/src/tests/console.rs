@@ -168,7 +168,11 @@ async fn an_organization_has_members_invitations_tokens_and_a_log() {
     let bad = [("metadata:body", "{")];
     assert_eq!(act(&t, &ada, &format!("PATCH /orgs/{id}/metadata"), &settings, &bad).await.status, 400);
     let activity = visit(&t, &format!("{org}/activity"), &ada).await;
-    assert!(activity.text.contains("Org created") && activity.text.contains("Member invited"), "{}", activity.text);
+    assert!(
+        activity.text.contains("Organization created") && activity.text.contains("Member invited"),
+        "{}",
+        activity.text
+    );
     let log = t.get(&format!("/org/{id}/audit-log?limit=1")).header("cookie", &ada).await;
     assert_eq!(log.body["events"][0]["type"], "ORG_METADATA_UPDATED");
     assert!(log.body["nextCursor"].is_string());
