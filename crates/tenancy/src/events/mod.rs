@@ -10,7 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub use crate::ids::EventId;
-use crate::ids::{AccountId, ApplicationId, OrgId};
+use crate::{
+    ids::{AccountId, ApplicationId, MachineId, OrgId},
+    machines::Machine,
+};
 
 /// Something that happened, for audit logs and webhooks. [`events!`](crate::events!) declares one. It holds ids and
 /// plain facts only, so that no secret can leak.
@@ -122,6 +125,7 @@ pub struct About {
     pub(crate) person: Option<AccountId>,
     pub(crate) org: Option<OrgId>,
     pub(crate) app: Option<ApplicationId>,
+    pub(crate) machine: Option<MachineId>,
 }
 
 impl About {
@@ -130,7 +134,12 @@ impl About {
     }
 
     pub fn application(app: ApplicationId, org: OrgId) -> Self {
-        Self { org: Some(org), app: Some(app), person: None }
+        Self { org: Some(org), app: Some(app), ..Self::default() }
+    }
+
+    /// A machine of an organization.
+    pub fn machine(machine: &Machine) -> Self {
+        Self { machine: Some(machine.id), ..Self::in_org(machine.org_id) }
     }
 
     #[must_use]
@@ -140,12 +149,13 @@ impl About {
 
     /// The most specific target.
     fn target(&self) -> Option<String> {
-        let (person, app, org) = (
+        let (machine, person, app, org) = (
+            self.machine.map(|id| id.to_string()),
             self.person.map(|id| id.to_string()),
             self.app.map(|id| id.to_string()),
             self.org.map(|id| id.to_string()),
         );
-        person.or(app).or(org)
+        machine.or(person).or(app).or(org)
     }
 }
 
@@ -177,8 +187,8 @@ pub async fn record(
     let (id, target, details) = (EventId::new(&janua.entropy, now), about.target(), event.details());
     tx.send(
         "INSERT INTO audit_event (id, type, webhook, account_id, actor, target, org_id, app_id, ip, user_agent, at,
-                                  details)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+                                  details, machine_id)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
         params![
             id,
             kind.audit,
@@ -191,7 +201,8 @@ pub async fn record(
             by.ip.clone(),
             by.user_agent.clone(),
             now,
-            &details
+            &details,
+            about.machine
         ],
     )
     .await?;
