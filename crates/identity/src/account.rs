@@ -286,7 +286,7 @@ pub async fn delete(janua: &Janua, by: &By, account: &Account, told: &(dyn Mail 
         for org in orgs::of(tx, account.id).await? {
             let about = About::in_org(org).person(account.id);
             events::record(tx, janua, by, about, &MemberRemoved).await?;
-            members::OrgMember::remove(tx, org, account.id).await?;
+            members::OrgMember::remove(tx, janua, org, account.id).await?;
         }
         sessions::end_all(tx, janua, by, account.id, None, "account_deleted").await?;
         events::record(tx, janua, by, Some(account.id), &AccountDeleted).await?;

@@ -49,6 +49,14 @@ const NOTICES: &[(&str, &str, &str)] = &[
     ("events_queued", "Missed events are being sent again.", ""),
     ("secret_rotated", "Secret rotated.", ""),
     ("rotation_finished", "Rotation finished. The old secret no longer works.", ""),
+    // Machines.
+    ("machine_created", "Registered.", ""),
+    ("machine_suspended", "Suspended. All of its tokens are invalid.", ""),
+    ("machine_reactivated", "Reactivated.", ""),
+    ("machine_deleted", "Deleted.", ""),
+    ("switch_created", "Kill switch created. The old one no longer works.", ""),
+    ("domain_verified", "Domain verified.", ""),
+    ("server_revoked", "Revoked. All of its tokens and its secret are invalid.", ""),
     // The platform.
     ("account_created", "Account created.", ""),
     ("account_disabled", "Account disabled. All its sessions were ended.", ""),

@@ -15,6 +15,7 @@ mod forms;
 mod hosted;
 mod leaving;
 mod look;
+mod machines;
 mod mails;
 mod overview;
 mod pages;

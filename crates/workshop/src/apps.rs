@@ -22,11 +22,8 @@ use tenancy::{
         Admin, InApp, Member, Session,
         builders::{self, BUILDERS_ONLY},
     },
-    events::{
-        About,
-        happenings::{AppDeleted, OrgCreated},
-    },
-    orgs::{self, Membership, Org, OrgId, Role, members::OrgMember},
+    events::{About, happenings::AppDeleted},
+    orgs::{self, Membership, OrgId, Role},
     quotas::QUOTA_EXCEEDED,
     records,
 };
@@ -184,7 +181,7 @@ fn may_build_in(membership: Option<Membership>) -> Result<Membership> {
 
 /// The organization a new app belongs to.
 async fn home(tx: &mut Tx, janua: &Janua, session: &Session, wanted: Option<OrgId>) -> Result<Membership> {
-    let (account, now) = (session.account(), janua.clock.now());
+    let account = session.account();
     if let Some(org) = wanted {
         return may_build_in(Membership::of(&mut *tx, org, account.id).await?);
     }
@@ -194,20 +191,7 @@ async fn home(tx: &mut Tx, janua: &Janua, session: &Session, wanted: Option<OrgI
     if let Some(found) = Membership::may_build(tx, account.id, active).await? {
         return Ok(found);
     }
-    let name = format!("{}'s organization", account.name);
-    let mut org = Org::new(OrgId::new(&janua.entropy, now), &name, &slugs::made_from(janua, &account.name), now);
-    if !org.insert(tx).await? {
-        org.slug = slugs::slug_near(janua, &org.slug);
-        if !org.insert(tx).await? {
-            return Err(SLUG_TAKEN.into());
-        }
-    }
-    OrgMember::add(tx, janua, org.id, account.id, Role::Owner).await?;
-    session.record_about(tx, janua, About::in_org(org.id), &OrgCreated).await?;
-    if session.org().is_none() {
-        orgs::switch(tx, session.id(), account.id, org.id).await?;
-    }
-    Ok(Membership { org, role: Role::Owner })
+    orgs::create_own(tx, janua, session).await
 }
 
 async fn get_app(caller: InApp<Member>) -> Json<AppView> {

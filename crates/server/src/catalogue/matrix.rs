@@ -135,6 +135,8 @@ pub(super) struct Tenant {
     /// A secret key of the app.
     secret: String,
     scim_token: String,
+    /// Of its framework agent.
+    machine_token: String,
 }
 
 impl Tenant {
@@ -175,6 +177,22 @@ impl Tenant {
         let secret = json!({ "type": "secret", "environment": "live" });
         let secret = text(&make(format!("/apps/{app}/keys"), secret).await["value"]);
         make(format!("/apps/{app}/domain"), json!({ "domain": "app.example.com" })).await;
+        let wallet = format!("0x{:0>40}", &org.replace('-', "")[..20]);
+        let agent = make("/agent/register".into(), json!({ "name": "Bot", "wallet": wallet, "orgId": org })).await;
+        let helper = json!({ "name": "Helper", "framework": "langgraph", "orgId": org });
+        let helper = make("/framework-agent/register".into(), helper).await;
+        let server = json!({ "name": format!("n{}", &org[..8]), "domain": "example.com", "orgId": org });
+        let server = make("/mcp/register".into(), server).await;
+        let registry = make(format!("/org/{org}/registry-keys"), json!({ "name": "Editor" })).await;
+        ids.extend([
+            ("agent", text(&agent["agent"]["id"])),
+            ("frameworkAgent", text(&helper["clientId"])),
+            ("mcpServer", text(&server["clientId"])),
+            ("registryKeyId", text(&registry["id"])),
+        ]);
+        let (helper, password) = (text(&helper["clientId"]), text(&helper["clientSecret"]));
+        let basic = json!({ "grant_type": "client_credentials", "client_id": helper, "client_secret": password });
+        let machine = t.post("/oauth/token").json(&basic).await;
         let hook = json!({ "url": "https://127.0.0.1:9/", "events": ["user.passkey_added"] });
         let hook = text(&make(format!("/apps/{app}/webhooks"), hook).await["id"]);
         let delivery = make(format!("/apps/{app}/webhooks/{hook}/test"), json!({})).await;
@@ -186,13 +204,16 @@ impl Tenant {
             ("webhookId", hook),
             ("deliveryId", text(&delivery["deliveryId"])),
         ]);
-        Self { ids, key: text(&key["value"]), secret, scim_token }
+        let machine_token = text(&machine.body["access_token"]);
+        Self { ids, key: text(&key["value"]), secret, scim_token, machine_token }
     }
 
     /// A tenant that does not exist.
     fn none(&self) -> Self {
         let ids = self.ids.keys().map(|name| (*name, RANDOM.to_owned())).collect();
-        Self { ids, key: self.key.clone(), secret: self.secret.clone(), scim_token: self.scim_token.clone() }
+        let Self { key, secret, scim_token, machine_token, .. } = self;
+        let [key, secret, scim_token, machine_token] = [key, secret, scim_token, machine_token].map(Clone::clone);
+        Self { ids, key, secret, scim_token, machine_token }
     }
 
     /// What stands for `{name}` after the segment `before`.
@@ -200,6 +221,9 @@ impl Tenant {
         let name = match (before, name) {
             ("org" | "orgs", "id") => "org",
             ("webhooks", "id") => "webhookId",
+            ("agent", "id") => "agent",
+            ("framework-agent", "id") => "frameworkAgent",
+            ("mcp", "id") => "mcpServer",
             ("Users", "id") => "scimUser",
             ("Groups", "id") => "groupId",
             ("sessions" | "consents" | "trusted-devices" | "outbox", "id") => return Some(RANDOM),
@@ -328,6 +352,22 @@ async fn ask_with_credentials(t: &TestJanua, row: &Row, number: usize, cast: &Ca
             findings.check(answer.refusal() == (403, "forbidden"), row, "a member", &answer);
             let answer = cast.root.asks(row.ask(t, &path)).await;
             findings.check(row.is_let_through(&answer), row, "an owner", &answer);
+        }
+        "agent-admin" | "session-or-kill-switch" => {
+            let answer = cast.eve.asks(row.ask(t, &path)).await;
+            findings.check(answer.refusal() == (404, "not_found"), row, "a stranger", &answer);
+            let answer = cast.root.asks(row.ask(t, &path)).await;
+            findings.check(row.is_let_through(&answer), row, "the owner", &answer);
+        }
+        "machine" => {
+            let answer = row.ask(t, &path).header("authorization", &format!("Bearer {}", tenant.machine_token)).await;
+            findings.check(row.is_let_through(&answer), row, "a machine", &answer);
+            let answer = cast.root.asks(row.ask(t, &path)).await;
+            findings.check(answer.status == 401, row, "a person", &answer);
+        }
+        "app-key-alone" if row.path == "/machine/spend" => {
+            let answer = row.ask(t, &path).header("x-service-app-key", &tenant.key).await;
+            findings.check(answer.refusal() == (403, "secret_key_required"), row, "a publishable key", &answer);
         }
         "app-key" | "app-key-alone" => {
             let answer = row.ask(t, &path).header("x-service-app-key", &tenant.key).await;

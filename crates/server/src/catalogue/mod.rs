@@ -56,8 +56,8 @@ fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
 fn security(guard: &str) -> Option<Value> {
     match guard {
         "public" => Some(json!([])),
-        "session" | "platform-owner" | "active-org-admin" | "org-member" | "org-admin" | "org-owner"
-        | "app-member" | "app-admin" => Some(json!([{ "bearer": [] }, { "cookie": [] }])),
+        "session" | "agent-admin" | "platform-owner" | "active-org-admin" | "org-member" | "org-admin"
+        | "org-owner" | "app-member" | "app-admin" => Some(json!([{ "bearer": [] }, { "cookie": [] }])),
         "session-optional" => Some(json!([{}, { "bearer": [] }, { "cookie": [] }])),
         "app-key" => Some(json!([{ "appKey": [] }, { "clientBasic": [] }, {}])),
         "app-key-alone" => Some(json!([{ "appKey": [] }])),
@@ -69,6 +69,8 @@ fn security(guard: &str) -> Option<Value> {
         }
         "refresh" => Some(json!([{ "refreshCookie": [] }])),
         "scim" => Some(json!([{ "scimToken": [] }])),
+        "machine" => Some(json!([{ "machineToken": [] }])),
+        "session-or-kill-switch" => Some(json!([{ "bearer": [] }, { "cookie": [] }, { "killSwitch": [] }])),
         "this-machine" => Some(json!([{}, { "metricsToken": [] }])),
         _ => None,
     }

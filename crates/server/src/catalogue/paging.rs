@@ -18,6 +18,9 @@ const OF_THE_PLATFORM: &[&str] = &[
     "/admin/plans/orgs",
     "/admin/users",
     "/status/incidents",
+    // A cursor of the registry is the name of a server.
+    "/registry/{key}/v0.1/servers",
+    "/v0.1/servers",
 ];
 
 /// Every list in pages.
@@ -44,6 +47,16 @@ async fn tenant(t: &TestJanua, owner: &Person, people: &[Person]) -> Tenant {
         (format!("/apps/{app}/keys"), json!({ "type": "publishable", "environment": "live" })),
         (format!("/apps/{app}/webhooks"), json!({ "url": "https://127.0.0.1:9/", "events": ["user.passkey_added"] })),
         (format!("/org/{org}/scim-tokens"), json!({ "name": "Second" })),
+        (format!("/org/{org}/registry-keys"), json!({ "name": "Second" })),
+        (
+            "/agent/register".into(),
+            json!({ "name": "Second", "wallet": format!("0x{:0>40}", &org.replace('-', "")[4..24]), "orgId": org }),
+        ),
+        ("/framework-agent/register".into(), json!({ "name": "Second", "framework": "x", "orgId": org })),
+        ("/mcp/register".into(), json!({ "name": "second", "domain": format!("{org}.com"), "orgId": org })),
+        (format!("/agent/{}/suspend", tenant.ids["agent"]), json!({})),
+        (format!("/framework-agent/{}/suspend", tenant.ids["frameworkAgent"]), json!({})),
+        (format!("/mcp/{}/revoke", tenant.ids["mcpServer"]), json!({})),
         (format!("/user/orgs/{org}/switch"), json!({})),
         (format!("/org/{org}/members"), json!({ "email": format!("second-{org}@example.com"), "role": "member" })),
     ];

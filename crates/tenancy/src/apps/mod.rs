@@ -11,6 +11,7 @@ use db::{Db, FromRow, Reach, Read, Row, Sql, Tx, holding, params, row};
 use kernel::{Janua, clock::Timestamp, fault::Result, http::Key};
 use schemars::JsonSchema;
 use serde::Serialize;
+use url::Url;
 
 pub use self::keys::{Keyed, StoredAppKey};
 pub use crate::ids::{AppKeyId, ApplicationId, Environment, KeyKind};
@@ -20,6 +21,7 @@ use crate::{
     gone,
     ids::{AccountId, OrgId, Role},
     quotas,
+    sessions::audience::Audience,
 };
 
 /// The topic on which a change to an app or its keys is told.
@@ -393,4 +395,29 @@ impl UsedApp {
         )
         .await
     }
+}
+
+/// Whether a token counts at a server of this app: on a domain it has proven to be its own, or on loopback at one of its
+/// origins.
+pub async fn counts_at(db: &Db, audience: &Audience, app: ApplicationId) -> db::Result<bool> {
+    for url in audience.iter().filter_map(target) {
+        let is_its_own = if redirects::is_loopback(&url) {
+            Application::allows(db, app, &url.origin().ascii_serialization()).await?
+        } else {
+            Application::of_domain(db, url.host_str().unwrap_or_default()).await? == Some(app)
+        };
+        if is_its_own {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// A place where tokens count (RFC 8707): a whole URL without a fragment. On the wire it stays as it was written.
+pub fn target(resource: &str) -> Option<Url> {
+    // What is put right while reading is not what was written.
+    let is_odd = resource.contains(|c: char| c.is_whitespace() || c.is_control() || c == '\\');
+    let url = Url::parse(resource).ok().filter(|url| url.has_host() && url.fragment().is_none())?;
+    let is_plain = url.username().is_empty() && url.password().is_none();
+    (is_plain && !is_odd && matches!(url.scheme(), "https" | "http")).then_some(url)
 }

@@ -26,7 +26,9 @@ pub use captcha::{CAPTCHA_REQUIRED, Captcha, NOT_SOLVED, PASS as CAPTCHA_PASS};
 pub(crate) use captcha::{CHALLENGE_PURPOSE, PASS_PURPOSE};
 pub use cookies::Delivery;
 pub use deployer::{Deployer, SECRET_KEY_REQUIRED};
+pub(crate) use live::living;
 pub use live::{ACCOUNT_TOPIC, Live, Living, read_origins, recognise, watch};
+pub use memory::Memory;
 pub use org::{Admin, AdminOrSelf, InOrg, Least, Member, Owner};
 pub use scim::ScimToken;
 pub use session::{
@@ -62,5 +64,13 @@ pub(crate) const CREDENTIALS: &[kernel::http::Credential] = &[
     (
         "scimToken",
         r#"{ "type": "http", "scheme": "bearer", "description": "A SCIM token of an organization; not a JWT." }"#,
+    ),
+    (
+        "machineToken",
+        r#"{ "type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "A token of an agent, a framework agent or an MCP server." }"#,
+    ),
+    (
+        "killSwitch",
+        r#"{ "type": "http", "scheme": "bearer", "description": "The kill switch of one framework agent; not a JWT." }"#,
     ),
 ];

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub use crate::ids::EventId;
-use crate::ids::{AccountId, AppKeyId, ApplicationId, OrgId};
+use crate::ids::{AccountId, AppKeyId, ApplicationId, MachineId, OrgId};
 
 /// Something that happened, for audit logs and webhooks. [`events!`](crate::events!) declares one. It holds ids and
 /// plain facts only, so that no secret can leak.
@@ -130,6 +130,7 @@ pub struct About {
     pub(crate) person: Option<AccountId>,
     pub(crate) org: Option<OrgId>,
     pub(crate) app: Option<ApplicationId>,
+    pub(crate) machine: Option<MachineId>,
 }
 
 impl About {
@@ -138,7 +139,12 @@ impl About {
     }
 
     pub fn application(app: ApplicationId, org: OrgId) -> Self {
-        Self { org: Some(org), app: Some(app), person: None }
+        Self { org: Some(org), app: Some(app), ..Self::default() }
+    }
+
+    /// A machine of an organization.
+    pub fn machine(machine: MachineId, org: OrgId) -> Self {
+        Self { machine: Some(machine), ..Self::in_org(org) }
     }
 
     #[must_use]
@@ -148,12 +154,13 @@ impl About {
 
     /// The most specific target.
     fn target(&self) -> Option<String> {
-        let (person, app, org) = (
+        let (machine, person, app, org) = (
+            self.machine.map(|id| id.to_string()),
             self.person.map(|id| id.to_string()),
             self.app.map(|id| id.to_string()),
             self.org.map(|id| id.to_string()),
         );
-        person.or(app).or(org)
+        machine.or(person).or(app).or(org)
     }
 }
 
@@ -185,8 +192,8 @@ pub async fn record(
     let (id, target, details) = (EventId::new(&janua.entropy, now), about.target(), event.details());
     tx.send(
         "INSERT INTO audit_event (id, type, webhook, account_id, actor, target, org_id, app_id, ip, user_agent, at,
-                                  details)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+                                  details, machine_id)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
         params![
             id,
             kind.audit,
@@ -199,7 +206,8 @@ pub async fn record(
             by.ip.clone(),
             by.user_agent.clone(),
             now,
-            &details
+            &details,
+            about.machine
         ],
     )
     .await?;

@@ -9,6 +9,7 @@ use crate::{
     apps::StoredAppKey,
     gone::{self, LostAccess},
     ids::{AccountId, AppKeyId, ApplicationId, OrgId, Role, SessionId},
+    machines,
     orgs::{self, people},
     quotas,
     sessions::StoredSession,
@@ -86,13 +87,14 @@ impl OrgMember {
         }
     }
 
-    pub async fn remove(tx: &mut Tx, org: OrgId, account: AccountId) -> db::Result<()> {
+    pub async fn remove(tx: &mut Tx, janua: &Janua, org: OrgId, account: AccountId) -> db::Result<()> {
         people::left(tx, org, account).await?;
-        Self::take_out(tx, org, account).await
+        Self::take_out(tx, janua, org, account).await
     }
 
     /// Ends the membership, and nothing that the directory knows.
-    async fn take_out(tx: &mut Tx, org: OrgId, account: AccountId) -> db::Result<()> {
+    async fn take_out(tx: &mut Tx, janua: &Janua, org: OrgId, account: AccountId) -> db::Result<()> {
+        machines::states::owner_gone(tx, janua, account, Some(org)).await?;
         let sql = "DELETE FROM org_member WHERE org_id = $1 AND account_id = $2";
         if tx.exec(sql, params![org, account]).await? == 1 {
             quotas::give_back(tx, org, &quotas::MEMBERS, 1).await?;
@@ -127,7 +129,7 @@ impl OrgMember {
             StoredSession::revoke_in(tx, org, account, now).await?
         };
         let keys = StoredAppKey::end_those_of(tx, org, account).await?;
-        Self::take_out(tx, org, account).await?;
+        Self::take_out(tx, janua, org, account).await?;
         Ok(Ended { sessions, keys })
     }
 

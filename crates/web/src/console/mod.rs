@@ -2,6 +2,7 @@
 //! every form is one API request.
 mod apps;
 mod design;
+mod machines;
 mod mails;
 pub mod nav;
 mod orgs;
@@ -18,8 +19,16 @@ use kernel::http::Routes;
 use nav::NavEntry;
 
 /// The navigation: what each module declares, in the order of this list.
-const NAV: &[&[NavEntry]] =
-    &[crate::account::NAV, orgs::NAV, quick_start::NAV, apps::NAV, webhooks::NAV, platform::NAV, usage::NAV];
+const NAV: &[&[NavEntry]] = &[
+    crate::account::NAV,
+    orgs::NAV,
+    quick_start::NAV,
+    apps::NAV,
+    webhooks::NAV,
+    platform::NAV,
+    usage::NAV,
+    machines::NAV,
+];
 
 pub fn routes() -> Routes {
     Routes::new("pages")
@@ -28,6 +37,7 @@ pub fn routes() -> Routes {
         .and(apps::routes())
         .and(webhooks::routes())
         .and(usage::routes())
+        .and(machines::routes())
         .and(platform::routes())
         .and(search::routes())
         .and(design::routes())
