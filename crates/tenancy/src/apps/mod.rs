@@ -476,6 +476,12 @@ impl StoredAppKey {
         Ok(count)
     }
 
+    /// Whether the app still has this key.
+    pub async fn exists(tx: &mut Tx, application: ApplicationId, id: AppKeyId) -> db::Result<bool> {
+        let sql = "SELECT id FROM app_key WHERE id = $1 AND app_id = $2";
+        Ok(tx.opt::<(String,)>(sql, params![id, application]).await?.is_some())
+    }
+
     /// The keys somebody made for apps of an organization open nothing from now on, nor do those of unknown make of the
     /// apps they own: whoever has seen a key can use it. The organization is told of as changed by the caller.
     pub async fn end_those_of(

@@ -5,6 +5,7 @@ mod abuse_reports;
 mod app;
 mod captcha;
 pub mod cookies;
+mod deployer;
 mod live;
 mod memory;
 mod org;
@@ -19,6 +20,7 @@ pub use app::{AppCaller, AppKey, INVALID_APP_KEY, InApp};
 pub use captcha::{CAPTCHA_REQUIRED, Captcha, NOT_SOLVED, PASS as CAPTCHA_PASS};
 pub(crate) use captcha::{CHALLENGE_PURPOSE, PASS_PURPOSE};
 pub use cookies::Delivery;
+pub use deployer::{Deployer, SECRET_KEY_REQUIRED};
 pub use live::{ACCOUNT_TOPIC, Live, Living, read_origins, recognise, watch};
 pub use org::{Admin, AdminOrSelf, InOrg, Least, Member, Owner};
 pub use scim::ScimToken;
@@ -47,6 +49,10 @@ pub(crate) const CREDENTIALS: &[kernel::http::Credential] = &[
     (
         "appKey",
         r#"{ "type": "apiKey", "in": "header", "name": "X-Service-App-Key", "description": "A key of an app." }"#,
+    ),
+    (
+        "secretKey",
+        r#"{ "type": "http", "scheme": "bearer", "description": "A secret key of an app; not a JWT." }"#,
     ),
     (
         "scimToken",

@@ -51,6 +51,7 @@ impl FromRow for Upload {
                 ip: row.get("ip")?,
                 user_agent: row.get("user_agent")?,
                 app: row.get("app_id")?,
+                key: None,
                 is_shell: false,
             },
             expires_at: row.get("expires_at")?,
