@@ -49,6 +49,18 @@ const NOTICES: &[(&str, &str, &str)] = &[
     ("events_queued", "Missed events are being sent again.", ""),
     ("secret_rotated", "Secret rotated.", ""),
     ("rotation_finished", "Rotation finished. The old secret no longer works.", ""),
+    // Email.
+    ("email_domain_added", "Sending domain added. Create its DNS records.", ""),
+    ("email_domain_removed", "Sending domain removed.", ""),
+    ("email_keys_created", "New keys created. Create their DNS records; the old keys sign until then.", ""),
+    ("email_resent", "Message queued again.", ""),
+    ("email_canceled", "Message canceled.", ""),
+    ("email_test_sent", "Test email queued.", ""),
+    ("sending_resumed", "Sending resumed.", ""),
+    ("recipient_suppressed", "{email} is not written to any more.", "Recipient suppressed."),
+    ("suppression_removed", "Recipient may be written to again.", ""),
+    ("template_saved", "Template saved.", ""),
+    ("template_deleted", "Template deleted.", ""),
     // The platform.
     ("account_created", "Account created.", ""),
     ("account_disabled", "Account disabled. All its sessions were ended.", ""),

@@ -2,6 +2,7 @@
 //! every form is one API request.
 mod apps;
 mod design;
+mod email;
 mod mails;
 pub mod nav;
 mod orgs;
@@ -19,7 +20,7 @@ use nav::NavEntry;
 
 /// The navigation: what each module declares, in the order of this list.
 const NAV: &[&[NavEntry]] =
-    &[crate::account::NAV, orgs::NAV, quick_start::NAV, apps::NAV, webhooks::NAV, platform::NAV, usage::NAV];
+    &[crate::account::NAV, orgs::NAV, quick_start::NAV, apps::NAV, webhooks::NAV, email::NAV, platform::NAV, usage::NAV];
 
 pub fn routes() -> Routes {
     Routes::new("pages")
@@ -27,6 +28,7 @@ pub fn routes() -> Routes {
         .and(orgs::routes())
         .and(apps::routes())
         .and(webhooks::routes())
+        .and(email::routes())
         .and(usage::routes())
         .and(platform::routes())
         .and(search::routes())
