@@ -57,6 +57,18 @@ const NOTICES: &[(&str, &str, &str)] = &[
     ("switch_created", "Kill switch created. The old one no longer works.", ""),
     ("domain_verified", "Domain verified.", ""),
     ("server_revoked", "Revoked. All of its tokens and its secret are invalid.", ""),
+    // Email.
+    ("email_domain_added", "Sending domain added. Create its DNS records.", ""),
+    ("email_domain_removed", "Sending domain removed.", ""),
+    ("email_keys_created", "New keys created. Create their DNS records; the old keys sign until then.", ""),
+    ("email_resent", "Message queued again.", ""),
+    ("email_canceled", "Message canceled.", ""),
+    ("email_test_sent", "Test email queued.", ""),
+    ("sending_resumed", "Sending resumed.", ""),
+    ("recipient_suppressed", "{email} is not written to any more.", "Recipient suppressed."),
+    ("suppression_removed", "Recipient may be written to again.", ""),
+    ("template_saved", "Template saved.", ""),
+    ("template_deleted", "Template deleted.", ""),
     // The platform.
     ("account_created", "Account created.", ""),
     ("account_disabled", "Account disabled. All its sessions were ended.", ""),

@@ -8,6 +8,7 @@ mod consents;
 mod console;
 mod dead_ends;
 mod devices;
+mod email;
 mod feedback;
 mod first_owner;
 mod form_post;

@@ -8,7 +8,7 @@ use hickory_resolver::{
     TokioResolver,
     config::{ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolverConfig, ResolverOpts},
     net::{NetError, runtime::TokioRuntimeProvider},
-    proto::rr::RData,
+    proto::rr::{RData, Record, RecordType},
 };
 
 /// Nobody answered; nothing is known of the name.
@@ -42,6 +42,39 @@ impl Resolver {
                     _ => None,
                 })
                 .collect()),
+            Err(error) if error.is_no_records_found() => Ok(vec![]),
+            Err(error) => Err(NoAnswer(error.to_string())),
+        }
+    }
+
+    /// The name that this one is another name of, without the dot at its end; none when there is no such record.
+    pub async fn canonical_name(&self, name: &str) -> Result<Option<String>, NoAnswer> {
+        let found = self.resolver()?.lookup(format!("{}.", name.trim_end_matches('.')), RecordType::CNAME).await;
+        match found {
+            Ok(answer) => Ok(answer.answers().iter().find_map(|record| match &record.data {
+                RData::CNAME(target) => Some(target.0.to_ascii().trim_end_matches('.').to_lowercase()),
+                _ => None,
+            })),
+            Err(error) if error.is_no_records_found() => Ok(None),
+            Err(error) => Err(NoAnswer(error.to_string())),
+        }
+    }
+
+    /// The servers that take mail for a name, the preferred ones first.
+    pub async fn exchanges(&self, name: &str) -> Result<Vec<(u16, String)>, NoAnswer> {
+        let found = self.resolver()?.mx_lookup(format!("{}.", name.trim_end_matches('.'))).await;
+        match found {
+            Ok(answer) => {
+                let record = |record: &Record| match &record.data {
+                    RData::MX(mx) => {
+                        Some((mx.preference, mx.exchange.to_ascii().trim_end_matches('.').to_lowercase()))
+                    }
+                    _ => None,
+                };
+                let mut exchanges: Vec<_> = answer.answers().iter().filter_map(record).collect();
+                exchanges.sort();
+                Ok(exchanges)
+            }
             Err(error) if error.is_no_records_found() => Ok(vec![]),
             Err(error) => Err(NoAnswer(error.to_string())),
         }

@@ -23,6 +23,9 @@ const REFUSED_LATER: &[(&str, &str, u16)] = &[
     ("POST", "/apps/{appId}/domain/verify", 502),
     ("POST", "/apps/{appId}/webhooks/{webhookId}/deliveries/{deliveryId}/redeliver", 409),
     ("POST", "/webhooks/{id}/deliveries/{deliveryId}/redeliver", 409),
+    // The message of the tenant has ended, and its content is gone.
+    ("POST", "/apps/{appId}/email/messages/{messageId}/cancel", 409),
+    ("POST", "/apps/{appId}/email/messages/{messageId}/resend", 410),
     // The email is verified.
     ("POST", "/admin/users/{userId}/resend-verification", 409),
     // Mail goes elsewhere in tests.
@@ -196,6 +199,7 @@ impl Tenant {
         let hook = json!({ "url": "https://127.0.0.1:9/", "events": ["user.passkey_added"] });
         let hook = text(&make(format!("/apps/{app}/webhooks"), hook).await["id"]);
         let delivery = make(format!("/apps/{app}/webhooks/{hook}/test"), json!({})).await;
+        ids.extend(email_of(t, &org, &app).await);
         ids.extend([("tokenId", text(&token["id"])), ("keyId", text(&key["id"]))]);
         ids.insert("email", format!("{org}%40example.com"));
         ids.extend([
@@ -232,6 +236,27 @@ impl Tenant {
         };
         self.ids.get(name).map(String::as_str)
     }
+}
+
+/// A sending domain that is taken as verified, a message that has ended, a template and a suppressed recipient.
+async fn email_of(t: &TestJanua, org: &str, app: &str) -> Vec<(&'static str, String)> {
+    let message = t.janua.entropy.uuid(t.janua.clock.now()).to_string();
+    let (host, template) = (format!("m{org}.example.com"), format!("t{org}"));
+    let domain = "INSERT INTO email_domain (app_id, hostname, org_id, subdomains, status, signing, has_return_path,
+                                            findings, created_at, checked_at, checks)
+                  VALUES ($1, $2, $3, $4, 'verified', 1, $4, '[]', $5, $5, 1)";
+    let now = t.janua.clock.now();
+    t.janua.db.exec(domain, params![app, &host, org, false, now]).await.expect("a sending domain");
+    let sent = "INSERT INTO email_message (id, app_id, sender, from_header, subject, tags, created_at)
+                VALUES ($1, $2, $2, 'no-reply@example.com', 'Hello', '[]', 0)";
+    t.janua.db.exec(sent, params![&message, app]).await.expect("a message");
+    let words = "INSERT INTO email_template (app_id, name, locale, subject, sample, updated_at)
+                 VALUES ($1, $2, '', 'Hello', '{}', 0)";
+    t.janua.db.exec(words, params![app, &template]).await.expect("a template");
+    let suppressed = "INSERT INTO email_suppression (app_id, email_key, email, reason, created_at)
+                      VALUES ($1, $2, $2, 'manual', 0)";
+    t.janua.db.exec(suppressed, params![app, format!("{org}@example.com")]).await.expect("a suppression");
+    vec![("hostname", host), ("messageId", message), ("name", template)]
 }
 
 /// Those who ask.

@@ -46,6 +46,8 @@ async fn tenant(t: &TestJanua, owner: &Person, people: &[Person]) -> Tenant {
         ("/apps".to_owned(), json!({ "name": "Second", "orgId": org })),
         (format!("/apps/{app}/keys"), json!({ "type": "publishable", "environment": "live" })),
         (format!("/apps/{app}/webhooks"), json!({ "url": "https://127.0.0.1:9/", "events": ["user.passkey_added"] })),
+        (format!("/apps/{app}/email/send"), json!({ "to": "a@example.org", "subject": "x", "text": "y" })),
+        (format!("/apps/{app}/email/suppressions"), json!({ "email": "second@example.org" })),
         (format!("/org/{org}/scim-tokens"), json!({ "name": "Second" })),
         (format!("/org/{org}/registry-keys"), json!({ "name": "Second" })),
         (

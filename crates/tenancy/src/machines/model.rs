@@ -5,7 +5,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{TOPIC, limits::MachineLimit};
-use crate::ids::{AccountId, MachineId, OrgId};
+use crate::{
+    events::About,
+    ids::{AccountId, MachineId, OrgId},
+};
 
 /// What a machine is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -141,6 +144,11 @@ impl FromRow for Machine {
 }
 
 impl Machine {
+    /// The target of an event about it.
+    pub fn about(&self) -> About {
+        About::machine(self.id, self.org_id)
+    }
+
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
     }

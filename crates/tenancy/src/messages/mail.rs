@@ -436,6 +436,12 @@ fn text_body(text: String, is_file: bool) -> Body {
     Body::dangerous_pre_encoded((lines.join("\r\n") + "\r\n").into_bytes(), encoding)
 }
 
+/// Whether a mail is to go out now. Mail of apps stands back for it.
+pub async fn is_due(db: &Db, now: Timestamp) -> db::Result<bool> {
+    let sql = "SELECT CAST(1 AS BIGINT) AS n FROM mail WHERE died_at IS NULL AND (next_at IS NULL OR next_at <= $1) LIMIT 1";
+    Ok(!db.all::<(i64,)>(sql, params![now]).await?.is_empty())
+}
+
 /// How many mails wait, and the last error of one of them. Counting stops at 10,000.
 pub async fn waiting(db: &Db) -> db::Result<(i64, Option<String>)> {
     let count = "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM (SELECT 1 FROM mail WHERE died_at IS NULL LIMIT 10000) w";

@@ -2,7 +2,7 @@
 pub mod budget;
 pub(crate) mod letters;
 pub mod mail;
-pub(crate) mod relay;
+pub mod relay;
 pub mod sender;
 pub mod sms;
 

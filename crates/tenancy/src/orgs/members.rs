@@ -53,6 +53,13 @@ impl OrgMember {
         .await
     }
 
+    /// Whether a member has proven this email.
+    pub async fn has_verified_email(tx: &mut Tx, org: OrgId, email_key: &str) -> db::Result<bool> {
+        let sql = "SELECT account.id FROM account JOIN org_member ON org_member.account_id = account.id
+                   WHERE account.email_key = $2 AND account.email_verified = $3 AND org_member.org_id = $1";
+        Ok(tx.opt::<(AccountId,)>(sql, params![org, email_key, true]).await?.is_some())
+    }
+
     /// `false` when they are in already; their role stays what it is.
     /// Counts against the organization's quota.
     pub async fn add(tx: &mut Tx, janua: &Janua, org: OrgId, account: AccountId, role: Role) -> Result<bool> {

@@ -2,6 +2,7 @@
 //! every form is one API request.
 mod apps;
 mod design;
+mod email;
 mod machines;
 mod mails;
 pub mod nav;
@@ -25,6 +26,7 @@ const NAV: &[&[NavEntry]] = &[
     quick_start::NAV,
     apps::NAV,
     webhooks::NAV,
+    email::NAV,
     platform::NAV,
     usage::NAV,
     machines::NAV,
@@ -36,6 +38,7 @@ pub fn routes() -> Routes {
         .and(orgs::routes())
         .and(apps::routes())
         .and(webhooks::routes())
+        .and(email::routes())
         .and(usage::routes())
         .and(machines::routes())
         .and(platform::routes())
