@@ -21,8 +21,8 @@ use tenancy::{
 use crate::{
     health,
     sending::{
-        MailEvent, Message, MessageId, Recipient, RecipientId, SENDING_PAUSED, Search, Sent, content::Content, deliver_again,
-        note_end,
+        MailEvent, Message, MessageId, Recipient, RecipientId, SENDING_PAUSED, Search, Sent, content::Content,
+        deliver_again, note_end,
     },
     words::{Kind, Status},
 };

@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tenancy::{
-    enter::{NotAdmitted, Session, Visitor},
+    enter::{NotAdmitted, Session, Visitor, builders},
     events::About,
     machines::{
         AGENT_EXPIRED, AGENT_LIMIT, AGENT_SUSPENDED, INVALID_SCOPE, INVALID_TARGET, Kind, LIMIT_REACHED, Machine,
@@ -31,7 +31,6 @@ use tenancy::{
     },
     once::{self, Purpose},
     orgs::OrgId,
-    policy,
 };
 
 use self::{
@@ -65,7 +64,7 @@ pub const PURPOSES: &[Purpose] = &[CHALLENGE];
 pub fn routes() -> Routes {
     Routes::new("agents")
         .post("/agent/register", register_agent, "register an AI agent (blockchain-wallet based)")
-        .fails(&[INVALID_WALLET, UNSUPPORTED_CHAIN, WALLET_TAKEN, LIMIT_REACHED, policy::BUILDERS_ONLY])
+        .fails(&[INVALID_WALLET, UNSUPPORTED_CHAIN, WALLET_TAKEN, LIMIT_REACHED, builders::BUILDERS_ONLY])
         .fails(&[tenancy::quotas::QUOTA_EXCEEDED, tenancy::apps::slugs::SLUG_TAKEN])
         .post("/agent/challenge", challenge_agent, "get a challenge for the agent wallet to sign")
         .fails(&[INVALID_WALLET, UNSUPPORTED_CHAIN, INVALID_TARGET])
@@ -152,7 +151,7 @@ async fn register_agent(
     session: Session,
     Json(new): Json<NewAgent>,
 ) -> Result<Json<AgentAnswer>> {
-    policy::refuse_others(&janua, &session).await?;
+    builders::refuse_others(&janua, &session).await?;
     let name = check_name(&new.name)?;
     let wallet = wallet(&janua, &new.wallet, new.chain_id)?;
     new.permissions.check(janua.clock.now())?;

@@ -19,7 +19,7 @@ use serde_json::json;
 use std::time::Duration;
 use tenancy::{
     apps::redirects,
-    enter::{REAUTHENTICATION_REQUIRED, Session},
+    enter::{REAUTHENTICATION_REQUIRED, Session, builders},
     events::About,
     machines::{
         AGENT_EXPIRED, AGENT_LIMIT, AGENT_SUSPENDED, INVALID_CREDENTIALS, INVALID_SCOPE, INVALID_TARGET, Kind,
@@ -32,7 +32,6 @@ use tenancy::{
         targets::Wanted,
     },
     orgs::OrgId,
-    policy,
 };
 
 pub use self::credentials::{Credentials, issue};
@@ -48,7 +47,7 @@ use crate::{
 pub fn routes() -> Routes {
     Routes::new("agents")
         .post("/framework-agent/register", register_framework_agent, "register a framework agent")
-        .fails(&[LIMIT_REACHED, policy::BUILDERS_ONLY, REAUTHENTICATION_REQUIRED])
+        .fails(&[LIMIT_REACHED, builders::BUILDERS_ONLY, REAUTHENTICATION_REQUIRED])
         .fails(&[tenancy::quotas::QUOTA_EXCEEDED, tenancy::apps::slugs::SLUG_TAKEN])
         .post("/framework-agent/token", framework_agent_token, "exchange credentials for a Bearer token")
         .fails(&[INVALID_CREDENTIALS, AGENT_SUSPENDED, AGENT_EXPIRED, AGENT_LIMIT, INVALID_SCOPE, INVALID_TARGET])
@@ -178,7 +177,7 @@ async fn register_framework_agent(
     session: Session,
     Json(new): Json<NewFrameworkAgent>,
 ) -> Result<Json<NewFrameworkAgentAnswer>> {
-    policy::refuse_others(&janua, &session).await?;
+    builders::refuse_others(&janua, &session).await?;
     let name = check_name(&new.name)?;
     new.check()?;
     new.permissions.check(janua.clock.now())?;

@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tenancy::{
-    enter::{REAUTHENTICATION_REQUIRED, Session},
+    enter::{REAUTHENTICATION_REQUIRED, Session, builders},
     events::About,
     machines::{
         AGENT_EXPIRED, AGENT_LIMIT, AGENT_SUSPENDED, INVALID_CREDENTIALS, INVALID_SCOPE, INVALID_TARGET, Kind,
@@ -31,7 +31,6 @@ use tenancy::{
         targets::Wanted,
     },
     orgs::OrgId,
-    policy,
 };
 
 pub use self::{mails::MAILS, proof::Names};
@@ -72,7 +71,7 @@ pub fn routes() -> Routes {
     Routes::new("mcp")
         .post("/mcp/register", register_mcp, "register an MCP server")
         .fails(&[INVALID_DOMAIN, INVALID_NAME, URL_OUTSIDE_DOMAIN, NAME_TAKEN, LIMIT_REACHED, VERSION_EXISTS])
-        .fails(&[policy::BUILDERS_ONLY, REAUTHENTICATION_REQUIRED])
+        .fails(&[builders::BUILDERS_ONLY, REAUTHENTICATION_REQUIRED])
         .fails(&[tenancy::quotas::QUOTA_EXCEEDED, tenancy::apps::slugs::SLUG_TAKEN])
         .post("/mcp/verify", verify_domain_of_mcp, "verify domain ownership of an MCP server")
         .fails(&[PROOF_NOT_FOUND, DOMAIN_TAKEN, NAME_TAKEN, DNS_UNAVAILABLE, SITE_UNAVAILABLE, BAD_SIGNATURE])
@@ -354,7 +353,7 @@ async fn register_mcp(
     session: Session,
     Json(new): Json<NewMcpServer>,
 ) -> Result<Json<NewMcpAnswer>> {
-    policy::refuse_others(&janua, &session).await?;
+    builders::refuse_others(&janua, &session).await?;
     let domain = domains::parse(&janua, &new.domain)
         .ok_or_else(|| INVALID_DOMAIN.at("domain", "wrong_form", "must be a domain such as example.com"))?;
     let full_name = format!("{}/{}", domains::reversed(&domain), new.name);

@@ -57,10 +57,7 @@ pub(crate) const CREDENTIALS: &[kernel::http::Credential] = &[
         "appKey",
         r#"{ "type": "apiKey", "in": "header", "name": "X-Service-App-Key", "description": "A key of an app." }"#,
     ),
-    (
-        "secretKey",
-        r#"{ "type": "http", "scheme": "bearer", "description": "A secret key of an app; not a JWT." }"#,
-    ),
+    ("secretKey", r#"{ "type": "http", "scheme": "bearer", "description": "A secret key of an app; not a JWT." }"#),
     (
         "scimToken",
         r#"{ "type": "http", "scheme": "bearer", "description": "A SCIM token of an organization; not a JWT." }"#,
