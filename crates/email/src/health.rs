@@ -17,8 +17,7 @@ use tenancy::{
     enter::{Admin, InApp, Member},
     events::{self, About, By},
     messages::mail,
-    orgs,
-    quotas,
+    orgs, quotas,
 };
 
 use crate::{
@@ -28,9 +27,11 @@ use crate::{
 };
 
 pub fn routes() -> Routes {
-    Routes::new("email")
-        .get("/apps/{appId}/email", email_overview, "how the app's email fares")
-        .post("/apps/{appId}/email/resume", resume_sending, "send again after a pause")
+    Routes::new("email").get("/apps/{appId}/email", email_overview, "how the app's email fares").post(
+        "/apps/{appId}/email/resume",
+        resume_sending,
+        "send again after a pause",
+    )
 }
 
 const HOUR_MS: i64 = 3_600_000;
@@ -137,8 +138,10 @@ pub async fn judge(tx: &mut Tx, janua: &Janua, application: &Application) -> Res
     let since = now.minus(DAY).max(sending.judged_from);
     let hours = hours(&mut *tx, application.id, since).await?;
     let sum = |of: fn(&Hour) -> i64| hours.iter().map(of).sum::<i64>();
-    let (mails, bounced, complained) = (sum(|h| h.sent) + sum(|h| h.bounced), sum(|h| h.bounced), sum(|h| h.complained));
-    let reason = format!("{bounced} of {mails} emails bounced and {complained} were reported as spam within 24 hours");
+    let (mails, bounced, complained) =
+        (sum(|h| h.sent) + sum(|h| h.bounced), sum(|h| h.bounced), sum(|h| h.complained));
+    let reason =
+        format!("{bounced} of {mails} emails bounced and {complained} were reported as spam within 24 hours");
     let news = match verdict(mails, bounced, complained) {
         Verdict::Fine => return Ok(()),
         Verdict::Warn if sending.warned_at.is_some_and(|at| now.since(at) < DAY) => return Ok(()),

@@ -13,7 +13,6 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    apps::ApplicationId,
     enter::{Admin, InApp, Member},
     quotas::QUOTA_EXCEEDED,
 };
@@ -21,8 +20,8 @@ use tenancy::{
 use crate::{
     health,
     sending::{
-        MailEvent, Message, MessageId, Recipient, RecipientId, SENDING_PAUSED, Search, Sent, content::Content, deliver_again,
-        note_end,
+        MailEvent, Message, MessageId, Recipient, RecipientId, SENDING_PAUSED, Search, Sent, content::Content,
+        deliver_again, note_end,
     },
     words::{Kind, Status},
 };
@@ -53,8 +52,6 @@ struct LogQuery {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct MessagePath {
-    #[expect(dead_code, reason = "read by the extractor that lets the caller in")]
-    app_id: ApplicationId,
     message_id: MessageId,
 }
 

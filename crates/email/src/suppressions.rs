@@ -25,7 +25,11 @@ use crate::{
 
 pub fn routes() -> Routes {
     Routes::new("email")
-        .get("/apps/{appId}/email/suppressions", list_suppressions, "recipients that are not written to, newest first")
+        .get(
+            "/apps/{appId}/email/suppressions",
+            list_suppressions,
+            "recipients that are not written to, newest first",
+        )
         .post("/apps/{appId}/email/suppressions", add_suppression, "stop writing to a recipient")
         .delete("/apps/{appId}/email/suppressions/{email}", remove_suppression, "write to a recipient again")
 }
@@ -81,7 +85,8 @@ impl Suppression {
 pub async fn add(tx: &mut Tx, janua: &Janua, by: &By, application: &Application, entry: &Suppression) -> Result<()> {
     let now = janua.clock.now();
     let before = Suppression::find(&mut *tx, application.id, &entry.email_key, now).await?;
-    let strength = |reason: Reason, expires_at: Option<Timestamp>| (expires_at.is_none(), reason == Reason::Complaint);
+    let strength =
+        |reason: Reason, expires_at: Option<Timestamp>| (expires_at.is_none(), reason == Reason::Complaint);
     if before.is_some_and(|b| strength(b.reason, b.expires_at) >= strength(entry.reason, entry.expires_at)) {
         return Ok(());
     }
@@ -173,8 +178,6 @@ async fn add_suppression(
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct SuppressionPath {
-    #[expect(dead_code, reason = "read by the extractor that lets the caller in")]
-    app_id: ApplicationId,
     email: String,
 }
 

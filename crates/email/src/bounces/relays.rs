@@ -68,10 +68,15 @@ async fn receive_relay_events(
         "ses" => match body["Type"].as_str() {
             Some("SubscriptionConfirmation") => {
                 // Confirmed by hand: this service opens no URL because a request names it.
-                tracing::warn!(url = body["SubscribeURL"].as_str(), "open this URL to confirm the subscription of SNS");
+                tracing::warn!(
+                    url = body["SubscribeURL"].as_str(),
+                    "open this URL to confirm the subscription of SNS"
+                );
                 vec![]
             }
-            Some(_) => ses(&serde_json::from_str(body["Message"].as_str().unwrap_or_default()).map_err(|_| MALFORMED)?),
+            Some(_) => {
+                ses(&serde_json::from_str(body["Message"].as_str().unwrap_or_default()).map_err(|_| MALFORMED)?)
+            }
             None => ses(&body),
         },
         "postmark" => postmark(&body),
@@ -109,7 +114,8 @@ fn text(value: &Value) -> Option<String> {
 fn ses(event: &Value) -> Vec<About> {
     let mail = &event["mail"];
     let headers = mail["headers"].as_array().map_or(&[][..], Vec::as_slice);
-    let own = headers.iter().find(|header| header["name"].as_str().is_some_and(|n| n.eq_ignore_ascii_case("X-Janua-Ref")));
+    let own =
+        headers.iter().find(|header| header["name"].as_str().is_some_and(|n| n.eq_ignore_ascii_case("X-Janua-Ref")));
     let (reference, relay_id) = (own.and_then(|header| text(&header["value"])), text(&mail["messageId"]));
     let about = |email: &Value, kind: ReportKind, detail: &str| About {
         email: email.as_str().unwrap_or_default().to_owned(),
@@ -127,7 +133,10 @@ fn ses(event: &Value) -> Vec<About> {
             let said = |one: &Value| {
                 let code = one["diagnosticCode"].as_str().unwrap_or_default();
                 let code = code.strip_prefix("smtp;").unwrap_or(code).trim();
-                format!("{} {code}", one["status"].as_str().unwrap_or(if kind == ReportKind::Hard { "5.1.1" } else { "" }))
+                format!(
+                    "{} {code}",
+                    one["status"].as_str().unwrap_or(if kind == ReportKind::Hard { "5.1.1" } else { "" })
+                )
             };
             all.iter().map(|one| about(&one["emailAddress"], kind, said(one).trim())).collect()
         }
@@ -153,7 +162,8 @@ fn postmark(event: &Value) -> Vec<About> {
         "Delivery" => (ReportKind::Delivered, &event["Recipient"]),
         _ => return vec![],
     };
-    let detail = if kind == ReportKind::Hard && !is_hard(details) { format!("5.1.1 {details}") } else { details.to_owned() };
+    let detail =
+        if kind == ReportKind::Hard && !is_hard(details) { format!("5.1.1 {details}") } else { details.to_owned() };
     vec![About {
         email: email.as_str().unwrap_or_default().to_owned(),
         reference: text(&event["Metadata"]["ref"]),

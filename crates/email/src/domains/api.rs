@@ -71,8 +71,6 @@ struct NewDomain {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct DomainPath {
-    #[expect(dead_code, reason = "read by the extractor that lets the caller in")]
-    app_id: ApplicationId,
     hostname: String,
 }
 
@@ -111,7 +109,9 @@ impl EmailDomainView {
         let dmarc = records.iter().find(|record| record.purpose == "dmarc").and_then(|record| record.found.first());
         let policy = dmarc.and_then(|text| {
             let tags = text.split(';').filter_map(|tag| tag.split_once('='));
-            tags.map(|(name, value)| (name.trim(), value.trim())).find(|(name, _)| *name == "p").map(|(_, p)| p.to_owned())
+            tags.map(|(name, value)| (name.trim(), value.trim()))
+                .find(|(name, _)| *name == "p")
+                .map(|(_, p)| p.to_owned())
         });
         let aligned = records.iter().any(|record| record.purpose == "dkim" && record.status == RecordStatus::Ok);
         Self {
@@ -150,8 +150,9 @@ async fn add_email_domain(
     caller: InApp<Admin>,
     Json(new): Json<NewDomain>,
 ) -> Result<Json<EmailDomainView>> {
-    let hostname = host_of(&janua, &new.hostname)
-        .ok_or_else(|| INVALID.at("hostname", "wrong_form", "must be a domain of your own, such as mail.example.com"))?;
+    let hostname = host_of(&janua, &new.hostname).ok_or_else(|| {
+        INVALID.at("hostname", "wrong_form", "must be a domain of your own, such as mail.example.com")
+    })?;
     let (app, org, now) = (caller.application.id, caller.application.org_id, janua.clock.now());
     let keys = keys::generate(&janua, app, &hostname, 1).await?;
     let mut domain = Domain {

@@ -134,7 +134,9 @@ async fn look_at_return_path(dns: &Resolver, record: &mut RecordState) {
             note(record, vec![target], RecordStatus::Ok, None);
         }
         Ok(Some(target)) => note(record, vec![target], RecordStatus::Mismatch, Some("The CNAME leads elsewhere.")),
-        Ok(None) => note(record, vec![], RecordStatus::Missing, Some("Create this CNAME, so that bounces are received.")),
+        Ok(None) => {
+            note(record, vec![], RecordStatus::Missing, Some("Create this CNAME, so that bounces are received."))
+        }
         Err(error) => unreachable(record, &error),
     }
 }
@@ -227,7 +229,8 @@ async fn settle(
     if newest.is_some_and(|key| now.since(key.created_at) >= OLD_KEYS_KEPT) {
         DomainKey::forget_before(tx, domain.app_id, &domain.hostname, domain.signing).await?;
     }
-    let status_of = |purpose: &str| looked.iter().find(|record| record.purpose == purpose).map(|record| record.status);
+    let status_of =
+        |purpose: &str| looked.iter().find(|record| record.purpose == purpose).map(|record| record.status);
     match status_of("return_path") {
         Some(RecordStatus::Ok) => domain.has_return_path = true,
         Some(RecordStatus::Unreachable) => {}

@@ -1,5 +1,9 @@
 //! DKIM keys: made for one app and host, sealed, and used to sign.
-use std::{collections::HashMap, sync::{Arc, Mutex}, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use aws_lc_rs::{
     encoding::{AsDer as _, Pkcs8V1Der, PublicKeyX509Der},
@@ -118,7 +122,13 @@ impl Keyring {
         Ok(signed)
     }
 
-    async fn signers(&self, janua: &Janua, app: ApplicationId, host: &str, generation: i64) -> Result<Arc<Vec<Signer>>> {
+    async fn signers(
+        &self,
+        janua: &Janua,
+        app: ApplicationId,
+        host: &str,
+        generation: i64,
+    ) -> Result<Arc<Vec<Signer>>> {
         let (now, id) = (janua.clock.now(), (app, host.to_owned(), generation));
         let known = db::lock(&self.0).get(&id).filter(|known| known.at <= now && now.since(known.at) < KEPT).cloned();
         if let Some(known) = known {

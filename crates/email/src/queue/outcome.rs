@@ -137,10 +137,12 @@ pub fn is_hard(answer: &str) -> bool {
     const STATUSES: &[&str] = &["5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.2.1"];
     let lower = answer.to_lowercase();
     let mut words = lower.split(|c: char| c.is_whitespace() || c == '-');
-    let statuses: Vec<&str> = words.by_ref().filter(|word| word.starts_with("5.") && word.matches('.').count() == 2).collect();
+    let statuses: Vec<&str> =
+        words.by_ref().filter(|word| word.starts_with("5.") && word.matches('.').count() == 2).collect();
     if statuses.is_empty() {
         let is_550 = ["550", "551", "553"].iter().any(|code| lower.starts_with(code));
-        let unknown = ["unknown", "no such", "not exist", "not found", "invalid", "disabled", "unavailable", "no mailbox"];
+        let unknown =
+            ["unknown", "no such", "not exist", "not found", "invalid", "disabled", "unavailable", "no mailbox"];
         return is_550 && unknown.iter().any(|words| lower.contains(words));
     }
     statuses.iter().any(|status| STATUSES.contains(status))
@@ -196,7 +198,9 @@ pub async fn report(tx: &mut Tx, janua: &Janua, mail: &Recipient, report: &Repor
     let Some(mut mail) = Recipient::hold(tx, mail.id).await? else { return Ok(()) };
     let detail = report.detail.as_str();
     match report.kind {
-        ReportKind::Delivered if mail.status == Status::Sent => end(tx, janua, &mut mail, Status::Delivered, detail).await,
+        ReportKind::Delivered if mail.status == Status::Sent => {
+            end(tx, janua, &mut mail, Status::Delivered, detail).await
+        }
         ReportKind::Hard if !matches!(mail.status, Status::Bounced | Status::Complained) => {
             bounce(tx, janua, &mut mail, detail).await
         }
@@ -224,10 +228,18 @@ mod tests {
 
     #[test]
     fn only_a_recipient_that_does_not_exist_is_a_hard_bounce() {
-        for hard in ["550 5.1.1 no such user", "550-5.1.1 The email account", "553 5.1.10 null mx", "550 user unknown", "550 5.2.1 off"] {
+        for hard in [
+            "550 5.1.1 no such user",
+            "550-5.1.1 The email account",
+            "553 5.1.10 null mx",
+            "550 user unknown",
+            "550 5.2.1 off",
+        ] {
             assert!(is_hard(hard), "{hard}");
         }
-        for soft in ["552 5.2.2 mailbox full", "550 5.7.1 spam", "554 5.7.1 blocked", "550 rejected by policy", "554 no", ""] {
+        for soft in
+            ["552 5.2.2 mailbox full", "550 5.7.1 spam", "554 5.7.1 blocked", "550 rejected by policy", "554 no", ""]
+        {
             assert!(!is_hard(soft), "{soft}");
         }
     }

@@ -153,7 +153,8 @@ async fn prepare(tx: &mut Tx, order: &Order<'_>, drafts: &[Draft], now: Timestam
             None => (format!("no-reply@{}", first.hostname), *first),
             Some(from) => {
                 let host = from.email.domain();
-                let domain = usable.iter().filter(|domain| domain.covers(host)).max_by_key(|domain| domain.hostname.len());
+                let domain =
+                    usable.iter().filter(|domain| domain.covers(host)).max_by_key(|domain| domain.hostname.len());
                 (from.header(), *domain.ok_or(SENDER_NOT_VERIFIED)?)
             }
         };

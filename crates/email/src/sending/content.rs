@@ -2,7 +2,10 @@
 use std::time::{Duration, SystemTime};
 
 use data_encoding::BASE64;
-use kernel::{Janua, fault::{INTERNAL, Result}};
+use kernel::{
+    Janua,
+    fault::{INTERNAL, Result},
+};
 use lettre::message::{
     Attachment as Part, Mailbox, Message as MimeMessage, MultiPart, SinglePart,
     header::{ContentType, HeaderName, HeaderValue},
@@ -66,7 +69,8 @@ impl Content {
             Ok::<_, String>(Mailbox::new(address.name, email))
         };
         let written_at = message.scheduled_at.unwrap_or(message.created_at).0;
-        let written_at = SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(written_at).unwrap_or_default());
+        let written_at =
+            SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(written_at).unwrap_or_default());
         let host = message.hostname.clone().unwrap_or_else(|| own_host(janua));
         let mut builder = MimeMessage::builder()
             .from(mailbox(&message.from_header)?)
@@ -160,5 +164,8 @@ fn header(name: &str, value: &str) -> Result<HeaderValue, String> {
 /// The host of this installation.
 pub fn own_host(janua: &Janua) -> String {
     let base = janua.config.base_url();
-    url::Url::parse(&base).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_else(|| "localhost".into())
+    url::Url::parse(&base)
+        .ok()
+        .and_then(|url| url.host_str().map(str::to_owned))
+        .unwrap_or_else(|| "localhost".into())
 }

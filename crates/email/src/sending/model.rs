@@ -300,7 +300,13 @@ pub struct MailEvent {
 row!(MailEvent { recipient_id, at, kind, detail });
 
 impl MailEvent {
-    pub async fn insert(tx: &mut Tx, janua: &kernel::Janua, of: RecipientId, kind: &str, detail: Option<&str>) -> db::Result<()> {
+    pub async fn insert(
+        tx: &mut Tx,
+        janua: &kernel::Janua,
+        of: RecipientId,
+        kind: &str,
+        detail: Option<&str>,
+    ) -> db::Result<()> {
         let now = janua.clock.now();
         tx.send(
             "INSERT INTO email_event (id, recipient_id, at, kind, detail) VALUES ($1, $2, $3, $4, $5)",

@@ -116,7 +116,8 @@ impl Address {
         let name = name.trim();
         let name = name.strip_prefix('"').and_then(|name| name.strip_suffix('"')).unwrap_or(name).trim();
         // A name with an email in it makes the reader believe that one.
-        let is_name = name.chars().count() <= 128 && !name.contains(['@', '<', '>', '"', '\\', '\u{ff20}', '\u{fe6b}']);
+        let is_name =
+            name.chars().count() <= 128 && !name.contains(['@', '<', '>', '"', '\\', '\u{ff20}', '\u{fe6b}']);
         let name = (!name.is_empty()).then(|| name.to_owned());
         Email::parse(email).filter(|_| is_name).map(|email| Self { name, email })
     }
@@ -260,7 +261,11 @@ pub fn is_locale(locale: &str) -> bool {
 fn address(wrong: &mut Findings, field: &str, text: &str) -> Option<Address> {
     let found = Address::parse(text);
     if found.is_none() {
-        wrong.say(field, "wrong_form", "must be one email, such as Acme <hello@example.com>, without another in its name");
+        wrong.say(
+            field,
+            "wrong_form",
+            "must be one email, such as Acme <hello@example.com>, without another in its name",
+        );
     }
     found
 }
@@ -273,7 +278,11 @@ fn emails(wrong: &mut Findings, field: &str, emails: Option<&Emails>) -> Vec<Add
         Emails::Many(_) => format!("{field}.{index}"),
     };
     // More than fit are counted, and not each named.
-    list.iter().take(MOST_RECIPIENTS + 1).enumerate().filter_map(|(n, text)| address(wrong, &place(n), text)).collect()
+    list.iter()
+        .take(MOST_RECIPIENTS + 1)
+        .enumerate()
+        .filter_map(|(n, text)| address(wrong, &place(n), text))
+        .collect()
 }
 
 fn headers(wrong: &mut Findings, headers: BTreeMap<String, String>, unsubscribe: bool) -> Vec<(String, String)> {
@@ -353,8 +362,17 @@ mod tests {
         assert_eq!(read("Ada Lovelace <a@x.com>"), Some((Some("Ada Lovelace".into()), "a@x.com".into())));
         assert_eq!(read("\"Ada, L.\" <a@x.com>"), Some((Some("Ada, L.".into()), "a@x.com".into())));
         for wrong in [
-            "", "Ada", "a@x.com, b@x.com", "\"a@o2.example\" <x@own.example>", "a@x.com <b@y.com>", "Ada <a@x.com> <b@y.com>",
-            "Ada\r\nBcc: b@y.com <a@x.com>", "Ada\u{2028} <a@x.com>", "a@x.com\n", "A\u{ff20}x.com <a@x.com>", "\0 <a@x.com>",
+            "",
+            "Ada",
+            "a@x.com, b@x.com",
+            "\"a@o2.example\" <x@own.example>",
+            "a@x.com <b@y.com>",
+            "Ada <a@x.com> <b@y.com>",
+            "Ada\r\nBcc: b@y.com <a@x.com>",
+            "Ada\u{2028} <a@x.com>",
+            "a@x.com\n",
+            "A\u{ff20}x.com <a@x.com>",
+            "\0 <a@x.com>",
         ] {
             assert!(read(wrong).is_none() || wrong == "a@x.com\n", "{wrong:?}");
         }

@@ -81,7 +81,8 @@ pub async fn store(tx: &mut Tx, janua: &Janua, pool: Option<Pool>, mails: &[Prep
             quotas::spend(tx, janua, pool, &MAILS, count).await?;
         }
         if let Some(app) = app {
-            health::count(tx, app, janua.clock.now(), health::Count { accepted: count, ..health::Count::default() }).await?;
+            health::count(tx, app, janua.clock.now(), health::Count { accepted: count, ..health::Count::default() })
+                .await?;
         }
         lanes::wake(tx, &wake).await?;
     }
@@ -179,7 +180,12 @@ pub fn digest(janua: &Janua, request: &impl Serialize) -> String {
 }
 
 /// Sends a message of the log once more, under a new id, to everybody it was for.
-pub async fn deliver_again(tx: &mut Tx, janua: &Janua, application: &Application, id: MessageId) -> Result<Option<Sent>> {
+pub async fn deliver_again(
+    tx: &mut Tx,
+    janua: &Janua,
+    application: &Application,
+    id: MessageId,
+) -> Result<Option<Sent>> {
     let Some(old) = Message::find(&mut *tx, application.id, id).await? else { return Err(NOT_FOUND.into()) };
     let Some(sealed) = Message::sealed(&mut *tx, id).await? else { return Ok(None) };
     let content = super::content::Content::open(janua, id, &sealed)?;

@@ -47,7 +47,11 @@ async fn too_many_bounces_pause_an_app() {
     let shop = Shop::ready(&t, "ada@example.com", "mail.example.test").await;
     for n in 0..2 {
         let messages: Vec<Value> = (0..45).map(|m| mail(&format!("r{n}-{m}@rcpt.test"))).collect();
-        let sent = t.post(&shop.path("/batch")).header("x-service-app-key", &shop.key).json(&json!({ "messages": messages })).await;
+        let sent = t
+            .post(&shop.path("/batch"))
+            .header("x-service-app-key", &shop.key)
+            .json(&json!({ "messages": messages }))
+            .await;
         assert_eq!(sent.status, 200, "{}", sent.text);
     }
     deliver(&t).await;
@@ -59,7 +63,12 @@ async fn too_many_bounces_pause_an_app() {
     t.mailbox.refuse(None);
     assert_eq!(shop.sends(&t, &mail("zoe@rcpt.test")).await.refusal(), (403, "sending_paused"));
     let overview = shop.gets(&t, "").await;
-    assert_eq!((&overview.body["paused"], &overview.body["bounced"]), (&json!(true), &json!(10)), "{}", overview.text);
+    assert_eq!(
+        (&overview.body["paused"], &overview.body["bounced"]),
+        (&json!(true), &json!(10)),
+        "{}",
+        overview.text
+    );
     assert!(t.happened().await.contains(&"EMAIL_SENDING_PAUSED".to_owned()));
     t.run_jobs().await;
     assert!(identity::testing::mail_to(&t, "ada@example.com").unwrap().contains("sends no more email"));
@@ -169,7 +178,10 @@ async fn the_bounce_listener_takes_bounces_of_our_own_mail_and_nothing_else() {
     let sent = shop.sends(&t, &mail("gone@rcpt.test")).await;
     deliver(&t).await;
     let id = shop.message(&t, &sent).await["recipients"][0]["id"].as_str().unwrap().to_owned();
-    let message = crate::sending::Message::any(&t.janua.db, sent.body["messageId"].as_str().unwrap().parse().unwrap()).await.unwrap();
+    let message =
+        crate::sending::Message::any(&t.janua.db, sent.body["messageId"].as_str().unwrap().parse().unwrap())
+            .await
+            .unwrap();
     let recipient = crate::sending::Recipient::find(&t.janua.db, id.parse().unwrap()).await.unwrap().unwrap();
     let path = crate::bounces::return_path(&t.janua, &message, &recipient, false);
     assert!(path.ends_with("@bounces.example.test"), "{path}");
@@ -177,7 +189,16 @@ async fn the_bounce_listener_takes_bounces_of_our_own_mail_and_nothing_else() {
     let forged = path.replace("b.", "b.0");
     let wrong = talk(
         place,
-        &["HELO x", "RCPT TO:<x@y.z>", "MAIL FROM:<>", "RCPT TO:<ada@example.com>", &to(&forged), "DATA", "VRFY ada", "QUIT"],
+        &[
+            "HELO x",
+            "RCPT TO:<x@y.z>",
+            "MAIL FROM:<>",
+            "RCPT TO:<ada@example.com>",
+            &to(&forged),
+            "DATA",
+            "VRFY ada",
+            "QUIT",
+        ],
     );
     assert_eq!(wrong.await, ["250", "503", "250", "550", "550", "503", "502", "221"]);
     let report = "Content-Type: multipart/report; report-type=delivery-status; boundary=b\r\n\r\n--b\r\n\

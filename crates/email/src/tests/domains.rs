@@ -25,11 +25,17 @@ async fn keys_are_rotated_and_a_domain_without_its_records_stops_sending() {
     let first = zone_lines(&added.body["records"]);
     let purposes = |answer: &Value| -> Vec<(String, String)> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        answer["records"].as_array().unwrap().iter().map(|one| (text(&one["purpose"]), text(&one["status"]))).collect()
+        answer["records"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| (text(&one["purpose"]), text(&one["status"])))
+            .collect()
     };
     let named: Vec<_> = purposes(&added.body).into_iter().map(|(purpose, _)| purpose).collect();
     assert_eq!(named, ["dkim", "dkim_ed25519", "return_path", "spf", "dmarc"]);
-    let verify = async |t: &TestJanua, shop: &Shop| shop.posts(t, "/domains/mail.example.test/verify", &json!({})).await;
+    let verify =
+        async |t: &TestJanua, shop: &Shop| shop.posts(t, "/domains/mail.example.test/verify", &json!({})).await;
     dns.say(&first[..2]).await;
     let without = verify(&t, &shop).await;
     assert_eq!(without.body["status"], "pending", "the return path is required where bounces are received");
@@ -47,7 +53,10 @@ async fn keys_are_rotated_and_a_domain_without_its_records_stops_sending() {
     // New keys: the old one signs until the record of the new one is seen.
     let rotated = shop.posts(&t, "/domains/mail.example.test/rotate", &json!({})).await;
     assert_eq!(rotated.status, 200, "{}", rotated.text);
-    assert_eq!(shop.posts(&t, "/domains/mail.example.test/rotate", &json!({})).await.refusal(), (409, "rotation_in_progress"));
+    assert_eq!(
+        shop.posts(&t, "/domains/mail.example.test/rotate", &json!({})).await.refusal(),
+        (409, "rotation_in_progress")
+    );
     shop.sends(&t, &mail("one@rcpt.test")).await;
     deliver(&t).await;
     let both = zone_lines(&rotated.body["records"]);

@@ -147,7 +147,9 @@ async fn m5_mail_of_the_platform_goes_first() {
     t.post("/auth/magic-link/request").json(&json!({ "email": "ada@example.com" })).await;
     t.run_jobs().await;
     t.mailbox.set_down(false);
-    assert!(tenancy::messages::mail::is_due(&t.janua.db, t.janua.clock.now().plus(Duration::from_mins(2))).await.unwrap());
+    assert!(
+        tenancy::messages::mail::is_due(&t.janua.db, t.janua.clock.now().plus(Duration::from_mins(2))).await.unwrap()
+    );
     t.advance(Duration::from_mins(2));
     let (sent, ()) = tokio::join!(crate::deliver_due(&t.janua), async {
         tokio::time::sleep(Duration::from_millis(200)).await;

@@ -202,7 +202,11 @@ impl Drop for NameServer {
 pub fn zone_lines(records: &serde_json::Value) -> Vec<String> {
     let line = |record: &serde_json::Value| {
         let text = |field: &str| record[field].as_str().unwrap_or_default().to_owned();
-        let quoted: Vec<String> = text("value").as_bytes().chunks(200).map(|piece| format!("\"{}\"", String::from_utf8_lossy(piece))).collect();
+        let quoted: Vec<String> = text("value")
+            .as_bytes()
+            .chunks(200)
+            .map(|piece| format!("\"{}\"", String::from_utf8_lossy(piece)))
+            .collect();
         match text("type").as_str() {
             "TXT" => format!("{}. 1 IN TXT {}", text("name"), quoted.join(" ")),
             _ => format!("{}. 1 IN CNAME {}.", text("name"), text("value")),

@@ -26,7 +26,11 @@ async fn pc20_an_app_sends_from_its_own_verified_hosts_alone() {
     }
     for wrong in ["a@mail.example.test, b@mail.example.test", "\"x@mail.evil.test\" <x@mail.example.test>", "Acme"] {
         let refused = from(&shop, wrong).await;
-        assert_eq!((refused.refusal(), &refused.body["errors"][0]["field"]), ((400, "invalid"), &json!("from")), "{wrong}");
+        assert_eq!(
+            (refused.refusal(), &refused.body["errors"][0]["field"]),
+            ((400, "invalid"), &json!("from")),
+            "{wrong}"
+        );
     }
     assert_eq!(from(&shop, "Shop <x@Mail.Example.test>").await.status, 200);
     let sql = "UPDATE email_domain SET subdomains = $2 WHERE app_id = $1";
@@ -55,7 +59,9 @@ async fn pc20_an_app_sends_from_its_own_verified_hosts_alone() {
 async fn pc19_no_field_makes_a_second_header_or_recipient() {
     let t = start().await;
     let shop = Shop::ready(&t, "ada@example.com", "mail.example.test").await;
-    for evil in ["\r\nBcc: eve@evil.test", "\nBcc: eve@evil.test", "\rX", "\u{2028}Bcc: e@evil.test", "\u{85}x", "\u{0}"] {
+    for evil in
+        ["\r\nBcc: eve@evil.test", "\nBcc: eve@evil.test", "\rX", "\u{2028}Bcc: e@evil.test", "\u{85}x", "\u{0}"]
+    {
         for field in ["to", "cc", "bcc", "replyTo", "from", "subject"] {
             let mut body = mail("zoe@rcpt.test");
             let value = match field {
@@ -76,7 +82,9 @@ async fn pc19_no_field_makes_a_second_header_or_recipient() {
         body["attachments"] = json!([{ "filename": format!("a{evil}.pdf"), "content": "AA==" }]);
         assert_eq!(shop.sends(&t, &body).await.status, 400, "a file's name {evil:?}");
     }
-    for (name, value) in [("From", "x"), ("Bcc", "x"), ("DKIM-Signature", "x"), ("Content-Type", "x"), ("X-Janua-Ref", "x")] {
+    for (name, value) in
+        [("From", "x"), ("Bcc", "x"), ("DKIM-Signature", "x"), ("Content-Type", "x"), ("X-Janua-Ref", "x")]
+    {
         let mut body = mail("zoe@rcpt.test");
         body["headers"] = json!({ name: value });
         assert_eq!(shop.sends(&t, &body).await.refusal(), (400, "invalid"), "{name}");
@@ -86,12 +94,17 @@ async fn pc19_no_field_makes_a_second_header_or_recipient() {
     assert_eq!(shop.sends(&t, &body).await.refusal(), (400, "invalid"));
     // What looks odd and is allowed arrives as one header.
     let mut body = mail("zoe@rcpt.test");
-    (body["subject"], body["from"]) = (json!("Bcc: eve@evil.test \"; x=<y>"), json!("A; \u{fc} (b), c <x@mail.example.test>"));
+    (body["subject"], body["from"]) =
+        (json!("Bcc: eve@evil.test \"; x=<y>"), json!("A; \u{fc} (b), c <x@mail.example.test>"));
     assert_eq!(shop.sends(&t, &body).await.status, 200);
     deliver(&t).await;
     let sent = delivered(&t);
     let head = sent[0].split("\r\n\r\n").next().unwrap();
-    assert_eq!((sent.len(), head.matches("\r\nBcc:").count(), head.matches("\r\nFrom: ").count()), (1, 0, 1), "{head}");
+    assert_eq!(
+        (sent.len(), head.matches("\r\nBcc:").count(), head.matches("\r\nFrom: ").count()),
+        (1, 0, 1),
+        "{head}"
+    );
     assert_eq!(shop.gets(&t, "/messages").await.body["messages"].as_array().unwrap().len(), 1);
     t.finish().await;
 }
@@ -177,7 +190,8 @@ async fn pc23_hosts_that_cannot_be_somebodys_own_and_hosts_of_others() {
     // An app that is deleted leaves nothing.
     let gone = evil.owner.asks(t.ask(Method::DELETE, &format!("/apps/{}", evil.app))).await;
     assert!(gone.status < 300, "{}", gone.text);
-    let (keys,): (i64,) = t.janua.db.one("SELECT CAST(COUNT(*) AS BIGINT) AS n FROM email_key", vec![]).await.unwrap();
+    let (keys,): (i64,) =
+        t.janua.db.one("SELECT CAST(COUNT(*) AS BIGINT) AS n FROM email_key", vec![]).await.unwrap();
     assert_eq!(keys, 0);
     t.run_jobs().await;
     t.finish().await;

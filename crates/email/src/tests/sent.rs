@@ -1,5 +1,8 @@
 //! What is sent, how it looks, and that it is sent once.
-use std::{io::Write as _, process::{Command, Stdio}};
+use std::{
+    io::Write as _,
+    process::{Command, Stdio},
+};
 
 use kernel::{config::Config, testing::join_all};
 use mail_auth::{AuthenticatedMessage, DkimResult, MessageAuthenticator};
@@ -144,7 +147,8 @@ async fn a_mail_is_stored_once_under_its_key_whoever_asks() {
     deliver(&t).await;
     assert_eq!(delivered(&t).len(), 3);
     t.advance(std::time::Duration::from_hours(25));
-    let later = t.post(&shop.path("/send")).header("x-service-app-key", &shop.key).header("idempotency-key", "order-17");
+    let later =
+        t.post(&shop.path("/send")).header("x-service-app-key", &shop.key).header("idempotency-key", "order-17");
     let later = later.json(&body).await;
     assert_ne!(later.body["messageId"], first.body["messageId"], "a key counts for a day");
     deliver(&t).await;
@@ -159,22 +163,28 @@ async fn templates_are_drawn_in_the_readers_language() {
         body["name"] = json!("welcome");
         shop.posts(&t, "/templates", &body).await
     };
-    let english = json!({ "subject": "Welcome {{ name }}", "html": "<p>Hi {{ name }}</p>", "sample": { "name": "Ada" } });
+    let english =
+        json!({ "subject": "Welcome {{ name }}", "html": "<p>Hi {{ name }}</p>", "sample": { "name": "Ada" } });
     assert_eq!(put(english).await.status, 200);
-    assert_eq!(put(json!({ "locale": "de", "subject": "Willkommen {{ name }}", "text": "Hallo {{ name }}" })).await.status, 200);
+    assert_eq!(
+        put(json!({ "locale": "de", "subject": "Willkommen {{ name }}", "text": "Hallo {{ name }}" })).await.status,
+        200
+    );
     let broken = put(json!({ "locale": "fr", "subject": "{{ name", "html": "{% for %}" })).await;
     assert_eq!(broken.refusal(), (400, "invalid"));
     assert_eq!(broken.body["errors"].as_array().unwrap().len(), 2, "{}", broken.text);
     let preview = shop.posts(&t, "/templates/welcome/preview", &json!({})).await;
     assert_eq!(preview.body, json!({ "subject": "Welcome Ada", "html": "<p>Hi Ada</p>", "text": null }));
-    let with = |variables: Value, locale: &str| {
-        json!({ "to": "zoe@rcpt.test", "template": { "name": "welcome", "variables": variables }, "locale": locale })
-    };
+    let with = |variables: Value, locale: &str| json!({ "to": "zoe@rcpt.test", "template": { "name": "welcome", "variables": variables }, "locale": locale });
     let german = shop.sends(&t, &with(json!({ "name": "<Zoë>" }), "de-AT")).await;
     assert_eq!(german.body["subject"], "Willkommen <Zoë>");
     let other = shop.sends(&t, &with(json!({ "name": "<Zoë>" }), "ja")).await;
     assert_eq!(shop.message(&t, &other).await["html"], "<p>Hi &lt;Zoë&gt;</p>");
-    assert_eq!(shop.sends(&t, &with(json!({}), "en")).await.refusal(), (400, "invalid"), "a missing variable is no mail");
+    assert_eq!(
+        shop.sends(&t, &with(json!({}), "en")).await.refusal(),
+        (400, "invalid"),
+        "a missing variable is no mail"
+    );
     let injected = shop.sends(&t, &with(json!({ "name": "x\r\nBcc: eve@evil.test" }), "en")).await;
     assert_eq!(injected.refusal(), (400, "invalid"), "pc19");
     let unknown = json!({ "to": "zoe@rcpt.test", "template": { "name": "none" } });
@@ -223,7 +233,8 @@ async fn a_mail_waits_for_its_time_and_can_be_canceled_or_sent_again() {
     assert_eq!(shop.posts(&t, &format!("/messages/{id}/resend"), &json!({})).await.refusal(), (410, "content_gone"));
     t.advance(std::time::Duration::from_hours(31 * 24));
     t.run_jobs().await;
-    let (count,): (i64,) = t.janua.db.one("SELECT CAST(COUNT(*) AS BIGINT) AS n FROM email_message", vec![]).await.unwrap();
+    let (count,): (i64,) =
+        t.janua.db.one("SELECT CAST(COUNT(*) AS BIGINT) AS n FROM email_message", vec![]).await.unwrap();
     assert_eq!(count, 0, "after 30 days");
     t.finish().await;
 }
@@ -234,7 +245,8 @@ async fn pc14_the_quota_counts_recipients_and_is_never_passed() {
     let shop = Shop::ready(&t, "ada@example.com", "mail.example.test").await;
     let limits = [("mails".to_owned(), Limit::hard(10))].into();
     t.janua.own::<Limits>().set([("free".to_owned(), limits)].into());
-    let three = json!({ "to": ["a@r.test", "b@r.test"], "cc": "c@r.test", "bcc": "A@R.test", "subject": "x", "text": "y" });
+    let three =
+        json!({ "to": ["a@r.test", "b@r.test"], "cc": "c@r.test", "bcc": "A@R.test", "subject": "x", "text": "y" });
     for _ in 0..3 {
         assert_eq!(shop.sends(&t, &three).await.status, 200, "everybody counts once");
     }
@@ -267,7 +279,8 @@ async fn a_batch_is_stored_as_a_whole() {
     assert_eq!(ask().await.body, sent.body);
     deliver(&t).await;
     assert_eq!(delivered(&t).len(), 100);
-    let (lanes,): (i64,) = t.janua.db.one("SELECT CAST(COUNT(*) AS BIGINT) AS n FROM email_lane", vec![]).await.unwrap();
+    let (lanes,): (i64,) =
+        t.janua.db.one("SELECT CAST(COUNT(*) AS BIGINT) AS n FROM email_lane", vec![]).await.unwrap();
     assert_eq!(lanes, 0, "an empty lane leaves nothing behind");
     let page = shop.gets(&t, "/messages?limit=10").await;
     assert_eq!(page.body["messages"].as_array().unwrap().len(), 10);

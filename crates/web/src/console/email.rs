@@ -121,7 +121,8 @@ async fn template_page(me: Me, Path(place): Path<OfTemplate>) -> Response {
 }
 
 async fn draw(me: &Me, place: &OfTemplate, locale: &str) -> kernel::fault::Result<Value> {
-    let encode = |text: &str| percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string();
+    let encode =
+        |text: &str| percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string();
     let to = format!("/apps/{}/email/templates/{}/preview", encode(&place.app_id), encode(&place.name));
     Ok(me.ask(Method::POST, &to, Some(&json!({ "locale": locale })), None).await?.body)
 }

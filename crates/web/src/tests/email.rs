@@ -31,7 +31,11 @@ async fn domains_messages_suppressions_and_templates_have_pages() {
     let page = visit(&t, &domains, &ada).await;
     assert!(page.text.contains("Waiting for DNS") && page.text.contains("and subdomains"), "{}", page.text);
     let page = visit(&t, &format!("{domains}/mail.example.test"), &ada).await;
-    assert!(page.status == 200 && page.text.contains("v=DKIM1; k=rsa; p=") && page.text.contains("Required"), "{}", page.text);
+    assert!(
+        page.status == 200 && page.text.contains("v=DKIM1; k=rsa; p=") && page.text.contains("Required"),
+        "{}",
+        page.text
+    );
     t.janua.db.exec("UPDATE email_key SET is_seen = $1", params![true]).await.unwrap();
     t.janua.db.exec("UPDATE email_domain SET status = 'verified', next_check_at = NULL", vec![]).await.unwrap();
 
@@ -46,7 +50,11 @@ async fn domains_messages_suppressions_and_templates_have_pages() {
     t.run_jobs().await;
     email::deliver_due(&t.janua).await.unwrap();
     let page = visit(&t, &root, &ada).await;
-    assert!(page.text.contains("Hello &lt;b&gt;&amp;") && page.text.contains("receipt") && page.text.contains("+1"), "{}", page.text);
+    assert!(
+        page.text.contains("Hello &lt;b&gt;&amp;") && page.text.contains("receipt") && page.text.contains("+1"),
+        "{}",
+        page.text
+    );
     assert!(visit(&t, &format!("{root}?search=zoe@rcpt.test&status="), &ada).await.text.contains("Hello"));
     assert!(visit(&t, &format!("{root}?search=nobody@rcpt.test"), &ada).await.text.contains("No matches"));
     assert!(visit(&t, &format!("{root}?status=bounced"), &ada).await.text.contains("No matches"));
@@ -55,12 +63,26 @@ async fn domains_messages_suppressions_and_templates_have_pages() {
     let frame = visit(&t, &format!("{message}/body"), &ada).await;
     let policy = frame.header("content-security-policy");
     assert!(policy.contains("default-src 'none'") && policy.ends_with("sandbox"), "{policy}");
-    let again = act(&t, &ada, &format!("POST {api}/messages/{}/resend", sent.body["messageId"].as_str().unwrap()), &message, &[("done", "email_resent")]).await;
+    let again = act(
+        &t,
+        &ada,
+        &format!("POST {api}/messages/{}/resend", sent.body["messageId"].as_str().unwrap()),
+        &message,
+        &[("done", "email_resent")],
+    )
+    .await;
     assert!(visit(&t, again.header("location"), &ada).await.text.contains("Message queued again."));
 
     let list = format!("{root}/suppressions");
     assert!(visit(&t, &list, &ada).await.text.contains("Nobody is suppressed"));
-    let told = act(&t, &ada, &format!("POST {api}/suppressions"), &list, &[("email", "gone@rcpt.test"), ("done", "recipient_suppressed")]).await;
+    let told = act(
+        &t,
+        &ada,
+        &format!("POST {api}/suppressions"),
+        &list,
+        &[("email", "gone@rcpt.test"), ("done", "recipient_suppressed")],
+    )
+    .await;
     let page = visit(&t, told.header("location"), &ada).await;
     assert!(page.text.contains("gone@rcpt.test is not written to any more."), "{}", page.text);
     let gone = act(&t, &ada, &format!("DELETE {api}/suppressions/gone%40rcpt.test"), &list, &[]).await;
@@ -69,7 +91,12 @@ async fn domains_messages_suppressions_and_templates_have_pages() {
 
     let templates = format!("{root}/templates");
     assert!(visit(&t, &format!("{templates}?new=template"), &ada).await.text.contains("Create template"));
-    let fields = [("name", "welcome"), ("subject", "Hi {{ name }}"), ("html:some", "<p>{{ name }}</p>"), ("sample:json", "{\"name\": \"Ada\"}")];
+    let fields = [
+        ("name", "welcome"),
+        ("subject", "Hi {{ name }}"),
+        ("html:some", "<p>{{ name }}</p>"),
+        ("sample:json", "{\"name\": \"Ada\"}"),
+    ];
     act(&t, &ada, &format!("POST {api}/templates"), &templates, &fields).await;
     assert!(visit(&t, &templates, &ada).await.text.contains("welcome"));
     let page = visit(&t, &format!("{templates}/welcome"), &ada).await;
@@ -77,7 +104,8 @@ async fn domains_messages_suppressions_and_templates_have_pages() {
     assert!(visit(&t, &format!("{templates}/welcome/body"), &ada).await.text.contains("<p>Ada</p>"));
     assert_eq!(visit(&t, &format!("{templates}/none"), &ada).await.status, 404);
 
-    let sql = "INSERT INTO email_sending (app_id, paused_at, reason, judged_from) VALUES ($1, 1, '9 of 100 bounced', 0)";
+    let sql =
+        "INSERT INTO email_sending (app_id, paused_at, reason, judged_from) VALUES ($1, 1, '9 of 100 bounced', 0)";
     t.janua.db.exec(sql, params![&id]).await.unwrap();
     assert!(visit(&t, &root, &ada).await.text.contains("Sending is paused"));
     act(&t, &ada, &format!("POST {api}/resume"), &root, &[]).await;
