@@ -13,7 +13,6 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    apps::ApplicationId,
     enter::{Admin, InApp, Member},
     quotas::QUOTA_EXCEEDED,
 };
@@ -53,8 +52,6 @@ struct LogQuery {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct MessagePath {
-    #[expect(dead_code, reason = "read by the extractor that lets the caller in")]
-    app_id: ApplicationId,
     message_id: MessageId,
 }
 

@@ -148,8 +148,6 @@ fn in_words(error: &minijinja::Error) -> String {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct TemplatePath {
-    #[expect(dead_code, reason = "read by the extractor that lets the caller in")]
-    app_id: ApplicationId,
     name: String,
 }
 

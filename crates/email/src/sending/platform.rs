@@ -199,7 +199,9 @@ fn show_targets(html: &str) -> String {
             let url = target.and_then(|target| url::Url::parse(target).ok());
             host = url.map(|url| url.host_str().unwrap_or_else(|| url.path()).to_owned()).unwrap_or_default();
         } else if tag == "</a>" && !host.is_empty() {
-            shown.push_str(&format!(" [{}]", ammonia::clean_text(&host)));
+            shown.push_str(" [");
+            shown.push_str(&ammonia::clean_text(&host));
+            shown.push(']');
             host.clear();
         }
         rest = &rest[end..];
