@@ -141,7 +141,7 @@ impl Routes {
 
     verbs! {
         get, get_with, GET; post, post_with, POST; patch, patch_with, PATCH; put, put_with, PUT;
-        delete, delete_with, DELETE;
+        delete, delete_with, DELETE; options, options_with, OPTIONS;
     }
 
     /// Sets the longest body of the routes that follow.

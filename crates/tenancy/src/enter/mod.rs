@@ -15,7 +15,7 @@ mod within;
 
 pub use abuse::{Attempt, Standing};
 pub use abuse_reports::{AbuseReport, abuse_reports};
-pub use app::{AppCaller, AppKey, INVALID_APP_KEY, InApp};
+pub use app::{AppCaller, AppKey, AppUser, INVALID_APP_KEY, InApp, NOT_AN_APP_USER};
 pub use captcha::{CAPTCHA_REQUIRED, Captcha, NOT_SOLVED, PASS as CAPTCHA_PASS};
 pub(crate) use captcha::{CHALLENGE_PURPOSE, PASS_PURPOSE};
 pub use cookies::Delivery;
