@@ -10,6 +10,7 @@ mod quick_start;
 mod samples;
 mod search;
 mod start;
+mod storage;
 mod usage;
 mod webhooks;
 
@@ -18,8 +19,16 @@ use kernel::http::Routes;
 use nav::NavEntry;
 
 /// The navigation: what each module declares, in the order of this list.
-const NAV: &[&[NavEntry]] =
-    &[crate::account::NAV, orgs::NAV, quick_start::NAV, apps::NAV, webhooks::NAV, platform::NAV, usage::NAV];
+const NAV: &[&[NavEntry]] = &[
+    crate::account::NAV,
+    orgs::NAV,
+    quick_start::NAV,
+    apps::NAV,
+    webhooks::NAV,
+    storage::NAV,
+    platform::NAV,
+    usage::NAV,
+];
 
 pub fn routes() -> Routes {
     Routes::new("pages")
@@ -27,6 +36,7 @@ pub fn routes() -> Routes {
         .and(orgs::routes())
         .and(apps::routes())
         .and(webhooks::routes())
+        .and(storage::routes())
         .and(usage::routes())
         .and(platform::routes())
         .and(search::routes())
