@@ -147,6 +147,19 @@ impl Shop {
         ["o", "uploads"].map(|name| count(&folder.join(name))).iter().sum()
     }
 
+    /// Lets every file go whose moment is to come. A bucket's server has the clock of the wall and refuses requests from
+    /// another time, so there the moments are moved instead of the clock.
+    pub async fn let_files_go(&self) {
+        if self.bucket.is_some() {
+            let sql = "UPDATE storage_file SET doomed_at = 0 WHERE doomed_at IS NOT NULL";
+            self.t.janua.db.exec(sql, db::params![]).await.unwrap();
+            self.t.advance(std::time::Duration::from_mins(1));
+        } else {
+            self.t.advance(std::time::Duration::from_hours(4));
+        }
+        self.t.run_jobs().await;
+    }
+
     pub async fn finish(self) {
         self.t.run_jobs().await;
         self.t.finish().await;

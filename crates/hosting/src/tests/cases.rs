@@ -92,8 +92,7 @@ async fn w14_an_upload_ends_once() {
         }
         shop.t.expects(&["STORAGE_OBJECT_CREATED"]).await;
         assert_eq!(shop.usage().await, (1, 5));
-        shop.t.advance(Duration::from_hours(4));
-        shop.t.run_jobs().await;
+        shop.let_files_go().await;
         assert_eq!(shop.files(), 1, "the copies of those who came second are gone");
         shop.finish().await;
     }

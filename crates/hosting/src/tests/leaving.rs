@@ -40,7 +40,7 @@ async fn an_account_takes_its_objects_along() {
     assert_eq!((of_admin.status, used(&shop).await), (200, 10));
     let at_the_service = identity::testing::login(&shop.t, "user@example.com", PASSWORD).await;
     let user = identity::testing::Person::of(&at_the_service);
-    let gone = user.asks(shop.t.ask(Method::DELETE, "/user").json(&json!({ "password": PASSWORD }))).await;
+    let gone = user.asks(shop.t.ask(Method::DELETE, "/auth/me").json(&json!({ "password": PASSWORD }))).await;
     assert!((200..300).contains(&gone.status), "{}", gone.text);
     assert_eq!((rows(&shop).await, used(&shop).await), (1, 2), "the other's stays");
     let listed = shop.admin.asks(shop.t.get(&format!("/apps/{}/storage", shop.app))).await;
