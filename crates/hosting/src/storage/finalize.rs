@@ -1,5 +1,5 @@
 //! The end of an upload: the bytes are checked, and the object becomes ready.
-use std::time::Duration;
+use std::{fmt::Display, time::Duration};
 
 use axum::extract::State;
 use futures_util::StreamExt as _;
@@ -84,7 +84,7 @@ pub async fn finish(
         };
         let found = match found {
             Ok(found) => found,
-            Err(mismatch) => return Err(refuse(janua, &object, mismatch).await?),
+            Err(mismatch) => return Err(refuse(janua, &object, &mismatch).await?),
         };
         if let Some(done) = settle(janua, &object, &found, by).await? {
             return Ok(done);
@@ -140,7 +140,7 @@ async fn look(
             let Some(size) = janua.objects.head(&object.slot).await? else { return Ok(None) };
             let size = i64::try_from(size).unwrap_or(i64::MAX);
             if size != object.size {
-                return Ok(Some(Err(mismatch("size", object.size, size))));
+                return Ok(Some(Err(mismatch("size", &object.size, &size))));
             }
             // The upload URL still works. It leads to another file from here on.
             let file = announce_file(janua, object).await?;
@@ -152,7 +152,7 @@ async fn look(
         }
     };
     if found_size != object.size {
-        return Ok(Some(Err(mismatch("size", object.size, found_size))));
+        return Ok(Some(Err(mismatch("size", &object.size, &found_size))));
     }
     let expected = [object.sha256.as_deref(), claimed];
     let is_claimed = expected.iter().any(Option::is_some);
@@ -161,16 +161,16 @@ async fn look(
     let sha256 = known.or(read);
     for expected in expected.into_iter().flatten() {
         if sha256.as_deref().is_some_and(|found| found != expected) {
-            return Ok(Some(Err(mismatch("sha256", expected, sha256.unwrap_or_default()))));
+            return Ok(Some(Err(mismatch("sha256", &expected, &sha256.unwrap_or_default()))));
         }
     }
     if let Some(found) = rules::contradiction(&object.content_type, &first) {
-        return Ok(Some(Err(mismatch("contentType", &object.content_type, found))));
+        return Ok(Some(Err(mismatch("contentType", &object.content_type, &found))));
     }
     Ok(Some(Ok(Found { file, sha256 })))
 }
 
-fn mismatch(field: &'static str, expected: impl ToString, found: impl ToString) -> Mismatch {
+fn mismatch(field: &'static str, expected: &dyn Display, found: &dyn Display) -> Mismatch {
     Mismatch { field, expected: expected.to_string(), found: found.to_string() }
 }
 
@@ -220,7 +220,7 @@ async fn settle(janua: &Janua, object: &StorageObject, found: &Found, by: &By) -
 }
 
 /// Ends an upload that is not what was announced. Its file goes.
-async fn refuse(janua: &Janua, object: &StorageObject, mismatch: Mismatch) -> Result<Fault> {
+async fn refuse(janua: &Janua, object: &StorageObject, mismatch: &Mismatch) -> Result<Fault> {
     transact!(janua, async |tx| Ok(end(tx, object, janua.clock.now()).await?))?;
     Ok(mismatch.fault())
 }
