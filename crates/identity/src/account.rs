@@ -169,6 +169,9 @@ pub struct Export {
     /// The user's consents.
     consents: Vec<ConsentView>,
     audit_events: Vec<AuditEntry>,
+    /// What other features store for the user.
+    #[serde(flatten)]
+    more: serde_json::Map<String, serde_json::Value>,
 }
 
 /// The account at a provider, without the provider's tokens.
@@ -234,6 +237,7 @@ async fn export(
         linked_identities: linked.into_iter().map(Into::into).collect(),
         consents: consents.into_iter().map(Into::into).collect(),
         audit_events,
+        more: tenancy::exports::of_account(&janua, account.id).await?,
     }))
 }
 

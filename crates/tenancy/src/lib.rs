@@ -5,6 +5,7 @@ pub mod apps;
 pub mod color;
 pub mod enter;
 pub mod events;
+pub mod exports;
 pub mod gone;
 pub mod ids;
 pub mod machines;

@@ -25,6 +25,57 @@ for (const form of document.querySelectorAll('form.new-passkey')) {
   })
 }
 
+// Files: dropped onto the form or chosen in it, sent one after the other, each with its progress.
+for (const form of document.querySelectorAll('form.drop')) {
+  const [input, list] = [form.querySelector('input[type=file]'), form.querySelector('.drop-list')]
+  input.multiple = true
+  form.classList.add('is-live')
+  const sendOne = (file, mayRenew = true) =>
+    new Promise((resolve, reject) => {
+      const row = document.createElement('li')
+      const bar = Object.assign(document.createElement('progress'), { className: 'bar', max: file.size || 1, value: 0 })
+      bar.setAttribute('aria-label', file.name)
+      row.append(file.name, bar)
+      list.append(row)
+      const more = new URLSearchParams({ name: file.name })
+      for (const field of form.querySelectorAll('select, input[type=hidden]')) more.set(field.name, field.value)
+      const request = new XMLHttpRequest()
+      request.open('POST', `${form.dataset.to}?${more}`)
+      request.setRequestHeader('content-type', file.type || 'application/octet-stream')
+      request.upload.addEventListener('progress', (event) => (bar.value = event.loaded))
+      request.addEventListener('error', () => reject(new Error('The connection broke off.')))
+      request.addEventListener('load', async () => {
+        if (request.status < 300) return resolve()
+        row.remove()
+        if (request.status === 401 && mayRenew && (await fetch('/auth/refresh', { method: 'POST' })).ok) {
+          return sendOne(file, false).then(resolve, reject)
+        }
+        let said = {}
+        try { said = JSON.parse(request.responseText) } catch {}
+        reject(new Error(`${file.name}: ${said.detail ?? said.title ?? 'The upload was refused.'}`))
+      })
+      request.send(file)
+    })
+  const sendAll = async (files) => {
+    const alert = form.querySelector('[role=alert]')
+    alert.hidden = true
+    try {
+      for (const file of files) await sendOne(file)
+      if (files.length) location.assign(location.href)
+    } catch (error) {
+      alert.textContent = error.message
+      alert.hidden = false
+    }
+  }
+  input.addEventListener('change', () => sendAll([...input.files]))
+  form.addEventListener('submit', (event) => { event.preventDefault(); sendAll([...input.files]) })
+  for (const name of ['dragenter', 'dragover']) {
+    form.addEventListener(name, (event) => { event.preventDefault(); form.classList.add('is-over') })
+  }
+  for (const name of ['dragleave', 'drop']) form.addEventListener(name, () => form.classList.remove('is-over'))
+  form.addEventListener('drop', (event) => { event.preventDefault(); sendAll([...event.dataTransfer.files]) })
+}
+
 // A picture: the interface says where it may go, and it is sent there.
 for (const form of document.querySelectorAll('.upload')) {
   form.hidden = false

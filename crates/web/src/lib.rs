@@ -17,6 +17,7 @@ mod form;
 mod home;
 mod look;
 mod me;
+mod multipart;
 mod notices;
 mod onward;
 mod outcome;

@@ -185,6 +185,22 @@ impl Me {
         Ok(ApiAnswer { body, headers: parts.headers })
     }
 
+    /// Sends a file to the interface as this person.
+    pub async fn send_file(&self, to: &str, content_type: &str, length: u64, bytes: Body) -> Result<()> {
+        let mut request = request(&self.parts, Method::POST, to)?;
+        request.extensions_mut().insert(Within::of(&self.session));
+        let content_type = HeaderValue::try_from(content_type).map_err(|error| INTERNAL.caused_by(error))?;
+        request.headers_mut().insert(header::CONTENT_TYPE, content_type);
+        request.headers_mut().insert(header::CONTENT_LENGTH, length.into());
+        *request.body_mut() = bytes;
+        self.janua.inside.ask(request).await.map(|_| ())
+    }
+
+    /// A header of the page's own request.
+    pub fn header(&self, name: &str) -> &str {
+        self.parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
     /// What the interface answers at an address that is filled in as [`show`](Self::show) does.
     pub async fn get(&self, pattern: &str, place: &Value) -> Result<ApiAnswer> {
         self.ask(Method::GET, &self.fill(pattern, place), None, None).await

@@ -38,6 +38,8 @@ const NOTICES: &[(&str, &str, &str)] = &[
     ("logo_removed", "Logo removed.", ""),
     ("key_created", "Key created.", ""),
     ("key_revoked", "Key revoked.", ""),
+    ("object_deleted", "Object deleted.", ""),
+    ("object_uploaded", "File uploaded.", ""),
     ("domain_added", "Domain added. Add the DNS record to verify it.", ""),
     ("domain_removed", "Domain removed.", ""),
     ("endpoint_added", "Endpoint added.", ""),

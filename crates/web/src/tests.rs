@@ -25,6 +25,7 @@ mod reference;
 mod resources;
 mod status;
 mod stock_clients;
+mod storage;
 mod usage;
 mod way_back;
 

@@ -11,11 +11,24 @@ pub fn add_to(environment: &mut Environment<'_>) {
     environment.add_filter("in_zone", in_zone);
     environment.add_filter("day", day);
     environment.add_filter("spaced", spaced);
+    environment.add_filter("bytes", bytes);
     environment.add_filter("device", |user_agent: &str| device_name(user_agent));
     environment
         .add_filter("as_picture", |svg: &str| format!("data:image/svg+xml;base64,{}", BASE64.encode(svg.as_bytes())));
     environment.add_filter("pretty", |value: Value| record(&value, true));
     environment.add_filter("compact", |value: Value| record(&value, false));
+}
+
+/// `1536` as `1.5 KiB`.
+fn bytes(number: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut size, mut unit) = (number, 0);
+    while size >= 1024.0 && unit + 1 < units.len() {
+        size /= 1024.0;
+        unit += 1;
+    }
+    let places = usize::from(unit > 0 && size < 100.0);
+    format!("{size:.places$} {}", units[unit])
 }
 
 /// `SIGNED_IN` as `Signed in`, `MFA_ENABLED` as `MFA enabled`, `ORG_CREATED` as `Organization created`.

@@ -36,7 +36,7 @@ settings! {
         /// The URL at which users and apps reach the service; links, cookies and tokens contain it.
         /// Empty: http:// and `listen`.
         base_url: Option<Url> = "";
-        /// The folder of the embedded database, the keys, the outbox and uploaded pictures.
+        /// The folder of the embedded database, the keys, the outbox and uploaded files.
         data_dir: PathBuf = "./data";
         /// `sqlite:PATH` or `postgres://user:password@host/database`, several hosts with commas.
         /// Empty: SQLite in the data folder.
@@ -94,8 +94,8 @@ settings! {
         dns_servers: Vec<SocketAddr> = "";
         /// A PEM file with further certificate authorities for requests to URLs that users chose.
         outgoing_ca: Option<PathBuf> = "";
-        /// The URL of an S3-compatible server for pictures, such as `https://s3.eu-central-1.amazonaws.com`.
-        /// Empty: pictures are files in `objects/` in the data folder.
+        /// The URL of an S3-compatible server for uploaded files, such as `https://s3.eu-central-1.amazonaws.com`.
+        /// Empty: they are files in `objects/` in the data folder.
         s3_url: Option<Url> = "";
         /// The bucket; it can be private.
         s3_bucket: String = "";

@@ -32,7 +32,7 @@ use answer::Described;
 use db::testing::TestDb;
 pub use futures_util::future::join_all;
 pub use ports::{Mailbox, Phones};
-pub use s3::S3Server;
+pub use s3::{S3Server, SECRET_KEY};
 
 use db::row;
 

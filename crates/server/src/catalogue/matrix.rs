@@ -26,6 +26,16 @@ const REFUSED_LATER: &[(&str, &str, u16)] = &[
     // The message of the tenant has ended, and its content is gone.
     ("POST", "/apps/{appId}/email/messages/{messageId}/cancel", 409),
     ("POST", "/apps/{appId}/email/messages/{messageId}/resend", 410),
+    // Nothing was uploaded.
+    ("POST", "/storage/finalize/{objectId}", 409),
+    ("PATCH", "/storage/objects/{id}", 409),
+    ("GET", "/apps/{appId}/storage/{objectId}/content", 404),
+    // Without a name, and without the protocol's version.
+    ("POST", "/apps/{appId}/storage", 400),
+    ("POST", "/storage/uploads", 412),
+    ("GET", "/storage/uploads/{objectId}", 412),
+    ("PATCH", "/storage/uploads/{objectId}", 412),
+    ("DELETE", "/storage/uploads/{objectId}", 412),
     // The email is verified.
     ("POST", "/admin/users/{userId}/resend-verification", 409),
     // Mail goes elsewhere in tests.
@@ -45,7 +55,7 @@ pub(super) struct Row {
 
 impl Row {
     fn needs_key(&self) -> bool {
-        self.guard.starts_with("session+app-key-")
+        self.guard.starts_with("session+app-key")
     }
 
     fn ask<'a>(&self, t: &'a TestJanua, path: &str) -> Ask<'a> {
@@ -134,7 +144,7 @@ fn rows(description: &Value) -> Vec<Row> {
 /// An organization with an app and one of everything else.
 pub(super) struct Tenant {
     pub(super) ids: BTreeMap<&'static str, String>,
-    key: String,
+    pub(super) key: String,
     /// A secret key of the app.
     secret: String,
     scim_token: String,
@@ -200,6 +210,10 @@ impl Tenant {
         let hook = text(&make(format!("/apps/{app}/webhooks"), hook).await["id"]);
         let delivery = make(format!("/apps/{app}/webhooks/{hook}/test"), json!({})).await;
         ids.extend(email_of(t, &org, &app).await);
+        let object = json!({ "name": "a.txt", "contentType": "text/plain", "size": 1 });
+        let object = owner.asks(t.post("/storage/presign-upload").json(&object));
+        let object = object.header("x-service-app-key", &text(&key["value"])).await;
+        ids.insert("objectId", text(&object.body["objectId"]));
         ids.extend([("tokenId", text(&token["id"])), ("keyId", text(&key["id"]))]);
         ids.insert("email", format!("{org}%40example.com"));
         ids.extend([
@@ -230,6 +244,7 @@ impl Tenant {
             ("mcp", "id") => "mcpServer",
             ("Users", "id") => "scimUser",
             ("Groups", "id") => "groupId",
+            ("objects", "id") => "objectId",
             ("sessions" | "consents" | "trusted-devices" | "outbox", "id") => return Some(RANDOM),
             ("passkey", "credentialId") => return Some("none"),
             (_, name) => name,
@@ -347,6 +362,20 @@ async fn ask_with_credentials(t: &TestJanua, row: &Row, number: usize, cast: &Ca
             let person = signed_in(t, &format!("person-{number}@example.com")).await;
             let answer = person.asks(row.ask(t, &path)).await;
             findings.check(!GUARDS.contains(&answer.refusal().1), row, "a person", &answer);
+        }
+        "session+app-key" => {
+            let answer = row.ask(t, &path).header("x-service-app-key", &tenant.key).await;
+            findings.check(answer.status == 401, row, "a key without a session", &answer);
+            let answer = cast.root.asks(row.ask(t, &path)).await;
+            findings.check(answer.status == 401, row, "a session without a key", &answer);
+            let answer = row.asked_by(t, &cast.eve, &path, &tenant).await;
+            findings.check(answer.refusal() == (403, "not_an_app_user"), row, "a stranger", &answer);
+            if row.path.contains('{') {
+                let answer = row.asked_by(t, &cast.eve, &path, &cast.hers).await;
+                findings.check(matches!(answer.status, 404 | 412), row, "another app's object", &answer);
+            }
+            let answer = row.asked_by(t, &cast.root, &path, &tenant).await;
+            findings.check(row.is_let_through(&answer), row, "a user of the app", &answer);
         }
         "platform-owner" => {
             let answer = cast.eve.asks(row.ask(t, &path)).await;

@@ -61,7 +61,7 @@ fn security(guard: &str) -> Option<Value> {
         "session-optional" => Some(json!([{}, { "bearer": [] }, { "cookie": [] }])),
         "app-key" => Some(json!([{ "appKey": [] }, { "clientBasic": [] }, {}])),
         "app-key-alone" => Some(json!([{ "appKey": [] }])),
-        "session+app-key-member" | "session+app-key-admin" => {
+        "session+app-key" | "session+app-key-member" | "session+app-key-admin" => {
             Some(json!([{ "appKey": [], "bearer": [] }, { "appKey": [], "cookie": [] }]))
         }
         "session-or-secret-key" => {

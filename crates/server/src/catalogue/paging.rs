@@ -66,6 +66,10 @@ async fn tenant(t: &TestJanua, owner: &Person, people: &[Person]) -> Tenant {
         let made = owner.asks(t.post(&path).json(&body)).await;
         assert!((200..300).contains(&made.status), "{path}: {}", made.text);
     }
+    let object = json!({ "name": "b.txt", "contentType": "text/plain", "size": 1 });
+    let object = owner.asks(t.post("/storage/presign-upload").json(&object));
+    let object = object.header("x-service-app-key", &tenant.key).await;
+    assert_eq!(object.status, 200, "{}", object.text);
     for person in people {
         let sql = "INSERT INTO app_user (app_id, account_id, first_sign_in_at, last_sign_in_at) VALUES ($1, $2, 0, 0)
              ON CONFLICT DO NOTHING";

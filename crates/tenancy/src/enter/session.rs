@@ -186,6 +186,11 @@ impl Session {
         Self::recognised(parts, janua).await?.without_scopes()?.of_the_service(janua)
     }
 
+    /// Accepts sessions of the service and of apps. Ignores the app key: the caller compares it.
+    pub(super) async fn of_any_app(parts: &mut Parts, janua: &Janua) -> Result<Self> {
+        Self::recognised(parts, janua).await?.without_scopes()
+    }
+
     fn of_the_service(self, janua: &Janua) -> Result<Self> {
         match self.of_app() {
             None => Ok(self),

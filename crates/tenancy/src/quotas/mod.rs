@@ -295,6 +295,14 @@ pub async fn limit_of(
     Ok(Some((plan, limit)))
 }
 
+/// From where on an organization's plan refuses more of a meter; none where it does not.
+pub async fn ceiling_of(mut from: impl Read, janua: &Janua, org: OrgId, meter: &Meter) -> db::Result<Option<i64>> {
+    let Some(limits) = janua.find::<Limits>().filter(|limits| limits.has(&meter.name)) else { return Ok(None) };
+    let plan: Option<(String,)> = from.opt("SELECT tier FROM org WHERE id = $1", params![org]).await?;
+    let plan = plan.map_or_else(|| FIRST_PLAN.to_owned(), |(plan,)| plan);
+    Ok(limits.find(&plan, &meter.name).and_then(Limit::ceiling))
+}
+
 /// A counter after it was moved, and the last warning about it.
 struct Counter {
     used: i64,

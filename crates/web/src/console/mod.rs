@@ -12,6 +12,7 @@ mod quick_start;
 mod samples;
 mod search;
 mod start;
+mod storage;
 mod usage;
 mod webhooks;
 
@@ -27,6 +28,7 @@ const NAV: &[&[NavEntry]] = &[
     apps::NAV,
     webhooks::NAV,
     email::NAV,
+    storage::NAV,
     platform::NAV,
     usage::NAV,
     machines::NAV,
@@ -39,6 +41,7 @@ pub fn routes() -> Routes {
         .and(apps::routes())
         .and(webhooks::routes())
         .and(email::routes())
+        .and(storage::routes())
         .and(usage::routes())
         .and(machines::routes())
         .and(platform::routes())
