@@ -17,6 +17,7 @@ mod routes;
 mod schema;
 mod serve;
 mod shared;
+mod streamed;
 mod wording;
 
 pub use access::note_app;
@@ -33,4 +34,5 @@ pub use paging::{Key, Listed, Page, Scope};
 pub use routes::{Credential, Routes};
 pub use schema::Checker;
 pub use serve::serve;
+pub use streamed::Streamed;
 pub use wording::Wording;

@@ -66,6 +66,7 @@ impl Upload {
             key: &self.incoming_key,
             content_type: self.content_type.name(),
             length: self.length.into(),
+            sha256: None,
             until: self.expires_at,
         }
     }
