@@ -130,7 +130,11 @@ impl AuditEntry {
     }
 
     pub async fn of_org(db: &Db, org: OrgId, filter: &AuditFilter, below: &Key, most: u32) -> db::Result<Vec<Self>> {
-        let sql = entries!("COALESCE(who.name, 'Key ' || COALESCE(k.name, k.prefix))", "e.ip, e.user_agent", "e.org_id = $1");
+        let sql = entries!(
+            "COALESCE(who.name, 'Key ' || COALESCE(k.name, k.prefix))",
+            "e.ip, e.user_agent",
+            "e.org_id = $1"
+        );
         let AuditFilter { since, until, kind, actor, pattern } = filter;
         db.all(sql, params![org, below.at, &below.id, *since, *until, kind, actor, pattern, most]).await
     }
@@ -157,8 +161,7 @@ impl AuditEntry {
 
     /// All events. They are read by their ids, which are in the order of time.
     pub async fn of_platform(db: &Db, filter: &AuditFilter, below: &Key, most: u32) -> db::Result<Vec<Self>> {
-        let sql =
-            "SELECT e.id, e.type, e.actor, e.target, e.org_id, e.app_id, e.at, e.details, 
+        let sql = "SELECT e.id, e.type, e.actor, e.target, e.org_id, e.app_id, e.at, e.details, 
                           COALESCE(who.name, 'Key ' || COALESCE(k.name, k.prefix)) AS actor_name, e.ip, e.user_agent
                    FROM audit_event e LEFT JOIN account who ON who.id = e.actor LEFT JOIN app_key k ON k.id = e.actor
                    WHERE e.id < $1 AND e.id >= $2 AND e.id < $3 AND ($4 = '' OR e.type = $4)
