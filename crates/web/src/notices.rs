@@ -36,6 +36,8 @@ const NOTICES: &[(&str, &str, &str)] = &[
     ("app_created", "App created.", ""),
     ("app_deleted", "App deleted.", ""),
     ("logo_removed", "Logo removed.", ""),
+    ("rolled_back", "Deployment {number} is live with the files you chose.", "Rolled back."),
+    ("site_saved", "Site settings saved.", ""),
     ("key_created", "Key created.", ""),
     ("key_revoked", "Key revoked.", ""),
     ("domain_added", "Domain added. Add the DNS record to verify it.", ""),

@@ -15,6 +15,7 @@ mod process;
 mod view;
 
 use kernel::{feature::Feature, http::Routes};
+use tenancy::gone::Gone;
 
 pub use deploy::{complete, fail, new as new_deployment};
 pub use model::{
@@ -22,10 +23,25 @@ pub use model::{
 };
 pub use process::{Failure, Received, finish, receive};
 
+/// Bytes follow by a job, once no deployment names them.
+const GONE: &[Gone] = &[
+    Gone::ManyOfApp(
+        "DELETE FROM deployment_log WHERE (deployment_id, seq) IN
+             (SELECT l.deployment_id, l.seq FROM deployment_log l JOIN deployment d ON d.id = l.deployment_id
+              WHERE d.app_id = $1 LIMIT $2)",
+    ),
+    Gone::ManyOfApp("DELETE FROM deployment WHERE id IN (SELECT id FROM deployment WHERE app_id = $1 LIMIT $2)"),
+    Gone::ManyOfApp(
+        "DELETE FROM site_traffic WHERE (app_id, hour) IN
+             (SELECT app_id, hour FROM site_traffic WHERE app_id = $1 LIMIT $2)",
+    ),
+];
+
 pub fn feature() -> Feature {
     Feature::new(Routes::new("deployments").and(deploy::routes()).and(api::routes()))
         .jobs(jobs::jobs())
         .declares(events::EVENTS)
+        .declares(GONE)
         .declares(&[limits::DEPLOYS, limits::DEPLOYS_PER_DAY])
         // The process that worked on them is gone.
         .release(|janua| {

@@ -1,6 +1,7 @@
 //! The console for developers and platform owners. Every page renders answers of the API to the signed-in user, and
 //! every form is one API request.
 mod apps;
+mod deployments;
 mod design;
 mod mails;
 pub mod nav;
@@ -18,14 +19,23 @@ use kernel::http::Routes;
 use nav::NavEntry;
 
 /// The navigation: what each module declares, in the order of this list.
-const NAV: &[&[NavEntry]] =
-    &[crate::account::NAV, orgs::NAV, quick_start::NAV, apps::NAV, webhooks::NAV, platform::NAV, usage::NAV];
+const NAV: &[&[NavEntry]] = &[
+    crate::account::NAV,
+    orgs::NAV,
+    quick_start::NAV,
+    apps::NAV,
+    deployments::NAV,
+    webhooks::NAV,
+    platform::NAV,
+    usage::NAV,
+];
 
 pub fn routes() -> Routes {
     Routes::new("pages")
         .and(start::routes())
         .and(orgs::routes())
         .and(apps::routes())
+        .and(deployments::routes())
         .and(webhooks::routes())
         .and(usage::routes())
         .and(platform::routes())
