@@ -36,7 +36,7 @@ const NOTICES: &[(&str, &str, &str)] = &[
     ("app_created", "App created.", ""),
     ("app_deleted", "App deleted.", ""),
     ("logo_removed", "Logo removed.", ""),
-    ("rolled_back", "Deployment {number} is live with the files you chose.", "Rolled back."),
+    ("rolled_back", "Rolled back. The chosen files are live.", ""),
     ("site_saved", "Site settings saved.", ""),
     ("key_created", "Key created.", ""),
     ("key_revoked", "Key revoked.", ""),

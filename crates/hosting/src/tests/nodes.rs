@@ -28,7 +28,7 @@ async fn an_activation_on_one_node_is_served_by_the_other() {
         }
     }
     t.run_jobs().await;
-    other.finish().await;
+    drop(other);
     t.finish().await;
 }
 
@@ -66,6 +66,7 @@ async fn f_w5_f_w6_a_bucket_holds_sites_and_what_was_served_survives_it() {
     t.advance(Clock::System.now().since(START));
     let ada = Owner::of(&t, "ada@example.com", "shop").await;
     ada.deployed(&t, &[("index.html", "home"), ("never-served.txt", "x")]).await;
+    t.run_jobs().await;
     assert_eq!(shows(&t, "shop.localhost", "/").await, (200, "home".into()));
     let objects: Vec<(String,)> = t.janua.db.all("SELECT object FROM pack", vec![]).await.unwrap();
     for (object,) in &objects {

@@ -50,7 +50,7 @@ async fn an_archive_is_deployed_by_a_form_and_the_way_back_is_one_click() {
     let back = post_form(&t, "/act", &fields, &ada).await;
     assert_eq!(back.status, 303, "{}", back.text);
     let told = visit(&t, back.header("location"), &ada).await;
-    assert!(told.text.contains("Deployment 4 is live"), "{}", told.text);
+    assert!(told.text.contains("Rolled back."), "{}", told.text);
 
     let refused = upload(&t, &page, &ada, "production", b"no archive").await;
     let told = visit(&t, refused.header("location"), &ada).await;
