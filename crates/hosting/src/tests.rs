@@ -1,21 +1,26 @@
-//! Storage through the front door, with the store in a folder and in a bucket.
-mod cases;
-mod leaving;
-mod objects;
-mod resumable;
-mod strangers;
+//! Deployments and the edge through their front doors.
+mod archives;
+mod delivery;
+mod deploys;
+mod members;
+mod nodes;
 
-use axum::http::Method;
-use identity::testing::{PASSWORD, Person, member, signed_in};
+use std::{io::Write as _, sync::Arc};
+
+use axum::http::{HeaderMap, Request};
+use http_body_util::BodyExt as _;
+use identity::testing::{Person, signed_in};
 use kernel::{
-    clock::Clock,
     config::Config,
     feature::Feature,
-    testing::{Answer, Ask, S3Server, START, TestJanua},
+    testing::{Answer, TestJanua},
 };
 use serde_json::{Value, json};
 
-pub const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR and whatever follows";
+use crate::edge::{
+    Edge,
+    respond::{Connection, respond},
+};
 
 pub fn feature(config: &Config) -> Feature {
     identity::testing::feature(config)
@@ -25,177 +30,127 @@ pub fn feature(config: &Config) -> Feature {
         .and(crate::feature(config))
 }
 
-/// An app with a key, its admin, and an end user in a session of the app.
-pub struct Shop {
-    pub t: TestJanua,
-    pub admin: Person,
+pub async fn start() -> TestJanua {
+    TestJanua::start(feature).await
+}
+
+/// A signed-in owner of an app.
+pub struct Owner {
+    pub person: Person,
     pub app: String,
     pub org: String,
-    pub key: String,
-    pub user: Person,
-    /// The bucket, if there is one.
-    pub bucket: Option<S3Server>,
 }
 
-impl Shop {
-    pub async fn open() -> Self {
-        Self::with(Config::for_tests(), None).await
+impl Owner {
+    pub async fn of(t: &TestJanua, email: &str, slug: &str) -> Self {
+        let person = signed_in(t, email).await;
+        let app = person.asks(t.post("/apps").json(&json!({ "name": slug, "slug": slug }))).await;
+        assert_eq!(app.status, 200, "{}", app.text);
+        let text = |name: &str| app.body[name].as_str().unwrap().to_owned();
+        Self { app: text("id"), org: text("orgId"), person }
     }
 
-    pub async fn in_bucket() -> Self {
-        let server = S3Server::start().await;
-        Self::with(server.config(), Some(server)).await
+    pub async fn deploys(&self, t: &TestJanua, query: &str, archive: Vec<u8>) -> Answer {
+        let path = format!("/apps/{}/deploy{query}", self.app);
+        let ask = t.post(&path).header("content-type", "application/gzip").body(archive);
+        self.person.asks(ask).await
     }
 
-    pub async fn with_plans(plans: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("plans.toml");
-        std::fs::write(&path, plans).unwrap();
-        let config = Config::for_tests().with(|commerce: &mut commerce::Settings| commerce.plans_file = Some(path));
-        Self::with(config, None).await
+    /// Deploys and expects that it works.
+    pub async fn deployed(&self, t: &TestJanua, files: &[(&str, &str)]) -> Value {
+        let answer = self.deploys(t, "", site(files)).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        assert_eq!(answer.body["status"], "ready");
+        answer.body
     }
 
-    async fn with(config: Config, bucket: Option<S3Server>) -> Self {
-        let t = TestJanua::start_with(config, feature).await;
-        // The server of a bucket has no other clock than the wall's.
-        t.advance(Clock::System.now().since(START));
-        let admin = signed_in(&t, "admin@example.com").await;
-        let made = admin.asks(t.post("/apps").json(&json!({ "name": "Shop" }))).await;
-        assert_eq!(made.status, 200, "{}", made.text);
-        let (app, org) = (text(&made.body["id"]), text(&made.body["orgId"]));
-        let key = make_key(&t, &admin, &app, "live").await;
-        let user = end_user(&t, "user@example.com", &key).await;
-        t.run_jobs().await;
-        t.happened().await;
-        Self { t, admin, app, org, key, user, bucket }
-    }
-
-    /// As the end user, with the key.
-    pub fn ask<'a>(&'a self, method: Method, path: &str) -> Ask<'a> {
-        self.ask_as(&self.user, method, path)
-    }
-
-    pub fn ask_as<'a>(&'a self, person: &Person, method: Method, path: &str) -> Ask<'a> {
-        person.asks(self.t.ask(method, path)).header("x-service-app-key", &self.key)
-    }
-
-    pub async fn presign(&self, body: &Value) -> Answer {
-        self.ask(Method::POST, "/storage/presign-upload").json(body).await
-    }
-
-    /// Puts bytes as a client would: the URL leads here or to the bucket.
-    pub async fn put(&self, offer: &Value, bytes: &[u8]) -> u16 {
-        let url = offer["uploadUrl"].as_str().unwrap();
-        let content_type = offer["headers"]["Content-Type"].as_str().unwrap();
-        if self.bucket.is_some() {
-            let put = reqwest::Client::new().put(url).header("content-type", content_type).body(bytes.to_vec());
-            return put.send().await.unwrap().status().as_u16();
-        }
-        self.put_here(url, content_type, bytes).await.status
-    }
-
-    pub async fn put_here(&self, url: &str, content_type: &str, bytes: &[u8]) -> Answer {
-        let put = self.t.ask(Method::PUT, path_of(url)).header("content-type", content_type);
-        put.header("content-length", &bytes.len().to_string()).body(bytes.to_vec()).await
-    }
-
-    pub async fn finalize(&self, id: &str, body: &Value) -> Answer {
-        self.ask(Method::POST, &format!("/storage/finalize/{id}")).json(body).await
-    }
-
-    /// A ready object.
-    pub async fn store(&self, name: &str, content_type: &str, bytes: &[u8]) -> Value {
-        self.store_as(&json!({ "name": name, "contentType": content_type, "size": bytes.len() }), bytes).await
-    }
-
-    pub async fn store_as(&self, body: &Value, bytes: &[u8]) -> Value {
-        let offer = self.presign(body).await;
-        assert_eq!(offer.status, 200, "{}", offer.text);
-        assert!((200..300).contains(&self.put(&offer.body, bytes).await));
-        let done = self.finalize(&text(&offer.body["objectId"]), &json!({})).await;
-        assert_eq!(done.status, 200, "{}", done.text);
-        done.body
-    }
-
-    /// Reads a URL, wherever it leads.
-    pub async fn read(&self, url: &str) -> (u16, Vec<u8>) {
-        match &self.bucket {
-            Some(server) if url.starts_with(&server.url) => {
-                let answer = reqwest::get(url).await.unwrap();
-                (answer.status().as_u16(), answer.bytes().await.unwrap().to_vec())
-            }
-            _ => {
-                let answer = self.t.get(path_of(url)).await;
-                (answer.status, answer.bytes.to_vec())
-            }
-        }
-    }
-
-    pub async fn usage(&self) -> (i64, i64) {
-        let listed = self.ask(Method::GET, "/storage/objects").await;
-        assert_eq!(listed.status, 200, "{}", listed.text);
-        let usage = &listed.body["usage"];
-        (usage["objects"].as_i64().unwrap(), usage["bytes"].as_i64().unwrap())
-    }
-
-    /// The files in the store that lie there now, however they are called.
-    pub fn files(&self) -> usize {
-        let folder = match &self.bucket {
-            Some(server) => server.file(""),
-            None => self.t.folder.path().join("objects"),
-        };
-        ["o", "uploads"].map(|name| count(&folder.join(name))).iter().sum()
-    }
-
-    /// Lets every file go whose moment is to come. A bucket's server has the clock of the wall and refuses requests from
-    /// another time, so there the moments are moved instead of the clock.
-    pub async fn let_files_go(&self) {
-        if self.bucket.is_some() {
-            let sql = "UPDATE storage_file SET doomed_at = 0 WHERE doomed_at IS NOT NULL";
-            self.t.janua.db.exec(sql, db::params![]).await.unwrap();
-            self.t.advance(std::time::Duration::from_mins(1));
-        } else {
-            self.t.advance(std::time::Duration::from_hours(4));
-        }
-        self.t.run_jobs().await;
-    }
-
-    pub async fn finish(self) {
-        self.t.run_jobs().await;
-        self.t.finish().await;
+    pub async fn sets(&self, t: &TestJanua, settings: Value) {
+        let path = format!("/apps/{}/cdn", self.app);
+        let set = self.person.asks(t.post(&path).json(&json!({ "settings": settings }))).await;
+        assert_eq!(set.status, 200, "{}", set.text);
     }
 }
 
-fn count(folder: &std::path::Path) -> usize {
-    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
-    let entries = entries.map(|entry| entry.unwrap());
-    entries.map(|entry| if entry.file_type().unwrap().is_dir() { count(&entry.path()) } else { 1 }).sum()
+pub fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(vec![], flate2::Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
 }
 
-pub async fn make_key(t: &TestJanua, admin: &Person, app: &str, environment: &str) -> String {
-    let body = json!({ "type": "publishable", "environment": environment });
-    let made = admin.asks(t.post(&format!("/apps/{app}/keys")).json(&body)).await;
-    assert_eq!(made.status, 200, "{}", made.text);
-    text(&made.body["value"])
+/// One entry of an archive, written by hand so that it may be wrong.
+pub fn entry(name: &[u8], kind: u8, content: &[u8]) -> Vec<u8> {
+    let mut header = tar::Header::new_ustar();
+    header.as_mut_bytes()[..name.len().min(100)].copy_from_slice(&name[..name.len().min(100)]);
+    header.set_mode(0o644);
+    header.set_size(content.len() as u64);
+    header.set_entry_type(tar::EntryType::new(kind));
+    if matches!(kind, b'1' | b'2') {
+        header.set_link_name("index.html").unwrap();
+    }
+    header.set_cksum();
+    let mut bytes = header.as_bytes().to_vec();
+    bytes.extend_from_slice(content);
+    bytes.resize(bytes.len().div_ceil(512) * 512, 0);
+    bytes
 }
 
-/// Somebody in a session of the app.
-pub async fn end_user(t: &TestJanua, email: &str, key: &str) -> Person {
-    member(t, email).await;
-    let body = json!({ "email": email, "password": PASSWORD, "options": { "tokenDelivery": "body" } });
-    Person::of(&t.post("/auth/login").json(&body).header("x-service-app-key", key).await)
+pub fn end() -> Vec<u8> {
+    vec![0; 1024]
 }
 
-pub fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_else(|| panic!("a text: {value}")).to_owned()
+/// A gzip-compressed tar of files.
+pub fn site(files: &[(&str, &str)]) -> Vec<u8> {
+    let mut builder = tar::Builder::new(vec![]);
+    for (path, content) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        builder.append_data(&mut header, path, content.as_bytes()).unwrap();
+    }
+    gzip(&builder.into_inner().unwrap())
 }
 
-/// The path and query of a URL.
-pub fn path_of(url: &str) -> &str {
-    let after = url.find("://").map_or(0, |at| at + 3);
-    &url[after + url[after..].find('/').unwrap()..]
+/// What the edge answers.
+#[derive(Debug)]
+pub struct Served {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub body: Vec<u8>,
 }
 
-pub fn new(name: &str, size: usize) -> Value {
-    json!({ "name": name, "contentType": "text/plain", "size": size })
+impl Served {
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+/// Asks the edge of a node, as a browser would.
+pub async fn ask(t: &TestJanua, host: &str, path: &str, headers: &[(&str, &str)]) -> Served {
+    let mut request = Request::builder().uri(path).header("host", host);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    send(t, request.body(()).unwrap()).await
+}
+
+pub async fn send(t: &TestJanua, request: Request<()>) -> Served {
+    let edge = t.janua.own::<Arc<Edge>>();
+    let response = respond(&t.janua, edge, &Connection::default(), &request).await;
+    let (parts, body) = response.into_parts();
+    let body = body.collect().await.unwrap().to_bytes().to_vec();
+    Served { status: parts.status.as_u16(), headers: parts.headers, body }
+}
+
+pub async fn shows(t: &TestJanua, host: &str, path: &str) -> (u16, String) {
+    let served = ask(t, host, path, &[("accept", "text/html")]).await;
+    (served.status, served.text())
+}
+
+/// The host of a URL.
+pub fn host_of(url: &Value) -> String {
+    url.as_str().unwrap().split("//").nth(1).unwrap().split(':').next().unwrap().to_owned()
 }

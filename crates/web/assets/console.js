@@ -224,3 +224,114 @@ document.addEventListener('click', async (event) => {
 for (const list of document.querySelectorAll('#time-zones')) {
   list.append(...(Intl.supportedValuesOf?.('timeZone') ?? []).map((value) => Object.assign(document.createElement('option'), { value })))
 }
+
+// Deploying: an archive is sent as it is, a folder is packed here first (tar and gzip), as it is read.
+for (const form of document.querySelectorAll('form[data-deploy]')) {
+  const [drop, input] = [form.querySelector('[data-drop]'), form.querySelector('input[type=file]')]
+  const [title, status] = [form.querySelector('[data-drop-title]'), form.querySelector('[data-deploy-status]')]
+  const picker = Object.assign(document.createElement('input'), { type: 'file', webkitdirectory: true, hidden: true })
+  let chosen
+  const canPack = 'CompressionStream' in window
+  if (canPack) {
+    title.textContent = 'Drop a folder or a .tar.gz archive'
+    form.querySelector('[data-folder]').hidden = false
+  }
+  form.append(picker)
+  input.required = false
+  const choose = (files, name) => {
+    chosen = files
+    title.textContent = `${name} (${files.length} ${files.length === 1 ? 'file' : 'files'})`
+    status.textContent = ''
+  }
+  const isArchive = (file) => /\.(tgz|tar\.gz|gz)$/i.test(file.name)
+  input.addEventListener('change', () => input.files[0] && choose([{ path: input.files[0].name, file: input.files[0] }], input.files[0].name))
+  form.querySelector('[data-choose-folder]').addEventListener('click', () => picker.click())
+  picker.addEventListener('change', () => {
+    const files = [...picker.files].map((file) => ({ path: file.webkitRelativePath.split('/').slice(1).join('/'), file }))
+    if (files.length) choose(files, picker.files[0].webkitRelativePath.split('/')[0])
+  })
+  for (const name of ['dragover', 'dragleave', 'drop']) {
+    drop.addEventListener(name, (event) => {
+      event.preventDefault()
+      drop.classList.toggle('over', name === 'dragover')
+    })
+  }
+  drop.addEventListener('drop', async ({ dataTransfer }) => {
+    const entries = [...dataTransfer.items].map((item) => item.webkitGetAsEntry()).filter(Boolean)
+    const files = []
+    const walk = async (entry, path) => {
+      if (entry.isFile) files.push({ path, file: await new Promise((done, no) => entry.file(done, no)) })
+      else {
+        const reader = entry.createReader()
+        for (;;) {
+          const some = await new Promise((done, no) => reader.readEntries(done, no))
+          if (!some.length) break
+          for (const one of some) await walk(one, path ? `${path}/${one.name}` : one.name)
+        }
+      }
+    }
+    for (const entry of entries) await walk(entry, entries.length === 1 && entry.isDirectory ? '' : entry.name)
+    if (files.length) choose(files, entries[0].name)
+  })
+  form.addEventListener('submit', async (event) => {
+    if (!chosen) {
+      event.preventDefault()
+      status.textContent = 'Choose a folder or an archive first.'
+      return
+    }
+    const isPacked = chosen.length === 1 && isArchive(chosen[0].file)
+    if (!isPacked && !canPack) return
+    event.preventDefault()
+    const button = form.querySelector('button:not([type=button])')
+    button.disabled = true
+    status.textContent = isPacked ? 'Uploading…' : 'Packing…'
+    try {
+      const body = isPacked ? chosen[0].file : await pack(chosen)
+      status.textContent = 'Uploading…'
+      const target = form.querySelector('[name=target]:checked')?.value ?? 'production'
+      const send = () => fetch(`${form.dataset.deploy}?target=${target}`, { method: 'POST', headers: { 'content-type': 'application/gzip' }, body })
+      let answer = await send()
+      if (answer.status === 401 && (await fetch('/auth/refresh', { method: 'POST' })).ok) answer = await send()
+      const said = await answer.json()
+      if (!answer.ok) throw new Error([said.title, said.detail].filter(Boolean).join(' '))
+      location.assign(`${form.dataset.then}/${said.id}`)
+    } catch (error) {
+      status.textContent = error.message
+      button.disabled = false
+    }
+  })
+}
+
+// A tar of files, gzip-compressed. Names longer than 100 bytes get a record of their own (PAX).
+async function pack(files) {
+  const text = new TextEncoder()
+  const header = (name, size, type) => {
+    const block = new Uint8Array(512)
+    const put = (at, value) => block.set(text.encode(value), at)
+    block.set(text.encode(name).subarray(0, 100), 0)
+    put(100, '0000644\0')
+    put(108, '0000000\0')
+    put(116, '0000000\0')
+    put(124, size.toString(8).padStart(11, '0') + '\0')
+    put(136, '00000000000\0')
+    put(148, '        ')
+    put(156, type)
+    put(257, 'ustar\x0000')
+    put(148, block.reduce((sum, byte) => sum + byte, 0).toString(8).padStart(6, '0') + '\0 ')
+    return block
+  }
+  const padded = (size) => new Uint8Array((512 - (size % 512)) % 512)
+  const parts = []
+  for (const { path, file } of files) {
+    if (text.encode(path).length > 100) {
+      const line = ` path=${path}\n`
+      let length = text.encode(line).length
+      length += String(length + String(length).length).length
+      const record = text.encode(length + line)
+      parts.push(header('PaxHeader', record.length, 'x'), record, padded(record.length))
+    }
+    parts.push(header(path, file.size, '0'), file, padded(file.size))
+  }
+  parts.push(new Uint8Array(1024))
+  return new Response(new Blob(parts).stream().pipeThrough(new CompressionStream('gzip'))).blob()
+}

@@ -164,17 +164,34 @@ impl Me {
 
     /// Asks as this person, from where they are.
     pub async fn ask(&self, method: Method, to: &str, body: Option<&Value>, pass: Option<&str>) -> Result<ApiAnswer> {
-        let mut request = request(&self.parts, method, to)?;
-        request.extensions_mut().insert(Within::of(&self.session));
+        let mut request = self.request(method, to)?;
         if let Some(pass) = pass.and_then(|pass| HeaderValue::try_from(pass).ok()) {
             request.headers_mut().insert(CAPTCHA_PASS, pass);
         }
-        // A page is drawn from what programs get, whatever the browser would rather have.
-        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/json"));
         if let Some(body) = body {
             request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
             *request.body_mut() = Body::from(body.to_string());
         }
+        self.answer(request).await
+    }
+
+    /// The same with a body that is no JSON.
+    pub async fn send(&self, method: Method, to: &str, kind: &'static str, body: Body) -> Result<ApiAnswer> {
+        let mut request = self.request(method, to)?;
+        request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        *request.body_mut() = body;
+        self.answer(request).await
+    }
+
+    fn request(&self, method: Method, to: &str) -> Result<Request<Body>> {
+        let mut request = request(&self.parts, method, to)?;
+        request.extensions_mut().insert(Within::of(&self.session));
+        // A page is drawn from what programs get, whatever the browser would rather have.
+        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+        Ok(request)
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Result<ApiAnswer> {
         let (parts, body) = self.janua.inside.ask(request).await?.into_parts();
         let body = to_bytes(body, LONGEST).await.map_err(|error| INTERNAL.caused_by(error))?;
         let body = if body.is_empty() {

@@ -36,6 +36,8 @@ const NOTICES: &[(&str, &str, &str)] = &[
     ("app_created", "App created.", ""),
     ("app_deleted", "App deleted.", ""),
     ("logo_removed", "Logo removed.", ""),
+    ("rolled_back", "Rolled back. The chosen files are live.", ""),
+    ("site_saved", "Site settings saved.", ""),
     ("key_created", "Key created.", ""),
     ("key_revoked", "Key revoked.", ""),
     ("object_deleted", "Object deleted.", ""),

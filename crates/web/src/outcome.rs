@@ -110,6 +110,17 @@ impl FormOutcome {
         }
     }
 
+    /// The API refused a form with a file, whose fields cannot be shown again.
+    pub fn refused(form: &str, fault: &Fault) -> Self {
+        Self {
+            form: form.to_owned(),
+            wrong: Some(fault.above_form()),
+            errors: by_field(fault),
+            status: status_of(fault).as_u16(),
+            ..Self::default()
+        }
+    }
+
     /// The status of the page that shows it.
     pub fn status(&self) -> StatusCode {
         let is_known = self.status == 200 || REFUSED.contains(&self.status);

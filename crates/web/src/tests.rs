@@ -7,6 +7,7 @@ mod codes;
 mod consents;
 mod console;
 mod dead_ends;
+mod deployments;
 mod devices;
 mod email;
 mod feedback;

@@ -137,3 +137,6 @@ fn deleted(object: &StorageObject, reason: &'static str) -> StorageObjectDeleted
     let StorageObject { id, name, size, owner_id, .. } = object;
     StorageObjectDeleted { object_id: *id, name: name.clone(), size: *size, owner_id: *owner_id, reason }
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,6 +31,7 @@ pub use input::{Form, FormOrJson, FormPairs, Json, MaybeJson, Path, Query, Raw};
 pub use inside::Inside;
 pub use origins::{AppOrigins, bearer, foreign_origin};
 pub use paging::{Key, Listed, Page, Scope};
+pub use patience::{Progress, Watched};
 pub use routes::{Credential, Routes};
 pub use schema::Checker;
 pub use serve::serve;

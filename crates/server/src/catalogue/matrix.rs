@@ -17,8 +17,12 @@ use crate::start::features;
 const SAMPLES: &str = include_str!("samples.txt");
 /// An id that nothing has.
 const RANDOM: &str = "019c137e-c107-7f36-aa03-c8508b253019";
+/// A gzip-compressed tar with one page.
+const ARCHIVE: &str = "H4sIAAAAAAACA8vMS0mt0Msoyc1hoBkwAAIzExMwDQToNBCYIrFB4ubmxqYMCgYMdAClxSWJRUArGUYmyEjNyclnGAWjYBSMglEw0gAAQ55vdQAIAAA=";
 /// What a caller with the right role gets where that is not a success: the guard has let the request through.
 const REFUSED_LATER: &[(&str, &str, u16)] = &[
+    // An archive is no JSON.
+    ("POST", "/apps/{appId}/deploy", 415),
     ("POST", "/apps/{appId}/domain", 409),
     ("POST", "/apps/{appId}/domain/verify", 502),
     ("POST", "/apps/{appId}/webhooks/{webhookId}/deliveries/{deliveryId}/redeliver", 409),
@@ -141,6 +145,15 @@ fn rows(description: &Value) -> Vec<Row> {
     rows
 }
 
+pub(super) fn archive() -> Vec<u8> {
+    data_encoding::BASE64.decode(ARCHIVE.as_bytes()).expect("an archive")
+}
+
+pub(super) async fn deploy(t: &TestJanua, person: &Person, app: &str, archive: Vec<u8>) -> Answer {
+    let ask = t.post(&format!("/apps/{app}/deploy")).header("content-type", "application/gzip");
+    person.asks(ask.body(archive)).await
+}
+
 /// An organization with an app and one of everything else.
 pub(super) struct Tenant {
     pub(super) ids: BTreeMap<&'static str, String>,
@@ -189,6 +202,8 @@ impl Tenant {
         let key = make(format!("/apps/{app}/keys"), key).await;
         let secret = json!({ "type": "secret", "environment": "live" });
         let secret = text(&make(format!("/apps/{app}/keys"), secret).await["value"]);
+        let deployed = deploy(t, owner, &app, archive()).await;
+        assert_eq!(deployed.status, 200, "{}", deployed.text);
         make(format!("/apps/{app}/domain"), json!({ "domain": "app.example.com" })).await;
         let wallet = format!("0x{:0>40}", &org.replace('-', "")[..20]);
         let agent = make("/agent/register".into(), json!({ "name": "Bot", "wallet": wallet, "orgId": org })).await;
@@ -215,6 +230,7 @@ impl Tenant {
         let object = object.header("x-service-app-key", &text(&key["value"])).await;
         ids.insert("objectId", text(&object.body["objectId"]));
         ids.extend([("tokenId", text(&token["id"])), ("keyId", text(&key["id"]))]);
+        ids.insert("deploymentId", text(&deployed.body["id"]));
         ids.insert("email", format!("{org}%40example.com"));
         ids.extend([
             ("org", org),
@@ -242,6 +258,7 @@ impl Tenant {
             ("agent", "id") => "agent",
             ("framework-agent", "id") => "frameworkAgent",
             ("mcp", "id") => "mcpServer",
+            ("deployments", "id") => "deploymentId",
             ("Users", "id") => "scimUser",
             ("Groups", "id") => "groupId",
             ("objects", "id") => "objectId",

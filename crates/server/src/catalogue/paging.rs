@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     built, catalogue, guard_of,
-    matrix::{Row, Tenant, platform},
+    matrix::{Row, Tenant, archive, deploy, platform},
 };
 
 /// Lists of which the platform has only one.
@@ -70,6 +70,16 @@ async fn tenant(t: &TestJanua, owner: &Person, people: &[Person]) -> Tenant {
     let object = owner.asks(t.post("/storage/presign-upload").json(&object));
     let object = object.header("x-service-app-key", &tenant.key).await;
     assert_eq!(object.status, 200, "{}", object.text);
+    let second = owner.asks(t.post("/apps").json(&json!({ "name": "Third", "orgId": org }))).await;
+    for (app, archive, status) in [
+        (app.as_str(), archive(), 200),
+        (second.body["id"].as_str().expect("an app"), archive(), 200),
+        (app, b"none".to_vec(), 400),
+        (app, b"none".to_vec(), 400),
+    ] {
+        let made = deploy(t, owner, app, archive).await;
+        assert_eq!(made.status, status, "{}", made.text);
+    }
     for person in people {
         let sql = "INSERT INTO app_user (app_id, account_id, first_sign_in_at, last_sign_in_at) VALUES ($1, $2, 0, 0)
              ON CONFLICT DO NOTHING";

@@ -255,6 +255,10 @@ impl Application {
         from.opt("SELECT * FROM app WHERE id = $1", params![id]).await
     }
 
+    pub async fn find_by_slug(db: &Db, slug: &str) -> db::Result<Option<Self>> {
+        db.opt("SELECT * FROM app WHERE slug = $1", params![slug]).await
+    }
+
     /// The app that has proven this host, or a domain above it, to be its own.
     pub async fn of_domain(db: &Db, host: &str) -> db::Result<Option<ApplicationId>> {
         let host = host.trim_end_matches('.').to_lowercase();

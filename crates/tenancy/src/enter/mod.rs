@@ -29,7 +29,7 @@ pub(crate) use captcha::{CHALLENGE_PURPOSE, PASS_PURPOSE};
 pub use cookies::Delivery;
 pub use deployer::{Deployer, SECRET_KEY_REQUIRED};
 pub(crate) use live::living;
-pub use live::{ACCOUNT_TOPIC, Live, Living, read_origins, recognise, watch};
+pub use live::{ACCOUNT_TOPIC, Live, Living, member_by_session, read_origins, recognise, watch};
 pub use memory::Memory;
 pub use org::{Admin, AdminOrSelf, InOrg, Least, Member, Owner};
 pub use scim::ScimToken;

@@ -1,6 +1,7 @@
 //! The console for developers and platform owners. Every page renders answers of the API to the signed-in user, and
 //! every form is one API request.
 mod apps;
+mod deployments;
 mod design;
 mod email;
 mod machines;
@@ -26,6 +27,7 @@ const NAV: &[&[NavEntry]] = &[
     orgs::NAV,
     quick_start::NAV,
     apps::NAV,
+    deployments::NAV,
     webhooks::NAV,
     email::NAV,
     storage::NAV,
@@ -39,6 +41,7 @@ pub fn routes() -> Routes {
         .and(start::routes())
         .and(orgs::routes())
         .and(apps::routes())
+        .and(deployments::routes())
         .and(webhooks::routes())
         .and(email::routes())
         .and(storage::routes())
