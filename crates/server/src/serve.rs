@@ -2,12 +2,18 @@
 use std::{hint::black_box, process::ExitCode, thread, time::Duration};
 
 use anyhow::{Context as _, Result};
-use kernel::{clock::Clock, config::Config, http::serve, jobs::Worker};
+use hosting::{TlsSource, certificates};
+use kernel::{
+    clock::Clock,
+    config::Config,
+    http::{Listening, serve_with},
+    jobs::Worker,
+};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
     sync::watch,
-    task::JoinSet,
+    task::{JoinHandle, JoinSet},
     time::{sleep, timeout},
 };
 
@@ -45,7 +51,12 @@ pub async fn run(config: Config) -> Result<ExitCode> {
     tasks.spawn(give_memory_back());
     greet(greeting.join("\n"));
 
-    let serving = tokio::spawn(serve(listener, node.door.clone(), told(stopping)));
+    let secure = secure(&node, &stopping).await?;
+    let plain = Listening {
+        intercept: secure.is_some().then(|| certificates::redirect(&node.janua)),
+        ..Listening::default()
+    };
+    let serving = tokio::spawn(serve_with(listener, node.door.clone(), told(stopping), plain));
     wait_for_signal().await?;
     // A second signal means now.
     tokio::spawn(async {
@@ -55,7 +66,10 @@ pub async fn run(config: Config) -> Result<ExitCode> {
         }
     });
     let _ = stop.send(true);
-    let cut_off = serving.await?;
+    let mut cut_off = serving.await?;
+    if let Some(secure) = secure {
+        cut_off += secure.await?;
+    }
     if cut_off > 0 {
         tracing::warn!(cut_off, "connections were still open after the drain time");
     }
@@ -65,6 +79,21 @@ pub async fn run(config: Config) -> Result<ExitCode> {
     tasks.shutdown().await;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
+}
+
+/// The same service over TLS, if it ends here.
+async fn secure(node: &Node, stopping: &watch::Receiver<bool>) -> Result<Option<JoinHandle<usize>>> {
+    let settings = node.janua.config.of::<hosting::Settings>();
+    if settings.tls == TlsSource::Off {
+        return Ok(None);
+    }
+    let listener = TcpListener::bind(settings.tls_listen).await;
+    let listener =
+        listener.with_context(|| format!("cannot listen on {} (setting tls_listen)", settings.tls_listen))?;
+    tracing::info!(address = %listener.local_addr()?, "listening with TLS");
+    let handshake = Some(certificates::handshake(&node.janua));
+    let listening = Listening { handshake, ..Listening::default() };
+    Ok(Some(tokio::spawn(serve_with(listener, node.door.clone(), told(stopping.clone()), listening))))
 }
 
 /// Says where the service is, all at once: whoever reads the first line can read the rest. On a thread of its own, which ends

@@ -2,7 +2,6 @@
 mod administration;
 mod app_sessions;
 mod apps;
-pub mod domains;
 mod keys;
 mod oauth;
 mod policy;

@@ -32,5 +32,5 @@ pub use origins::{AppOrigins, bearer, foreign_origin};
 pub use paging::{Key, Listed, Page, Scope};
 pub use routes::{Credential, Routes};
 pub use schema::Checker;
-pub use serve::serve;
+pub use serve::{Handshake, Intercept, Listening, Shaking, serve, serve_with};
 pub use wording::Wording;

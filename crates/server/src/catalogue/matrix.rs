@@ -21,6 +21,8 @@ const RANDOM: &str = "019c137e-c107-7f36-aa03-c8508b253019";
 const REFUSED_LATER: &[(&str, &str, u16)] = &[
     ("POST", "/apps/{appId}/domain", 409),
     ("POST", "/apps/{appId}/domain/verify", 502),
+    // It is the app's own name, and not one of its site.
+    ("POST", "/apps/{appId}/domains/attach", 404),
     ("POST", "/apps/{appId}/webhooks/{webhookId}/deliveries/{deliveryId}/redeliver", 409),
     ("POST", "/webhooks/{id}/deliveries/{deliveryId}/redeliver", 409),
     // The email is verified.
@@ -176,6 +178,7 @@ impl Tenant {
         let delivery = make(format!("/apps/{app}/webhooks/{hook}/test"), json!({})).await;
         ids.extend([("tokenId", text(&token["id"])), ("keyId", text(&key["id"]))]);
         ids.insert("email", format!("{org}%40example.com"));
+        ids.insert("domain", "app.example.com".into());
         ids.extend([
             ("org", org),
             ("appId", app),
@@ -200,6 +203,7 @@ impl Tenant {
             ("Groups", "id") => "groupId",
             ("sessions" | "consents" | "trusted-devices" | "outbox", "id") => return Some(RANDOM),
             ("passkey", "credentialId") => return Some("none"),
+            ("register", "operationId") => return Some(RANDOM),
             (_, name) => name,
         };
         self.ids.get(name).map(String::as_str)

@@ -72,7 +72,8 @@ impl<R: Least> FromRequestParts<Janua> for InApp<R> {
 }
 
 impl<R: Least> InApp<R> {
-    async fn reach(janua: &Janua, session: Session, id: ApplicationId) -> Result<Self> {
+    /// For routes whose app is not in the path `/apps/{appId}`: as the extractor does.
+    pub async fn reach(janua: &Janua, session: Session, id: ApplicationId) -> Result<Self> {
         let reached = Application::reach(&janua.db, id, session.account().id).await?;
         let Reached { application, role } = reached.ok_or(NOT_FOUND)?;
         if role < R::ROLE {
@@ -143,7 +144,10 @@ pub(super) async fn presented(janua: &Janua, parts: &Parts) -> Result<Option<Arc
     let key = Secret::from(key.to_str().map_err(|_| INVALID_APP_KEY)?.to_owned());
     let keyed = janua.own::<Arc<Live>>().keyed(janua, &key).await?.ok_or(INVALID_APP_KEY)?;
     // A web page calls with the key of its own app.
-    if foreign_origin(janua, headers).is_some_and(|origin| !keyed.allowed_origins.contains(&origin)) {
+    if let Some(origin) = foreign_origin(janua, headers)
+        && !keyed.allowed_origins.contains(&origin)
+        && !Application::allows(&janua.db, keyed.app_id, &origin).await?
+    {
         return Err(CROSS_SITE.into());
     }
     note_app(&parts.extensions, keyed.app_id);

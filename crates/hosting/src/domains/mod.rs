@@ -1,0 +1,46 @@
+//! Domains of apps: claimed, proven by a DNS record, led here, and served. One name of an app is one row, whatever way it was
+//! added: as the app's own name (`own`), as a name of its site step by step, or all at once (`api`).
+//!
+//! `check` looks at a domain from outside, `proof` says whose it is, `status` where it stands. Nothing else changes who has a
+//! name, and a partial unique index keeps it at one.
+mod api;
+mod check;
+mod events;
+mod jobs;
+mod mails;
+mod model;
+mod names;
+mod own;
+mod proof;
+mod records;
+mod site;
+mod status;
+
+use kernel::{config::Config, fault::Code, feature::Feature, http::Routes, ports::dns::Resolver};
+
+pub(crate) use self::model::words;
+pub use self::{
+    api::{onboard_registered, target},
+    check::{caa_allows, probe_answer, reaches_us},
+    mails::DomainNews,
+    model::{Domain, Reason, ServedDomain, Status, TOPIC, spend, spent},
+    names::{INVALID_DOMAIN, base_host, host, registrable},
+    proof::{certified, tell},
+};
+
+const NO_DOMAIN: Code = Code::new(404, "no_domain", "The app has no such domain. Add it first.");
+
+pub fn feature(config: &Config) -> Feature {
+    Feature::new(Routes::new("domains").and(own::routes()).and(api::routes()))
+        .jobs(jobs::jobs())
+        .declares(events::EVENTS)
+        .declares(mails::MAILS)
+        .declares(jobs::CHORES)
+        .declares(jobs::GONE)
+        .declares(&[api::DOMAINS])
+        .own(check::EdgeAddresses::default())
+        .own(Resolver::new(&config.dns_servers))
+}
+
+#[cfg(test)]
+pub mod tests;
