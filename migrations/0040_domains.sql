@@ -56,12 +56,6 @@ CREATE INDEX app_domain_covered ON app_domain (proven_by) WHERE proven_by IS NOT
 CREATE INDEX app_domain_newest ON app_domain (app_id, created_at, id);
 CREATE INDEX app_domain_of_org ON app_domain (org_id, status);
 
--- The name that domains of an app are pointed at. It is never given to another app.
-CREATE TABLE domain_target (
-    label TEXT PRIMARY KEY,
-    app_id TEXT UNIQUE REFERENCES app (id) ON DELETE SET NULL
-);
-
 -- How often something was done in a while: new domains, questions to the registrar, orders.
 CREATE TABLE domain_budget (
     subject TEXT NOT NULL,

@@ -26,7 +26,7 @@ use Finding::{Fine, Odd, Wrong};
 pub async fn run(config: &Config, db: Option<&Db>) -> Vec<(&'static str, Finding)> {
     let settings = config.of::<Settings>();
     let mut findings = vec![
-        ("edge", edge(config, &settings).await),
+        ("edge", edge(config).await),
         ("certificate authority", authority(&settings).await),
         ("tls", tls(config, &settings)),
         ("registrar", registrar(&settings)),
@@ -37,7 +37,8 @@ pub async fn run(config: &Config, db: Option<&Db>) -> Vec<(&'static str, Finding
     findings
 }
 
-async fn edge(config: &Config, settings: &Settings) -> Finding {
+async fn edge(config: &Config) -> Finding {
+    let settings = config.of::<crate::edge::Settings>();
     let name = &settings.edge_domain;
     if name == "localhost" || name.ends_with(".localhost") {
         return Fine("sites are served below localhost: for development on this machine".into());
@@ -58,7 +59,7 @@ async fn edge(config: &Config, settings: &Settings) -> Finding {
             Wrong(format!("{below} leads nowhere: add a wildcard record *.{name} with the addresses of this server"))
         }
         Ok(found) => {
-            let wanted: Vec<_> = settings.edge_addresses.iter().map(|address| address.0).collect();
+            let wanted = &settings.edge_addresses;
             let is_other = !wanted.is_empty() && found.iter().any(|address| !wanted.contains(address));
             let said = found.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             if is_other {

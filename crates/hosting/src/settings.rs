@@ -1,5 +1,5 @@
 //! The settings of domains, certificates and the registrar.
-use std::{net::IpAddr, net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf};
 
 use kernel::{config::Setting, crypto::Secret};
 use url::Url;
@@ -7,10 +7,8 @@ use url::Url;
 kernel::settings! {
     /// Domains, certificates and the registrar.
     pub struct Settings {
-        /// The domain below which sites are served; a wildcard record leads here. Not the base URL's host.
-        edge_domain: String = "localhost";
-        /// The IP addresses that domains of apps are to lead to. Empty: those of `edge_domain`.
-        edge_addresses: Vec<Address> = "";
+        /// The IP address and port of the edge over TLS. Empty: a proxy has it.
+        edge_tls_listen: Option<SocketAddr> = "";
         /// The port at which a domain is asked whether it leads here; 80 unless in tests.
         edge_probe_port: Port = "80";
         /// The directory URL of the certificate authority for domains of apps, such as
@@ -68,16 +66,6 @@ impl Settings {
         }
         let host = self.acme.0.as_ref().and_then(Url::host_str).unwrap_or_default();
         if host.ends_with("letsencrypt.org") { "letsencrypt.org".into() } else { String::new() }
-    }
-}
-
-/// An IP address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Address(pub IpAddr);
-
-impl Setting for Address {
-    fn parse(text: &str) -> Result<Self, String> {
-        text.trim().parse().map(Self).map_err(|_| "must be an IP address such as 192.0.2.1".into())
     }
 }
 

@@ -2,6 +2,7 @@
 mod administration;
 mod app_sessions;
 mod apps;
+mod deployer;
 mod keys;
 mod oauth;
 mod policy;

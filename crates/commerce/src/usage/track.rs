@@ -15,6 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 use tenancy::{
     apps::{ApplicationId, Environment, KeyKind},
+    enter::SECRET_KEY_REQUIRED,
     events::{self, About, By},
     orgs::{Org, OrgId},
     quotas::{self, Limit, Meter, Outcome, Pool, QUOTA_EXCEEDED, Used},
@@ -28,11 +29,6 @@ use super::{
 };
 use crate::plans::{Aggregation, Keys, Plans, TrackedMeter};
 
-const SECRET_KEY_REQUIRED: Code = Code::new(
-    403,
-    "secret_key_required",
-    "A publishable key may not do this. Track it from a server, with a secret key.",
-);
 const OUT_OF_WINDOW: Code =
     Code::new(400, "timestamp_out_of_window", "The timestamp is more than 35 days ago or more than 5 minutes ahead.");
 const EVENT_CONFLICT: Code =

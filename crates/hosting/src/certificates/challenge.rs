@@ -1,7 +1,7 @@
 //! Answering the authority that checks a name over http, on every node.
 use axum::{
     extract::State,
-    http::{HeaderMap, HeaderValue, header},
+    http::{HeaderMap, header},
     response::{IntoResponse as _, Response},
 };
 use kernel::{
@@ -21,11 +21,14 @@ pub const PATH: &str = "/.well-known/acme-challenge/";
 const LONGEST_TOKEN: usize = 200;
 
 pub fn routes() -> Routes {
-    Routes::new("domains").get(
-        "/.well-known/acme-challenge/{token}",
-        answer_challenge,
-        "answer a certificate authority that checks a domain",
-    )
+    Routes::new("domains")
+        .get(
+            "/.well-known/acme-challenge/{token}",
+            answer_challenge,
+            "answer a certificate authority that checks a domain",
+        )
+        .answers::<String>(200, "text/plain")
+        .fails(&[NOT_FOUND])
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -39,10 +42,7 @@ async fn answer_challenge(
     headers: HeaderMap,
 ) -> Result<Response> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let answer = answer(&janua, host, &path.token).await.ok_or(NOT_FOUND)?;
-    let mut response = answer.into_response();
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
-    Ok(response)
+    Ok(answer(&janua, host, &path.token).await.ok_or(NOT_FOUND)?.into_response())
 }
 
 /// What is answered at [`PATH`] and a token, asked as this host; none for what no order is open for. A token of another host is

@@ -7,6 +7,7 @@ mod acme;
 mod challenge;
 mod events;
 mod leaf;
+mod listener;
 mod model;
 mod order;
 mod own;
@@ -22,7 +23,8 @@ use serde::Serialize;
 
 use self::model::Certificate;
 pub use self::{
-    challenge::answer as challenge_answer,
+    challenge::{PATH as CHALLENGE_PATH, answer as challenge_answer},
+    listener::serve as serve_edge,
     own::{handshake, is_of_edge, is_own_name, redirect},
     tls::{Keyring, Secured},
 };

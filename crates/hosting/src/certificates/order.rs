@@ -408,7 +408,7 @@ async fn note_failure(janua: &Janua, certificate: &Certificate, failed: &Failed,
         let Some((mut domain, _)) = domain.hold(tx).await? else { return Ok(()) };
         if domain.status == Status::Issuing {
             domain.status_reason = Some(failure.reason);
-            domain.save(tx).await?;
+            domain.save(tx, janua).await?;
         }
         if failure.counts {
             let application = domain.application(tx).await?;

@@ -24,7 +24,7 @@ use tokio::net::TcpStream;
 
 use super::{challenge, model::Certificate, order, tls::Keyring};
 use crate::{
-    domains,
+    domains, edge,
     settings::{Settings, TlsSource},
 };
 
@@ -39,7 +39,7 @@ pub fn is_own_name(janua: &Janua, name: &str) -> bool {
 
 /// Whether a name is a host of the edge's own domain, which one certificate with a wildcard covers.
 pub fn is_of_edge(janua: &Janua, name: &str) -> bool {
-    let settings = janua.config.of::<Settings>();
+    let settings = janua.config.of::<edge::Settings>();
     let label = name.strip_suffix(&settings.edge_domain.to_lowercase()).and_then(|rest| rest.strip_suffix('.'));
     label.is_some_and(|label| !label.is_empty() && !label.contains('.'))
 }

@@ -27,9 +27,9 @@ use super::{
     names::{self, INVALID_DOMAIN},
     proof,
     records::DomainView,
-    site, status,
+    status,
 };
-use crate::{certificates, settings::Settings};
+use crate::{certificates, edge::site::Site, settings::Settings};
 
 /// Domains of sites.
 pub const DOMAINS: Meter = Meter::platform("domains", "domains", Period::Gauge);
@@ -121,10 +121,10 @@ pub fn name(janua: &Janua, text: &str) -> Result<String> {
         .ok_or_else(|| INVALID_DOMAIN.at("domain", "wrong_form", "must be a domain such as app.example.com"))
 }
 
-/// Where the app's domains are to lead.
+/// Where the app's domains are to lead: the name of its site, which was made at the latest when the first domain was added.
 pub async fn target(janua: &Janua, app: ApplicationId) -> Result<Target> {
-    let label = transact!(janua, async |tx| Ok(model::target(tx, janua, app).await?))?;
-    Ok(Target::new(janua, &label).await)
+    let site = Site::find(&janua.db, app).await?;
+    Ok(Target::new(janua, &site.map(|site| site.cname).unwrap_or_default()).await)
 }
 
 pub async fn view(janua: &Janua, domain: Domain) -> Result<DomainView> {
@@ -169,6 +169,7 @@ async fn put_on_site<R: Least>(
 ) -> Result<(Domain, bool)> {
     let application = caller.hold(tx).await?;
     let (mut domain, is_new) = find_or_claim(tx, janua, &application, &wanted.domain).await?;
+    Site::provision(tx, janua, &application).await?;
     let was_listed = domain.is_listed;
     if !was_listed {
         quotas::spend(tx, janua, &application, &DOMAINS, 1).await?;
@@ -188,7 +189,7 @@ async fn put_on_site<R: Least>(
             domain.next_check_at = Some(janua.clock.now().plus(status::FIRST_WAIT));
             status::set(&mut domain, Status::PendingDns, Some(Reason::NoRecords), janua.clock.now());
         }
-        domain.save(tx).await?;
+        domain.save(tx, janua).await?;
     }
     Ok((domain, was_listed))
 }
@@ -256,7 +257,7 @@ async fn attach_domain(
         if domain.verified_at.is_none() {
             return Err(DOMAIN_NOT_VERIFIED.into());
         }
-        if !site::exists(tx, application.id).await? {
+        if !super::has_site(tx, application.id).await? {
             return Err(NO_DISTRIBUTION.into());
         }
         if domain.attached_at.is_none() {
@@ -265,7 +266,7 @@ async fn attach_domain(
             if domain.status == Status::Failed {
                 proof::start_over(&mut domain, now);
             }
-            domain.save(tx).await?;
+            domain.save(tx, &janua).await?;
             caller.record(tx, &janua, &DomainAttached { domain: name.clone() }).await?;
         }
         Ok(domain)
@@ -322,7 +323,7 @@ async fn check_onboarding(
         let Some((mut held, _)) = domain.hold(tx).await? else { return Ok(None) };
         if held.status == Status::Failed {
             proof::start_over(&mut held, now);
-            held.save(tx).await?;
+            held.save(tx, &janua).await?;
         }
         let noted = proof::note(tx, &janua, &by, &held, &look).await?;
         if let Some(noted) = &noted {
@@ -369,6 +370,7 @@ pub async fn onboard_registered(tx: &mut Tx, janua: &Janua, application: &Applic
     if matches!(spent, quotas::Outcome::Refused(_)) {
         return Ok(());
     }
+    Site::provision(tx, janua, application).await?;
     let mut claim = Domain::claim(janua, application, domain.to_owned());
     (claim.is_listed, claim.is_automatic) = (true, true);
     if claim.insert(tx).await? {

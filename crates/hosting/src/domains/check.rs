@@ -24,7 +24,7 @@ use super::{
     model::{Domain, Reason},
     names,
 };
-use crate::settings::Settings;
+use crate::{edge, settings::Settings};
 
 /// How much of what is found is kept.
 const MOST_SEEN: usize = 20;
@@ -42,9 +42,9 @@ pub struct Target {
 impl Target {
     /// The addresses come from the settings or, without one, from the edge's own name.
     pub async fn new(janua: &Janua, label: &str) -> Self {
-        let settings = janua.config.of::<Settings>();
-        let name = format!("{label}.{}", settings.edge_domain);
-        let mut addresses: Vec<IpAddr> = settings.edge_addresses.iter().map(|address| address.0).collect();
+        let settings = janua.config.of::<edge::Settings>();
+        let name = format!("{label}.{}", settings.edge_domain.to_lowercase());
+        let mut addresses = settings.edge_addresses.clone();
         if addresses.is_empty() {
             addresses = janua.own::<EdgeAddresses>().find(janua, &settings.edge_domain).await;
         }

@@ -43,7 +43,7 @@ pub const GONE: &[Gone] = &[Gone::App(|tx, janua, app| {
     Box::pin(async move {
         for domain in Domain::all_of(tx, app).await? {
             proof::release(tx, janua, &domain).await?;
-            domain.changed(tx).await?;
+            domain.unroute(tx).await?;
             if domain.is_listed {
                 quotas::give_back(tx, domain.org_id, &api::DOMAINS, 1).await?;
             }

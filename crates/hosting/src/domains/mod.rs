@@ -13,22 +13,30 @@ mod names;
 mod own;
 mod proof;
 mod records;
-mod site;
 mod status;
 
+use db::Tx;
 use kernel::{config::Config, fault::Code, feature::Feature, http::Routes, ports::dns::Resolver};
+use tenancy::apps::ApplicationId;
 
 pub(crate) use self::model::words;
+use crate::edge::site::{Site, SiteStatus};
+
 pub use self::{
     api::{onboard_registered, target},
     check::{caa_allows, probe_answer, reaches_us},
     mails::DomainNews,
-    model::{Domain, Reason, ServedDomain, Status, TOPIC, spend, spent},
+    model::{Domain, Reason, Status, spend, spent},
     names::{INVALID_DOMAIN, base_host, host, registrable},
     proof::{certified, tell},
 };
 
 const NO_DOMAIN: Code = Code::new(404, "no_domain", "The app has no such domain. Add it first.");
+
+/// Whether the app has a site that a domain can lead to.
+async fn has_site(tx: &mut Tx, app: ApplicationId) -> db::Result<bool> {
+    Ok(Site::find(&mut *tx, app).await?.is_some_and(|site| site.status != SiteStatus::Disabled))
+}
 
 pub fn feature(config: &Config) -> Feature {
     Feature::new(Routes::new("domains").and(own::routes()).and(api::routes()))

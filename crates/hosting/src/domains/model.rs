@@ -1,5 +1,5 @@
 //! The domains of apps as stored, and every statement on them.
-use db::{Db, FromValue, Reach, Read, Tx, Value, holding, params, row};
+use db::{Db, FromValue, Read, Tx, Value, holding, params, row};
 use kernel::{Janua, clock::Timestamp, id::Id};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,9 +9,7 @@ use tenancy::{
 };
 
 use super::check::Seen;
-
-/// The topic on which a change to what a host serves is told; its body is the domain.
-pub const TOPIC: &str = "domain";
+use crate::edge::site;
 
 pub type DomainId = Id<Domain>;
 
@@ -385,7 +383,7 @@ impl Domain {
         Ok(own.map(|own| (own, others.into_iter().find(|other| other.verified_at.is_some()))))
     }
 
-    pub async fn save(&self, tx: &mut Tx) -> db::Result<()> {
+    pub async fn save(&self, tx: &mut Tx, janua: &Janua) -> db::Result<()> {
         tx.exec(
             "UPDATE app_domain SET is_own = $2, is_listed = $3, is_automatic = $4, attached_at = $5, redirect_to = $6,
                  verified_at = $7, proven_by = $8, checked_at = $9, seen = $10, reason = $11, pending_since = $12,
@@ -423,12 +421,20 @@ impl Domain {
             ],
         )
         .await?;
-        self.changed(tx).await
+        self.route(tx, janua).await
     }
 
-    /// Every node looks again what the host serves.
-    pub async fn changed(&self, tx: &mut Tx) -> db::Result<()> {
-        tx.notify(Reach::EveryNode, TOPIC, self.domain.clone()).await
+    /// The edge serves what is proven and switched on, and nothing else, from this commit on.
+    async fn route(&self, tx: &mut Tx, janua: &Janua) -> db::Result<()> {
+        if self.is_served() {
+            return site::attach_host(tx, janua, &self.domain, self.app_id, self.redirect_to.as_deref()).await;
+        }
+        site::detach_host(tx, &self.domain, self.app_id).await.map(drop)
+    }
+
+    /// Ends what the edge serves under it.
+    pub async fn unroute(&self, tx: &mut Tx) -> db::Result<()> {
+        site::detach_host(tx, &self.domain, self.app_id).await.map(drop)
     }
 
     /// No name server answered: that is all that is noted.
@@ -461,7 +467,7 @@ impl Domain {
 
     pub async fn delete(&self, tx: &mut Tx) -> db::Result<bool> {
         let gone = tx.exec("DELETE FROM app_domain WHERE id = $1", params![self.id]).await?;
-        self.changed(tx).await?;
+        self.unroute(tx).await?;
         Ok(gone == 1)
     }
 
@@ -473,39 +479,6 @@ impl Domain {
     pub async fn application(&self, tx: &mut Tx) -> db::Result<Application> {
         Application::find(tx, self.app_id).await?.ok_or(db::Error::Missing)
     }
-}
-
-/// What a host serves.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ServedDomain {
-    pub app_id: ApplicationId,
-    pub redirect_to: Option<String>,
-}
-row!(ServedDomain { app_id, redirect_to });
-
-impl ServedDomain {
-    /// The app whose site a host serves. A name that nobody has proven, or that is not switched on, serves nothing, wherever
-    /// it leads.
-    pub async fn find(db: &Db, host: &str) -> db::Result<Option<Self>> {
-        let sql = "SELECT app_id, redirect_to FROM app_domain
-                   WHERE domain = $1 AND verified_at IS NOT NULL AND attached_at IS NOT NULL
-                     AND status <> 'failed' AND status <> 'suspended'";
-        db.opt(sql, params![host]).await
-    }
-}
-
-/// The label below the edge's domain that an app's domains are pointed at; made at the first question. Labels are never used
-/// again: a forgotten alias must not lead to the next one's site.
-pub async fn target(tx: &mut Tx, janua: &Janua, app: ApplicationId) -> db::Result<String> {
-    let mine = "SELECT label FROM domain_target WHERE app_id = $1";
-    if let Some((label,)) = tx.opt::<(String,)>(mine, params![app]).await? {
-        return Ok(label);
-    }
-    let label = data_encoding::BASE32_NOPAD.encode(&janua.entropy.bytes::<10>()).to_lowercase();
-    let sql = "INSERT INTO domain_target (label, app_id) VALUES ($1, $2) ON CONFLICT DO NOTHING";
-    tx.exec(sql, params![&label, app]).await?;
-    let (label,) = tx.one::<(String,)>(mine, params![app]).await?;
-    Ok(label)
 }
 
 /// A window is counted in so many parts, and one part more than fits is looked at: no sliding window ever holds more.

@@ -2,7 +2,7 @@
 use kernel::{Janua, fault::Code};
 use url::{Host, Url};
 
-use crate::settings::Settings;
+use crate::edge;
 
 pub const INVALID_DOMAIN: Code =
     Code::new(400, "invalid_domain", "This cannot be a domain of an app. Use a name such as shop.example.com.");
@@ -31,7 +31,7 @@ const INTERNAL: &[&str] = &[
 /// A name as it stands in DNS; none for what cannot be an app's domain.
 pub fn parse(janua: &Janua, text: &str) -> Option<String> {
     let name = host(text)?;
-    let (ours, edge) = (base_host(janua), janua.config.of::<Settings>().edge_domain.to_lowercase());
+    let (ours, edge) = (base_host(janua), janua.config.of::<edge::Settings>().edge_domain.to_lowercase());
     let is_ours = ours.is_some_and(|ours| name == ours || ours.ends_with(&format!(".{name}")))
         || is_at_or_below(&name, &edge)
         || edge.ends_with(&format!(".{name}"));

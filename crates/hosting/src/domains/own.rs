@@ -132,7 +132,7 @@ async fn add_domain(
             }
             caller.record(tx, &janua, &DomainAdded { domain: name.clone() }).await?;
         } else {
-            claim.save(tx).await?;
+            claim.save(tx, &janua).await?;
         }
         Ok(claim)
     })?;

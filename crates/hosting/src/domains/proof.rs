@@ -143,7 +143,7 @@ pub async fn ground(tx: &mut Tx, janua: &Janua, domain: &Domain) -> db::Result<G
     Ok(Ground {
         orders_certificates: settings.orders_certificates(),
         has_certificate: certificates::is_live(tx, &domain.domain, janua.clock.now()).await?,
-        has_site: super::site::exists(tx, domain.app_id).await?,
+        has_site: super::has_site(tx, domain.app_id).await?,
     })
 }
 
@@ -189,7 +189,7 @@ pub async fn note(tx: &mut Tx, janua: &Janua, by: &By, domain: &Domain, look: &L
             tell(tx, janua, holder, DomainNews::Contested).await?;
         }
         // Before the other one has it: one at a time has proven a name.
-        holder.save(tx).await?;
+        holder.save(tx, janua).await?;
         if news == News::Moved {
             release(tx, janua, holder).await?;
         }
@@ -199,7 +199,7 @@ pub async fn note(tx: &mut Tx, janua: &Janua, by: &By, domain: &Domain, look: &L
         domain.told_at = Some(now);
         tell(tx, janua, &domain, DomainNews::Misconfigured).await?;
     }
-    domain.save(tx).await?;
+    domain.save(tx, janua).await?;
     let proven = if domain.verified_at.is_some() { Some(&domain) } else { holder.as_ref() };
     if proven.is_some_and(|proven| proven.missing_since.is_none()) {
         Domain::end_contests(tx, &domain.domain).await?;
@@ -283,7 +283,7 @@ pub async fn certified(tx: &mut Tx, janua: &Janua, domain: &Domain) -> Result<()
     let ground = ground(tx, janua, &domain).await?;
     let changes = status::advance(&mut domain, Some(Ok(())), ground, janua.clock.now());
     status::plan(&mut domain, janua.clock.now(), Duration::from_millis(janua.entropy.up_to(SPREAD_MS)));
-    domain.save(tx).await?;
+    domain.save(tx, janua).await?;
     record_changes(tx, janua, &By::default(), &domain, Status::Issuing, &changes).await
 }
 
@@ -297,7 +297,7 @@ pub async fn release(tx: &mut Tx, janua: &Janua, lost: &Domain) -> db::Result<()
     certificates::destroy(tx, &lost.domain).await?;
     for uncovered in Domain::uncover(tx, lost.id, janua.clock.now()).await? {
         certificates::destroy(tx, &uncovered.domain).await?;
-        uncovered.changed(tx).await?;
+        uncovered.unroute(tx).await?;
         origins_changed(tx, uncovered.app_id).await?;
     }
     origins_changed(tx, lost.app_id).await

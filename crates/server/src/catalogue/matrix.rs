@@ -134,6 +134,8 @@ fn rows(description: &Value) -> Vec<Row> {
 pub(super) struct Tenant {
     pub(super) ids: BTreeMap<&'static str, String>,
     key: String,
+    /// A secret key of the app.
+    secret: String,
     scim_token: String,
 }
 
@@ -172,6 +174,8 @@ impl Tenant {
         t.janua.db.exec(end_user, params![&app, &ids["userId"]]).await.expect("an end user");
         let key = json!({ "type": "publishable", "environment": "live" });
         let key = make(format!("/apps/{app}/keys"), key).await;
+        let secret = json!({ "type": "secret", "environment": "live" });
+        let secret = text(&make(format!("/apps/{app}/keys"), secret).await["value"]);
         make(format!("/apps/{app}/domain"), json!({ "domain": "app.example.com" })).await;
         let hook = json!({ "url": "https://127.0.0.1:9/", "events": ["user.passkey_added"] });
         let hook = text(&make(format!("/apps/{app}/webhooks"), hook).await["id"]);
@@ -185,13 +189,13 @@ impl Tenant {
             ("webhookId", hook),
             ("deliveryId", text(&delivery["deliveryId"])),
         ]);
-        Self { ids, key: text(&key["value"]), scim_token }
+        Self { ids, key: text(&key["value"]), secret, scim_token }
     }
 
     /// A tenant that does not exist.
     fn none(&self) -> Self {
         let ids = self.ids.keys().map(|name| (*name, RANDOM.to_owned())).collect();
-        Self { ids, key: self.key.clone(), scim_token: self.scim_token.clone() }
+        Self { ids, key: self.key.clone(), secret: self.secret.clone(), scim_token: self.scim_token.clone() }
     }
 
     /// What stands for `{name}` after the segment `before`.
@@ -263,6 +267,25 @@ async fn ask_with_every_role(t: &TestJanua, row: &Row, least: &str, cast: &Cast,
         }
         findings.check(answer.refusal() == (403, "forbidden"), row, role, &answer);
     }
+}
+
+/// A route that a program may call with a secret key of the app.
+async fn ask_with_keys(t: &TestJanua, row: &Row, cast: &Cast, findings: &mut Findings) {
+    let tenant = Tenant::of(t, &cast.root, &cast.people).await;
+    let path = row.path(&tenant, &tenant);
+    let by_bearer = async |key: &str| row.ask(t, &path).header("authorization", &format!("Bearer {key}")).await;
+    let by_header = async |key: &str| row.ask(t, &path).header("x-service-app-key", key).await;
+    for answer in [by_bearer(&tenant.key).await, by_header(&tenant.key).await] {
+        findings.check(answer.refusal() == (403, "secret_key_required"), row, "a publishable key", &answer);
+    }
+    for answer in [by_bearer(&cast.hers.secret).await, by_header(&cast.hers.secret).await] {
+        findings.check(answer.refusal() == (404, "not_found"), row, "another app's secret key", &answer);
+    }
+    for answer in [by_bearer("sk_live_none").await, by_header("sk_live_none").await] {
+        findings.check(answer.refusal() == (401, "invalid_app_key"), row, "a key that does not exist", &answer);
+    }
+    let answer = by_bearer(&tenant.secret).await;
+    findings.check(row.is_let_through(&answer), row, "a secret key", &answer);
 }
 
 /// Every other guarded route: the right caller is not refused by the guard, and a wrong one is.
@@ -356,6 +379,9 @@ async fn p49_p50_every_guarded_route_asks_for_its_role_and_hides_other_tenants()
     for (number, row) in rows(&t.janua.description.get().expect("the description").value()).iter().enumerate() {
         let nobody = row.ask(&t, &row.path(&cast.hers, &cast.hers)).from("192.0.2.1").await;
         findings.check(nobody.status == 401, row, "nobody", &nobody);
+        if row.guard == "session-or-secret-key" {
+            ask_with_keys(&t, row, &cast, &mut findings).await;
+        }
         match role(&row.guard).filter(|role| ROLES.contains(role)) {
             Some(least) => ask_with_every_role(&t, row, least, &cast, &mut findings).await,
             None => ask_with_credentials(&t, row, number, &cast, &mut findings).await,

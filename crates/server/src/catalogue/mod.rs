@@ -63,6 +63,9 @@ fn security(guard: &str) -> Option<Value> {
         "session+app-key-member" | "session+app-key-admin" => {
             Some(json!([{ "appKey": [], "bearer": [] }, { "appKey": [], "cookie": [] }]))
         }
+        "session-or-secret-key" => {
+            Some(json!([{ "bearer": [] }, { "cookie": [] }, { "appKey": [] }, { "secretKey": [] }]))
+        }
         "refresh" => Some(json!([{ "refreshCookie": [] }])),
         "scim" => Some(json!([{ "scimToken": [] }])),
         "this-machine" => Some(json!([{}, { "metricsToken": [] }])),
@@ -74,7 +77,12 @@ fn security(guard: &str) -> Option<Value> {
 fn role(guard: &str) -> Option<&str> {
     let prefixes = ["org-", "app-", "session+app-key-"];
     let named = prefixes.iter().find_map(|prefix| guard.strip_prefix(prefix));
-    named.filter(|role| ROLES.contains(role)).or((guard == "platform-owner").then_some(guard))
+    let of_its_own = match guard {
+        "platform-owner" => Some(guard),
+        "session-or-secret-key" => Some("admin"),
+        _ => None,
+    };
+    named.filter(|role| ROLES.contains(role)).or(of_its_own)
 }
 
 /// Method and path to operation, out of the description.
@@ -110,7 +118,7 @@ async fn every_route_is_in_the_catalogue_with_its_guard_and_every_row_is_built_o
         let said = operation.get("security").cloned().unwrap_or_default();
         assert_eq!(said, expected, "{row:?} is not guarded as {guard}");
         assert_eq!(operation["x-role"].as_str(), role(guard), "{row:?} does not ask for the role of {guard}");
-        let is_of_app = role(guard).is_some() && guard.starts_with("app-");
+        let is_of_app = role(guard).is_some() && (guard.starts_with("app-") || guard == "session-or-secret-key");
         assert_eq!(is_of_app, row.1.starts_with("/apps/{appId}"), "{row:?} is guarded as {guard}");
         assert!(operation["summary"].as_str().is_some_and(|text| !text.is_empty()), "{row:?} has no description");
     }

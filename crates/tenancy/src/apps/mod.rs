@@ -251,6 +251,10 @@ impl Application {
         from.opt("SELECT * FROM app WHERE id = $1", params![id]).await
     }
 
+    pub async fn find_by_slug(db: &Db, slug: &str) -> db::Result<Option<Self>> {
+        db.opt("SELECT * FROM app WHERE slug = $1", params![slug]).await
+    }
+
     /// The app that has proven this host, or a domain above it, to be its own.
     pub async fn of_domain(db: &Db, host: &str) -> db::Result<Option<ApplicationId>> {
         let host = host.trim_end_matches('.').to_lowercase();
@@ -482,6 +486,12 @@ impl StoredAppKey {
         let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM app_key WHERE app_id = $1";
         let (count,): (i64,) = tx.one(sql, params![application]).await?;
         Ok(count)
+    }
+
+    /// Whether the app still has this key.
+    pub async fn exists(tx: &mut Tx, application: ApplicationId, id: AppKeyId) -> db::Result<bool> {
+        let sql = "SELECT id FROM app_key WHERE id = $1 AND app_id = $2";
+        Ok(tx.opt::<(String,)>(sql, params![id, application]).await?.is_some())
     }
 
     /// The keys somebody made for apps of an organization open nothing from now on, nor do those of unknown make of the

@@ -24,7 +24,7 @@ use crate::{
     orgs::{Membership, Org},
 };
 
-const HEADER: &str = "x-service-app-key";
+pub(super) const HEADER: &str = "x-service-app-key";
 pub const INVALID_APP_KEY: Code = Code::new(401, "invalid_app_key", "This app key does not exist or was deleted.");
 
 /// A caller with at least the role `R` in the organization that owns the app of the path's `{appId}`.
@@ -56,8 +56,8 @@ impl<R: Least> InApp<R> {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct AppPath {
-    app_id: ApplicationId,
+pub(super) struct AppPath {
+    pub(super) app_id: ApplicationId,
 }
 
 impl<R: Least> FromRequestParts<Janua> for InApp<R> {
@@ -143,13 +143,18 @@ pub(super) async fn presented(janua: &Janua, parts: &Parts) -> Result<Option<Arc
     let Some(key) = headers.get(HEADER) else { return Ok(None) };
     let key = Secret::from(key.to_str().map_err(|_| INVALID_APP_KEY)?.to_owned());
     let keyed = janua.own::<Arc<Live>>().keyed(janua, &key).await?.ok_or(INVALID_APP_KEY)?;
-    // A web page calls with the key of its own app.
-    if let Some(origin) = foreign_origin(janua, headers)
+    refuse_foreign_pages(janua, parts, &keyed).await?;
+    note_app(&parts.extensions, keyed.app_id);
+    Ok(Some(keyed))
+}
+
+/// A web page calls with the key of its own app.
+pub(super) async fn refuse_foreign_pages(janua: &Janua, parts: &Parts, keyed: &Keyed) -> Result<()> {
+    if let Some(origin) = foreign_origin(janua, &parts.headers)
         && !keyed.allowed_origins.contains(&origin)
         && !Application::allows(&janua.db, keyed.app_id, &origin).await?
     {
         return Err(CROSS_SITE.into());
     }
-    note_app(&parts.extensions, keyed.app_id);
-    Ok(Some(keyed))
+    Ok(())
 }

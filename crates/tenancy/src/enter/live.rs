@@ -196,6 +196,17 @@ pub async fn recognise(janua: &Janua, token: &str) -> db::Result<Option<(Arc<Cla
     Ok(found.map(|living| (claims, living)))
 }
 
+/// Whether a session of the service itself lives, and its user is a member of an organization. For sites that are for
+/// members: they know a session by its ID, which proves nothing by itself.
+pub async fn member_by_session(janua: &Janua, session: SessionId, org: OrgId) -> db::Result<bool> {
+    let Some(living) = living(janua, session).await? else { return Ok(false) };
+    if living.session.app_id.is_some() || living.session.scopes.is_some() {
+        return Ok(false);
+    }
+    let live = janua.own::<Arc<Live>>();
+    Ok(live.membership(janua, org, living.person.account.id).await?.is_some())
+}
+
 pub(super) async fn living(janua: &Janua, id: SessionId) -> db::Result<Option<Living>> {
     janua.own::<Arc<Live>>().living(janua, id).await
 }

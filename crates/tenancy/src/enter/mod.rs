@@ -5,6 +5,7 @@ mod abuse_reports;
 mod app;
 mod captcha;
 pub mod cookies;
+mod deployer;
 mod live;
 mod memory;
 mod org;
@@ -19,7 +20,8 @@ pub use app::{AppCaller, AppKey, INVALID_APP_KEY, InApp};
 pub use captcha::{CAPTCHA_REQUIRED, Captcha, NOT_SOLVED, PASS as CAPTCHA_PASS};
 pub(crate) use captcha::{CHALLENGE_PURPOSE, PASS_PURPOSE};
 pub use cookies::Delivery;
-pub use live::{ACCOUNT_TOPIC, Live, Living, read_origins, recognise, watch};
+pub use deployer::{Deployer, SECRET_KEY_REQUIRED};
+pub use live::{ACCOUNT_TOPIC, Live, Living, member_by_session, read_origins, recognise, watch};
 pub use org::{Admin, AdminOrSelf, InOrg, Least, Member, Owner};
 pub use scim::ScimToken;
 pub use session::{
@@ -48,6 +50,7 @@ pub(crate) const CREDENTIALS: &[kernel::http::Credential] = &[
         "appKey",
         r#"{ "type": "apiKey", "in": "header", "name": "X-Service-App-Key", "description": "A key of an app." }"#,
     ),
+    ("secretKey", r#"{ "type": "http", "scheme": "bearer", "description": "A secret key of an app; not a JWT." }"#),
     (
         "scimToken",
         r#"{ "type": "http", "scheme": "bearer", "description": "A SCIM token of an organization; not a JWT." }"#,

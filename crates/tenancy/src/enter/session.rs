@@ -281,6 +281,11 @@ fn presented(headers: &HeaderMap) -> Option<(&str, Delivery)> {
     cookies::peek(headers, cookies::ACCESS).map(|token| (token, Delivery::Cookie)).or_else(in_header)
 }
 
+/// Whether a session came along, valid or not.
+pub(super) fn presents_session(parts: &Parts) -> bool {
+    parts.extensions.get::<Within>().is_some() || presented(&parts.headers).is_some()
+}
+
 /// A signed-in user, or a client that acts for one within its scopes. For the few routes that accept clients. Tokens
 /// for another resource are refused.
 pub struct Granted(pub Session);

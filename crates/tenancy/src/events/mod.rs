@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub use crate::ids::EventId;
-use crate::ids::{AccountId, ApplicationId, OrgId};
+use crate::ids::{AccountId, AppKeyId, ApplicationId, OrgId};
 
 /// Something that happened, for audit logs and webhooks. [`events!`](crate::events!) declares one. It holds ids and
 /// plain facts only, so that no secret can leak.
@@ -96,6 +96,9 @@ pub struct By {
     pub user_agent: Option<String>,
     /// The app in which it happened.
     pub app: Option<ApplicationId>,
+    /// The secret key by which a program did it, where no user is signed in.
+    #[serde(default)]
+    pub key: Option<AppKeyId>,
     /// Whether it was done by a command in a shell of the server, where no user is signed in.
     #[serde(default)]
     pub is_shell: bool,
@@ -112,7 +115,12 @@ impl By {
 
     /// The actor as the audit log names it.
     fn actor_name(&self) -> Option<String> {
-        self.actor.map(|id| id.to_string()).or_else(|| self.is_shell.then(|| SHELL.to_owned()))
+        self.actor_id().or_else(|| self.is_shell.then(|| SHELL.to_owned()))
+    }
+
+    /// The ID of the user or the app key that did it.
+    pub(crate) fn actor_id(&self) -> Option<String> {
+        self.actor.map(|id| id.to_string()).or_else(|| self.key.map(|id| id.to_string()))
     }
 }
 

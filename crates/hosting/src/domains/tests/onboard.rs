@@ -4,10 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 use tenancy::quotas::{Limit, Limits};
 
 use super::*;
-use crate::{
-    domains::ServedDomain,
-    settings::{Address, Settings},
-};
+use crate::edge::{self, site::CustomHost};
 
 /// A service whose edge is 127.0.0.1, and somebody with an app.
 struct Site {
@@ -22,9 +19,9 @@ impl Site {
         let dns = NameServer::start().await;
         let config = Config { dns_servers: vec![dns.address()], ..Config::for_tests() }
             .with(|tenancy: &mut tenancy::Settings| tenancy.access_token_life = Duration::from_hours(24 * 25))
-            .with(|settings: &mut Settings| {
-                settings.edge_domain = "edge.example.test".into();
-                settings.edge_addresses = vec![Address("127.0.0.1".parse().unwrap())];
+            .with(|edge: &mut edge::Settings| {
+                edge.edge_domain = "edge.example.test".into();
+                edge.edge_addresses = vec!["127.0.0.1".parse().unwrap()];
             });
         let t = TestJanua::start_with(config, feature).await;
         let ada = signed_in(&t, "ada@example.com").await;
@@ -53,7 +50,7 @@ impl Site {
     }
 
     async fn serves(&self, host: &str) -> Option<String> {
-        let found = ServedDomain::find(&self.t.janua.db, host).await.unwrap();
+        let found = CustomHost::find(&self.t.janua.db, host).await.unwrap();
         found.map(|found| found.app_id.to_string())
     }
 
