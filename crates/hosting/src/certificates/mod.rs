@@ -146,9 +146,9 @@ pub async fn try_again(tx: &mut Tx, janua: &Janua, domain: &Domain) -> db::Resul
     order::enqueue(tx, janua, &domain.domain).await
 }
 
-/// Destroys the certificate and key of a name, and drops its order.
-pub async fn destroy(tx: &mut Tx, name: &str) -> db::Result<()> {
-    Certificate::destroy(tx, name).await
+/// Destroys the certificate and key of an app's domain, and drops its order. Another app's certificate of the name stays.
+pub async fn destroy(tx: &mut Tx, domain: &Domain) -> db::Result<()> {
+    Certificate::destroy(tx, &domain.domain, domain.app_id).await
 }
 
 #[cfg(test)]

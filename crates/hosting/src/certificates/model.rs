@@ -251,8 +251,8 @@ impl Certificate {
         Ok(open)
     }
 
-    pub async fn destroy(tx: &mut Tx, name: &str) -> db::Result<()> {
-        tx.exec("DELETE FROM certificate WHERE name = $1", params![name]).await?;
+    pub async fn destroy(tx: &mut Tx, name: &str, app: ApplicationId) -> db::Result<()> {
+        tx.exec("DELETE FROM certificate WHERE name = $1 AND app_id = $2", params![name, app]).await?;
         changed(tx, name).await
     }
 

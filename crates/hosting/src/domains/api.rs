@@ -25,6 +25,7 @@ use super::{
     events::{DomainAdded, DomainAttached, DomainRemoved},
     model::{self, Domain, ProofReason, Reason, Status},
     names::{self, INVALID_DOMAIN},
+    own::DOMAIN_EXISTS,
     proof,
     records::DomainView,
     status,
@@ -34,7 +35,6 @@ use crate::{certificates, edge::site::Site, settings::Settings};
 /// Domains of sites.
 pub const DOMAINS: Meter = Meter::platform("domains", "domains", Period::Gauge);
 
-const ALREADY_ADDED: Code = Code::new(409, "domain_exists", "The app has this domain already.");
 const DOMAIN_NOT_VERIFIED: Code =
     Code::new(409, "domain_not_verified", "Prove the domain first: its TXT record was not seen yet.");
 const NO_DISTRIBUTION: Code =
@@ -54,7 +54,7 @@ const CHECK_WAIT: Duration = Duration::from_secs(10);
 pub fn routes() -> Routes {
     Routes::new("domains")
         .post("/apps/{appId}/domains", list_domain, "add a custom domain to the app's site")
-        .fails(&[INVALID_DOMAIN, ALREADY_ADDED, QUOTA_EXCEEDED, TOO_MANY_DOMAINS])
+        .fails(&[INVALID_DOMAIN, DOMAIN_EXISTS, QUOTA_EXCEEDED, TOO_MANY_DOMAINS])
         .get("/apps/{appId}/domains", list_domains, "the app's domains, newest first")
         .post("/apps/{appId}/domains/attach", attach_domain, "serve the app's site under a proven domain")
         .fails(&[INVALID_DOMAIN, NO_DOMAIN, DOMAIN_NOT_VERIFIED, NO_DISTRIBUTION, DOMAIN_SUSPENDED])
@@ -181,7 +181,7 @@ async fn put_on_site<R: Least>(
     }
     if is_new {
         if !domain.insert(tx).await? {
-            return Err(ALREADY_ADDED.into());
+            return Err(DOMAIN_EXISTS.into());
         }
         caller.record(tx, janua, &DomainAdded { domain: domain.domain.clone() }).await?;
     } else {
@@ -221,7 +221,7 @@ async fn list_domain(
     let wanted = SiteName::new(&janua, &new.domain, new.redirect_to.as_deref(), false)?;
     let domain = transact!(janua, async |tx| {
         let (domain, was_listed) = put_on_site(tx, &janua, &caller, &wanted).await?;
-        if was_listed { Err(ALREADY_ADDED.into()) } else { Ok(domain) }
+        if was_listed { Err(DOMAIN_EXISTS.into()) } else { Ok(domain) }
     })?;
     Ok(Json(view(&janua, domain).await?))
 }

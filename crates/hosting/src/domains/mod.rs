@@ -31,7 +31,7 @@ pub use self::{
     proof::{certified, tell},
 };
 
-const NO_DOMAIN: Code = Code::new(404, "no_domain", "The app has no such domain. Add it first.");
+const NO_DOMAIN: Code = Code::new(404, "no_domain", "The app has no domain. Add one first.");
 
 /// Whether the app has a site that a domain can lead to.
 async fn has_site(tx: &mut Tx, app: ApplicationId) -> db::Result<bool> {

@@ -265,7 +265,7 @@ async fn record_changes(
                 let reason = domain.status_reason.map_or("points_elsewhere", Reason::name);
                 events::record(tx, janua, by, about, &DomainMisconfigured { domain: name.clone(), reason }).await?;
             }
-            status::News::Detached => certificates::destroy(tx, &name).await?,
+            status::News::Detached => certificates::destroy(tx, domain).await?,
         }
     }
     if domain.status != before && (domain.status == Status::Active || before == Status::Active) {
@@ -294,9 +294,9 @@ pub async fn origins_changed(tx: &mut Tx, app: ApplicationId) -> db::Result<()> 
 
 /// Ends what a proof was good for, in the transaction in which it is lost: the certificate's key, names below it, its origin.
 pub async fn release(tx: &mut Tx, janua: &Janua, lost: &Domain) -> db::Result<()> {
-    certificates::destroy(tx, &lost.domain).await?;
+    certificates::destroy(tx, lost).await?;
     for uncovered in Domain::uncover(tx, lost.id, janua.clock.now()).await? {
-        certificates::destroy(tx, &uncovered.domain).await?;
+        certificates::destroy(tx, &uncovered).await?;
         uncovered.unroute(tx).await?;
         origins_changed(tx, uncovered.app_id).await?;
     }

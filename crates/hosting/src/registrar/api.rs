@@ -24,7 +24,7 @@ use tenancy::{
 };
 
 use super::{
-    Availability, Contact, Offer, Price, Registrar, jobs,
+    Availability, Contact, DomainPrice, Offer, Registrar, jobs,
     model::{Registration, RegistrationId, RegistrationStatus},
 };
 use crate::domains;
@@ -78,7 +78,7 @@ pub fn routes() -> Routes {
 }
 
 #[derive(Deserialize, JsonSchema)]
-struct Question {
+struct AvailabilityQuery {
     /// Such as `example.com`.
     #[schemars(length(min = 1, max = 253))]
     domain: String,
@@ -117,7 +117,7 @@ fn registered_name(text: &str) -> Result<String> {
 async fn check_availability(
     State(janua): State<Janua>,
     session: Session,
-    Query(question): Query<Question>,
+    Query(question): Query<AvailabilityQuery>,
 ) -> Result<Json<AvailabilityView>> {
     let domain = registered_name(&question.domain)?;
     let now = janua.clock.now();
@@ -136,7 +136,7 @@ async fn check_availability(
         domain,
         status: offer.availability,
         registrable: offer.availability == Availability::Available,
-        price: offer.price.map(|Price { amount, currency }| YearPrice { amount, currency, years: 1 }),
+        price: offer.price.map(|DomainPrice { amount, currency }| YearPrice { amount, currency, years: 1 }),
         source: if registrar.name() == "sandbox" { "sandbox".into() } else { "registrar".into() },
         checked_at: now,
     }))
@@ -159,7 +159,7 @@ struct NewRegistration {
     /// Whether the contact stays out of public registers. Default: true.
     privacy: Option<bool>,
     /// The price for all years that the user saw and agreed to.
-    price: Price,
+    price: DomainPrice,
     contact: Contact,
     /// Must be true: the user has agreed to the registrar's terms.
     accept_terms: bool,
@@ -172,7 +172,7 @@ struct OperationView {
     domain: String,
     status: RegistrationStatus,
     message: Option<String>,
-    price: Price,
+    price: DomainPrice,
     created_at: Timestamp,
     updated_at: Timestamp,
     /// When the registration ends unless it is renewed.
@@ -186,7 +186,7 @@ impl From<Registration> for OperationView {
             domain: purchase.domain,
             status: purchase.status,
             message: purchase.message,
-            price: Price { amount: purchase.price, currency: purchase.currency },
+            price: DomainPrice { amount: purchase.price, currency: purchase.currency },
             created_at: purchase.created_at,
             updated_at: purchase.updated_at,
             expires_at: purchase.expires_at,
@@ -229,7 +229,7 @@ async fn register_domain(
     let Offer { availability: Availability::Available, price: Some(year) } = offer else {
         return Err(if offer.availability == Availability::Unknown { AWAY } else { UNAVAILABLE_DOMAIN }.into());
     };
-    let price = Price { amount: year.amount.saturating_mul(new.years), currency: year.currency };
+    let price = DomainPrice { amount: year.amount.saturating_mul(new.years), currency: year.currency };
     if price != new.price {
         return Err(Fault::from(PRICE_CHANGED).with_extra("price", &price));
     }

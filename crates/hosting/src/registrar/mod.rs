@@ -43,7 +43,7 @@ pub fn feature(config: &Config) -> Feature {
 
 /// A price in minor units: 1300 USD is 13 dollars.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Price {
+pub struct DomainPrice {
     #[schemars(range(min = 0, max = 100_000_000))]
     pub amount: i64,
     #[schemars(length(equal = 3), regex(pattern = "^[A-Z]{3}$"))]
@@ -67,7 +67,7 @@ pub enum Availability {
 pub struct Offer {
     pub availability: Availability,
     /// For one year.
-    pub price: Option<Price>,
+    pub price: Option<DomainPrice>,
 }
 
 /// Who a domain is registered for.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::{
-    Answer, Availability, Away, Contact, Offer, Price, Progress, Registrar, model::Registration, sigv4::Signing,
+    Answer, Availability, Away, Contact, DomainPrice, Offer, Progress, Registrar, model::Registration, sigv4::Signing,
 };
 use crate::settings::Settings;
 
@@ -106,7 +106,7 @@ impl Route53 {
         Err(Said::Error { kind, message })
     }
 
-    async fn price(&self, domain: &str) -> Result<Option<Price>, Away> {
+    async fn price(&self, domain: &str) -> Result<Option<DomainPrice>, Away> {
         let tld = psl::suffix_str(domain).unwrap_or_default();
         let answer = self.call("ListPrices", &json!({ "Tld": tld })).await.map_err(Said::away)?;
         let found = answer["Prices"].as_array().and_then(|prices| prices.iter().find(|price| price["Name"] == tld));
@@ -117,7 +117,7 @@ impl Route53 {
         // They are decimal numbers of dollars.
         #[expect(clippy::cast_possible_truncation, reason = "prices of domains are small")]
         let amount = (amount * 100.0).round() as i64;
-        Ok(Some(Price { amount, currency: currency.to_owned() }))
+        Ok(Some(DomainPrice { amount, currency: currency.to_owned() }))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The registrar for development: it answers by the beginning of a name, and nothing leaves the machine.
 use kernel::clock::Timestamp;
 
-use super::{Answer, Availability, Contact, Offer, Price, Progress, Registrar, model::Registration};
+use super::{Answer, Availability, Contact, DomainPrice, Offer, Progress, Registrar, model::Registration};
 
 pub struct Sandbox;
 
@@ -17,7 +17,7 @@ impl Registrar for Sandbox {
 
     fn offer<'a>(&'a self, domain: &'a str) -> Answer<'a, Offer> {
         Box::pin(async move {
-            let usd = |amount| Some(Price { amount, currency: "USD".into() });
+            let usd = |amount| Some(DomainPrice { amount, currency: "USD".into() });
             let (availability, price) = match domain.split_once('-').map_or("", |(prefix, _)| prefix) {
                 "taken" => (Availability::Unavailable, None),
                 "premium" => (Availability::Premium, usd(PREMIUM)),
