@@ -141,6 +141,15 @@ async fn create(janua: &Janua, settings: &Settings, directory: &str) -> Result<(
     kept.map_err(|error| Error::Other(Box::new(error)))
 }
 
+/// The authority knows the account no more: the next order makes another one.
+pub async fn forget_account(janua: &Janua) -> db::Result<()> {
+    let settings = janua.config.of::<Settings>();
+    match settings.acme.0.as_ref() {
+        Some(directory) => model::forget_account(&janua.db, directory.as_str()).await,
+        None => Ok(()),
+    }
+}
+
 /// What an error means for the order of a name.
 pub fn failure(error: &Error, patience: &Patience) -> Failure {
     let away = |text: String, wait| Failure { reason: Reason::CaUnavailable, text, counts: false, wait };
@@ -158,12 +167,7 @@ pub fn refusal(problem: &Problem, asked: Option<Duration>) -> Failure {
     let (reason, counts) = match kind.as_str() {
         "rateLimited" => (Reason::CaRateLimited, false),
         "caa" => (Reason::CaaForbids, true),
-        "badNonce" | "serverInternal" | "accountDoesNotExist" | "unauthorized"
-            if problem.status.unwrap_or(0) >= 500 =>
-        {
-            (Reason::CaUnavailable, false)
-        }
-        "badNonce" | "serverInternal" | "orderNotReady" => (Reason::CaUnavailable, false),
+        "badNonce" | "serverInternal" | "orderNotReady" | "accountDoesNotExist" => (Reason::CaUnavailable, false),
         _ => (Reason::ValidationFailed, true),
     };
     let wait = asked.or((reason == Reason::CaRateLimited).then_some(Duration::from_hours(1)));

@@ -341,3 +341,7 @@ pub async fn save_account(db: &Db, directory: &str, sealed: Vec<u8>, now: Timest
 pub async fn release_all(db: &Db) -> db::Result<()> {
     db.exec("UPDATE certificate SET leased_until = 0 WHERE leased_until > 0", params![]).await.map(drop)
 }
+
+pub async fn forget_account(db: &Db, directory: &str) -> db::Result<()> {
+    db.exec("DELETE FROM acme_account WHERE directory = $1", params![directory]).await.map(drop)
+}

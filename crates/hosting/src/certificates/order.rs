@@ -86,11 +86,17 @@ async fn work(janua: &Janua, certificate: &Certificate) -> Result<Outcome, Faile
     if !is_wanted(janua, certificate).await? {
         return Ok(Outcome::Unwanted);
     }
+    // First of all the authority must answer: while it is away no budget is spent.
+    let (account, patience) = acme::account(janua).await.map_err(|error| Failed::of(&error, &Patience::default()))?;
     if certificate.order_url.is_none() {
         may_order(janua, certificate).await?;
     }
-    let (account, patience) = acme::account(janua).await.map_err(|error| Failed::of(&error, &Patience::default()))?;
     let driven = drive(janua, certificate, &account).await;
+    if let Err(Driven::Acme(Error::Api(problem))) = &driven
+        && problem.r#type.as_deref().is_some_and(|kind| kind.ends_with(":accountDoesNotExist"))
+    {
+        acme::forget_account(janua).await?;
+    }
     driven.map_err(|error| match error {
         Driven::Acme(error) => Failed::of(&error, &patience),
         Driven::Failed(failed) => failed,

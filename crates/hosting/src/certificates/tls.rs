@@ -49,6 +49,8 @@ pub struct Keyring {
     config: OnceLock<Arc<ServerConfig>>,
     /// Counts how often notices may have been missed: what was kept before is read again, if the database answers.
     epoch: AtomicU64,
+    /// Counts notices, so that what was read before one came is not kept.
+    changes: AtomicU64,
 }
 
 #[derive(Clone)]
@@ -81,6 +83,7 @@ impl Default for Keyring {
             edge: ArcSwapOption::empty(),
             config: OnceLock::new(),
             epoch: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
         }
     }
 }
@@ -96,6 +99,7 @@ impl Keyring {
     pub fn hear(&self, notice: &Notice) {
         match notice {
             Notice::News { topic, body } if topic == model::TOPIC => {
+                self.changes.fetch_add(1, SeqCst);
                 self.found.0.forget(body);
                 self.unknown.forget(body);
             }
@@ -146,6 +150,7 @@ impl Keyring {
         if hears && self.unknown.get(name).is_some() {
             return None;
         }
+        let changes = self.changes.load(SeqCst);
         let stored = match Certificate::find(&janua.db, name).await {
             Ok(stored) => stored.filter(|stored| stored.is_live(now)),
             Err(error) => {
@@ -164,6 +169,11 @@ impl Keyring {
             Ok(key) => {
                 let key = Arc::new(key);
                 self.found.0.insert(name.to_owned(), Kept { key: key.clone(), not_after, epoch });
+                if self.changes.load(SeqCst) != changes {
+                    // It may be outdated already. This handshake fails, and the next one reads it again.
+                    self.found.0.forget(&name.to_owned());
+                    return None;
+                }
                 Some(key)
             }
             Err(error) => {
