@@ -213,7 +213,7 @@ async fn w18_what_cannot_be_a_domain_is_refused() {
         "[::1]",
         "http://a.test",
         "２１７.0.0.1",
-        &long,
+        long.as_str(),
     ] {
         let refused = site.onboard(wrong).await;
         assert_eq!(refused.refusal(), (400, "invalid_domain"), "{wrong}");
