@@ -34,6 +34,16 @@ pub async fn start() -> TestJanua {
     TestJanua::start(feature).await
 }
 
+pub async fn make_app(t: &TestJanua, person: &Person, name: &str) -> Value {
+    let made = person.asks(t.post("/apps").json(&json!({ "name": name }))).await;
+    assert_eq!(made.status, 200, "{}", made.text);
+    made.body
+}
+
+pub fn id(value: &Value) -> &str {
+    value["id"].as_str().expect("an id")
+}
+
 /// A signed-in owner of an app.
 pub struct Owner {
     pub person: Person,

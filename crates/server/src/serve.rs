@@ -2,13 +2,21 @@
 use std::{hint::black_box, process::ExitCode, thread, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow};
-use hosting::edge::{self, Bound, EdgeUrl};
-use kernel::{clock::Clock, config::Config, http::serve, jobs::Worker};
+use hosting::{
+    TlsSource, certificates,
+    edge::{self, Bound, EdgeUrl},
+};
+use kernel::{
+    clock::Clock,
+    config::Config,
+    http::{Listening, serve_with},
+    jobs::Worker,
+};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
     sync::watch,
-    task::JoinSet,
+    task::{JoinHandle, JoinSet},
     time::{sleep, timeout},
 };
 
@@ -57,8 +65,18 @@ pub async fn run(config: Config) -> Result<ExitCode> {
         Bound::Listening(listener) => Some(edge::serve(listener, node.janua.clone(), told(stopping.clone()))),
         Bound::Off | Bound::Taken(_) => None,
     };
-    let sites = sites.map(tokio::spawn);
-    let serving = tokio::spawn(serve(listener, node.door.clone(), told(stopping)));
+    let mut sites: Vec<_> = sites.map(tokio::spawn).into_iter().collect();
+    if let Some(address) = node.janua.config.of::<hosting::Settings>().edge_tls_listen {
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.with_context(|| format!("cannot listen on {address} (setting edge_tls_listen)"))?;
+        sites.push(tokio::spawn(certificates::serve_edge(listener, node.janua.clone(), told(stopping.clone()))));
+    }
+    let secure = secure(&node, &stopping).await?;
+    let plain = Listening {
+        intercept: secure.is_some().then(|| certificates::redirect(&node.janua)),
+        ..Listening::default()
+    };
+    let serving = tokio::spawn(serve_with(listener, node.door.clone(), told(stopping), plain));
     wait_for_signal().await?;
     // A second signal means now.
     tokio::spawn(async {
@@ -68,12 +86,15 @@ pub async fn run(config: Config) -> Result<ExitCode> {
         }
     });
     let _ = stop.send(true);
-    let cut_off = serving.await?;
+    let mut cut_off = serving.await?;
+    if let Some(secure) = secure {
+        cut_off += secure.await?;
+    }
     if cut_off > 0 {
         tracing::warn!(cut_off, "connections were still open after the drain time");
     }
-    if let Some(sites) = sites {
-        sites.await?;
+    for site in sites {
+        site.await?;
     }
     if timeout(drain, worker).await.is_err() {
         tracing::warn!("a job was still running after the drain time; another run will repeat it");
@@ -81,6 +102,21 @@ pub async fn run(config: Config) -> Result<ExitCode> {
     tasks.shutdown().await;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
+}
+
+/// The same service over TLS, if it ends here.
+async fn secure(node: &Node, stopping: &watch::Receiver<bool>) -> Result<Option<JoinHandle<usize>>> {
+    let settings = node.janua.config.of::<hosting::Settings>();
+    if settings.tls == TlsSource::Off {
+        return Ok(None);
+    }
+    let listener = TcpListener::bind(settings.tls_listen).await;
+    let listener =
+        listener.with_context(|| format!("cannot listen on {} (setting tls_listen)", settings.tls_listen))?;
+    tracing::info!(address = %listener.local_addr()?, "listening with TLS");
+    let handshake = Some(certificates::handshake(&node.janua));
+    let listening = Listening { handshake, ..Listening::default() };
+    Ok(Some(tokio::spawn(serve_with(listener, node.door.clone(), told(stopping.clone()), listening))))
 }
 
 /// One line about the edge.

@@ -335,3 +335,19 @@ async function pack(files) {
   parts.push(new Uint8Array(1024))
   return new Response(new Blob(parts).stream().pipeThrough(new CompressionStream('gzip'))).blob()
 }
+
+// A part of a page that goes on by itself, such as the state of a domain: fetched anew every so many seconds while it says so.
+function keepLive(part) {
+  setTimeout(async () => {
+    const answer = document.hidden ? null : await fetch(location.href).catch(() => null)
+    if (!answer || !answer.ok) return keepLive(part)
+    const next = new DOMParser().parseFromString(await answer.text(), 'text/html').getElementById(part.id)
+    if (!next || part.contains(document.activeElement)) return keepLive(part)
+    const fresh = document.importNode(next, true)
+    part.replaceWith(fresh)
+    tellTimes(fresh)
+    for (const button of fresh.querySelectorAll('[data-copy], [data-copy-text]')) button.hidden = false
+    if (fresh.dataset.live) keepLive(fresh)
+  }, part.dataset.live * 1000)
+}
+for (const part of document.querySelectorAll('[data-live][id]')) keepLive(part)

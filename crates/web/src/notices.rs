@@ -44,6 +44,8 @@ const NOTICES: &[(&str, &str, &str)] = &[
     ("object_uploaded", "File uploaded.", ""),
     ("domain_added", "Domain added. Add the DNS record to verify it.", ""),
     ("domain_removed", "Domain removed.", ""),
+    ("site_domain_added", "Domain added. Create the DNS records shown on its page.", ""),
+    ("domain_checked", "Domain checked.", ""),
     ("endpoint_added", "Endpoint added.", ""),
     ("endpoint_deleted", "Endpoint deleted.", ""),
     ("endpoint_on", "Endpoint turned on.", ""),

@@ -45,6 +45,7 @@ fn feature(config: &Config) -> Feature {
     identity::testing::feature(config)
         .and(directory::feature(config))
         .and(workshop::feature(config))
+        .and(hosting::feature(config))
         .and(crate::feature(config))
 }
 

@@ -3,7 +3,6 @@ mod administration;
 mod app_sessions;
 mod apps;
 mod deployer;
-pub mod domains;
 mod keys;
 mod oauth;
 mod policy;

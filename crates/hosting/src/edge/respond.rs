@@ -13,6 +13,8 @@ use hyper::body::Frame;
 use kernel::Janua;
 use url::Url;
 
+use crate::certificates;
+
 use super::{
     Edge, enter,
     hosts::{Looked, Route, RouteKind},
@@ -49,6 +51,12 @@ pub async fn respond(janua: &Janua, edge: &Edge, connection: &Connection, reques
         Ok(host) => host,
         Err(status) => return plain(status, "Bad request: exactly one valid Host is needed.\n"),
     };
+    // While an order is open, ours wins over a file of the site.
+    if let Some(token) = request.uri().path().strip_prefix(certificates::CHALLENGE_PATH)
+        && let Some(answer) = certificates::challenge_answer(janua, &host, token).await
+    {
+        return Response::new(Either::Left(Full::new(answer.into())));
+    }
     if connection.sni.as_deref().is_some_and(|name| !name.eq_ignore_ascii_case(&host)) || edge.is_console(&host) {
         return plain(StatusCode::MISDIRECTED_REQUEST, "This host is not served here.\n");
     }
@@ -57,7 +65,20 @@ pub async fn respond(janua: &Janua, edge: &Edge, connection: &Connection, reques
         Looked::Unknown => return plain(StatusCode::NOT_FOUND, "There is no site here.\n"),
         Looked::Away => return away("The site cannot be looked up at the moment.\n"),
     };
+    if let Some(secure) = https_url(janua, connection, &host, request).await {
+        return redirect(308, &secure, false);
+    }
     edge.traffic.measure(&route, answer(janua, edge, connection, &host, &route, request)).await
+}
+
+/// Where a request over plain http is sent: to https, if the edge listens there and the host has a certificate.
+async fn https_url(janua: &Janua, connection: &Connection, host: &str, request: &Request<()>) -> Option<String> {
+    janua.config.of::<crate::Settings>().edge_tls_listen?;
+    if connection.sni.is_some() || !janua.own::<Arc<certificates::Keyring>>().has(janua, host).await {
+        return None;
+    }
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    Some(format!("https://{host}/{}", path.trim_start_matches('/')))
 }
 
 async fn answer(

@@ -34,6 +34,6 @@ pub use paging::{Key, Listed, Page, Scope};
 pub use patience::{Progress, Watched};
 pub use routes::{Credential, Routes};
 pub use schema::Checker;
-pub use serve::serve;
+pub use serve::{Handshake, Intercept, Listening, Shaking, serve, serve_with};
 pub use streamed::Streamed;
 pub use wording::Wording;

@@ -6,6 +6,7 @@
 //! the test at once. With `TEST_KEYS=1` each POST without an `Idempotency-Key` gets one of its own, so that the same
 //! tests run every handler under a claim.
 mod answer;
+mod names;
 mod ports;
 mod s3;
 
@@ -31,6 +32,7 @@ pub use answer::Answer;
 use answer::Described;
 use db::testing::TestDb;
 pub use futures_util::future::join_all;
+pub use names::NameServer;
 pub use ports::{Mailbox, Phones};
 pub use s3::{S3Server, SECRET_KEY};
 

@@ -25,6 +25,8 @@ const REFUSED_LATER: &[(&str, &str, u16)] = &[
     ("POST", "/apps/{appId}/deploy", 415),
     ("POST", "/apps/{appId}/domain", 409),
     ("POST", "/apps/{appId}/domain/verify", 502),
+    // It is the app's own name, and not one of its site.
+    ("POST", "/apps/{appId}/domains/attach", 404),
     ("POST", "/apps/{appId}/webhooks/{webhookId}/deliveries/{deliveryId}/redeliver", 409),
     ("POST", "/webhooks/{id}/deliveries/{deliveryId}/redeliver", 409),
     // The message of the tenant has ended, and its content is gone.
@@ -232,6 +234,7 @@ impl Tenant {
         ids.extend([("tokenId", text(&token["id"])), ("keyId", text(&key["id"]))]);
         ids.insert("deploymentId", text(&deployed.body["id"]));
         ids.insert("email", format!("{org}%40example.com"));
+        ids.insert("domain", "app.example.com".into());
         ids.extend([
             ("org", org),
             ("appId", app),
@@ -264,6 +267,7 @@ impl Tenant {
             ("objects", "id") => "objectId",
             ("sessions" | "consents" | "trusted-devices" | "outbox", "id") => return Some(RANDOM),
             ("passkey", "credentialId") => return Some("none"),
+            ("register", "operationId") => return Some(RANDOM),
             (_, name) => name,
         };
         self.ids.get(name).map(String::as_str)

@@ -277,14 +277,22 @@ impl Application {
     pub async fn allows(db: &Db, id: ApplicationId, origin: &str) -> db::Result<bool> {
         let sql = "SELECT allowed_origins FROM app WHERE id = $1";
         let found: Option<(Vec<String>,)> = db.opt(sql, params![id]).await?;
-        Ok(found.is_some_and(|(origins,)| origins.iter().any(|allowed| allowed == origin)))
+        if found.is_some_and(|(origins,)| origins.iter().any(|allowed| allowed == origin)) {
+            return Ok(true);
+        }
+        // A domain that the app's site is served under.
+        let Some(domain) = origin.strip_prefix("https://") else { return Ok(false) };
+        let sql = "SELECT id FROM app_domain WHERE app_id = $1 AND domain = $2 AND status = 'active'";
+        Ok(db.opt::<(String,)>(sql, params![id, domain]).await?.is_some())
     }
 
-    /// The origins of all apps.
+    /// The origins of all apps, those of domains that are served among them.
     pub async fn origins(db: &Db) -> db::Result<HashSet<String>> {
         let sql = "SELECT allowed_origins FROM app WHERE allowed_origins <> '[]'";
         let found: Vec<(Vec<String>,)> = db.all(sql, vec![]).await?;
-        Ok(found.into_iter().flat_map(|(origins,)| origins).collect())
+        let served: Vec<(String,)> = db.all("SELECT domain FROM app_domain WHERE status = 'active'", vec![]).await?;
+        let served = served.into_iter().map(|(domain,)| format!("https://{domain}"));
+        Ok(found.into_iter().flat_map(|(origins,)| origins).chain(served).collect())
     }
 
     /// Notes that somebody came in through it, and what they let it know, unless they are blocked. It stays until the

@@ -69,7 +69,8 @@ impl<R: Least> FromRequestParts<Janua> for InApp<R> {
 }
 
 impl<R: Least> InApp<R> {
-    async fn reach(janua: &Janua, session: Session, id: ApplicationId) -> Result<Self> {
+    /// For routes whose app is not in the path `/apps/{appId}`: as the extractor does.
+    pub async fn reach(janua: &Janua, session: Session, id: ApplicationId) -> Result<Self> {
         let reached = Application::reach(&janua.db, id, session.account().id).await?;
         let Reached { application, role } = reached.ok_or(NOT_FOUND)?;
         if role < R::ROLE {

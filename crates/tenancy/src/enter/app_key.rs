@@ -10,7 +10,7 @@ use kernel::{
 };
 
 use super::live::Live;
-use crate::apps::Keyed;
+use crate::apps::{Application, Keyed};
 
 pub(super) const HEADER: &str = "x-service-app-key";
 pub const INVALID_APP_KEY: Code = Code::new(401, "invalid_app_key", "This app key does not exist or was deleted.");
@@ -39,14 +39,18 @@ pub(super) async fn presented(janua: &Janua, parts: &Parts) -> Result<Option<Arc
     let Some(key) = headers.get(HEADER) else { return Ok(None) };
     let key = Secret::from(key.to_str().map_err(|_| INVALID_APP_KEY)?.to_owned());
     let keyed = janua.own::<Arc<Live>>().keyed(janua, &key).await?.ok_or(INVALID_APP_KEY)?;
-    refuse_foreign_pages(janua, parts, &keyed)?;
+    refuse_foreign_pages(janua, parts, &keyed).await?;
     note_app(&parts.extensions, keyed.app_id);
     Ok(Some(keyed))
 }
 
 /// A web page calls with the key of its own app.
-pub(super) fn refuse_foreign_pages(janua: &Janua, parts: &Parts, keyed: &Keyed) -> Result<()> {
-    let origin = foreign_origin(janua, &parts.headers);
-    let is_foreign = origin.is_some_and(|origin| !keyed.allowed_origins.contains(&origin));
-    if is_foreign { Err(CROSS_SITE.into()) } else { Ok(()) }
+pub(super) async fn refuse_foreign_pages(janua: &Janua, parts: &Parts, keyed: &Keyed) -> Result<()> {
+    if let Some(origin) = foreign_origin(janua, &parts.headers)
+        && !keyed.allowed_origins.contains(&origin)
+        && !Application::allows(&janua.db, keyed.app_id, &origin).await?
+    {
+        return Err(CROSS_SITE.into());
+    }
+    Ok(())
 }

@@ -114,7 +114,7 @@ impl FromRequestParts<Janua> for Deployer {
     async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
         if let Some(key) = key_as_bearer(parts) {
             let keyed = janua.own::<Arc<Live>>().keyed(janua, &key).await?.ok_or(INVALID_APP_KEY)?;
-            refuse_foreign_pages(janua, parts, &keyed)?;
+            refuse_foreign_pages(janua, parts, &keyed).await?;
             note_app(&parts.extensions, keyed.app_id);
             return Self::by_key(parts, janua, keyed).await;
         }

@@ -64,7 +64,7 @@ async fn an_app_has_settings_and_keys_that_are_shown_once() {
     let key = shown(&made, "new-key").expect("the key");
     assert!(key.starts_with("sk_live_"), "{key}");
     assert!(!visit(&t, &keys, &ada).await.text.contains(&key), "never again");
-    for page in ["users", "domain", "webhooks", "settings", "activity"] {
+    for page in ["users", "domain", "domains", "webhooks", "settings", "activity"] {
         assert_eq!(visit(&t, &format!("{app}/{page}"), &ada).await.status, 200, "{page}");
     }
     t.run_jobs().await;
@@ -129,7 +129,9 @@ async fn another_tenants_pages_look_like_those_of_nobody() {
     member(&t, "eve@example.com").await;
     let eve = browser(&t, "eve@example.com").await;
     let nobodys = "/console/apps/01890000-0000-7000-8000-000000000000";
-    for page in ["", "/keys", "/users", "/domain", "/webhooks", "/settings", "/activity"] {
+    for page in
+        ["", "/keys", "/users", "/domain", "/domains", "/domains/shop.example", "/webhooks", "/settings", "/activity"]
+    {
         let theirs = visit(&t, &format!("{app}{page}"), &eve).await;
         let none = visit(&t, &format!("{nobodys}{page}"), &eve).await;
         let said = |answer: &Answer| answer.text.replace(answer.header("x-request-id"), "");

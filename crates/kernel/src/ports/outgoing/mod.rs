@@ -24,6 +24,7 @@ use rustls::{
 use url::{Host, Position, Url};
 
 use self::client::Client;
+pub use self::special::is_public;
 use super::dns::Resolver;
 use crate::config::{Config, is_loopback};
 
