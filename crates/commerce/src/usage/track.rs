@@ -28,7 +28,7 @@ use super::{
 };
 use crate::plans::{Aggregation, Keys, Plans, TrackedMeter};
 
-const SECRET_KEY_REQUIRED: Code = Code::new(
+pub const SECRET_KEY_REQUIRED: Code = Code::new(
     403,
     "secret_key_required",
     "A publishable key may not do this. Track it from a server, with a secret key.",

@@ -576,3 +576,18 @@ impl UsedApp {
         .await
     }
 }
+
+struct OrgOfApp {
+    org_id: OrgId,
+}
+row!(OrgOfApp { org_id });
+
+/// The organizations of apps.
+pub async fn orgs_of(db: &Db, apps: &[ApplicationId]) -> db::Result<HashMap<ApplicationId, OrgId>> {
+    let mut orgs = HashMap::new();
+    for &app in apps {
+        let found: Option<OrgOfApp> = db.opt("SELECT org_id FROM app WHERE id = $1", params![app]).await?;
+        orgs.extend(found.map(|found| (app, found.org_id)));
+    }
+    Ok(orgs)
+}
