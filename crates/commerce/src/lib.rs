@@ -1,5 +1,6 @@
 //! Plans, quotas and metered usage; billing, invoices and connected merchants.
 mod billing;
+pub mod commands;
 mod connect;
 mod cost;
 mod invoices;

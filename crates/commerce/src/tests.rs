@@ -3,6 +3,7 @@ mod billing;
 mod connect;
 mod plans;
 mod quotas;
+mod stripe;
 mod usage;
 
 use std::path::PathBuf;

@@ -49,6 +49,7 @@ pub async fn run(config: &Config) -> ExitCode {
             findings.push(("schema", schema(&db).await));
             findings.push(("clock", clock(&db).await));
             findings.push(("master key", master_key(config, &db).await));
+            findings.push(("payments", payments(config, &db).await));
         }
     }
     findings.push(("mail", mail(config).await));
@@ -69,6 +70,15 @@ pub async fn run(config: &Config) -> ExitCode {
         say(&format!("{mark} {what}: {text}"), Out::Plain);
     }
     if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Which processor takes payments, and whether it is heard of.
+async fn payments(config: &Config, db: &Db) -> Finding {
+    match commerce::commands::state(config, db).await {
+        Ok(standing) if standing.is_odd => Odd(standing.says),
+        Ok(standing) => Fine(standing.says),
+        Err(wrong) => Wrong(wrong),
+    }
 }
 
 /// Whether the installation is for others than its developer: its base URL is neither on this machine nor plain http.

@@ -62,8 +62,7 @@ pub async fn org(janua: &Janua, session: &Session, named: Option<OrgId>) -> Resu
         Some(org) => org,
         None => session.org().map(|membership| membership.org.id).ok_or(ORG_REQUIRED)?,
     };
-    let Membership { org, role } =
-        Membership::of(&janua.db, org, session.account().id).await?.ok_or(NOT_FOUND)?;
+    let Membership { org, role } = Membership::of(&janua.db, org, session.account().id).await?.ok_or(NOT_FOUND)?;
     if role < Role::Admin { Err(FORBIDDEN.into()) } else { Ok(Payer { org, app: None, least: Role::Admin }) }
 }
 

@@ -18,7 +18,11 @@ use super::{
 pub fn routes() -> Routes {
     Routes::new("billing")
         .get("/billing/admin/events", list_processor_events, "events of the payment processor, newest first")
-        .post("/billing/admin/events/{eventId}/replay", replay_processor_event, "handle an event of the processor again")
+        .post(
+            "/billing/admin/events/{eventId}/replay",
+            replay_processor_event,
+            "handle an event of the processor again",
+        )
         .fails(&[NOT_FOUND])
 }
 
@@ -70,7 +74,11 @@ struct EventList {
     next_cursor: Option<String>,
 }
 
-async fn list_processor_events(State(janua): State<Janua>, _admin: PlatformAdmin, page: Page) -> Result<Json<EventList>> {
+async fn list_processor_events(
+    State(janua): State<Janua>,
+    _admin: PlatformAdmin,
+    page: Page,
+) -> Result<Json<EventList>> {
     let fetch = async |below, most| StoredEvent::page(&janua.db, &below, most).await;
     let key = |event: &StoredEvent| Key { at: event.received_at, id: event.id.to_string() };
     let Listed { rows, next_cursor } = page.list(&janua, "processor-events", Scope::platform(), fetch, key).await?;

@@ -21,9 +21,7 @@ use tenancy::{
 use super::{
     access::{self, Payer},
     apply,
-    checkout::{
-        self, ALREADY_ON_PLAN, CHECKOUT_OPEN, DOWNGRADE_BLOCKED, NOT_CONNECTED, UNKNOWN_PRICE, Wish,
-    },
+    checkout::{self, ALREADY_ON_PLAN, CHECKOUT_OPEN, DOWNGRADE_BLOCKED, NOT_CONNECTED, UNKNOWN_PRICE, Wish},
     events::{AppConnected, PortalOpened},
     model::{CheckoutId, Subject},
     prices::{self, NOT_FOR_SALE},
@@ -57,8 +55,16 @@ const OF_CHECKOUT: &[Code] = &[
     wire::REFUSED,
     wire::AWAY,
 ];
-const OF_PORTAL: &[Code] =
-    &[ORG_REQUIRED, NOT_FOUND, FORBIDDEN, NOT_SUBSCRIBED, REDIRECT_NOT_ALLOWED, NOT_CONFIGURED, wire::REFUSED, wire::AWAY];
+const OF_PORTAL: &[Code] = &[
+    ORG_REQUIRED,
+    NOT_FOUND,
+    FORBIDDEN,
+    NOT_SUBSCRIBED,
+    REDIRECT_NOT_ALLOWED,
+    NOT_CONFIGURED,
+    wire::REFUSED,
+    wire::AWAY,
+];
 
 pub fn routes() -> Routes {
     Routes::new("billing")
@@ -136,12 +142,20 @@ struct PreviewView {
     proration_at: Timestamp,
 }
 
-async fn org_billing(State(janua): State<Janua>, session: Session, Query(of): Query<OfOrg>) -> Result<Json<BillingView>> {
+async fn org_billing(
+    State(janua): State<Janua>,
+    session: Session,
+    Query(of): Query<OfOrg>,
+) -> Result<Json<BillingView>> {
     let payer = access::org(&janua, &session, of.org_id).await?;
     BillingView::read(&janua, &payer).await.map(Json)
 }
 
-async fn app_billing(State(janua): State<Janua>, session: Session, Query(of): Query<OfApp>) -> Result<Json<BillingView>> {
+async fn app_billing(
+    State(janua): State<Janua>,
+    session: Session,
+    Query(of): Query<OfApp>,
+) -> Result<Json<BillingView>> {
     let payer = access::app(&janua, &session, of.app_id, Role::Member).await?;
     BillingView::read(&janua, &payer).await.map(Json)
 }
@@ -185,7 +199,11 @@ async fn buy_org_plan(
     buy(&janua, &session, &payer, &new).await.map(Json)
 }
 
-async fn buy_app_plan(State(janua): State<Janua>, session: Session, Json(new): Json<NewCheckout>) -> Result<Json<CheckoutView>> {
+async fn buy_app_plan(
+    State(janua): State<Janua>,
+    session: Session,
+    Json(new): Json<NewCheckout>,
+) -> Result<Json<CheckoutView>> {
     let payer = access::app(&janua, &session, new.app_id, Role::Admin).await?;
     buy(&janua, &session, &payer, &new).await.map(Json)
 }
@@ -206,7 +224,12 @@ struct PortalView {
     livemode: bool,
 }
 
-async fn open_portal(janua: &Janua, session: &Session, payer: &Payer, return_url: Option<&str>) -> Result<PortalView> {
+async fn open_portal(
+    janua: &Janua,
+    session: &Session,
+    payer: &Payer,
+    return_url: Option<&str>,
+) -> Result<PortalView> {
     let driver = Payments::required(janua)?;
     let apps = match &payer.app {
         Some(app) => vec![app.clone()],
@@ -237,7 +260,11 @@ async fn open_org_portal(
     open_portal(&janua, &session, &payer, new.return_url.as_deref()).await.map(Json)
 }
 
-async fn open_app_portal(State(janua): State<Janua>, session: Session, Json(new): Json<NewPortal>) -> Result<Json<PortalView>> {
+async fn open_app_portal(
+    State(janua): State<Janua>,
+    session: Session,
+    Json(new): Json<NewPortal>,
+) -> Result<Json<PortalView>> {
     let payer = access::app(&janua, &session, new.app_id, Role::Admin).await?;
     open_portal(&janua, &session, &payer, new.return_url.as_deref()).await.map(Json)
 }

@@ -1,12 +1,7 @@
 //! Applies what was read from the processor: state, plan, events and mails in one commit. An older read never replaces a newer
 //! one, so the order of events does not matter.
 use db::Tx;
-use kernel::{
-    Janua,
-    clock::Timestamp,
-    fault::Result,
-    installation, jobs, transact,
-};
+use kernel::{Janua, clock::Timestamp, fault::Result, installation, jobs, transact};
 use tenancy::{
     events::{self, By},
     orgs::Org,
@@ -213,9 +208,11 @@ pub async fn sync_checkout(janua: &Janua, driver: &Driver, checkout: &Checkout) 
                 if subject.subscription.as_deref() == Some(&subscription) {
                     return Ok(true);
                 }
-                let is_taken = subject.is_subscribed() || subject.status == "incomplete" || subject.deleted_at.is_some();
+                let is_taken =
+                    subject.is_subscribed() || subject.status == "incomplete" || subject.deleted_at.is_some();
                 if is_taken {
-                    jobs::enqueue(tx, janua, janua.clock.now(), &CancelSecond { subscription: subscription.clone() }).await?;
+                    jobs::enqueue(tx, janua, janua.clock.now(), &CancelSecond { subscription: subscription.clone() })
+                        .await?;
                     return Ok(false);
                 }
                 subject.subscription = Some(subscription.clone());

@@ -115,7 +115,8 @@ pub async fn buy(
     match subject.filter(|subject| subject.is_subscribed() && subject.processor == driver.kind.name()) {
         Some(subject) => change(janua, driver, &order, subject).await,
         None if wish.is_preview => {
-            let preview = Preview { amount_due: price.amount * seats, currency: price.currency.clone(), at: janua.clock.now() };
+            let preview =
+                Preview { amount_due: price.amount * seats, currency: price.currency.clone(), at: janua.clock.now() };
             Ok(Outcome { checkout: None, kind: "new", url: order.success_url, preview: Some(preview) })
         }
         None => begin(janua, driver, &order, plan).await,
@@ -181,8 +182,10 @@ async fn begin(janua: &Janua, driver: &Driver, order: &Order<'_>, plan: &Plan) -
         if subject.is_subscribed() {
             return Err(CHECKOUT_OPEN.into());
         }
-        let had_trial = Subject::all_of(&mut *tx, order.payer.org.id).await?.iter().any(|one| one.trial_used_at.is_some());
-        let trial_days = plan.trial.filter(|_| !had_trial).map_or(0, |trial| i64::try_from(trial.as_secs() / 86_400).unwrap_or(0));
+        let had_trial =
+            Subject::all_of(&mut *tx, order.payer.org.id).await?.iter().any(|one| one.trial_used_at.is_some());
+        let trial_days =
+            plan.trial.filter(|_| !had_trial).map_or(0, |trial| i64::try_from(trial.as_secs() / 86_400).unwrap_or(0));
         let mut replaced = None;
         if let Some(open) = Checkout::open_of(&mut *tx, subject.id).await? {
             let is_good = open.expires_at.is_none_or(|at| at > now) && open.trial_days == trial_days;
@@ -268,7 +271,8 @@ async fn change(janua: &Janua, driver: &Driver, order: &Order<'_>, subject: Subj
     let plans = Plans::of(janua);
     let rank = |plan: &str| plans.find(plan).map_or(0, |plan| plan.rank);
     let is_same_plan = subject.plan == order.wish.plan && subject.pending_plan.is_none();
-    if is_same_plan && subject.price_interval.as_deref() == Some(order.wish.interval) && subject.seats == order.seats {
+    if is_same_plan && subject.price_interval.as_deref() == Some(order.wish.interval) && subject.seats == order.seats
+    {
         return Err(ALREADY_ON_PLAN.into());
     }
     let is_down = rank(order.wish.plan) < rank(&subject.plan);
@@ -283,7 +287,12 @@ async fn change(janua: &Janua, driver: &Driver, order: &Order<'_>, subject: Subj
     let (amount_due, currency) = driver.preview(janua, id, &wanted).await?;
     let preview = Preview { amount_due, currency, at: driver.now(janua).await? };
     if order.wish.is_preview {
-        return Ok(Outcome { checkout: None, kind: "change", url: order.success_url.clone(), preview: Some(preview) });
+        return Ok(Outcome {
+            checkout: None,
+            kind: "change",
+            url: order.success_url.clone(),
+            preview: Some(preview),
+        });
     }
     let checkout = transact!(janua, async |tx| {
         order.payer.hold(tx, order.session).await?;

@@ -8,8 +8,7 @@ use super::{
     webhook::{Outcome, StoredEvent},
 };
 use crate::{
-    connect,
-    invoices,
+    connect, invoices,
     payments::{Driver, NoAnswer, Source},
 };
 
@@ -81,7 +80,9 @@ async fn checkout(janua: &Janua, driver: &Driver, object: &str) -> Result<Outcom
 }
 
 async fn subscription(janua: &Janua, driver: &Driver, object: &str) -> Result<Outcome> {
-    let Some(subject) = Subject::of_subscription(&janua.db, object).await? else { return Ok(Outcome::new("unknown")) };
+    let Some(subject) = Subject::of_subscription(&janua.db, object).await? else {
+        return Ok(Outcome::new("unknown"));
+    };
     let word = match apply::sync(janua, driver, subject.id).await? {
         Applied::Changed => "applied",
         Applied::Same => "no_change",

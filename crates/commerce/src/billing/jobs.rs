@@ -236,7 +236,8 @@ impl Job for PullEvents {
 pub async fn pull(janua: &Janua, driver: &Driver) -> Result<usize, Later> {
     let (now, mode) = (driver.now(janua).await?, format!("{PULLED}_{}_{}", driver.kind.name(), driver.livemode));
     let last = installation::read(&janua.db, &mode).await?.and_then(|text| text.parse::<i64>().ok());
-    let since = last.map_or(now.minus(Duration::from_hours(24 * 29)), |last| Timestamp(last).minus(Duration::from_hours(1)));
+    let since =
+        last.map_or(now.minus(Duration::from_hours(24 * 29)), |last| Timestamp(last).minus(Duration::from_hours(1)));
     let (mut after, mut new): (Option<String>, usize) = (None, 0);
     loop {
         let (events, has_more) = driver.events(janua, since, after.as_deref()).await?;
@@ -314,7 +315,8 @@ pub async fn reconcile(janua: &Janua, driver: &Driver, is_dry: bool) -> Result<V
             if (before.processor.as_str(), before.livemode) != (driver.kind.name(), driver.livemode) {
                 continue;
             }
-            let says = |status: &str, seats: i64, end: Option<Timestamp>| format!("{status}, {seats} seats, until {end:?}");
+            let says =
+                |status: &str, seats: i64, end: Option<Timestamp>| format!("{status}, {seats} seats, until {end:?}");
             let was = says(&before.status, before.seats, before.period_end);
             if is_dry {
                 let Some(id) = &before.subscription else { continue };
@@ -333,7 +335,9 @@ pub async fn reconcile(janua: &Janua, driver: &Driver, is_dry: bool) -> Result<V
                 let is = says(&now.status, now.seats, now.period_end);
                 lines.push(format!("{}: {was} became {is}", before.org_id));
                 let event = Reconciled { before: was, after: is };
-                transact!(janua, async |tx| Ok(events::record(tx, janua, &By::default(), now.about(), &event).await?))?;
+                transact!(janua, async |tx| Ok(
+                    events::record(tx, janua, &By::default(), now.about(), &event).await?
+                ))?;
             }
         }
     }

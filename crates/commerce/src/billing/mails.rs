@@ -7,8 +7,12 @@ use tenancy::{
 };
 
 pub const MAILS: &[Sample] = &[
-    Sample(|| Box::new(Notice { name: "Ada".into(), org: "Acme".into(), path: String::new(), what: What::PaymentFailed })),
-    Sample(|| Box::new(Notice { name: "Ada".into(), org: "Acme".into(), path: String::new(), what: What::PlanEnded })),
+    Sample(|| {
+        Box::new(Notice { name: "Ada".into(), org: "Acme".into(), path: String::new(), what: What::PaymentFailed })
+    }),
+    Sample(|| {
+        Box::new(Notice { name: "Ada".into(), org: "Acme".into(), path: String::new(), what: What::PlanEnded })
+    }),
 ];
 
 #[derive(Clone, Copy)]
@@ -45,7 +49,10 @@ impl Mail for Notice {
                 "What is there stays as it is. You can choose a plan again at any time.",
             ),
         };
-        Letter::new(subject, sentence, after).with(&[&self.org]).button("Open billing", self.path.clone()).to(&self.name)
+        Letter::new(subject, sentence, after)
+            .with(&[&self.org])
+            .button("Open billing", self.path.clone())
+            .to(&self.name)
     }
 }
 

@@ -65,7 +65,9 @@ fn app_gone<'a>(tx: &'a mut Tx, janua: &'a Janua, id: ApplicationId) -> Doing<'a
 /// A subject whose organization or app is deleted: its subscription is canceled by a job of the same commit.
 async fn end(tx: &mut Tx, janua: &Janua, mut subject: Subject) -> db::Result<()> {
     let now = janua.clock.now();
-    if let Some(subscription) = subject.subscription.clone().filter(|_| subject.is_subscribed() || subject.status == "incomplete") {
+    if let Some(subscription) =
+        subject.subscription.clone().filter(|_| subject.is_subscribed() || subject.status == "incomplete")
+    {
         let job = CancelRemote { subscription, subject: subject.id };
         kernel::jobs::enqueue(tx, janua, now, &job).await?;
     }
@@ -84,9 +86,11 @@ pub(crate) async fn start(janua: &Janua) -> Result<(), String> {
     if driver.kind == Kind::Sandbox {
         let has_live = installation::read(&janua.db, apply::HAS_LIVE).await.map_err(failed)?.is_some();
         if has_live {
-            return Err("payments: this database holds subscriptions for real money, and the sandbox would give plans away. \
+            return Err(
+                "payments: this database holds subscriptions for real money, and the sandbox would give plans away. \
                         Set payments = stripe or off"
-                .into());
+                    .into(),
+            );
         }
         return Ok(());
     }

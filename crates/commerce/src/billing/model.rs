@@ -3,12 +3,7 @@ use std::time::Duration;
 
 use db::{Db, Read, Tx, holding, params, row};
 use kernel::{Janua, clock::Timestamp, id::Id};
-use tenancy::{
-    apps::ApplicationId,
-    events::About,
-    orgs::OrgId,
-    quotas::FIRST_PLAN,
-};
+use tenancy::{apps::ApplicationId, events::About, orgs::OrgId, quotas::FIRST_PLAN};
 
 use crate::payments::Driver;
 
@@ -145,7 +140,8 @@ impl Subject {
 
     /// Those of an organization, with its apps.
     pub async fn all_of(mut from: impl Read, org: OrgId) -> db::Result<Vec<Self>> {
-        let sql = "SELECT * FROM billing_subject WHERE org_id = $1 AND deleted_at IS NULL ORDER BY app_id LIMIT 10000";
+        let sql =
+            "SELECT * FROM billing_subject WHERE org_id = $1 AND deleted_at IS NULL ORDER BY app_id LIMIT 10000";
         from.all(sql, params![org]).await
     }
 
@@ -314,7 +310,8 @@ impl Checkout {
 
     /// Those that are open, oldest first.
     pub async fn open(db: &Db, state: &'static str, before: Timestamp, most: u32) -> db::Result<Vec<Self>> {
-        let sql = "SELECT * FROM billing_checkout WHERE state IN ('creating', 'open') AND state = $1 AND created_at < $2
+        let sql =
+            "SELECT * FROM billing_checkout WHERE state IN ('creating', 'open') AND state = $1 AND created_at < $2
                    ORDER BY created_at, id LIMIT $3";
         db.all(sql, params![state, before, most]).await
     }

@@ -1,5 +1,9 @@
 //! Where people go after a checkout: pages of ours, or of the app they came from.
-use kernel::{Janua, config::is_loopback, fault::{Code, Result}};
+use kernel::{
+    Janua,
+    config::is_loopback,
+    fault::{Code, Result},
+};
 use tenancy::apps::Application;
 use url::Url;
 
@@ -26,7 +30,10 @@ pub fn checked(
 }
 
 fn is_allowed(janua: &Janua, apps: &[Application], given: &str) -> bool {
-    if given.len() > 2000 || given.contains(['\\', '#', '@']) || given.chars().any(|c| c.is_control() || c.is_whitespace()) {
+    if given.len() > 2000
+        || given.contains(['\\', '#', '@'])
+        || given.chars().any(|c| c.is_control() || c.is_whitespace())
+    {
         return false;
     }
     let Ok(url) = Url::parse(given) else { return false };
@@ -39,8 +46,11 @@ fn is_allowed(janua: &Janua, apps: &[Application], given: &str) -> bool {
     origin == janua.config.base_url()
         || apps.iter().any(|app| {
             let has_origin = app.allowed_origins.contains(&origin);
-            let of_redirects =
-                app.redirect_uris.iter().filter_map(|uri| Url::parse(uri).ok()).map(|uri| uri.origin().ascii_serialization());
+            let of_redirects = app
+                .redirect_uris
+                .iter()
+                .filter_map(|uri| Url::parse(uri).ok())
+                .map(|uri| uri.origin().ascii_serialization());
             has_origin || of_redirects.into_iter().any(|known| known == origin)
         })
 }

@@ -117,7 +117,8 @@ pub struct InvoiceView {
 
 impl InvoiceView {
     pub fn of(invoice: Invoice) -> Self {
-        let lines = invoice.lines.as_array().into_iter().flatten().filter_map(|line| line.as_object().cloned()).collect();
+        let lines =
+            invoice.lines.as_array().into_iter().flatten().filter_map(|line| line.as_object().cloned()).collect();
         Self {
             id: invoice.id,
             number: invoice.number,
@@ -177,7 +178,8 @@ impl BillingView {
             ),
             None => (vec![], None),
         };
-        let for_sale = driver.filter(|driver| sells(janua, driver)).map(|_| for_sale(plans, payer)).unwrap_or_default();
+        let for_sale =
+            driver.filter(|driver| sells(janua, driver)).map(|_| for_sale(plans, payer)).unwrap_or_default();
         let of = subject.as_ref();
         let is_app = payer.app.is_some();
         Ok(Self {

@@ -50,7 +50,14 @@ pub fn routes() -> Routes {
         .body_limit(LONGEST)
         .each(|routes| {
             routes
-                .fails(&[NOT_CONFIGURED, MALFORMED_HEADER, OUTSIDE_TOLERANCE, SIGNATURE_MISMATCH, EVENT_MISMATCH, MALFORMED])
+                .fails(&[
+                    NOT_CONFIGURED,
+                    MALFORMED_HEADER,
+                    OUTSIDE_TOLERANCE,
+                    SIGNATURE_MISMATCH,
+                    EVENT_MISMATCH,
+                    MALFORMED,
+                ])
                 .unkept()
         })
         .post("/billing/webhook", receive_billing_event, "payment-processor webhook receiver")
@@ -100,7 +107,10 @@ async fn receive(janua: &Janua, source: Source, headers: &HeaderMap, body: &[u8]
     let value: Value = serde_json::from_slice(body).map_err(|_| MALFORMED.because("Not JSON."))?;
     let event = Event::read(&value).ok_or_else(|| MALFORMED.because("Not an event."))?;
     let text = String::from_utf8_lossy(body);
-    let stored = transact!(janua, async |tx| Ok(StoredEvent::store(tx, janua, driver, source, "received", &event, &text).await?))?;
+    let stored = transact!(janua, async |tx| Ok(StoredEvent::store(
+        tx, janua, driver, source, "received", &event, &text
+    )
+    .await?))?;
     match stored {
         Stored::New => Ok(Json(Received { received: true, duplicate: None })),
         Stored::Duplicate => Ok(Json(Received { received: true, duplicate: Some(true) })),

@@ -9,7 +9,10 @@ use kernel::{
     clock::Timestamp,
     crypto::{self, Secret},
     fault::{BAD_CURSOR, Code, FORBIDDEN, Fault, IDEMPOTENCY_MISMATCH, INVALID, NOT_FOUND, Result, UNAUTHENTICATED},
-    http::{GenContext, Json, Key, Listed, Operation, OperationInput, Page, Path, Query, Routes, Scope, may_answer, requires},
+    http::{
+        GenContext, Json, Key, Listed, Operation, OperationInput, Page, Path, Query, Routes, Scope, may_answer,
+        requires,
+    },
     transact,
 };
 use schemars::JsonSchema;
@@ -44,10 +47,19 @@ pub const MERCHANT_NOT_READY: Code =
     Code::new(409, "merchant_not_ready", "The merchant cannot be paid yet. Finish the onboarding first.");
 pub const KEY_REQUIRED: Code =
     Code::new(400, "idempotency_key_required", "A refund needs an Idempotency-Key, so that it is made once.");
-pub const NOT_REFUNDABLE: Code = Code::new(409, "not_refundable", "More than what is left of the payment cannot go back.");
+pub const NOT_REFUNDABLE: Code =
+    Code::new(409, "not_refundable", "More than what is left of the payment cannot go back.");
 
-const COMMON: &[Code] =
-    &[NOT_FOUND, FORBIDDEN, NOT_CONFIGURED, REDIRECT_NOT_ALLOWED, MERCHANT_BUSY, MERCHANT_NOT_READY, wire::REFUSED, wire::AWAY];
+const COMMON: &[Code] = &[
+    NOT_FOUND,
+    FORBIDDEN,
+    NOT_CONFIGURED,
+    REDIRECT_NOT_ALLOWED,
+    MERCHANT_BUSY,
+    MERCHANT_NOT_READY,
+    wire::REFUSED,
+    wire::AWAY,
+];
 
 pub fn routes() -> Routes {
     Routes::new("connect")
@@ -240,7 +252,12 @@ async fn create_merchant(
 }
 
 /// A link that leads to the processor and back here, once.
-async fn onboarding_link(janua: &Janua, driver: &Driver, session: &Session, merchant: &Merchant) -> Result<(String, Timestamp)> {
+async fn onboarding_link(
+    janua: &Janua,
+    driver: &Driver,
+    session: &Session,
+    merchant: &Merchant,
+) -> Result<(String, Timestamp)> {
     let account = merchant.account.as_deref().ok_or(MERCHANT_NOT_READY)?;
     let event = MerchantLinkOpened { merchant: merchant.id, link: "onboarding".into() };
     let state = transact!(janua, async |tx| {
@@ -417,7 +434,11 @@ async fn details(janua: &Janua, merchant: Merchant, url: Option<String>) -> Resu
     Ok(Json(MerchantDetails { payouts: payouts.collect(), account: MerchantView::of(janua, merchant), url }))
 }
 
-async fn show_merchant(State(janua): State<Janua>, session: Session, Path(path): Path<MerchantPath>) -> Result<Json<MerchantDetails>> {
+async fn show_merchant(
+    State(janua): State<Janua>,
+    session: Session,
+    Path(path): Path<MerchantPath>,
+) -> Result<Json<MerchantDetails>> {
     let merchant = reach(&janua, &session, path.account_id, Role::Member).await?;
     details(&janua, merchant, None).await
 }
@@ -472,7 +493,12 @@ struct MerchantChange {
     default_currency: Option<String>,
 }
 
-async fn apply_change(janua: &Janua, session: &Session, id: MerchantId, change: MerchantChange) -> Result<Json<MerchantDetails>> {
+async fn apply_change(
+    janua: &Janua,
+    session: &Session,
+    id: MerchantId,
+    change: MerchantChange,
+) -> Result<Json<MerchantDetails>> {
     reach(janua, session, id, Role::Admin).await?;
     if change.default_currency.as_deref().is_some_and(|code| !is_currency(code)) {
         return Err(INVALID.at("defaultCurrency", "wrong_form", "must be a currency in lower case, such as usd"));
@@ -505,7 +531,11 @@ async fn put_merchant(
     apply_change(&janua, &session, path.account_id, change).await
 }
 
-async fn delete_merchant(State(janua): State<Janua>, session: Session, Path(path): Path<MerchantPath>) -> Result<Json<MerchantView>> {
+async fn delete_merchant(
+    State(janua): State<Janua>,
+    session: Session,
+    Path(path): Path<MerchantPath>,
+) -> Result<Json<MerchantView>> {
     disconnect(&janua, &session, path.account_id).await
 }
 
@@ -519,11 +549,16 @@ impl FromRequestParts<Janua> for Seller {
     type Rejection = Fault;
 
     async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
-        let has_session = parts.headers.contains_key(header::AUTHORIZATION) || parts.headers.contains_key(header::COOKIE);
+        let has_session =
+            parts.headers.contains_key(header::AUTHORIZATION) || parts.headers.contains_key(header::COOKIE);
         let is_within = parts.extensions.get::<tenancy::enter::Within>().is_some();
         if !has_session && !is_within && parts.headers.contains_key("x-service-app-key") {
             let AppKey(keyed) = AppKey::from_request_parts(parts, janua).await?;
-            return if keyed.kind == KeyKind::Secret { Ok(Self::Key(keyed.app_id)) } else { Err(SECRET_KEY_REQUIRED.into()) };
+            return if keyed.kind == KeyKind::Secret {
+                Ok(Self::Key(keyed.app_id))
+            } else {
+                Err(SECRET_KEY_REQUIRED.into())
+            };
         }
         Session::from_request_parts(parts, janua).await.map(|session| Self::Member(Box::new(session)))
     }
@@ -693,9 +728,8 @@ async fn list_payments(
         return Err(NOT_FOUND.into());
     }
     let status = query.status.unwrap_or_default();
-    let fetch = async |below, most| {
-        MerchantPayment::page(&janua.db, app, query.account_id, &status, &below, most).await
-    };
+    let fetch =
+        async |below, most| MerchantPayment::page(&janua.db, app, query.account_id, &status, &below, most).await;
     let key = |payment: &MerchantPayment| Key { at: payment.created_at, id: payment.id.to_string() };
     let scope = Scope::from(app).found_by(&format!("{:?} {status}", query.account_id));
     let Listed { rows, next_cursor } = page.list(&janua, "merchant-payments", scope, fetch, key).await?;
@@ -724,7 +758,8 @@ async fn create_payment(
     if !is_currency(&new.currency) {
         return Err(INVALID.at("currency", "wrong_form", "must be a currency in lower case, such as usd"));
     }
-    let amount = items.iter().map(|item| item.amount.saturating_mul(item.quantity.unwrap_or(1))).fold(0, i64::saturating_add);
+    let amount =
+        items.iter().map(|item| item.amount.saturating_mul(item.quantity.unwrap_or(1))).fold(0, i64::saturating_add);
     if amount > 99_999_999 {
         return Err(INVALID.at("items", "range", "must be at most 99999999 together"));
     }
@@ -745,7 +780,14 @@ async fn create_payment(
         app_id: merchant.app_id,
         request_key: key,
         charge_type: if new.charge_type == Some(ChargeType::Destination) { "destination" } else { "direct" }.into(),
-        items: json!(items.iter().map(|item| json!({ "name": item.name, "amount": item.amount, "quantity": item.quantity.unwrap_or(1) })).collect::<Vec<_>>()),
+        items: json!(
+            items
+                .iter()
+                .map(
+                    |item| json!({ "name": item.name, "amount": item.amount, "quantity": item.quantity.unwrap_or(1) })
+                )
+                .collect::<Vec<_>>()
+        ),
         amount,
         fee: terms.fee_of(amount),
         currency: new.currency,
@@ -779,7 +821,8 @@ async fn create_payment(
             == (payment.merchant_id, payment.amount, &payment.currency, &payment.items);
         if is_same { Ok(before) } else { Err(IDEMPOTENCY_MISMATCH.into()) }
     })?;
-    let payment = if stored.status == "creating" { rules::open_payment(&janua, driver, stored).await? } else { stored };
+    let payment =
+        if stored.status == "creating" { rules::open_payment(&janua, driver, stored).await? } else { stored };
     Ok(Json(payment.into()))
 }
 
@@ -819,7 +862,12 @@ async fn expire(janua: &Janua, payment: MerchantPayment) -> Result<Json<PaymentV
     Ok(Json(payment.into()))
 }
 
-async fn refund(janua: &Janua, payment: MerchantPayment, change: &PaymentChange, key: Option<String>) -> Result<Json<PaymentView>> {
+async fn refund(
+    janua: &Janua,
+    payment: MerchantPayment,
+    change: &PaymentChange,
+    key: Option<String>,
+) -> Result<Json<PaymentView>> {
     let driver = Payments::required(janua)?;
     let key = key.ok_or(KEY_REQUIRED)?;
     let now = janua.clock.now();
@@ -834,7 +882,12 @@ async fn refund(janua: &Janua, payment: MerchantPayment, change: &PaymentChange,
         let amount = change.amount.unwrap_or(left);
         let is_paid = matches!(payment.status.as_str(), "paid" | "partially_refunded");
         if !is_paid || amount <= 0 || amount > left {
-            return Err(NOT_REFUNDABLE.because(format!("{} of {} {} are left.", left.max(0), payment.amount, payment.currency)));
+            return Err(NOT_REFUNDABLE.because(format!(
+                "{} of {} {} are left.",
+                left.max(0),
+                payment.amount,
+                payment.currency
+            )));
         }
         let refund = Refund {
             id: RefundId::new(&janua.entropy, now),
@@ -856,7 +909,12 @@ async fn refund(janua: &Janua, payment: MerchantPayment, change: &PaymentChange,
     Ok(Json(payment.into()))
 }
 
-async fn alter(janua: &Janua, seller: &Seller, key: Option<String>, change: PaymentChange) -> Result<Json<PaymentView>> {
+async fn alter(
+    janua: &Janua,
+    seller: &Seller,
+    key: Option<String>,
+    change: PaymentChange,
+) -> Result<Json<PaymentView>> {
     let payment = seller.payment(janua, change.id, Role::Admin).await?;
     match change.action {
         PaymentAction::Expire => expire(janua, payment).await,
@@ -882,7 +940,11 @@ async fn put_payment(
     alter(&janua, &seller, key, change).await
 }
 
-async fn delete_payment(State(janua): State<Janua>, seller: Seller, Query(query): Query<PaymentQuery>) -> Result<Json<PaymentView>> {
+async fn delete_payment(
+    State(janua): State<Janua>,
+    seller: Seller,
+    Query(query): Query<PaymentQuery>,
+) -> Result<Json<PaymentView>> {
     let id = query.id.ok_or_else(|| INVALID.at("id", "required", "is required"))?;
     let payment = seller.payment(&janua, id, Role::Admin).await?;
     expire(&janua, payment).await

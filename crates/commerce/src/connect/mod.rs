@@ -36,13 +36,14 @@ impl Terms {
 }
 
 pub fn feature() -> Feature {
-    Feature::new(api::routes())
-        .declares(events::EVENTS)
-        .declares(&[RETURN])
-        .declares(&[Gone::App(app_gone)])
+    Feature::new(api::routes()).declares(events::EVENTS).declares(&[RETURN]).declares(&[Gone::App(app_gone)])
 }
 
-fn app_gone<'a>(tx: &'a mut Tx, janua: &'a Janua, id: ApplicationId) -> Pin<Box<dyn Future<Output = db::Result<()>> + Send + 'a>> {
+fn app_gone<'a>(
+    tx: &'a mut Tx,
+    janua: &'a Janua,
+    id: ApplicationId,
+) -> Pin<Box<dyn Future<Output = db::Result<()>> + Send + 'a>> {
     Box::pin(async move { Merchant::end_all(tx, id, janua.clock.now()).await })
 }
 

@@ -294,7 +294,8 @@ impl MerchantPayment {
     }
 
     pub async fn begun(db: &Db, before: Timestamp) -> db::Result<Vec<Self>> {
-        let sql = "SELECT * FROM merchant_payment WHERE status = 'creating' AND created_at < $1 ORDER BY id LIMIT 100";
+        let sql =
+            "SELECT * FROM merchant_payment WHERE status = 'creating' AND created_at < $1 ORDER BY id LIMIT 100";
         db.all(sql, params![before]).await
     }
 
@@ -376,7 +377,8 @@ row!(Refund { id, payment_id, request_key, amount, fee, reason, state, created_a
 
 impl Refund {
     pub async fn of_request(tx: &mut Tx, payment: PaymentId, key: &str) -> db::Result<Option<Self>> {
-        tx.opt("SELECT * FROM merchant_refund WHERE payment_id = $1 AND request_key = $2", params![payment, key]).await
+        tx.opt("SELECT * FROM merchant_refund WHERE payment_id = $1 AND request_key = $2", params![payment, key])
+            .await
     }
 
     /// What is wanted and not yet part of what the processor says.

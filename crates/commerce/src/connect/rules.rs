@@ -43,7 +43,8 @@ pub async fn create_account(janua: &Janua, driver: &Driver, merchant: &Merchant)
             merchant.status = "onboarding".into();
             merchant.default_currency.clone_from(&account.default_currency);
             merchant.save(tx, janua.clock.now()).await?;
-            events::record(tx, janua, &By::default(), merchant.about(), &MerchantCreated { merchant: merchant.id }).await?;
+            events::record(tx, janua, &By::default(), merchant.about(), &MerchantCreated { merchant: merchant.id })
+                .await?;
         }
         Ok(merchant)
     })
@@ -93,7 +94,9 @@ pub async fn sync_account(janua: &Janua, driver: &Driver, id: MerchantId) -> Res
                 "enabled" => events::record(tx, janua, &by, about, &MerchantEnabled { merchant: id }).await?,
                 "restricted" => events::record(tx, janua, &by, about, &MerchantRestricted { merchant: id }).await?,
                 "disabled" => events::record(tx, janua, &by, about, &MerchantDisabled { merchant: id }).await?,
-                "disconnected" => events::record(tx, janua, &by, about, &MerchantDisconnected { merchant: id }).await?,
+                "disconnected" => {
+                    events::record(tx, janua, &by, about, &MerchantDisconnected { merchant: id }).await?
+                }
                 _ => {}
             }
         }
@@ -108,7 +111,8 @@ fn account_of<'a>(merchant: &'a Merchant, payment: &MerchantPayment) -> Option<&
 /// Creates the processor's checkout of a payment. May be repeated.
 pub async fn open_payment(janua: &Janua, driver: &Driver, payment: MerchantPayment) -> Result<MerchantPayment> {
     let merchant = Merchant::find(&janua.db, payment.merchant_id).await?;
-    let Some((merchant, account)) = merchant.and_then(|merchant| merchant.account.clone().map(|account| (merchant, account)))
+    let Some((merchant, account)) =
+        merchant.and_then(|merchant| merchant.account.clone().map(|account| (merchant, account)))
     else {
         return Ok(payment);
     };
@@ -159,7 +163,12 @@ pub async fn open_payment(janua: &Janua, driver: &Driver, payment: MerchantPayme
 }
 
 /// Reads a payment and applies it. `lost` is what a dispute took, if one was read.
-pub async fn sync_payment(janua: &Janua, driver: &Driver, id: PaymentId, lost: Option<i64>) -> Result<Option<MerchantPayment>> {
+pub async fn sync_payment(
+    janua: &Janua,
+    driver: &Driver,
+    id: PaymentId,
+    lost: Option<i64>,
+) -> Result<Option<MerchantPayment>> {
     let Some(payment) = MerchantPayment::find(&janua.db, id).await? else { return Ok(None) };
     let Some(merchant) = Merchant::find(&janua.db, payment.merchant_id).await? else { return Ok(None) };
     let Some(processor_id) = &payment.processor_id else { return Ok(Some(payment)) };
@@ -209,7 +218,11 @@ pub async fn sync_payment(janua: &Janua, driver: &Driver, id: PaymentId, lost: O
             events::record(tx, janua, &by, about, &event).await?;
         }
         if payment.refunded > before.refunded {
-            let event = MerchantRefunded { payment: id, amount: payment.refunded - before.refunded, currency: currency.clone() };
+            let event = MerchantRefunded {
+                payment: id,
+                amount: payment.refunded - before.refunded,
+                currency: currency.clone(),
+            };
             events::record(tx, janua, &by, about, &event).await?;
         }
         if payment.status == "disputed" && before.status != "disputed" {
@@ -263,7 +276,13 @@ pub async fn finish_begun(janua: &Janua, driver: &Driver, before: Timestamp) -> 
 }
 
 /// What an event of a merchant leads to.
-pub async fn handle(janua: &Janua, driver: &Driver, merchant: &Merchant, kind: &str, object: &str) -> Result<Outcome> {
+pub async fn handle(
+    janua: &Janua,
+    driver: &Driver,
+    merchant: &Merchant,
+    kind: &str,
+    object: &str,
+) -> Result<Outcome> {
     let account = merchant.account.as_deref();
     let org = merchant.org_id;
     let found = match kind {
@@ -288,8 +307,12 @@ pub async fn handle(janua: &Janua, driver: &Driver, merchant: &Merchant, kind: &
             let payment = MerchantPayment::of_processor(&janua.db, object).await?;
             payment.filter(|payment| payment.merchant_id == merchant.id).map(|payment| (payment.id, None))
         }
-        "payment_intent.succeeded" | "payment_intent.payment_failed" => of_intent(janua, merchant, Some(object)).await?,
-        "charge.refunded" => of_intent(janua, merchant, payment_of(janua, driver, account, "charge", object).await?.as_deref()).await?,
+        "payment_intent.succeeded" | "payment_intent.payment_failed" => {
+            of_intent(janua, merchant, Some(object)).await?
+        }
+        "charge.refunded" => {
+            of_intent(janua, merchant, payment_of(janua, driver, account, "charge", object).await?.as_deref()).await?
+        }
         "refund.created" | "refund.updated" | "refund.failed" => {
             of_intent(janua, merchant, payment_of(janua, driver, account, "refund", object).await?.as_deref()).await?
         }
@@ -321,7 +344,13 @@ async fn of_intent(janua: &Janua, merchant: &Merchant, intent: Option<&str>) -> 
     Ok(payment.filter(|payment| payment.merchant_id == merchant.id).map(|payment| (payment.id, None)))
 }
 
-async fn payment_of(janua: &Janua, driver: &Driver, account: Option<&str>, kind: &str, id: &str) -> Result<Option<String>> {
+async fn payment_of(
+    janua: &Janua,
+    driver: &Driver,
+    account: Option<&str>,
+    kind: &str,
+    id: &str,
+) -> Result<Option<String>> {
     match driver.payment_of(janua, account, kind, id).await {
         Ok(found) => Ok(found),
         Err(NoAnswer::Missing) => Ok(None),
@@ -340,7 +369,12 @@ pub async fn handle_intent(janua: &Janua, driver: &Driver, intent: &str, lost: O
     apply_own(janua, driver, payment, lost).await
 }
 
-async fn apply_own(janua: &Janua, driver: &Driver, payment: Option<MerchantPayment>, lost: Option<i64>) -> Result<Outcome> {
+async fn apply_own(
+    janua: &Janua,
+    driver: &Driver,
+    payment: Option<MerchantPayment>,
+    lost: Option<i64>,
+) -> Result<Outcome> {
     let Some(payment) = payment.filter(|payment| payment.charge_type == "destination") else {
         return Ok(Outcome::new("unknown"));
     };

@@ -124,7 +124,11 @@ pub async fn collect(janua: &Janua, from: Timestamp, to: Timestamp, by_app: bool
         match unit_cost(plans, &used.meter, used.at) {
             Some(unit) => {
                 let amount = Exact::parse(unit).and_then(|unit| unit.times(used.quantity)).unwrap_or_default();
-                let line = Figures { metered: amount, lines: vec![(used.meter, used.quantity, unit.to_owned(), amount)], ..Figures::default() };
+                let line = Figures {
+                    metered: amount,
+                    lines: vec![(used.meter, used.quantity, unit.to_owned(), amount)],
+                    ..Figures::default()
+                };
                 figures.add(&line);
             }
             None => _ = figures.unpriced.insert(used.meter),
@@ -233,7 +237,13 @@ async fn quantities(janua: &Janua, from: Timestamp, to: Timestamp) -> Result<Vec
         }
         for (org, there) in quotas::used_by_all(&janua.db, meter, Timestamp(0), Timestamp(1)).await? {
             let quantity = there.saturating_mul(months(from, to));
-            found.push(Quantity { org: org.to_string(), app: String::new(), meter: meter.name.to_string(), quantity, at: to });
+            found.push(Quantity {
+                org: org.to_string(),
+                app: String::new(),
+                meter: meter.name.to_string(),
+                quantity,
+                at: to,
+            });
         }
     }
     found.retain(|used| used.quantity > 0);
@@ -256,7 +266,8 @@ async fn spread(janua: &Janua, from: Timestamp, to: Timestamp, book: &mut Book) 
             whole = whole + Exact::whole(*amount).share(part / 1000, (end.0 - start.0) / 1000);
             at = end;
         }
-        let shares: Vec<(String, i64)> = match janua.declared::<Meter>().iter().find(|meter| *meter.name == **spread) {
+        let shares: Vec<(String, i64)> = match janua.declared::<Meter>().iter().find(|meter| *meter.name == **spread)
+        {
             Some(meter) if meter.period == Period::Gauge => {
                 let found = quotas::used_by_all(&janua.db, meter, Timestamp(0), Timestamp(1)).await?;
                 found.into_iter().map(|(org, used)| (org.to_string(), used)).collect()
@@ -284,7 +295,11 @@ async fn spread(janua: &Janua, from: Timestamp, to: Timestamp, book: &mut Book) 
 
 /// The plan of each organization that is not on the first one.
 pub async fn plans_of(db: &Db) -> db::Result<BTreeMap<String, String>> {
-    Ok(Org::on_paid_plans(db).await?.into_iter().map(|(org, plan): (OrgId, String)| (org.to_string(), plan)).collect())
+    Ok(Org::on_paid_plans(db)
+        .await?
+        .into_iter()
+        .map(|(org, plan): (OrgId, String)| (org.to_string(), plan))
+        .collect())
 }
 
 pub fn plan_of<'a>(plans: &'a BTreeMap<String, String>, org: &str) -> &'a str {

@@ -214,7 +214,9 @@ async fn cost_report(
     let fetch = async |below: Key, most: u32| {
         let first = if below == Key::newest() { 0 } else { below.id.parse::<usize>().map_or(0, |place| place + 1) };
         let each = rows.iter().enumerate().skip(first).take(most as usize);
-        Ok::<_, kernel::fault::Fault>(each.map(|(place, (of, plan, figures))| row(of, plan, figures, place)).collect::<Vec<_>>())
+        Ok::<_, kernel::fault::Fault>(
+            each.map(|(place, (of, plan, figures))| row(of, plan, figures, place)).collect::<Vec<_>>(),
+        )
     };
     let key = |row: &CostRow| Key { at: Timestamp(0), id: row.place.to_string() };
     let scope = Scope::platform().found_by(&format!("{from} {to} {group_by:?} {sort:?} {:?}", query.currency));

@@ -37,9 +37,8 @@ pub async fn apps_of(janua: &Janua, subject: &Subject) -> Result<Vec<Application
         return Ok(vec![app]);
     }
     let others = Subject::all_of(&janua.db, subject.org_id).await?;
-    let pays_itself = |app: &Application| {
-        others.iter().any(|other| other.app_id == app.id.to_string() && other.is_subscribed())
-    };
+    let pays_itself =
+        |app: &Application| others.iter().any(|other| other.app_id == app.id.to_string() && other.is_subscribed());
     let apps = Application::of_org(&janua.db, subject.org_id).await?;
     Ok(apps.iter().filter(|app| !pays_itself(app)).map(|app| app.id).collect())
 }
@@ -63,7 +62,12 @@ pub async fn freeze(janua: &Janua, subject: &Subject, invoice: &Invoice) -> Resu
     let frozen = Item::since(&janua.db, subscription, since).await?;
     for (meter, limit) in plan.limits.iter().filter_map(|(meter, limit)| Some((plans.meters.get(meter)?, limit))) {
         let Some(unit_price) = &limit.overage else { continue };
-        let make = |period: (Timestamp, Timestamp), revision: i64, used: i64, included: i64, quantity: i64, label: String| {
+        let make = |period: (Timestamp, Timestamp),
+                    revision: i64,
+                    used: i64,
+                    included: i64,
+                    quantity: i64,
+                    label: String| {
             let amount = money::line(quantity, unit_price)?;
             Some(Item {
                 id: ItemId::new(&janua.entropy, now),
@@ -148,7 +152,8 @@ pub async fn add_items(janua: &Janua, driver: &Driver, subject: &Subject, invoic
 
 /// Goes on with lines that a dead process left.
 pub async fn add_waiting(janua: &Janua, driver: &Driver, before: Timestamp) -> Result<(), Later> {
-    let mut invoices: Vec<_> = Item::waiting(&janua.db, before).await?.into_iter().map(|item| (item.invoice, item.subject_id)).collect();
+    let mut invoices: Vec<_> =
+        Item::waiting(&janua.db, before).await?.into_iter().map(|item| (item.invoice, item.subject_id)).collect();
     invoices.sort();
     invoices.dedup();
     for (invoice, subject) in invoices {

@@ -71,7 +71,13 @@ impl Driver {
         text(&made, "/id").ok_or_else(|| NoAnswer::away("its customer has no id"))
     }
 
-    pub async fn create_price(&self, janua: &Janua, key: &str, title: &str, price: &crate::plans::Price) -> Answer<String> {
+    pub async fn create_price(
+        &self,
+        janua: &Janua,
+        key: &str,
+        title: &str,
+        price: &crate::plans::Price,
+    ) -> Answer<String> {
         let request = Wire::post("/v1/prices", key)
             .with("currency", &price.currency)
             .with("unit_amount", price.amount)
@@ -140,12 +146,21 @@ impl Driver {
             .with("subscription_details[items][0][id]", change.item)
             .with("subscription_details[items][0][price]", change.price)
             .with("subscription_details[items][0][quantity]", change.quantity)
-            .with("subscription_details[proration_behavior]", if change.prorates { "always_invoice" } else { "none" });
+            .with(
+                "subscription_details[proration_behavior]",
+                if change.prorates { "always_invoice" } else { "none" },
+            );
         let made = self.call(janua, request).await?;
         Ok((made["amount_due"].as_i64().unwrap_or_default(), text(&made, "/currency").unwrap_or_default()))
     }
 
-    pub async fn cancel_at_period_end(&self, janua: &Janua, key: &str, id: &str, cancels: bool) -> Answer<Subscription> {
+    pub async fn cancel_at_period_end(
+        &self,
+        janua: &Janua,
+        key: &str,
+        id: &str,
+        cancels: bool,
+    ) -> Answer<Subscription> {
         let request = Wire::post(format!("/v1/subscriptions/{id}"), key).with("cancel_at_period_end", cancels);
         Subscription::read(&self.call(janua, request).await?)
     }
@@ -172,7 +187,13 @@ impl Driver {
         Ok(items.filter_map(|item| Some((text(item, "/metadata/janua_item")?, text(item, "/id")?))).collect())
     }
 
-    pub async fn add_invoice_item(&self, janua: &Janua, key: &str, customer: &str, item: &crate::invoices::Item) -> Answer<String> {
+    pub async fn add_invoice_item(
+        &self,
+        janua: &Janua,
+        key: &str,
+        customer: &str,
+        item: &crate::invoices::Item,
+    ) -> Answer<String> {
         let request = Wire::post("/v1/invoiceitems", key)
             .with("customer", customer)
             .with("invoice", &item.invoice)
@@ -208,7 +229,13 @@ impl Driver {
     }
 
     /// The payment that a charge or a refund belongs to.
-    pub async fn payment_of(&self, janua: &Janua, account: Option<&str>, kind: &str, id: &str) -> Answer<Option<String>> {
+    pub async fn payment_of(
+        &self,
+        janua: &Janua,
+        account: Option<&str>,
+        kind: &str,
+        id: &str,
+    ) -> Answer<Option<String>> {
         let path = match kind {
             "refund" => format!("/v1/refunds/{id}"),
             _ => format!("/v1/charges/{id}"),
@@ -245,7 +272,14 @@ impl Driver {
         Account::read(&self.call(janua, Wire::get(format!("/v1/accounts/{id}"))).await?)
     }
 
-    pub async fn account_link(&self, janua: &Janua, key: &str, account: &str, refresh: &str, back: &str) -> Answer<(String, Timestamp)> {
+    pub async fn account_link(
+        &self,
+        janua: &Janua,
+        key: &str,
+        account: &str,
+        refresh: &str,
+        back: &str,
+    ) -> Answer<(String, Timestamp)> {
         let request = Wire::post("/v1/account_links", key)
             .with("account", account)
             .with("refresh_url", refresh)

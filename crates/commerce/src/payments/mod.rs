@@ -106,7 +106,11 @@ impl Payments {
     }
 
     pub fn of(janua: &Janua) -> Option<&Driver> {
-        janua.own::<Self>().0.as_ref().ok().and_then(Option::as_ref)
+        janua.own::<Self>().driver()
+    }
+
+    pub fn driver(&self) -> Option<&Driver> {
+        self.0.as_ref().ok().and_then(Option::as_ref)
     }
 
     /// The processor, or 503.
@@ -153,9 +157,10 @@ fn stripe(config: &Config, settings: &Settings) -> std::result::Result<Driver, S
         _ => return Err("stripe_secret_key: must begin with sk_live_ or sk_test_".into()),
     };
     let shared = |secret: &Secret| {
-        settings.connect_webhook_secrets.iter().any(|other| {
-            kernel::crypto::same(other.expose().as_bytes(), secret.expose().as_bytes())
-        })
+        settings
+            .connect_webhook_secrets
+            .iter()
+            .any(|other| kernel::crypto::same(other.expose().as_bytes(), secret.expose().as_bytes()))
     };
     if settings.billing_webhook_secrets.iter().any(shared) {
         return Err("connect_webhook_secrets: must not have a secret of billing_webhook_secrets".into());

@@ -69,7 +69,9 @@ fn read(header: &str) -> Option<(&str, Vec<&str>)> {
         let (name, value) = part.trim().split_once('=')?;
         match name {
             "t" if at.is_some() => return None,
-            "t" => at = Some(value).filter(|at| (1..=12).contains(&at.len()) && at.bytes().all(|b| b.is_ascii_digit())),
+            "t" => {
+                at = Some(value).filter(|at| (1..=12).contains(&at.len()) && at.bytes().all(|b| b.is_ascii_digit()))
+            }
             "v1" => signatures.push(value),
             _ => {}
         }

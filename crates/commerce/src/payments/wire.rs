@@ -91,9 +91,7 @@ impl NoAnswer {
 impl From<NoAnswer> for Fault {
     fn from(why: NoAnswer) -> Self {
         match &why {
-            NoAnswer::Away { after, .. } => {
-                AWAY.caused_by(&why).retry_after(after.unwrap_or(Duration::from_secs(5)))
-            }
+            NoAnswer::Away { after, .. } => AWAY.caused_by(&why).retry_after(after.unwrap_or(Duration::from_secs(5))),
             NoAnswer::Refused { message, .. } => REFUSED.because(message.clone()),
             NoAnswer::Missing => REFUSED.because("The processor does not know this any more."),
         }

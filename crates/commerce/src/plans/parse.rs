@@ -86,7 +86,15 @@ pub fn parse(file: &str, declared: &[Meter]) -> Result<Plans, Vec<String>> {
     let connect = connect.map(|section| terms(section, &mut findings)).unwrap_or_default();
     top.end(&mut findings);
     if findings.0.is_empty() {
-        Ok(Plans { currency, grace, bills_late_usage: bills_late_usage.unwrap_or(true), meters, plans, costs, connect })
+        Ok(Plans {
+            currency,
+            grace,
+            bills_late_usage: bills_late_usage.unwrap_or(true),
+            meters,
+            plans,
+            costs,
+            connect,
+        })
     } else {
         Err(findings.0)
     }

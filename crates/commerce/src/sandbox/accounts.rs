@@ -24,7 +24,9 @@ pub async fn serve(book: &mut Book<'_>, verb: Verb, path: &[&str], params: &Para
             book.put("account", "", &account, None).await?;
             Ok(Ok(account))
         }
-        (Verb::Get, ["accounts", id]) => Ok(book.get("account", id).await?.ok_or_else(|| Refusal::missing("account"))),
+        (Verb::Get, ["accounts", id]) => {
+            Ok(book.get("account", id).await?.ok_or_else(|| Refusal::missing("account")))
+        }
         (Verb::Post, ["account_links"]) => {
             let account = params.get("account").unwrap_or_default();
             link(book, account, params.get("return_url"), "onboarding").await
@@ -52,8 +54,13 @@ pub async fn onboard(book: &mut Book<'_>, mut account: Value, outcome: &str) -> 
     let (submitted, enabled, due, past_due, reason) = match outcome {
         "complete" => (true, true, json!([]), json!([]), Value::Null),
         "review" => (true, false, json!([]), json!([]), json!("requirements.pending_verification")),
-        "restrict" => (true, false, json!(["individual.verification.document"]),
-                       json!(["individual.verification.document"]), json!("requirements.past_due")),
+        "restrict" => (
+            true,
+            false,
+            json!(["individual.verification.document"]),
+            json!(["individual.verification.document"]),
+            json!("requirements.past_due"),
+        ),
         "reject" => (true, false, json!([]), json!([]), json!("rejected.other")),
         _ => return Ok(account),
     };

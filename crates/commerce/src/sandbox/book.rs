@@ -1,12 +1,7 @@
 //! The sandbox's objects, and the transaction in which they are read and changed. One request at a time: it is a test tool, and
 //! this way it is right.
 use db::{Tx, params, row};
-use kernel::{
-    Janua,
-    clock::Timestamp,
-    installation,
-    jobs,
-};
+use kernel::{Janua, clock::Timestamp, installation, jobs};
 use serde_json::{Value, json};
 
 use super::{OFFSET, deliver::Deliver};
@@ -89,7 +84,8 @@ impl<'a> Book<'a> {
 
     /// A new id that cannot be guessed: pages are reached by it.
     pub fn id(&self, kind: &str) -> String {
-        let token: String = self.janua.entropy.token().expose().chars().filter(char::is_ascii_alphanumeric).take(28).collect();
+        let token: String =
+            self.janua.entropy.token().expose().chars().filter(char::is_ascii_alphanumeric).take(28).collect();
         format!("sbx_{kind}_{token}")
     }
 
@@ -172,7 +168,8 @@ impl<'a> Book<'a> {
     }
 
     pub async fn keep_reply(&mut self, key: &str, digest: &str, status: u16, body: &Value) -> db::Result<()> {
-        let sql = "INSERT INTO sandbox_reply (request_key, digest, status, body, created_at) VALUES ($1, $2, $3, $4, $5)";
+        let sql =
+            "INSERT INTO sandbox_reply (request_key, digest, status, body, created_at) VALUES ($1, $2, $3, $4, $5)";
         let now = self.janua.clock.now();
         self.tx.exec(sql, params![key, digest, i64::from(status), body, now]).await.map(drop)
     }

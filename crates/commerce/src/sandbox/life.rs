@@ -176,7 +176,6 @@ async fn finalize(book: &mut Book<'_>, mut invoice: Value) -> db::Result<Value> 
     invoice["status"] = "open".into();
     invoice["number"] = format!("SBX-{}", id[id.len().saturating_sub(8)..].to_uppercase()).into();
     invoice["status_transitions"]["finalized_at"] = book.seconds().into();
-    invoice["hosted_invoice_url"] = format!("{}/sandbox/invoice/{id}", book.janua.config.base_url()).into();
     save_invoice(book, &invoice, None).await?;
     book.emit("invoice.finalized", &invoice, "").await?;
     Ok(invoice)
@@ -207,7 +206,8 @@ pub async fn pay(
         return Ok(Err(Refusal::new(code, message)));
     }
     if amount > 0 {
-        let paid = charge(book, Charge { amount, currency: text(&invoice, "currency"), card, account: "", fee: 0 }).await?;
+        let paid =
+            charge(book, Charge { amount, currency: text(&invoice, "currency"), card, account: "", fee: 0 }).await?;
         invoice["payments"]["data"] = json!([{ "object": "invoice_payment", "status": "paid",
             "payment": { "type": "payment_intent", "payment_intent": paid } }]);
     }
@@ -406,7 +406,11 @@ pub async fn end_trial(book: &mut Book<'_>, mut subscription: Value) -> db::Resu
 }
 
 /// Another card; what is open is collected with it.
-pub async fn replace_card(book: &mut Book<'_>, mut subscription: Value, card: Card) -> db::Result<Result<(), Refusal>> {
+pub async fn replace_card(
+    book: &mut Book<'_>,
+    mut subscription: Value,
+    card: Card,
+) -> db::Result<Result<(), Refusal>> {
     subscription["_card"] = card.name().into();
     subscription["default_payment_method"] = payment_method(card);
     save(book, &subscription).await?;

@@ -12,7 +12,14 @@ mod tick;
 
 use std::time::Duration;
 
-use kernel::{Janua, clock::Timestamp, crypto, feature::Feature, installation, jobs::{Chore, Jobs}};
+use kernel::{
+    Janua,
+    clock::Timestamp,
+    crypto,
+    feature::Feature,
+    installation,
+    jobs::{Chore, Jobs},
+};
 use serde_json::{Value, json};
 
 use self::book::{Book, Refusal};
@@ -61,13 +68,7 @@ pub struct Sandbox;
 impl Transport for Sandbox {
     fn call<'a>(&'a self, janua: &'a Janua, request: Wire) -> Answering<'a> {
         Box::pin(async move {
-            let answered = db::aside(async {
-                db::transact!(janua.db, async |tx| {
-                    let mut book = Book::open(tx, janua).await?;
-                    answer(&mut book, &request).await
-                })
-            });
-            let (status, body) = answered.await.map_err(NoAnswer::away)?;
+            let (status, body) = db::aside(serve_once(janua, &request)).await.map_err(NoAnswer::away)?;
             let word = |name: &str| body["error"][name].as_str().unwrap_or_default().to_owned();
             match status {
                 200 => Ok(body),
@@ -78,8 +79,16 @@ impl Transport for Sandbox {
     }
 }
 
+/// One request in a transaction of its own.
+pub async fn serve_once(janua: &Janua, request: &Wire) -> db::Result<(u16, Value)> {
+    db::transact!(janua.db, async |tx| {
+        let mut book = Book::open(tx, janua).await?;
+        answer(&mut book, request).await
+    })
+}
+
 /// The answer to a request, or the one that was given to its key before.
-pub async fn answer(book: &mut Book<'_>, request: &Wire) -> db::Result<(u16, Value)> {
+async fn answer(book: &mut Book<'_>, request: &Wire) -> db::Result<(u16, Value)> {
     let Some(key) = request.key.as_deref().filter(|_| request.verb == Verb::Post) else {
         return serve(book, request).await;
     };

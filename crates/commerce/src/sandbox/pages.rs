@@ -117,7 +117,8 @@ async fn act_on_session(
 
 fn card_of(act: &SandboxAct) -> Result<Card> {
     let number = act.card.as_deref().unwrap_or_default();
-    let card = Card::of_number(number).ok_or_else(|| NOT_A_TEST_CARD.at("card", "unknown", "must be one of the test cards"))?;
+    let card = Card::of_number(number)
+        .ok_or_else(|| NOT_A_TEST_CARD.at("card", "unknown", "must be one of the test cards"))?;
     if card == Card::Confirms && act.confirmed != Some(true) {
         return Err(CONFIRMATION_REQUIRED.into());
     }
@@ -151,8 +152,9 @@ async fn on_portal(book: &mut Book<'_>, id: &str, act: &SandboxAct) -> Result<()
                 replaced.map_err(|refusal| CARD_REFUSED.because(refusal.message))?;
             }
             "cancel" | "undo" => {
-                let request = Wire::post(format!("/v1/subscriptions/{}", subscription["id"].as_str().unwrap_or_default()), "")
-                    .with("cancel_at_period_end", act.action == "cancel");
+                let request =
+                    Wire::post(format!("/v1/subscriptions/{}", subscription["id"].as_str().unwrap_or_default()), "")
+                        .with("cancel_at_period_end", act.action == "cancel");
                 let _done = serve::serve(book, &request).await?;
             }
             "leave" => {}

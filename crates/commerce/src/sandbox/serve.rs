@@ -76,7 +76,9 @@ pub async fn serve(book: &mut Book<'_>, request: &Wire) -> Served {
             None => Ok(Err(Refusal::missing("subscription"))),
         },
         (Verb::Post, ["invoices", "create_preview"]) => preview(book, &params).await,
-        (Verb::Get, ["invoices", id]) => Ok(book.get("invoice", id).await?.ok_or_else(|| Refusal::missing("invoice"))),
+        (Verb::Get, ["invoices", id]) => {
+            Ok(book.get("invoice", id).await?.ok_or_else(|| Refusal::missing("invoice")))
+        }
         (Verb::Post, ["invoiceitems"]) => add_item(book, &params).await,
         (Verb::Get, ["invoiceitems"]) => {
             let items = book.of_parent("invoiceitem", params.get("invoice").unwrap_or_default()).await?;
@@ -160,7 +162,8 @@ async fn add_item(book: &mut Book<'_>, params: &Params<'_>) -> Served {
                        "customer": invoice["customer"], "currency": invoice["currency"], "description": description,
                        "metadata": metadata, "livemode": false });
     book.put("invoiceitem", id, &item, None).await?;
-    let period = (invoice["period_start"].as_i64().unwrap_or_default(), invoice["period_end"].as_i64().unwrap_or_default());
+    let period =
+        (invoice["period_start"].as_i64().unwrap_or_default(), invoice["period_end"].as_i64().unwrap_or_default());
     life::add_line(book, invoice, life::line(amount, 1, description, period, &metadata)).await?;
     Ok(Ok(item))
 }
@@ -175,13 +178,17 @@ async fn refund(book: &mut Book<'_>, params: &Params<'_>, account: &str) -> Serv
     let left = number(&charge, "amount") - number(&charge, "amount_refunded");
     let amount = params.number("amount").unwrap_or(left);
     if amount <= 0 || amount > left {
-        return Ok(Err(Refusal::new("charge_already_refunded", "The amount is more than what is left of the charge.")));
+        return Ok(Err(Refusal::new(
+            "charge_already_refunded",
+            "The amount is more than what is left of the charge.",
+        )));
     }
     charge["amount_refunded"] = (number(&charge, "amount_refunded") + amount).into();
     charge["refunded"] = (amount == left).into();
     if params.get("refund_application_fee") == Some("true") && charge["application_fee"].is_object() {
         // In proportion to all that went back, so that the parts add up to the whole.
-        let share = i128::from(number(&charge["application_fee"], "amount")) * i128::from(number(&charge, "amount_refunded"))
+        let share = i128::from(number(&charge["application_fee"], "amount"))
+            * i128::from(number(&charge, "amount_refunded"))
             / i128::from(number(&charge, "amount").max(1));
         charge["application_fee"]["amount_refunded"] = i64::try_from(share).unwrap_or_default().into();
     }

@@ -46,10 +46,14 @@ pub async fn create(book: &mut Book<'_>, params: &Params<'_>, account: &str) -> 
         let (mut items, mut total) = (vec![], 0_i64);
         for place in 0.. {
             let of = |name: &str| params.get(&format!("line_items[{place}]{name}"));
-            let Some(amount) = of("[price_data][unit_amount]").and_then(|text| text.parse::<i64>().ok()) else { break };
+            let Some(amount) = of("[price_data][unit_amount]").and_then(|text| text.parse::<i64>().ok()) else {
+                break;
+            };
             let quantity = of("[quantity]").and_then(|text| text.parse::<i64>().ok()).unwrap_or(1);
             total = total.saturating_add(amount.saturating_mul(quantity));
-            items.push(json!({ "name": of("[price_data][product_data][name]"), "amount": amount, "quantity": quantity }));
+            items.push(
+                json!({ "name": of("[price_data][product_data][name]"), "amount": amount, "quantity": quantity }),
+            );
         }
         session["currency"] = json!(params.get("line_items[0][price_data][currency]"));
         session["amount_total"] = total.into();
@@ -73,7 +77,12 @@ pub async fn expire(book: &mut Book<'_>, mut session: Value) -> db::Result<Value
 }
 
 /// Pays an open session with a test card.
-pub async fn pay(book: &mut Book<'_>, mut session: Value, account: &str, card: Card) -> db::Result<Result<Value, Refusal>> {
+pub async fn pay(
+    book: &mut Book<'_>,
+    mut session: Value,
+    account: &str,
+    card: Card,
+) -> db::Result<Result<Value, Refusal>> {
     if let Some((code, message)) = card.refusal(false) {
         return Ok(Err(Refusal::new(code, message)));
     }

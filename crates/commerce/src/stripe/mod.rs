@@ -41,11 +41,8 @@ impl Stripe {
         if request.verb != Verb::Post && !request.params.is_empty() {
             url.query_pairs_mut().extend_pairs(&request.params);
         }
-        let mut call = self
-            .client
-            .request(method, url)
-            .bearer_auth(self.key.expose())
-            .header("stripe-version", VERSION);
+        let mut call =
+            self.client.request(method, url).bearer_auth(self.key.expose()).header("stripe-version", VERSION);
         if request.verb == Verb::Post {
             call = call.form(&request.params);
         }

@@ -91,6 +91,14 @@ pub async fn buy(t: &TestJanua, person: &Person, plan: &str) -> Answer {
     person.asks(t.post("/billing/org/checkout").json(&json!({ "plan": plan }))).await
 }
 
+/// Fails unless these events are among those that happened since this was last asked.
+pub async fn recorded(t: &TestJanua, kinds: &[&str]) {
+    let all = t.happened().await;
+    for kind in kinds {
+        assert!(all.iter().any(|one| one == kind), "{kind} is not in {all:?}");
+    }
+}
+
 /// The last part of a page's URL.
 pub fn last(url: &Value) -> String {
     url.as_str().expect("a URL").rsplit('/').next().unwrap().to_owned()
@@ -155,7 +163,7 @@ async fn a_year_in_the_sandbox() {
     subscribe(&t, &shop.owner, "pro", CARD).await;
     let now = billing(&t, &shop.owner).await;
     assert_eq!((&now["status"], &now["plan"]), (&json!("trialing"), &json!("pro")), "{now}");
-    t.expects(&["BILLING_CHECKOUT_STARTED", "BILLING_TRIAL_STARTED", "BILLING_PLAN_CHANGED"]).await;
+    recorded(&t, &["BILLING_CHECKOUT_STARTED", "BILLING_TRIAL_STARTED", "BILLING_PLAN_CHANGED"]).await;
 
     // The trial ends, and the first month is paid.
     pass(&t, 14 * DAY).await;
@@ -181,9 +189,16 @@ async fn a_year_in_the_sandbox() {
     shop.owner = again(&t, "ada@example.com").await;
     let now = billing(&t, &shop.owner).await;
     let invoice = &now["invoices"][0];
-    assert_eq!((&invoice["status"], &invoice["total"]), (&json!("paid"), &json!(2050)), "1003 calls beyond at 0.05: {invoice}");
+    assert_eq!(
+        (&invoice["status"], &invoice["total"]),
+        (&json!("paid"), &json!(2050)),
+        "1003 calls beyond at 0.05: {invoice}"
+    );
     let line = invoice["lines"].as_array().unwrap().iter().find(|line| line["meter"] == "api_calls").unwrap().clone();
-    assert_eq!((&line["used"], &line["included"], &line["quantity"], &line["amount"]), (&json!(2003), &json!(1000), &json!(1003), &json!(50)));
+    assert_eq!(
+        (&line["used"], &line["included"], &line["quantity"], &line["amount"]),
+        (&json!(2003), &json!(1000), &json!(1003), &json!(50))
+    );
     let of_line = format!(
         "/usage?appId={}&meter=api_calls&groupBy=event&from={}&to={}",
         shop.app,
@@ -202,11 +217,16 @@ async fn a_year_in_the_sandbox() {
     pass(&t, Duration::from_mins(61)).await;
     shop.owner = again(&t, "ada@example.com").await;
     let now = billing(&t, &shop.owner).await;
-    let late = now["invoices"][0]["lines"].as_array().unwrap().iter().find(|line| line["description"].as_str().unwrap().starts_with("late:"));
+    let late = now["invoices"][0]["lines"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|line| line["description"].as_str().unwrap().starts_with("late:"));
     assert_eq!(late.unwrap()["amount"], 5, "{}", now["invoices"][0]);
 
     // Up at once, with what is left settled.
-    let preview = shop.owner.asks(t.post("/billing/org/checkout").json(&json!({ "plan": "scale", "preview": true }))).await;
+    let preview =
+        shop.owner.asks(t.post("/billing/org/checkout").json(&json!({ "plan": "scale", "preview": true }))).await;
     assert!(preview.body["preview"]["amountDue"].as_i64().unwrap() > 7000, "{}", preview.text);
     assert_eq!(billing(&t, &shop.owner).await["plan"], "pro", "a preview changes nothing");
     let changed = buy(&t, &shop.owner, "scale").await;
@@ -256,7 +276,9 @@ async fn a_year_in_the_sandbox() {
     assert_eq!((cancel.status, &cancel.body["cancelAtPeriodEnd"]), (200, &json!(true)), "{}", cancel.text);
     let undone = shop.owner.asks(t.post("/billing/org/cancel").json(&json!({ "undo": true }))).await;
     assert_eq!(undone.body["cancelAtPeriodEnd"], false);
-    shop.owner.asks(t.post("/billing/org/cancel").json(&json!({ "when": "period_end", "reason": "too large" }))).await;
+    shop.owner
+        .asks(t.post("/billing/org/cancel").json(&json!({ "when": "period_end", "reason": "too large" })))
+        .await;
     pass(&t, 32 * DAY).await;
     shop.owner = again(&t, "ada@example.com").await;
     let now = billing(&t, &shop.owner).await;
@@ -300,7 +322,8 @@ async fn pc07_fc2_order_doubles_delays_and_losses_end_in_the_same_state() {
         let t = start(PLANS).await;
         let ada = signed_in(&t, "ada@example.com").await;
         let made = buy(&t, &ada, "scale").await;
-        let paid = act(&t, &last(&made.body["url"]), json!({ "action": "pay", "card": CARD, "delivery": delivery })).await;
+        let paid =
+            act(&t, &last(&made.body["url"]), json!({ "action": "pay", "card": CARD, "delivery": delivery })).await;
         assert_eq!(paid.status, 200, "{}", paid.text);
         t.run_jobs().await;
         for _ in 0..3 {
@@ -314,12 +337,20 @@ async fn pc07_fc2_order_doubles_delays_and_losses_end_in_the_same_state() {
         let root = signed_in(&t, "root@example.com").await;
         let events = root.asks(t.get("/billing/admin/events")).await;
         let by = if delivery == "lose" { "pulled" } else { "received" };
-        assert!(events.body["events"].as_array().unwrap().iter().all(|event| event["cameBy"] == by), "{}", events.text);
+        assert!(
+            events.body["events"].as_array().unwrap().iter().all(|event| event["cameBy"] == by),
+            "{}",
+            events.text
+        );
         let replayed = format!("/billing/admin/events/{}/replay", events.body["events"][0]["id"].as_str().unwrap());
         assert_eq!(root.asks(t.post(&replayed)).await.status, 200);
         t.run_jobs().await;
         let after = billing(&t, &ada).await;
-        assert_eq!((&after["status"], &after["invoices"]), (&now["status"], &now["invoices"]), "a replay changes nothing");
+        assert_eq!(
+            (&after["status"], &after["invoices"]),
+            (&now["status"], &now["invoices"]),
+            "a replay changes nothing"
+        );
         assert_eq!(ada.asks(t.get("/billing/admin/events")).await.refusal(), (403, "forbidden"));
         t.finish().await;
     }
@@ -377,7 +408,11 @@ async fn pc01_pc02_only_a_right_and_recent_signature_is_taken() {
     // One right signature among several, and both headers when they are the same.
     let several = format!("{at},v1={},v1={mac}", "0".repeat(64));
     let both = t.post("/billing/webhook").body(body.clone()).header("processor-signature", &several);
-    assert_eq!(both.header("stripe-signature", &right).await.refusal(), (400, "malformed_header"), "both and different");
+    assert_eq!(
+        both.header("stripe-signature", &right).await.refusal(),
+        (400, "malformed_header"),
+        "both and different"
+    );
     let both = t.post("/billing/webhook").body(body.clone()).header("processor-signature", &several);
     let both = both.header("stripe-signature", &several).await;
     assert_eq!((both.status, &both.body), (200, &json!({ "received": true })), "{}", both.text);
@@ -387,7 +422,7 @@ async fn pc01_pc02_only_a_right_and_recent_signature_is_taken() {
     assert!(again.iter().all(|answer| answer.body == json!({ "received": true, "duplicate": true })));
     let other = event("evt_1", "customer.updated", "cus_2");
     assert_eq!(send(&other, Some(&signed(&t, &other))).await.refusal(), (400, "event_mismatch"));
-    t.expects(&["BILLING_EVENT_REJECTED"]).await;
+    recorded(&t, &["BILLING_EVENT_REJECTED"]).await;
 
     // PC05: live events have no effect on a test installation, and are written down.
     let live = body.replace("\"livemode\":false", "\"livemode\":true").replace("evt_1", "evt_live");
@@ -404,18 +439,27 @@ async fn pc06_what_is_written_into_an_event_chooses_no_tenant() {
     let t = start(PLANS).await;
     let ada = signed_in(&t, "ada@example.com").await;
     subscribe(&t, &ada, "scale", CARD).await;
-    let sql = "SELECT id, customer FROM billing_subject";
-    let (subject, customer): (String, String) = t.janua.db.one::<(String, String)>(sql, params![]).await.unwrap();
+    let (subject,): (String,) = t.janua.db.one("SELECT id FROM billing_subject", params![]).await.unwrap();
+    let (customer,): (String,) = t.janua.db.one("SELECT customer FROM billing_subject", params![]).await.unwrap();
     let bob = signed_in(&t, "bob@example.com").await;
     let before = billing(&t, &bob).await;
     for (kind, object) in [
-        ("customer.subscription.updated", json!({ "id": "sub_foreign", "status": "active", "customer": customer, "metadata": { "janua": subject } })),
-        ("checkout.session.completed", json!({ "id": "cs_foreign", "client_reference_id": subject, "subscription": "sub_foreign" })),
+        (
+            "customer.subscription.updated",
+            json!({ "id": "sub_foreign", "status": "active", "customer": customer, "metadata": { "janua": subject } }),
+        ),
+        (
+            "checkout.session.completed",
+            json!({ "id": "cs_foreign", "client_reference_id": subject, "subscription": "sub_foreign" }),
+        ),
         ("invoice.paid", json!({ "id": "in_foreign", "customer": customer, "amount_paid": 1 })),
         ("charge.refunded", json!({ "id": "ch_foreign", "payment_intent": "pi_foreign" })),
     ] {
-        let body = json!({ "id": format!("evt_{kind}"), "type": kind, "livemode": false, "data": { "object": object } }).to_string();
-        let sent = t.post("/billing/webhook").body(body.clone()).header("processor-signature", &signed(&t, &body)).await;
+        let body =
+            json!({ "id": format!("evt_{kind}"), "type": kind, "livemode": false, "data": { "object": object } })
+                .to_string();
+        let sent =
+            t.post("/billing/webhook").body(body.clone()).header("processor-signature", &signed(&t, &body)).await;
         assert_eq!(sent.status, 200, "{}", sent.text);
     }
     let ours = billing(&t, &ada).await;
@@ -423,7 +467,8 @@ async fn pc06_what_is_written_into_an_event_chooses_no_tenant() {
     let after = billing(&t, &ada).await;
     assert_eq!((&after["status"], &after["invoices"]), (&ours["status"], &ours["invoices"]));
     assert_eq!(billing(&t, &bob).await["status"], before["status"]);
-    let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM processor_event WHERE event_id LIKE 'evt_%.%' AND outcome = 'unknown'";
+    let sql =
+        "SELECT CAST(COUNT(*) AS BIGINT) FROM processor_event WHERE event_id LIKE 'evt_%.%' AND outcome = 'unknown'";
     let (unknown,): (i64,) = t.janua.db.one(sql, params![]).await.unwrap();
     assert_eq!(unknown, 4);
     t.finish().await;
@@ -469,7 +514,10 @@ async fn pc08_to_pc12_a_checkout_names_a_plan_and_nothing_else() {
     let made = ask(json!({ "plan": "scale", "amount": 1, "price": "price_1", "unitAmount": 1, "currency": "jpy", "trialDays": 900,
                            "coupon": "FREE", "customer": "cus_other", "quantity": 99, "metadata": { "plan": "enterprise" } })).await;
     let shown = t.get(&format!("/sandbox/sessions/{}", last(&made.body["url"]))).await;
-    assert_eq!((&shown.body["object"]["amount_total"], &shown.body["object"]["currency"]), (&json!(10_000), &json!("usd")));
+    assert_eq!(
+        (&shown.body["object"]["amount_total"], &shown.body["object"]["currency"]),
+        (&json!(10_000), &json!("usd"))
+    );
     assert_eq!(shown.body["trialDays"], 0);
     // PC09, PC11
     assert_eq!(ada.asks(t.get(&format!("/billing/org?orgId={}", shop.org))).await.refusal(), (404, "not_found"));
@@ -477,7 +525,12 @@ async fn pc08_to_pc12_a_checkout_names_a_plan_and_nothing_else() {
     assert_eq!(ada.asks(t.post("/billing/org/checkout").json(&foreign)).await.refusal(), (404, "not_found"));
     let legacy = json!({ "priceId": "price_of_somebody" });
     assert_eq!(ada.asks(t.post("/billing/checkout-session").json(&legacy)).await.refusal(), (400, "unknown_price"));
-    let legacy = ada.asks(t.post("/billing/checkout-session").json(&json!({ "plan": "pro", "success_url": "http://localhost:0/x" }))).await;
+    let legacy = ada
+        .asks(
+            t.post("/billing/checkout-session")
+                .json(&json!({ "plan": "pro", "success_url": "http://localhost:0/x" })),
+        )
+        .await;
     assert_eq!(legacy.refusal(), (400, "redirect_not_allowed"));
     let legacy = ada.asks(t.post("/billing/checkout-session").json(&json!({ "plan": "pro" }))).await;
     assert_eq!(legacy.status, 200, "{}", legacy.text);
@@ -543,15 +596,21 @@ async fn apps_subscribe_on_their_own() {
     let before = shop.owner.asks(t.get(&path)).await;
     assert_eq!((&before.body["connected"], &before.body["plan"]), (&json!(false), &json!("free")), "{}", before.text);
     let wish = json!({ "appId": shop.app, "plan": "app_pro" });
-    assert_eq!(shop.owner.asks(t.post("/billing/app/checkout").json(&wish)).await.refusal(), (409, "app_not_connected"));
+    assert_eq!(
+        shop.owner.asks(t.post("/billing/app/checkout").json(&wish)).await.refusal(),
+        (409, "app_not_connected")
+    );
     let connect = json!({ "appId": shop.app, "payer": "own", "billingEmail": "money@example.com" });
     let connected = shop.owner.asks(t.post("/billing/app/connect").json(&connect)).await;
     assert_eq!((connected.status, &connected.body["connected"]), (200, &json!(true)), "{}", connected.text);
     let again = shop.owner.asks(t.post("/billing/app/connect").json(&connect)).await;
     assert_eq!(again.body["payer"], connected.body["payer"]);
-    t.expects(&["APP_BILLING_CONNECTED"]).await;
+    recorded(&t, &["APP_BILLING_CONNECTED"]).await;
     let org_plan = json!({ "appId": shop.app, "plan": "scale" });
-    assert_eq!(shop.owner.asks(t.post("/billing/app/checkout").json(&org_plan)).await.refusal(), (409, "plan_not_for_sale"));
+    assert_eq!(
+        shop.owner.asks(t.post("/billing/app/checkout").json(&org_plan)).await.refusal(),
+        (409, "plan_not_for_sale")
+    );
     let made = shop.owner.asks(t.post("/billing/app/checkout").json(&wish)).await;
     pay(&t, &made.body["url"], CARD).await;
     let now = shop.owner.asks(t.get(&path)).await.body;
@@ -564,7 +623,8 @@ async fn apps_subscribe_on_their_own() {
     let deleted = shop.owner.asks(t.ask(Method::DELETE, &format!("/apps/{}", shop.app))).await;
     assert!(deleted.status < 300, "{}", deleted.text);
     t.run_jobs().await;
-    let (status,): (String,) = t.janua.db.one("SELECT status FROM billing_subject WHERE app_id <> ''", params![]).await.unwrap();
+    let (status,): (String,) =
+        t.janua.db.one("SELECT status FROM billing_subject WHERE app_id <> ''", params![]).await.unwrap();
     assert_eq!(status, "canceled");
     t.finish().await;
 }
@@ -579,7 +639,9 @@ async fn pc26_the_sandbox_is_not_there_where_it_must_not_be() {
     let wrong = start(|settings| settings.payments = PaymentsSetting::Sandbox, public).unwrap();
     assert!(wrong.contains("sandbox_is_not_money"), "{wrong}");
     assert_eq!(start(|settings| settings.payments = PaymentsSetting::Sandbox, "http://localhost:8080"), None);
-    assert!(start(|settings| settings.payments = PaymentsSetting::Stripe, public).unwrap().contains("stripe_secret_key"));
+    assert!(
+        start(|settings| settings.payments = PaymentsSetting::Stripe, public).unwrap().contains("stripe_secret_key")
+    );
     let config = Config { base_url: Some(public.parse().unwrap()), ..Config::for_tests() };
     let t = TestJanua::start_with(config, feature).await;
     assert_eq!(t.get("/sandbox/sessions/sbx_cs_1").await.refusal(), (404, "not_found"));
@@ -598,7 +660,10 @@ async fn pc26_the_sandbox_is_not_there_where_it_must_not_be() {
     assert_eq!(refused.refusal(), (400, "not_a_test_card"));
     assert!(!refused.text.contains("5555"));
     for card in ["4000000000000002", "4000000000009995"] {
-        assert_eq!(act(&t, &session, json!({ "action": "pay", "card": card })).await.refusal(), (402, "card_refused"));
+        assert_eq!(
+            act(&t, &session, json!({ "action": "pay", "card": card })).await.refusal(),
+            (402, "card_refused")
+        );
     }
     let asks = act(&t, &session, json!({ "action": "pay", "card": "4000002500003155" })).await;
     assert_eq!(asks.refusal(), (402, "confirmation_required"));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     Shop, again,
-    billing::{CARD, DAY, PLANS, act, last, pass, pay, subscribe, track},
+    billing::{CARD, DAY, PLANS, act, last, pass, pay, recorded, subscribe, track},
     make_key, start,
 };
 
@@ -44,13 +44,23 @@ async fn a_merchant_is_onboarded_paid_and_refunds() {
     let t = start(PLANS).await;
     let shop = Shop::open(&t, "ada@example.com", "secret").await;
     let merchant = merchant(&t, &shop).await;
-    t.expects(&["MERCHANT_CREATED", "MERCHANT_ENABLED"]).await;
+    recorded(&t, &["MERCHANT_CREATED", "MERCHANT_ENABLED"]).await;
     let details = shop.owner.asks(t.get(&format!("/connect/merchants/{merchant}"))).await;
-    assert_eq!((&details.body["status"], &details.body["feePercent"]), (&json!("enabled"), &json!("2.5")), "{}", details.text);
+    assert_eq!(
+        (&details.body["status"], &details.body["feePercent"]),
+        (&json!("enabled"), &json!("2.5")),
+        "{}",
+        details.text
+    );
     let made = sell(&t, &shop, &merchant, &json!({})).await;
-    assert_eq!((made.status, &made.body["amount"], &made.body["fee"]), (200, &json!(1000), &json!(55)), "{}", made.text);
+    assert_eq!(
+        (made.status, &made.body["amount"], &made.body["fee"]),
+        (200, &json!(1000), &json!(55)),
+        "{}",
+        made.text
+    );
     pay(&t, &made.body["url"], CARD).await;
-    t.expects(&["MERCHANT_PAID"]).await;
+    recorded(&t, &["MERCHANT_PAID"]).await;
     let id = &made.body["id"];
     let one = async || {
         let found = shop.owner.asks(t.get(&format!("{SESSIONS}?id={}", id.as_str().unwrap()))).await;
@@ -64,7 +74,12 @@ async fn a_merchant_is_onboarded_paid_and_refunds() {
     assert_eq!(refund(&t, &shop, id, Some(1001), "a").await.refusal(), (409, "not_refundable"));
     assert_eq!(refund(&t, &shop, id, Some(-1), "a").await.refusal(), (400, "invalid"));
     let part = refund(&t, &shop, id, Some(400), "b").await;
-    assert_eq!((part.status, &part.body["refunded"], &part.body["status"]), (200, &json!(400), &json!("partially_refunded")), "{}", part.text);
+    assert_eq!(
+        (part.status, &part.body["refunded"], &part.body["status"]),
+        (200, &json!(400), &json!("partially_refunded")),
+        "{}",
+        part.text
+    );
     assert_eq!(part.body["feeRefunded"], 22);
     let same = refund(&t, &shop, id, Some(400), "b").await;
     assert_eq!(same.body["refunded"], 400, "the same key takes effect once");
@@ -73,7 +88,11 @@ async fn a_merchant_is_onboarded_paid_and_refunds() {
     assert_eq!(many.iter().filter(|answer| answer.status == 200).count(), 3, "three times 200 are left of 600");
     t.run_jobs().await;
     let now = one().await;
-    assert_eq!((&now["refunded"], &now["status"], &now["feeRefunded"]), (&json!(1000), &json!("refunded"), &json!(55)), "{now}");
+    assert_eq!(
+        (&now["refunded"], &now["status"], &now["feeRefunded"]),
+        (&json!(1000), &json!("refunded"), &json!(55)),
+        "{now}"
+    );
     pass(&t, 3 * DAY).await;
     let owner = again(&t, "ada@example.com").await;
     let details = owner.asks(t.get(&format!("/connect/merchants/{merchant}"))).await;
@@ -109,18 +128,35 @@ async fn pc24_merchants_of_others_are_not_there_and_amounts_come_from_who_may_sa
         assert_eq!(answer.refusal(), (404, "not_found"), "{}", answer.text);
     }
     let by_key = async |key: &str, id: &str| {
-        t.post(SESSIONS).json(&json!({ "accountId": id, "currency": "usd", "total": 100 })).header("x-service-app-key", key).await
+        t.post(SESSIONS)
+            .json(&json!({ "accountId": id, "currency": "usd", "total": 100 }))
+            .header("x-service-app-key", key)
+            .await
     };
     assert_eq!(by_key(&eve.key, &merchant).await.refusal(), (403, "secret_key_required"));
-    let secret = make_key(&t, &eve.owner, &eve.app, "secret", "live").await.body["value"].as_str().unwrap().to_owned();
+    let secret =
+        make_key(&t, &eve.owner, &eve.app, "secret", "live").await.body["value"].as_str().unwrap().to_owned();
     assert_eq!(by_key(&secret, &merchant).await.refusal(), (404, "not_found"), "a secret key is of one app");
     assert_eq!(by_key(&shop.key, &merchant).await.status, 200);
+    // A cursor counts in the lists of its own app alone.
+    let new = json!({ "appId": shop.app, "country": "FR" });
+    assert_eq!(shop.owner.asks(t.post(ACCOUNTS).json(&new)).await.status, 200);
+    assert_eq!(by_key(&shop.key, &merchant).await.status, 200);
+    for list in [ACCOUNTS, SESSIONS] {
+        let first = shop.owner.asks(t.get(&format!("{list}?appId={}&limit=1", shop.app))).await;
+        let cursor = first.body["nextCursor"].as_str().expect("a second page").to_owned();
+        let next = shop.owner.asks(t.get(&format!("{list}?appId={}&cursor={cursor}", shop.app))).await;
+        assert_eq!(next.status, 200, "{}", next.text);
+        let other = eve.owner.asks(t.get(&format!("{list}?appId={}&cursor={cursor}", eve.app))).await;
+        assert_eq!(other.refusal(), (400, "bad_cursor"), "{list}");
+    }
     // The way back works once, and for who went.
     let link = json!({ "accountId": merchant, "newLink": true });
     shop.owner.asks(t.ask(Method::PATCH, ACCOUNTS).json(&link)).await;
     let sql = "SELECT body FROM sandbox_object WHERE kind = 'link' ORDER BY created_at DESC, id DESC";
     let links: Vec<(Value,)> = t.janua.db.all(sql, params![]).await.unwrap();
-    let backs = links.iter().map(|(link,)| link["_back"].as_str().unwrap().split_once("/connect").unwrap().1.to_owned());
+    let backs =
+        links.iter().map(|(link,)| link["_back"].as_str().unwrap().split_once("/connect").unwrap().1.to_owned());
     let back = format!("/connect{}", backs.last().unwrap());
     assert_eq!(eve.owner.asks(t.get(&back)).await.refusal(), (410, "token_spent"));
     let returned = shop.owner.asks(t.get(&back)).await;
@@ -129,7 +165,11 @@ async fn pc24_merchants_of_others_are_not_there_and_amounts_come_from_who_may_sa
     assert_eq!(shop.owner.asks(t.get(&back)).await.refusal(), (410, "token_spent"));
     let wrong = t.ask(Method::DELETE, "/connect/onboard/done").await;
     assert_eq!(wrong.status, 405);
-    assert!(wrong.header("allow").contains("GET") && wrong.header("allow").contains("POST"), "{}", wrong.header("allow"));
+    assert!(
+        wrong.header("allow").contains("GET") && wrong.header("allow").contains("POST"),
+        "{}",
+        wrong.header("allow")
+    );
     t.run_jobs().await;
     t.finish().await;
 }
@@ -143,7 +183,10 @@ async fn destination_charges_disputes_and_a_merchant_who_is_not_ready() {
     let early = made.body["account"]["accountId"].as_str().unwrap().to_owned();
     assert_eq!(sell(&t, &shop, &early, &json!({})).await.refusal(), (409, "merchant_not_ready"));
     for (action, status) in [("review", "in_review"), ("restrict", "restricted"), ("reject", "disabled")] {
-        let link = shop.owner.asks(t.ask(Method::PATCH, ACCOUNTS).json(&json!({ "accountId": early, "newLink": true }))).await;
+        let link = shop
+            .owner
+            .asks(t.ask(Method::PATCH, ACCOUNTS).json(&json!({ "accountId": early, "newLink": true })))
+            .await;
         act(&t, &last(&link.body["onboardingUrl"]), json!({ "action": action })).await;
         t.run_jobs().await;
         let now = shop.owner.asks(t.get(&format!("/connect/merchants/{early}"))).await;
@@ -160,7 +203,10 @@ async fn destination_charges_disputes_and_a_merchant_who_is_not_ready() {
     let found = shop.owner.asks(t.get(&path)).await;
     assert_eq!(found.body["sessions"][0]["status"], "disputed", "{}", found.text);
     let expiring = sell(&t, &shop, &merchant, &json!({})).await;
-    let expired = shop.owner.asks(t.ask(Method::DELETE, &format!("{SESSIONS}?id={}", expiring.body["id"].as_str().unwrap()))).await;
+    let expired = shop
+        .owner
+        .asks(t.ask(Method::DELETE, &format!("{SESSIONS}?id={}", expiring.body["id"].as_str().unwrap())))
+        .await;
     assert_eq!(expired.body["status"], "expired", "{}", expired.text);
     t.run_jobs().await;
     pass(&t, 8 * DAY).await;
@@ -180,7 +226,8 @@ async fn the_report_adds_revenue_and_costs_exactly() {
     pay(&t, &sold.body["url"], CARD).await;
     let root = signed_in(&t, "root@example.com").await;
     let report = root.asks(t.get("/billing/admin/cost")).await;
-    let row = report.body["rows"].as_array().unwrap().iter().find(|row| row["orgId"] == shop.org.as_str()).unwrap().clone();
+    let row =
+        report.body["rows"].as_array().unwrap().iter().find(|row| row["orgId"] == shop.org.as_str()).unwrap().clone();
     assert_eq!(row["revenue"]["subscriptions"], 10_000, "{row}");
     assert_eq!(row["revenue"]["merchantFees"], 55);
     assert_eq!(row["cost"]["metered"], "1.235", "1235 calls at 0.001");

@@ -1,6 +1,7 @@
 //! The console for developers and platform owners. Every page renders answers of the API to the signed-in user, and
 //! every form is one API request.
 mod apps;
+mod billing;
 mod design;
 mod mails;
 pub mod nav;
@@ -18,8 +19,16 @@ use kernel::http::Routes;
 use nav::NavEntry;
 
 /// The navigation: what each module declares, in the order of this list.
-const NAV: &[&[NavEntry]] =
-    &[crate::account::NAV, orgs::NAV, quick_start::NAV, apps::NAV, webhooks::NAV, platform::NAV, usage::NAV];
+const NAV: &[&[NavEntry]] = &[
+    crate::account::NAV,
+    orgs::NAV,
+    quick_start::NAV,
+    apps::NAV,
+    webhooks::NAV,
+    platform::NAV,
+    usage::NAV,
+    billing::NAV,
+];
 
 pub fn routes() -> Routes {
     Routes::new("pages")
@@ -28,6 +37,7 @@ pub fn routes() -> Routes {
         .and(apps::routes())
         .and(webhooks::routes())
         .and(usage::routes())
+        .and(billing::routes())
         .and(platform::routes())
         .and(search::routes())
         .and(design::routes())
