@@ -64,6 +64,7 @@ pub async fn run(config: &Config) -> ExitCode {
             findings.push(("clock", clock(&db).await));
             findings.push(("master key", master_key(config, &db).await));
             hosting = hosting::doctor::run(config, Some(&db)).await;
+            findings.push(("payments", payments(config, &db).await));
         }
     }
     findings.extend(hosting.into_iter().map(|(what, finding)| (what, Finding::from(finding))));
@@ -85,6 +86,15 @@ pub async fn run(config: &Config) -> ExitCode {
         say(&format!("{mark} {what}: {text}"), Out::Plain);
     }
     if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Which processor takes payments, and whether it is heard of.
+async fn payments(config: &Config, db: &Db) -> Finding {
+    match commerce::commands::state(config, db).await {
+        Ok(standing) if standing.is_odd => Odd(standing.says),
+        Ok(standing) => Fine(standing.says),
+        Err(wrong) => Wrong(wrong),
+    }
 }
 
 /// Whether the installation is for others than its developer: its base URL is neither on this machine nor plain http.

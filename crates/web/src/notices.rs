@@ -32,6 +32,11 @@ const NOTICES: &[(&str, &str, &str)] = &[
     ("member_removed", "Member removed.", ""),
     ("token_created", "Token created.", ""),
     ("token_revoked", "Token revoked.", ""),
+    ("plan_canceled", "The plan ends with its period.", ""),
+    ("plan_kept", "The plan goes on.", ""),
+    ("app_connected", "App connected to billing.", ""),
+    ("merchant_disconnected", "Merchant disconnected.", ""),
+    ("event_replayed", "The event is handled again.", ""),
     // Apps.
     ("app_created", "App created.", ""),
     ("app_deleted", "App deleted.", ""),

@@ -1,6 +1,7 @@
 //! Clients and people through the front door: codes, consents, pages.
 mod account;
 mod attacks;
+mod billing;
 mod branding;
 mod clients;
 mod codes;

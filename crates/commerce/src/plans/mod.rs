@@ -19,7 +19,7 @@ use tenancy::{
     quotas::{Limit, Limits, Meter},
 };
 
-pub use self::admin::{EVENTS, routes, set_plan};
+pub use self::admin::{EVENTS, PlanChanged, UNKNOWN_PLAN, routes, set_plan};
 pub use self::parse::parse;
 use crate::Settings;
 
@@ -105,6 +105,8 @@ pub struct Plans {
     pub meters: BTreeMap<String, TrackedMeter>,
     pub plans: BTreeMap<String, Plan>,
     pub costs: Vec<Cost>,
+    /// The operator's share of payments to merchants.
+    pub connect: crate::connect::Terms,
 }
 
 impl Plans {

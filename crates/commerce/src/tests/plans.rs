@@ -205,3 +205,12 @@ async fn platform_owners_set_plans_and_lowering_deletes_nothing() {
     t.run_jobs().await;
     t.finish().await;
 }
+
+#[test]
+fn the_sample_to_start_from_is_a_right_file() {
+    let meters: Vec<tenancy::quotas::Meter> =
+        vec![tenancy::quotas::MEMBERS, tenancy::quotas::APPS, tenancy::quotas::KEYS, tenancy::quotas::ACTIVE_USERS];
+    let plans = crate::plans::parse(crate::commands::SAMPLE_PLANS, &meters).unwrap();
+    assert_eq!(plans.find("pro").unwrap().prices.len(), 2);
+    assert_eq!(plans.connect.fee_of(10_000), 280);
+}

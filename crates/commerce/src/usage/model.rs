@@ -463,3 +463,95 @@ pub async fn choices(
         .await?;
     Ok(found.into_iter().map(|(choice,)| choice).collect())
 }
+
+/// What a meter counted for an app from one quarter of an hour to another, as reports and invoices have it. Unique keys are
+/// counted by days in UTC.
+pub async fn total_of(
+    janua: &Janua,
+    app: ApplicationId,
+    environment: Environment,
+    meter: &crate::plans::TrackedMeter,
+    from: Timestamp,
+    to: Timestamp,
+) -> db::Result<i64> {
+    use crate::plans::Aggregation;
+    let of = Series { app, environment, meter: &meter.meter.name, property: "", customer: "", choice: "" };
+    if meter.aggregation == Aggregation::Unique {
+        return SlotTotal::unique(&janua.db, &of, from.day().start(), to.day().start()).await;
+    }
+    let whole = SlotTotal::whole(&janua.db, &of, from, to).await?;
+    Ok(match meter.aggregation {
+        Aggregation::Count => whole.events,
+        Aggregation::Max => whole.most,
+        Aggregation::Latest => whole.latest,
+        Aggregation::Sum | Aggregation::Unique => whole.total,
+    })
+}
+
+struct OfAll {
+    app_id: ApplicationId,
+    total: i64,
+    events: i64,
+    most: i64,
+}
+row!(OfAll { app_id, total, events, most });
+
+/// What a meter counted for every app: app, organization, quantity. Unique keys are added up by days.
+pub async fn totals_of_all(
+    db: &Db,
+    meter: &crate::plans::TrackedMeter,
+    from: Timestamp,
+    to: Timestamp,
+) -> db::Result<Vec<(String, String, i64)>> {
+    use crate::plans::Aggregation;
+    let span = if meter.aggregation == Aggregation::Unique { "d" } else { "q" };
+    let rows: Vec<OfAll> = db
+        .all(
+            "SELECT app_id, CAST(SUM(total) AS BIGINT) AS total, CAST(SUM(events) AS BIGINT) AS events, MAX(most) AS most
+             FROM usage_total WHERE environment = 'live' AND meter = $1 AND span = $2 AND property = '' AND customer = ''
+               AND choice = '' AND slot >= $3 AND slot < $4 GROUP BY app_id",
+            params![&*meter.meter.name, span, from, to],
+        )
+        .await?;
+    let orgs = tenancy::apps::orgs_of(db, &rows.iter().map(|row| row.app_id).collect::<Vec<_>>()).await?;
+    let rows = rows.into_iter().filter_map(|row| {
+        let quantity = match meter.aggregation {
+            Aggregation::Count => row.events,
+            Aggregation::Max | Aggregation::Latest => row.most,
+            Aggregation::Sum | Aggregation::Unique => row.total,
+        };
+        Some((row.app_id.to_string(), orgs.get(&row.app_id)?.to_string(), quantity))
+    });
+    Ok(rows.collect())
+}
+
+struct EventCost {
+    app_id: ApplicationId,
+    cost: String,
+    events: i64,
+}
+row!(EventCost { app_id, cost, events });
+
+/// What events said they cost, by app and currency.
+pub async fn event_costs(
+    db: &Db,
+    from: Timestamp,
+    to: Timestamp,
+) -> db::Result<Vec<(ApplicationId, crate::payments::money::Exact, String)>> {
+    use crate::payments::money::Exact;
+    let rows: Vec<EventCost> = db
+        .all(
+            "SELECT app_id, cost, CAST(COUNT(*) AS BIGINT) AS events FROM usage_event
+             WHERE cost IS NOT NULL AND environment = 'live' AND at >= $1 AND at < $2 GROUP BY app_id, cost",
+            params![from, to],
+        )
+        .await?;
+    let mut sums: BTreeMap<(ApplicationId, String), Exact> = BTreeMap::new();
+    for row in rows {
+        let Some((amount, currency)) = row.cost.split_once(' ') else { continue };
+        let amount = Exact::parse(amount).and_then(|amount| amount.times(row.events)).unwrap_or_default();
+        let sum = sums.entry((row.app_id, currency.to_owned())).or_default();
+        *sum = *sum + amount;
+    }
+    Ok(sums.into_iter().map(|((app, currency), sum)| (app, sum, currency)).collect())
+}

@@ -17,11 +17,15 @@ const OF_THE_PLATFORM: &[&str] = &[
     "/admin/outbox",
     "/admin/plans/orgs",
     "/admin/users",
+    "/billing/admin/cost",
+    "/billing/admin/events",
     "/status/incidents",
     // A cursor of the registry is the name of a server.
     "/registry/{key}/v0.1/servers",
     "/v0.1/servers",
 ];
+/// Lists of an app that the query names; `commerce/src/tests/connect.rs` asks for them.
+const NAMED_BY_QUERY: &[&str] = &["/connect/onboard/accounts", "/connect/checkout/sessions"];
 
 /// Every list in pages.
 fn lists(description: &Value) -> Vec<Row> {
@@ -101,7 +105,7 @@ async fn a_cursor_counts_in_the_list_of_its_own_tenant_alone() {
     let (hers, his) = (tenant(&t, &alice, &people).await, tenant(&t, &bob, &people).await);
     let (mut asked, mut wrong) = (0, vec![]);
     for list in lists(&t.janua.description.get().expect("the description").value()) {
-        if OF_THE_PLATFORM.contains(&list.path.as_str()) {
+        if OF_THE_PLATFORM.contains(&list.path.as_str()) || NAMED_BY_QUERY.contains(&list.path.as_str()) {
             continue;
         }
         asked += 1;

@@ -465,6 +465,37 @@ impl OperationInput for PlatformOwner {
     }
 }
 
+/// A platform admin, who sees figures of the platform: listed in `platform_admins` with a verified email, or a platform
+/// owner.
+pub struct PlatformAdmin(pub Session);
+
+/// Whether this is a session of a platform admin. Owners are admins, too.
+pub fn is_platform_admin(janua: &Janua, session: &Session) -> bool {
+    let account = session.account();
+    let admins = &janua.config.of::<crate::Settings>().platform_admins;
+    let mut listed = admins.iter().filter_map(|admin| crate::email::Email::parse(admin));
+    let is_listed = account.email_key.as_deref().is_some_and(|key| listed.any(|admin| admin.key() == key));
+    is_platform_owner(janua, session)
+        || session.living.session.app_id.is_none() && account.email_verified && is_listed
+}
+
+impl FromRequestParts<Janua> for PlatformAdmin {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
+        let session = Session::from_request_parts(parts, janua).await?;
+        if is_platform_admin(janua, &session) { Ok(Self(session)) } else { Err(FORBIDDEN.into()) }
+    }
+}
+
+impl OperationInput for PlatformAdmin {
+    fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
+        Session::operation_input(ctx, operation);
+        may_answer(operation, &[FORBIDDEN]);
+        operation.extensions.insert("x-role".into(), "platform-admin".into());
+    }
+}
+
 /// The refresh token of a browser. Programs send theirs in the body.
 pub struct RefreshToken(pub Option<Secret>);
 

@@ -133,6 +133,13 @@ impl Org {
         .await
     }
 
+    /// The organizations that are not on the first plan, with their plans.
+    pub async fn on_paid_plans(db: &Db) -> db::Result<Vec<(OrgId, String)>> {
+        let sql = "SELECT id, tier FROM org WHERE tier <> 'free'";
+        let rows: Vec<OrgOnPlan> = db.all(sql, params![]).await?;
+        Ok(rows.into_iter().map(|row| (row.id, row.tier)).collect())
+    }
+
     /// All organizations, newest first.
     pub async fn page(db: &Db, below: &Key, most: u32) -> db::Result<Vec<Self>> {
         db.all(
@@ -148,6 +155,12 @@ impl Org {
         changed(tx, self.id).await
     }
 }
+
+struct OrgOnPlan {
+    id: OrgId,
+    tier: String,
+}
+row!(OrgOnPlan { id, tier });
 
 /// A plan, and how many organizations are on it.
 #[derive(Debug)]

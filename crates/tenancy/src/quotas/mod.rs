@@ -319,6 +319,26 @@ pub async fn used(mut from: impl Read, org: OrgId, meter: &Meter, now: Timestamp
     Ok(used.map_or(0, |(used,)| used))
 }
 
+struct UsedByOrg {
+    org_id: OrgId,
+    used: i64,
+}
+row!(UsedByOrg { org_id, used });
+
+/// How much of a meter every organization has used in the periods that began from one moment to another. A gauge has one
+/// period, which began at 0.
+pub async fn used_by_all(
+    db: &db::Db,
+    meter: &Meter,
+    from: Timestamp,
+    to: Timestamp,
+) -> db::Result<Vec<(OrgId, i64)>> {
+    let sql = "SELECT org_id, CAST(SUM(used) AS BIGINT) AS used FROM quota
+               WHERE meter = $1 AND period >= $2 AND period < $3 AND used > 0 GROUP BY org_id";
+    let rows: Vec<UsedByOrg> = db.all(sql, params![&*meter.name, from, to]).await?;
+    Ok(rows.into_iter().map(|row| (row.org_id, row.used)).collect())
+}
+
 /// The secret keys that end after a restore were counted. Nobody is served while this runs.
 pub(crate) async fn recount_keys(db: &db::Db) -> db::Result<()> {
     let sql =

@@ -1,6 +1,7 @@
 //! The console for developers and platform owners. Every page renders answers of the API to the signed-in user, and
 //! every form is one API request.
 mod apps;
+mod billing;
 mod deployments;
 mod design;
 mod email;
@@ -33,6 +34,7 @@ const NAV: &[&[NavEntry]] = &[
     storage::NAV,
     platform::NAV,
     usage::NAV,
+    billing::NAV,
     machines::NAV,
 ];
 
@@ -46,6 +48,7 @@ pub fn routes() -> Routes {
         .and(email::routes())
         .and(storage::routes())
         .and(usage::routes())
+        .and(billing::routes())
         .and(machines::routes())
         .and(platform::routes())
         .and(search::routes())
