@@ -67,7 +67,7 @@ fn quota(rounds: &Rounds, janua: &JanuaBinary) -> Result<Figure> {
     std::fs::write(&plans, "[plans.free.limits]\napps = 1_000_000_000\n")?;
     let plans = plans.to_string_lossy();
     let off = ("JANUA_RATE_LIMITS", "off");
-    let limited = Ground::lay(janua, &rounds.folder()?, SERVER, &[off, ("JANUA_PLANS_FILE", &plans)])?;
+    let limited = Ground::lay(janua, &rounds.folder()?, SERVER, &[off, ("JANUA_PLANS_FILE", &*plans)])?;
     let free = Ground::lay(janua, &rounds.folder()?, SERVER, &[off])?;
     let apps = |ground: &Ground| {
         let body = json!({ "name": "App", "orgId": ground.org }).to_string();

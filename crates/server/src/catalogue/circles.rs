@@ -12,7 +12,7 @@ type Module = Vec<String>;
 const MOST: usize = 2;
 
 /// The files of a crate by the path of their module.
-fn modules(folder: &Path, here: &Module, found: &mut BTreeMap<Module, String>) {
+fn modules(folder: &Path, here: &[String], found: &mut BTreeMap<Module, String>) {
     for entry in fs::read_dir(folder).expect("the sources").flatten() {
         let path = entry.path();
         let name = path.file_stem().and_then(|name| name.to_str()).expect("a name").to_owned();
@@ -24,7 +24,7 @@ fn modules(folder: &Path, here: &Module, found: &mut BTreeMap<Module, String>) {
             let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
             let lines = code.lines().map(|line| line.split("//").next().unwrap_or_default());
             let code = lines.collect::<Vec<_>>().join("\n");
-            let module = if ["mod", "lib"].contains(&&*name) { here.clone() } else { within(name) };
+            let module = if ["mod", "lib"].contains(&&*name) { here.to_vec() } else { within(name) };
             found.insert(module, code);
         }
     }
@@ -53,15 +53,15 @@ fn spread(tree: &str) -> Vec<String> {
 }
 
 /// The module that a path leads to, and the first name in it.
-fn resolve(path: &str, here: &Module, all: &BTreeMap<Module, String>) -> Option<(Module, Option<String>)> {
+fn resolve(path: &str, here: &[String], all: &BTreeMap<Module, String>) -> Option<(Module, Option<String>)> {
     let path = path.split(" as ").next().unwrap_or_default();
     let mut names: Vec<&str> = path.split("::").map(str::trim).filter(|name| !name.is_empty()).collect();
     names.reverse();
     let is_child = |name: &str| all.contains_key(&here.iter().cloned().chain([name.to_owned()]).collect::<Module>());
     let mut at = match *names.last()? {
         "crate" => vec![],
-        "self" | "super" => here.clone(),
-        name if is_child(name) => here.clone(),
+        "self" | "super" => here.to_vec(),
+        name if is_child(name) => here.to_vec(),
         _ => return None,
     };
     while let Some(first @ ("crate" | "self" | "super")) = names.last().copied() {
@@ -122,10 +122,11 @@ fn imports(all: &BTreeMap<Module, String>) -> BTreeMap<Module, BTreeSet<Module>>
     imports
 }
 
-fn reached<'a>(from: &'a Module, imports: &'a BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<&'a Module> {
+fn reached<'a>(from: &'a [String], imports: &'a BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<&'a [String]> {
     let (mut found, mut open) = (BTreeSet::new(), vec![from]);
     while let Some(module) = open.pop() {
-        open.extend(imports.get(module).into_iter().flatten().filter(|next| found.insert(*next)));
+        let next = imports.get(module).into_iter().flatten().map(Vec::as_slice);
+        open.extend(next.filter(|next| found.insert(*next)));
     }
     found
 }
@@ -133,13 +134,13 @@ fn reached<'a>(from: &'a Module, imports: &'a BTreeMap<Module, BTreeSet<Module>>
 #[test]
 fn modules_of_tenancy_import_each_other_in_no_circle() {
     let mut all = BTreeMap::new();
-    modules(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../tenancy/src"), &vec![], &mut all);
+    modules(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../tenancy/src"), &[], &mut all);
     let imports = imports(&all);
     assert!(all.len() > 60 && imports.values().map(BTreeSet::len).sum::<usize>() > 150, "the sources were read");
     for module in all.keys() {
         let circle: Vec<String> = reached(module, &imports)
             .into_iter()
-            .filter(|other| reached(other, &imports).contains(module))
+            .filter(|other| reached(other, &imports).contains(module.as_slice()))
             .map(|module| module.join("::"))
             .collect();
         assert!(circle.len() <= MOST, "a circle of {}: {circle:#?}", circle.len());

@@ -5,7 +5,7 @@ pub mod redirects;
 pub mod scopes;
 pub mod slugs;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use db::{Db, FromRow, Reach, Read, Row, Sql, Tx, holding, params, row};
 use kernel::{Janua, clock::Timestamp, fault::Result, http::Key};

@@ -54,8 +54,9 @@ pub(super) async fn tell(
         events::record(tx, janua, &by, about, &QuotaWarning { meter: meter.clone(), used, limit, plan }).await?;
     }
     for reader in orgs::admins_to_mail(tx, pool.org).await? {
-        let notice =
-            QuotaNotice { name: reader.name, org: org.name.clone(), meter: meter.clone(), used, limit, reached };
+        let (name, org, meter) = (reader.name, org.name.clone(), meter.clone());
+        let page = format!("/console/orgs/{}/usage", pool.org);
+        let notice = QuotaNotice { name, org, meter, used, limit, reached, page };
         mail::send(tx, janua, &reader.email, &notice).await?;
     }
     Ok(())
@@ -65,7 +66,7 @@ pub(crate) const MAILS: &[Sample] = &[Sample(|| sample(4, 80)), Sample(|| sample
 
 fn sample(used: i64, reached: i64) -> Box<dyn Mail> {
     let (name, org, meter) = ("Ada".into(), "Acme".into(), "members".into());
-    Box::new(QuotaNotice { name, org, meter, used, limit: 5, reached })
+    Box::new(QuotaNotice { name, org, meter, used, limit: 5, reached, page: "/console/orgs/ORG/usage".into() })
 }
 
 /// To the admins of an organization.
@@ -76,6 +77,8 @@ struct QuotaNotice {
     used: i64,
     limit: i64,
     reached: i64,
+    /// Where the limits are.
+    page: String,
 }
 
 impl Mail for QuotaNotice {
@@ -92,11 +95,11 @@ impl Mail for QuotaNotice {
                 "{} has used 80 percent of what its plan includes of the meter {}: {} of {}.",
             )
         };
-        let after = "What is there stays as it is. The usage page of the console shows all limits; a larger plan, or less \
-                     of it, makes room again.";
+        let after = "What is there stays as it is. A larger plan, or less of it, makes room again.";
         Letter::new(subject, sentence, after)
             .with(&[&self.org, &self.meter, &self.used.to_string(), &self.limit.to_string()])
             .to(&self.name)
+            .button("Open usage", self.page.as_str())
     }
 }
 
