@@ -12,7 +12,7 @@ use kernel::{
     fault::{Code, FORBIDDEN, Fault, INVALID, NOT_FOUND, Result},
     http::{Json, Listed, MaybeJson, Page, Query, Routes},
     jobs::Jobs,
-    ports::outgoing,
+    ports::{dns::DNS_UNAVAILABLE, outgoing},
     transact,
 };
 use schemars::JsonSchema;
@@ -36,7 +36,7 @@ use tenancy::{
 pub use self::{mails::MAILS, proof::Names};
 use self::{
     model::{McpServer, Method, Proof, Visibility},
-    proof::{BAD_SIGNATURE, DNS_UNAVAILABLE, SITE_UNAVAILABLE},
+    proof::{BAD_SIGNATURE, SITE_UNAVAILABLE},
 };
 use crate::{
     agents::{delete, suspended_by},

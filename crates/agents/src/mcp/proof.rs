@@ -9,7 +9,7 @@ use kernel::{
     Janua,
     fault::{Code, Fault, Result},
     ports::{
-        dns::Resolver,
+        dns::{DNS_UNAVAILABLE, Resolver},
         outgoing::{self, Call, Limits, Reach},
     },
 };
@@ -17,8 +17,6 @@ use tenancy::apps::Application;
 
 use super::model::{McpServer, Method};
 
-pub const DNS_UNAVAILABLE: Code =
-    Code::new(502, "dns_unavailable", "No name server answered for this domain. Try again shortly.");
 pub const SITE_UNAVAILABLE: Code =
     Code::new(502, "site_unavailable", "The site did not answer. Check that it is reachable over https.");
 pub const BAD_SIGNATURE: Code = Code::new(401, "bad_signature", "The key of the domain did not sign this message.");

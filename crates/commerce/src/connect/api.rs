@@ -8,7 +8,10 @@ use kernel::{
     Janua,
     clock::Timestamp,
     crypto::{self, Secret},
-    fault::{BAD_CURSOR, Code, FORBIDDEN, Fault, IDEMPOTENCY_MISMATCH, INVALID, NOT_FOUND, Result, UNAUTHENTICATED},
+    fault::{
+        BAD_CURSOR, Code, FORBIDDEN, Fault, IDEMPOTENCY_KEY_REQUIRED, IDEMPOTENCY_MISMATCH, INVALID, NOT_FOUND,
+        Result, UNAUTHENTICATED,
+    },
     http::{
         GenContext, Json, Key, Listed, Operation, OperationInput, Page, Path, Query, Routes, Scope, may_answer,
         requires,
@@ -45,8 +48,6 @@ pub const MERCHANT_BUSY: Code =
     Code::new(409, "merchant_busy", "Payments or refunds of this merchant are under way. Wait until they ended.");
 pub const MERCHANT_NOT_READY: Code =
     Code::new(409, "merchant_not_ready", "The merchant cannot be paid yet. Finish the onboarding first.");
-pub const KEY_REQUIRED: Code =
-    Code::new(400, "idempotency_key_required", "A refund needs an Idempotency-Key, so that it is made once.");
 pub const NOT_REFUNDABLE: Code =
     Code::new(409, "not_refundable", "More than what is left of the payment cannot go back.");
 
@@ -85,9 +86,9 @@ pub fn routes() -> Routes {
         .post("/connect/checkout/sessions", create_payment, "create a checkout for a merchant")
         .fails(&[IDEMPOTENCY_MISMATCH])
         .patch("/connect/checkout/sessions", change_payment, "expire or refund a payment")
-        .fails(&[KEY_REQUIRED, NOT_REFUNDABLE, IDEMPOTENCY_MISMATCH])
+        .fails(&[IDEMPOTENCY_KEY_REQUIRED, NOT_REFUNDABLE, IDEMPOTENCY_MISMATCH])
         .put("/connect/checkout/sessions", put_payment, "expire or refund a payment")
-        .fails(&[KEY_REQUIRED, NOT_REFUNDABLE, IDEMPOTENCY_MISMATCH])
+        .fails(&[IDEMPOTENCY_KEY_REQUIRED, NOT_REFUNDABLE, IDEMPOTENCY_MISMATCH])
         .delete("/connect/checkout/sessions", delete_payment, "expire a payment")
 }
 
@@ -869,7 +870,7 @@ async fn refund(
     key: Option<String>,
 ) -> Result<Json<PaymentView>> {
     let driver = Payments::required(janua)?;
-    let key = key.ok_or(KEY_REQUIRED)?;
+    let key = key.ok_or(IDEMPOTENCY_KEY_REQUIRED)?;
     let now = janua.clock.now();
     let refund = transact!(janua, async |tx| {
         let payment = MerchantPayment::hold(tx, payment.id).await?.ok_or(NOT_FOUND)?;

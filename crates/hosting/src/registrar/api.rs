@@ -9,7 +9,7 @@ use axum::{
 use kernel::{
     Janua,
     clock::Timestamp,
-    fault::{Code, FORBIDDEN, Fault, INVALID, NOT_FOUND, RATE_LIMITED, Result},
+    fault::{Code, FORBIDDEN, Fault, IDEMPOTENCY_KEY_REQUIRED, INVALID, NOT_FOUND, RATE_LIMITED, Result},
     http::{Json, Path, Query, Routes},
     transact,
 };
@@ -41,11 +41,6 @@ events! {
 /// Domains that an organization registers in a month.
 pub const REGISTRATIONS: Meter = Meter::platform("domain_registrations", "domains", Period::Month);
 
-const KEY_REQUIRED: Code = Code::new(
-    400,
-    "idempotency_key_required",
-    "Send an Idempotency-Key header, so that a repeated request does not buy the domain twice.",
-);
 const PRICE_CHANGED: Code =
     Code::new(409, "price_changed", "The domain has another price than the one in the request. Confirm the new one.");
 const UNAVAILABLE_DOMAIN: Code = Code::new(409, "domain_unavailable", "This domain cannot be registered.");
@@ -62,7 +57,7 @@ pub fn routes() -> Routes {
         .post("/domains/register", register_domain, "register a domain through the registrar")
         .fails(&[
             domains::INVALID_DOMAIN,
-            KEY_REQUIRED,
+            IDEMPOTENCY_KEY_REQUIRED,
             REAUTHENTICATION_REQUIRED,
             FORBIDDEN,
             NOT_FOUND,
@@ -214,7 +209,7 @@ async fn register_domain(
     Json(new): Json<NewRegistration>,
 ) -> Result<Response> {
     if !headers.contains_key("idempotency-key") {
-        return Err(KEY_REQUIRED.into());
+        return Err(IDEMPOTENCY_KEY_REQUIRED.into());
     }
     let domain = registered_name(&new.domain)?;
     if !new.accept_terms {
