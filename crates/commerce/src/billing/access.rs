@@ -33,13 +33,6 @@ impl Payer {
         }
     }
 
-    pub fn name(&self) -> String {
-        match &self.app {
-            Some(app) => format!("{} ({})", app.name, self.org.name),
-            None => self.org.name.clone(),
-        }
-    }
-
     /// Locks the organization and checks the caller's role again.
     pub async fn hold(&self, tx: &mut Tx, session: &Session) -> Result<()> {
         if !Org::hold(tx, self.org.id).await? {

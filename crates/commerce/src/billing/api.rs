@@ -2,6 +2,7 @@
 use axum::{
     extract::State,
     http::{HeaderMap, HeaderValue, header},
+    response::{IntoResponse as _, Response},
 };
 use kernel::{
     Janua,
@@ -79,8 +80,10 @@ pub fn routes() -> Routes {
         .fails(&[REAUTHENTICATION_REQUIRED])
         .post("/billing/checkout-session", buy_org_plan_legacy, "create a checkout session (legacy)")
         .fails(OF_CHECKOUT)
+        .answers::<LegacySession>(200, "application/json")
         .post("/billing/portal-session", open_org_portal_legacy, "open the customer portal (legacy)")
         .fails(OF_PORTAL)
+        .answers::<LegacySession>(200, "application/json")
         .post("/billing/app/connect", connect_app, "connect an app to billing")
         .fails(&[NOT_FOUND, FORBIDDEN, NOT_CONFIGURED, wire::REFUSED, wire::AWAY])
         .get("/billing/app", app_billing, "the app's billing record")
@@ -377,7 +380,7 @@ async fn buy_org_plan_legacy(
     session: Session,
     Query(of): Query<OfOrg>,
     Json(old): Json<LegacyCheckout>,
-) -> Result<(HeaderMap, Json<LegacySession>)> {
+) -> Result<Response> {
     let payer = access::org(&janua, &session, old.org_id.or(of.org_id)).await?;
     let (plan, interval) = match (&old.plan, &old.price_id) {
         (Some(plan), _) => (plan.clone(), old.interval.clone()),
@@ -401,7 +404,7 @@ async fn buy_org_plan_legacy(
     let made = buy(&janua, &session, &payer, &new).await?;
     let id = made.checkout_id.map(|id| id.to_string()).unwrap_or_default();
     let view = LegacySession { session_id: id.clone(), id, url: made.url };
-    Ok((deprecated("</billing/org/checkout>; rel=\"successor-version\""), Json(view)))
+    Ok((deprecated("</billing/org/checkout>; rel=\"successor-version\""), Json(view)).into_response())
 }
 
 async fn open_org_portal_legacy(
@@ -409,14 +412,14 @@ async fn open_org_portal_legacy(
     session: Session,
     Query(of): Query<OfOrg>,
     MaybeJson(old): MaybeJson<LegacyPortal>,
-) -> Result<(HeaderMap, Json<LegacySession>)> {
+) -> Result<Response> {
     let old = old.unwrap_or_default();
     let payer = access::org(&janua, &session, old.org_id.or(of.org_id)).await?;
     let back = old.return_url.or(old.old_return_url);
     let made = open_portal(&janua, &session, &payer, back.as_deref()).await?;
     let id = kernel::crypto::hash(made.url.as_bytes())[..24].to_owned();
     let view = LegacySession { session_id: id.clone(), id, url: made.url };
-    Ok((deprecated("</billing/org/portal>; rel=\"successor-version\""), Json(view)))
+    Ok((deprecated("</billing/org/portal>; rel=\"successor-version\""), Json(view)).into_response())
 }
 
 #[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]

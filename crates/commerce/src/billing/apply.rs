@@ -41,6 +41,7 @@ pub async fn sync(janua: &Janua, driver: &Driver, id: SubjectId) -> Result<Appli
     }
     let number = Subject::begin_read(&janua.db, id).await?;
     let read = match driver.subscription(janua, &subscription).await {
+        Ok(read) if read.livemode != subject.livemode => return Ok(Applied::Same),
         Ok(read) => Some(read),
         Err(NoAnswer::Missing) => None,
         Err(why) => return Err(why.into()),
@@ -222,6 +223,11 @@ pub async fn sync_checkout(janua: &Janua, driver: &Driver, checkout: &Checkout) 
             })?;
             if is_ours {
                 sync(janua, driver, checkout.subject_id).await?;
+                // Events of its first invoice may have come before we knew whose it is.
+                let latest = driver.subscription(janua, &subscription).await?.latest_invoice;
+                if let Some(invoice) = latest {
+                    crate::invoices::sync(janua, driver, &invoice).await?;
+                }
                 Ok("applied")
             } else {
                 Ok("second_subscription")

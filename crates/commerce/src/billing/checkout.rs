@@ -163,7 +163,6 @@ impl Order<'_> {
             expires_at: None,
             created_by: Some(self.session.account().id.to_string()),
             created_at: now,
-            ended_at: None,
         }
     }
 

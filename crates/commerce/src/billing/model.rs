@@ -43,7 +43,6 @@ pub struct Subject {
     pub last_plan: Option<String>,
     pub last_plan_until: Option<Timestamp>,
     pub trial_used_at: Option<Timestamp>,
-    pub reads: i64,
     pub applied: i64,
     pub read_at: Option<Timestamp>,
     pub created_at: Timestamp,
@@ -80,7 +79,6 @@ row!(Subject {
     last_plan,
     last_plan_until,
     trial_used_at,
-    reads,
     applied,
     read_at,
     created_at,
@@ -271,7 +269,6 @@ pub struct Checkout {
     pub expires_at: Option<Timestamp>,
     pub created_by: Option<String>,
     pub created_at: Timestamp,
-    pub ended_at: Option<Timestamp>,
 }
 row!(Checkout {
     id,
@@ -289,8 +286,7 @@ row!(Checkout {
     cancel_url,
     expires_at,
     created_by,
-    created_at,
-    ended_at
+    created_at
 });
 
 impl Checkout {

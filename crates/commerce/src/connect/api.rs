@@ -236,10 +236,8 @@ async fn create_merchant(
         default_currency: None,
         return_url,
         refresh_url,
-        reads: 0,
         applied: 0,
         created_at: now,
-        updated_at: now,
         ended_at: None,
     };
     transact!(janua, async |tx| {
@@ -807,7 +805,6 @@ async fn create_payment(
         cancel_url,
         expires_at: None,
         livemode: driver.livemode,
-        reads: 0,
         applied: 0,
         created_at: now,
         paid_at: None,

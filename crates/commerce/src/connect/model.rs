@@ -27,10 +27,8 @@ pub struct Merchant {
     pub default_currency: Option<String>,
     pub return_url: String,
     pub refresh_url: String,
-    pub reads: i64,
     pub applied: i64,
     pub created_at: Timestamp,
-    pub updated_at: Timestamp,
     pub ended_at: Option<Timestamp>,
 }
 row!(Merchant {
@@ -51,10 +49,8 @@ row!(Merchant {
     default_currency,
     return_url,
     refresh_url,
-    reads,
     applied,
     created_at,
-    updated_at,
     ended_at
 });
 
@@ -218,7 +214,6 @@ pub struct MerchantPayment {
     pub cancel_url: String,
     pub expires_at: Option<Timestamp>,
     pub livemode: bool,
-    pub reads: i64,
     pub applied: i64,
     pub created_at: Timestamp,
     pub paid_at: Option<Timestamp>,
@@ -248,7 +243,6 @@ row!(MerchantPayment {
     cancel_url,
     expires_at,
     livemode,
-    reads,
     applied,
     created_at,
     paid_at

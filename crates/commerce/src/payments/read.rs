@@ -28,9 +28,6 @@ pub struct CheckoutSession {
     pub url: Option<String>,
     /// open, complete or expired
     pub status: String,
-    /// paid, unpaid or no_payment_required
-    pub payment_status: String,
-    pub customer: Option<String>,
     pub subscription: Option<String>,
     pub payment_intent: Option<String>,
     pub expires_at: Option<Timestamp>,
@@ -42,8 +39,6 @@ impl CheckoutSession {
             id: needed(of, "/id")?,
             url: text(of, "/url"),
             status: needed(of, "/status")?,
-            payment_status: needed(of, "/payment_status")?,
-            customer: text(of, "/customer"),
             subscription: text(of, "/subscription"),
             payment_intent: text(of, "/payment_intent"),
             expires_at: moment(of, "/expires_at"),
@@ -54,7 +49,6 @@ impl CheckoutSession {
 #[derive(Debug, Clone)]
 pub struct Subscription {
     pub id: String,
-    pub customer: String,
     pub status: String,
     pub livemode: bool,
     pub item: String,
@@ -77,7 +71,6 @@ impl Subscription {
     pub fn read(of: &Value) -> Result<Self, NoAnswer> {
         Ok(Self {
             id: needed(of, "/id")?,
-            customer: needed(of, "/customer")?,
             status: needed(of, "/status")?,
             livemode: of["livemode"] == true,
             item: needed(of, "/items/data/0/id")?,
@@ -112,7 +105,6 @@ pub struct InvoiceLine {
 #[derive(Debug, Clone)]
 pub struct Invoice {
     pub id: String,
-    pub customer: Option<String>,
     pub subscription: Option<String>,
     pub livemode: bool,
     pub status: String,
@@ -144,7 +136,6 @@ impl Invoice {
         let created = moment(of, "/created").unwrap_or(Timestamp(0));
         Ok(Self {
             id: needed(of, "/id")?,
-            customer: text(of, "/customer"),
             subscription: text(of, "/parent/subscription_details/subscription"),
             livemode: of["livemode"] == true,
             status: text(of, "/status").unwrap_or_else(|| "draft".into()),
@@ -167,9 +158,7 @@ impl Invoice {
 /// A payment with its charge: what came in, what went back, and what the processor kept.
 #[derive(Debug, Clone)]
 pub struct Payment {
-    pub id: String,
     pub status: String,
-    pub amount: i64,
     pub charge: Option<String>,
     pub refunded: i64,
     pub disputed: bool,
@@ -180,9 +169,7 @@ pub struct Payment {
 impl Payment {
     pub fn read(of: &Value) -> Result<Self, NoAnswer> {
         Ok(Self {
-            id: needed(of, "/id")?,
             status: needed(of, "/status")?,
-            amount: number(of, "/amount"),
             charge: text(of, "/latest_charge"),
             refunded: number(of, "/latest_charge/amount_refunded"),
             disputed: of.pointer("/latest_charge/disputed").and_then(Value::as_bool).unwrap_or_default(),
@@ -251,7 +238,6 @@ pub struct Event {
     pub livemode: bool,
     pub account: Option<String>,
     pub object: Option<String>,
-    pub created: i64,
 }
 
 impl Event {
@@ -262,7 +248,6 @@ impl Event {
             livemode: of["livemode"].as_bool()?,
             account: text(of, "/account"),
             object: text(of, "/data/object"),
-            created: of["created"].as_i64().unwrap_or_default(),
         })
     }
 }

@@ -59,12 +59,11 @@ pub struct Book<'a> {
 }
 
 pub struct Stored {
-    pub id: String,
     pub kind: String,
     pub parent: String,
     pub body: Value,
 }
-row!(Stored { id, kind, parent, body });
+row!(Stored { kind, parent, body });
 
 pub struct Reply {
     pub digest: String,
@@ -94,7 +93,7 @@ impl<'a> Book<'a> {
     }
 
     pub async fn find(&mut self, kind: &str, id: &str) -> db::Result<Option<Stored>> {
-        let sql = "SELECT id, kind, parent, body FROM sandbox_object WHERE id = $1 AND kind = $2";
+        let sql = "SELECT kind, parent, body FROM sandbox_object WHERE id = $1 AND kind = $2";
         self.tx.opt(sql, params![id, kind]).await
     }
 
@@ -104,7 +103,7 @@ impl<'a> Book<'a> {
 
     /// Those that belong to something, newest first.
     pub async fn of_parent(&mut self, kind: &str, parent: &str) -> db::Result<Vec<Value>> {
-        let sql = "SELECT id, kind, parent, body FROM sandbox_object WHERE kind = $1 AND parent = $2
+        let sql = "SELECT kind, parent, body FROM sandbox_object WHERE kind = $1 AND parent = $2
                    ORDER BY created_at DESC, id DESC LIMIT 100";
         let found: Vec<Stored> = self.tx.all(sql, params![kind, parent]).await?;
         Ok(found.into_iter().map(|stored| stored.body).collect())
@@ -112,7 +111,7 @@ impl<'a> Book<'a> {
 
     /// The next thing that is due.
     pub async fn due(&mut self) -> db::Result<Option<Stored>> {
-        let sql = "SELECT id, kind, parent, body FROM sandbox_object WHERE due_at IS NOT NULL AND due_at <= $1
+        let sql = "SELECT kind, parent, body FROM sandbox_object WHERE due_at IS NOT NULL AND due_at <= $1
                    ORDER BY due_at, id LIMIT 1";
         self.tx.opt(sql, params![self.now]).await
     }

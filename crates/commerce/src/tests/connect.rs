@@ -155,9 +155,8 @@ async fn pc24_merchants_of_others_are_not_there_and_amounts_come_from_who_may_sa
     shop.owner.asks(t.ask(Method::PATCH, ACCOUNTS).json(&link)).await;
     let sql = "SELECT body FROM sandbox_object WHERE kind = 'link' ORDER BY created_at DESC, id DESC";
     let links: Vec<(Value,)> = t.janua.db.all(sql, params![]).await.unwrap();
-    let backs =
-        links.iter().map(|(link,)| link["_back"].as_str().unwrap().split_once("/connect").unwrap().1.to_owned());
-    let back = format!("/connect{}", backs.last().unwrap());
+    let (link,) = links.iter().find(|(link,)| link["_account"] == account.as_str()).unwrap();
+    let back = format!("/connect{}", link["_back"].as_str().unwrap().split_once("/connect").unwrap().1);
     assert_eq!(eve.owner.asks(t.get(&back)).await.refusal(), (410, "token_spent"));
     let returned = shop.owner.asks(t.get(&back)).await;
     assert_eq!(returned.status, 303, "{}", returned.text);
