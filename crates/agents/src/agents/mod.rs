@@ -19,7 +19,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tenancy::{
     enter::{NotAdmitted, Session, Visitor, builders},
-    events::About,
     machines::{
         AGENT_EXPIRED, AGENT_LIMIT, AGENT_SUSPENDED, INVALID_SCOPE, INVALID_TARGET, Kind, LIMIT_REACHED, Machine,
         MachineAct, MachineEvent, MachineId, Managed, Rank, State as MachineState, SuspendedBy, Warden,

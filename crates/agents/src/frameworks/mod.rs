@@ -20,7 +20,6 @@ use std::time::Duration;
 use tenancy::{
     apps::redirects,
     enter::{REAUTHENTICATION_REQUIRED, Session, builders},
-    events::About,
     machines::{
         AGENT_EXPIRED, AGENT_LIMIT, AGENT_SUSPENDED, INVALID_CREDENTIALS, INVALID_SCOPE, INVALID_TARGET, Kind,
         LIMIT_REACHED, Machine, MachineAct, MachineEvent, MachineId, Managed, State as MachineState, Warden,

@@ -12,7 +12,7 @@ use kernel::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tenancy::{
-    events::{self, About, By},
+    events::{self, By},
     machines::{Kind, MachineAct, MachineEvent, MachineId, Managed, State, caller::OfMcp},
     messages::mail,
     orgs,

@@ -20,7 +20,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tenancy::{
     enter::{REAUTHENTICATION_REQUIRED, Session, builders},
-    events::About,
     machines::{
         AGENT_EXPIRED, AGENT_LIMIT, AGENT_SUSPENDED, INVALID_CREDENTIALS, INVALID_SCOPE, INVALID_TARGET, Kind,
         LIMIT_REACHED, MachineAct, MachineEvent, MachineId, Managed, State as MachineState, Warden,

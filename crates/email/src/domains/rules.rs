@@ -164,7 +164,7 @@ mod tests {
     }
 
     fn after(minutes: u64) -> Timestamp {
-        START.plus(minutes * MINUTE)
+        START.plus(Duration::from_mins(minutes))
     }
 
     #[test]

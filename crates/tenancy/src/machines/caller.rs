@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     enter::{Session, is_platform_owner},
-    events::{About, Event},
+    events::Event,
     ids::Role,
     orgs::Membership,
 };

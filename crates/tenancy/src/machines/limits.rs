@@ -14,7 +14,7 @@ use super::{
     states,
 };
 use crate::{
-    events::{self, About, By},
+    events::{self, By},
     ids::{ApplicationId, MachineId},
 };
 

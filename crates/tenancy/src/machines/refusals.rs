@@ -14,7 +14,7 @@ use kernel::{
 use serde_json::json;
 
 use super::{Machine, MachineAct, MachineEvent, MachineId};
-use crate::events::{self, About, By};
+use crate::events::{self, By};
 
 const MINUTE_MS: i64 = 60_000;
 /// More pairs than this are not counted apart; each then has a row of its own.

@@ -8,7 +8,7 @@ use super::{
     AGENT_LIMIT, Machine, MachineAct, MachineEvent, Rank, SUSPENDED_BY_ADMIN, State, SuspendedBy, limits, mails,
 };
 use crate::{
-    events::{self, About, By},
+    events::{self, By},
     gone::Gone,
     ids::{AccountId, OrgId},
 };

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     enter::{self, Live, Living},
-    events::{self, About, By},
+    events::{self, By},
     ids::{AccountId, MachineId, OrgId, SessionId},
     sessions::{audience::Audience, keys::MACHINE_TOKEN_LIFE, tokens},
 };

@@ -56,13 +56,11 @@ struct OfTemplate {
 
 async fn email_page(me: Me, Path(place): Path<OfApp>) -> Response {
     let (status, to) = (me.parameter("status"), me.parameter("search"));
-    let mut query = url::form_urlencoded::Serializer::new(String::new());
-    for (name, value) in [("status", &status), ("to", &to), ("cursor", &me.parameter("cursor"))] {
-        if !value.is_empty() {
-            query.append_pair(name, value);
-        }
-    }
-    let list = format!("/apps/{{appId}}/email/messages?{}", query.finish());
+    let cursor = me.parameter("cursor");
+    let filters = [("status", &status), ("to", &to), ("cursor", &cursor)];
+    let given = filters.into_iter().filter(|(_, value)| !value.is_empty());
+    let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(given).finish();
+    let list = format!("/apps/{{appId}}/email/messages?{query}");
     let asks = [
         APP,
         ("overview", "/apps/{appId}/email"),
