@@ -70,7 +70,7 @@ fn read(header: &str) -> Option<(&str, Vec<&str>)> {
         match name {
             "t" if at.is_some() => return None,
             "t" => {
-                at = Some(value).filter(|at| (1..=12).contains(&at.len()) && at.bytes().all(|b| b.is_ascii_digit()))
+                at = Some(value).filter(|at| (1..=12).contains(&at.len()) && at.bytes().all(|b| b.is_ascii_digit()));
             }
             "v1" => signatures.push(value),
             _ => {}

@@ -157,6 +157,7 @@ async fn invariants(t: &TestJanua) {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a year is one story")]
 async fn a_year_in_the_sandbox() {
     let t = start(PLANS).await;
     let mut shop = Shop::open(&t, "ada@example.com", "secret").await;
