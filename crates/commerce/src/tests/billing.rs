@@ -391,6 +391,7 @@ async fn pc01_pc02_only_a_right_and_recent_signature_is_taken() {
         at.to_owned(),
         format!("{at},v0={mac}"),
         format!("{at},{at},v1={mac}"),
+        format!("t=x,{at},v1={mac}"),
         format!("t=-{seconds},v1={mac}"),
         format!("t=1e9,v1={mac}"),
         format!("t=100000000000000000000,v1={mac}"),
