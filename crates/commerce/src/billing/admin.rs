@@ -40,7 +40,7 @@ struct EventView {
     object_id: Option<String>,
     /// received, or pulled when the webhook was lost
     came_by: String,
-    /// waiting, applied, no_change, superseded, ignored, unknown, other_account, wrong_mode and others
+    /// `waiting`, `applied`, `no_change`, `superseded`, `ignored`, `unknown`, `other_account`, `wrong_mode` and others
     outcome: String,
     detail: Option<String>,
     org_id: Option<String>,

@@ -284,7 +284,7 @@ enum When {
 #[serde(rename_all = "camelCase", default)]
 struct Cancel {
     org_id: Option<OrgId>,
-    /// period_end, or now, which needs a recent proof of who you are; left out: period_end.
+    /// `period_end`, or `now`, which needs a recent proof of who you are; left out: `period_end`.
     when: Option<When>,
     #[schemars(length(max = 500))]
     reason: Option<String>,

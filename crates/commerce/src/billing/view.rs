@@ -35,7 +35,7 @@ pub struct BillingView {
     /// The plan that counts now.
     pub plan: String,
     pub plan_name: String,
-    /// none, incomplete, trialing, active, past_due, unpaid, paused, canceled or incomplete_expired
+    /// `none`, `incomplete`, `trialing`, `active`, `past_due`, `unpaid`, `paused`, `canceled` or `incomplete_expired`
     pub status: String,
     pub interval: Option<String>,
     /// Of one seat, in minor units.

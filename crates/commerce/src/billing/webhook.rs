@@ -280,6 +280,7 @@ impl Outcome {
         Self { word, detail: None, org: None }
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "callers give texts, numbers and ids alike")]
     pub fn of(word: &'static str, org: impl ToString) -> Self {
         Self { word, detail: None, org: Some(org.to_string()) }
     }

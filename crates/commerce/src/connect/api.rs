@@ -94,10 +94,11 @@ pub fn routes() -> Routes {
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "the processor says each of them on its own")]
 struct MerchantView {
     account_id: MerchantId,
     app_id: ApplicationId,
-    /// created, onboarding, in_review, enabled, restricted, disabled or disconnected
+    /// `created`, `onboarding`, `in_review`, `enabled`, `restricted`, `disabled` or `disconnected`
     status: String,
     charges_enabled: bool,
     payouts_enabled: bool,
@@ -654,7 +655,7 @@ struct PaymentView {
     account_id: MerchantId,
     app_id: ApplicationId,
     url: Option<String>,
-    /// creating, open, paid, partially_refunded, refunded, disputed, expired or failed
+    /// `creating`, `open`, `paid`, `partially_refunded`, `refunded`, `disputed`, `expired` or `failed`
     status: String,
     amount: i64,
     /// The operator's share.

@@ -8,6 +8,7 @@ pub type PaymentId = Id<MerchantPayment>;
 pub type RefundId = Id<Refund>;
 
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "the processor says each of them on its own")]
 pub struct Merchant {
     pub id: MerchantId,
     pub app_id: ApplicationId,
@@ -201,7 +202,7 @@ pub struct MerchantPayment {
     pub reference: Option<String>,
     pub metadata: serde_json::Value,
     pub customer_email: Option<String>,
-    /// creating, open, paid, partially_refunded, refunded, disputed, expired or failed
+    /// `creating`, `open`, `paid`, `partially_refunded`, `refunded`, `disputed`, `expired` or `failed`
     pub status: String,
     pub refunded: i64,
     pub fee_refunded: i64,

@@ -95,7 +95,7 @@ pub async fn sync_account(janua: &Janua, driver: &Driver, id: MerchantId) -> Res
                 "restricted" => events::record(tx, janua, &by, about, &MerchantRestricted { merchant: id }).await?,
                 "disabled" => events::record(tx, janua, &by, about, &MerchantDisabled { merchant: id }).await?,
                 "disconnected" => {
-                    events::record(tx, janua, &by, about, &MerchantDisconnected { merchant: id }).await?
+                    events::record(tx, janua, &by, about, &MerchantDisconnected { merchant: id }).await?;
                 }
                 _ => {}
             }

@@ -170,7 +170,7 @@ async fn shared(db: &Db, from: Timestamp, to: Timestamp) -> db::Result<Vec<Share
 }
 
 /// What was used of a meter.
-struct Quantity {
+struct Consumption {
     org: String,
     app: String,
     meter: String,
@@ -212,13 +212,13 @@ fn unit_cost<'a>(plans: &'a Plans, meter: &str, at: Timestamp) -> Option<&'a str
     valid.last().map(|(_, amount)| *amount)
 }
 
-async fn quantities(janua: &Janua, from: Timestamp, to: Timestamp) -> Result<Vec<Quantity>> {
+async fn quantities(janua: &Janua, from: Timestamp, to: Timestamp) -> Result<Vec<Consumption>> {
     let (plans, mut found) = (Plans::of(janua), vec![]);
     for meter in plans.meters.values() {
         for (from, to) in spans(plans, &meter.meter.name, from, to) {
             for (app, org, quantity) in usage::totals_of_all(&janua.db, meter, from, to).await? {
                 let meter = meter.meter.name.to_string();
-                found.push(Quantity { org, app, meter, quantity, at: from });
+                found.push(Consumption { org, app, meter, quantity, at: from });
             }
         }
     }
@@ -226,7 +226,7 @@ async fn quantities(janua: &Janua, from: Timestamp, to: Timestamp) -> Result<Vec
         for (from, to) in spans(plans, &meter.name, from, to) {
             for (org, quantity) in quotas::used_by_all(&janua.db, meter, from, to).await? {
                 let meter = meter.name.to_string();
-                found.push(Quantity { org: org.to_string(), app: String::new(), meter, quantity, at: from });
+                found.push(Consumption { org: org.to_string(), app: String::new(), meter, quantity, at: from });
             }
         }
     }
@@ -237,7 +237,7 @@ async fn quantities(janua: &Janua, from: Timestamp, to: Timestamp) -> Result<Vec
         }
         for (org, there) in quotas::used_by_all(&janua.db, meter, Timestamp(0), Timestamp(1)).await? {
             let quantity = there.saturating_mul(months(from, to));
-            found.push(Quantity {
+            found.push(Consumption {
                 org: org.to_string(),
                 app: String::new(),
                 meter: meter.name.to_string(),

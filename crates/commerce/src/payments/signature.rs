@@ -64,18 +64,17 @@ fn header_of(headers: &HeaderMap) -> Option<&str> {
 
 /// The time as it is written, and every `v1`. Other schemes are left out.
 fn read(header: &str) -> Option<(&str, Vec<&str>)> {
-    let (mut at, mut signatures) = (None, vec![]);
+    let (mut times, mut signatures) = (vec![], vec![]);
     for part in header.split(',') {
         let (name, value) = part.trim().split_once('=')?;
         match name {
-            "t" if at.is_some() => return None,
-            "t" => {
-                at = Some(value).filter(|at| (1..=12).contains(&at.len()) && at.bytes().all(|b| b.is_ascii_digit()))
-            }
+            "t" => times.push(value),
             "v1" => signatures.push(value),
             _ => {}
         }
     }
-    let is_right = !signatures.is_empty() && signatures.len() <= MOST_SIGNATURES;
-    is_right.then_some((at?, signatures))
+    let [at] = times[..] else { return None };
+    let is_time = (1..=12).contains(&at.len()) && at.bytes().all(|b| b.is_ascii_digit());
+    let is_right = is_time && (1..=MOST_SIGNATURES).contains(&signatures.len());
+    is_right.then_some((at, signatures))
 }

@@ -46,6 +46,7 @@ impl Wire {
     }
 
     #[must_use]
+    #[expect(clippy::needless_pass_by_value, reason = "callers give texts, numbers and ids alike")]
     pub fn with(mut self, name: impl Into<String>, value: impl ToString) -> Self {
         self.params.push((name.into(), value.to_string()));
         self
@@ -79,6 +80,7 @@ pub enum NoAnswer {
 }
 
 impl NoAnswer {
+    #[expect(clippy::needless_pass_by_value, reason = "callers give texts, numbers and ids alike")]
     pub fn away(cause: impl ToString) -> Self {
         Self::Away { cause: cause.to_string(), after: None }
     }

@@ -188,5 +188,5 @@ pub fn shown(object: &Value) -> Value {
 
 /// A list as the processor writes one.
 pub fn list(url: &str, data: Vec<Value>, has_more: bool) -> Value {
-    json!({ "object": "list", "url": url, "has_more": has_more, "data": data })
+    json!({ "object": "list", "url": url, "has_more": has_more, "data": Value::Array(data) })
 }
