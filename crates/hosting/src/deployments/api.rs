@@ -1,4 +1,6 @@
 //! The rows of `/deployments`: lists over all organizations of the caller, one deployment, its log, going back to it.
+use std::fmt::Write as _;
+
 use axum::{
     body::Body,
     extract::State,
@@ -227,10 +229,11 @@ async fn show_logs(
             Ok(Json(Logs { logs, next_cursor, complete }).into_response())
         }
         Accept::Text => {
-            let lines = logs
-                .iter()
-                .map(|line| format!("{} {:5} {}{}\n", line.at, line.level.name(), line.message, path_of(line)));
-            Ok(typed(lines.collect::<String>().into(), "text/plain; charset=utf-8"))
+            let mut text = String::new();
+            for line in &logs {
+                let _ = writeln!(text, "{} {:5} {}{}", line.at, line.level.name(), line.message, path_of(line));
+            }
+            Ok(typed(text.into(), "text/plain; charset=utf-8"))
         }
         Accept::Events => Ok(typed(tail(janua, id, after), "text/event-stream")),
     }
@@ -267,12 +270,11 @@ fn tail(janua: Janua, id: DeploymentId, after: i64) -> Body {
             let found = Deployment::find(&janua.db, id).await.ok().flatten();
             let lines = log::read(&janua.db, id, after, 500).await.unwrap_or_default();
             let after = lines.last().map_or(after, |line| line.seq);
-            let mut text: String = lines
-                .iter()
-                .map(|line| {
-                    format!("id: {}\ndata: {}\n\n", line.seq, serde_json::to_string(line).unwrap_or_default())
-                })
-                .collect();
+            let mut text = String::new();
+            for line in &lines {
+                let data = serde_json::to_string(line).unwrap_or_default();
+                let _ = write!(text, "id: {}\ndata: {data}\n\n", line.seq);
+            }
             let is_over = !found.is_some_and(|deployment| is_open(deployment.status));
             if is_over {
                 text.push_str("event: complete\ndata: {}\n\n");

@@ -157,7 +157,7 @@ pub async fn show_health(
         duration_ms: Durations { p50: at(50), p95: at(95) },
         domains: domains(&janua.db, account).await?,
         certificates: CertificateCounts::default(),
-        edge: EdgeFigures { requests: served.requests, errors: served.errors, p95_ms: served.p95_ms() },
+        edge: EdgeFigures { requests: served.requests, errors: served.errors, p95_ms: served.percentile95_ms() },
         deployments,
     }))
 }

@@ -33,15 +33,15 @@ use crate::deployments::{
     events::{DistributionDisabled, DistributionProvisioned, DistributionUpdated},
 };
 
-const PROVIDER_NOT_CONFIGURED: Code =
-    Code::new(503, "provider_not_configured", "This installation has no external provider. Use the built-in edge.");
+const CDN_NOT_CONFIGURED: Code =
+    Code::new(503, "cdn_not_configured", "This installation has no external provider. Use the built-in edge.");
 
 pub fn routes() -> Routes {
     Routes::new("deployments")
         .post("/apps/{appId}/cdn", provision, "set up the delivery of a site, or change its settings")
         .answers::<Distribution>(202, "application/json")
         .answers::<Distribution>(200, "application/json")
-        .fails(&[PROVIDER_NOT_CONFIGURED])
+        .fails(&[CDN_NOT_CONFIGURED])
         .get("/apps/{appId}/cdn", show_cdn, "show how a site is delivered")
         .delete("/apps/{appId}/cdn", disable, "switch a site off")
 }
@@ -124,7 +124,7 @@ async fn addresses(janua: &Janua, edge: &EdgeUrl) -> Vec<IpAddr> {
     }
     let found = tokio::time::timeout(Duration::from_secs(1), lookup_host((edge.domain.as_str(), 80))).await;
     let mut found: Vec<IpAddr> =
-        found.ok().and_then(|found| found.ok()).into_iter().flatten().map(|at| at.ip()).collect();
+        found.ok().and_then(std::result::Result::ok).into_iter().flatten().map(|at| at.ip()).collect();
     found.sort();
     found.dedup();
     found
@@ -186,7 +186,7 @@ async fn provision(
 ) -> Result<Response> {
     let wanted = wanted.unwrap_or_default();
     if wanted.provider == Some(Provider::External) && CloudFront::from_config(&janua.config).is_none() {
-        return Err(PROVIDER_NOT_CONFIGURED.into());
+        return Err(CDN_NOT_CONFIGURED.into());
     }
     if wanted.settings.asset_grace_hours.is_some_and(|hours| hours > 168) {
         return Err(INVALID.at("settings.assetGraceHours", "too_large", "must be at most 168"));
@@ -298,8 +298,7 @@ impl Job for Provision {
         };
         let (status, error) = match &found {
             Ok(external) if external.is_deployed => (SiteStatus::Active, None),
-            Ok(_) => (SiteStatus::Provisioning, None),
-            Err(CdnError::Away(_)) => (SiteStatus::Provisioning, None),
+            Ok(_) | Err(CdnError::Away(_)) => (SiteStatus::Provisioning, None),
             Err(CdnError::Refused(why)) => (SiteStatus::Failed, Some(why.clone())),
         };
         let saved: Result<(), Fault> = transact!(janua, async |tx| {

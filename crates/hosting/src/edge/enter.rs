@@ -36,7 +36,7 @@ use super::{
     settings::EdgeUrl,
 };
 
-const CODE: Purpose = Purpose::new("site-enter", Duration::from_mins(1));
+const CODE: Purpose = Purpose::new("site_enter", Duration::from_mins(1));
 pub const PURPOSES: &[Purpose] = &[CODE];
 
 const COOKIE: [&str; 2] = ["__Host-janua_preview", "janua_preview"];

@@ -153,12 +153,14 @@ mod tests {
         );
         assert_eq!(parsed.warnings, Vec::<String>::new());
         let headers = Headers::new(parsed.rules);
-        let mut map = HeaderMap::from_iter([(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))]);
+        let mut map =
+            [(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))].into_iter().collect::<HeaderMap>();
         headers.apply("app/x", &mut map, true);
         assert_eq!(map["link"], "</a>, </b>");
         assert_eq!(map["x-frame-options"], "DENY");
         assert_eq!(map["cache-control"], "max-age=5");
-        let mut map = HeaderMap::from_iter([(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))]);
+        let mut map =
+            [(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))].into_iter().collect::<HeaderMap>();
         headers.apply("app/x", &mut map, false);
         assert_eq!(map["cache-control"], "no-cache");
     }

@@ -102,6 +102,7 @@ impl StoredManifest {
     }
 
     /// Leaves out packs that no piece is in.
+    #[must_use]
     pub fn without_unused_packs(mut self) -> Self {
         let mut used = vec![false; self.packs.len()];
         for piece in self.pieces() {

@@ -169,10 +169,6 @@ impl Redirects {
         Self { rules, by_path, dynamic }
     }
 
-    pub fn len(&self) -> usize {
-        self.rules.len()
-    }
-
     /// The first rule for a path. `path` is decoded and has no leading slash, `query` is as it was sent.
     pub fn find(&self, path: &str, query: Option<&str>, only_forced: bool) -> Option<Led> {
         let trimmed = path.strip_suffix('/').unwrap_or(path);
@@ -287,7 +283,7 @@ mod tests {
 
     #[test]
     fn w23_a_hundred_thousand_lines_and_long_paths_take_no_time() {
-        let text = (0..100_000).map(|n| format!("/{n}/:a/:b/* /x/:splat\n")).collect::<String>();
+        let text = "/1/:a/:b/* /x/:splat\n".repeat(100_000);
         let parsed = parse(&text);
         assert_eq!(parsed.rules.len(), MOST_DYNAMIC);
         assert!(parsed.warnings.len() <= MOST_DYNAMIC + 2);

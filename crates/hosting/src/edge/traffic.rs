@@ -66,7 +66,7 @@ impl Served {
     }
 
     /// The time below which 95 of 100 requests were answered, in milliseconds; an upper bound of its bucket.
-    pub fn p95_ms(&self) -> Option<f64> {
+    pub fn percentile95_ms(&self) -> Option<f64> {
         let all: i64 = self.times.iter().sum();
         let mut seen = 0;
         for (count, bound) in self.times.iter().zip(BOUNDS.iter().chain([&BOUNDS[BOUNDS.len() - 1]])) {

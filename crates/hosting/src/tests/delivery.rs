@@ -153,7 +153,7 @@ async fn a_site_can_be_switched_off_and_its_traffic_is_counted() {
     let shown = ada.person.asks(t.get(&path)).await;
     assert_eq!((&shown.body["provider"], &shown.body["hostname"]), (&json!("edge"), &json!("shop.localhost")));
     let refused = ada.person.asks(t.post(&path).json(&json!({ "provider": "external" }))).await;
-    assert_eq!(refused.refusal(), (503, "provider_not_configured"));
+    assert_eq!(refused.refusal(), (503, "cdn_not_configured"));
     assert_eq!(ada.person.asks(t.ask(axum::http::Method::DELETE, &path)).await.status, 204);
     assert_eq!(shows(&t, "shop.localhost", "/").await.0, 404);
     let on = ada.person.asks(t.post(&path).json(&json!({}))).await;

@@ -149,6 +149,7 @@ async fn every_purpose_of_a_one_time_secret_has_a_name_of_its_own() {
         "passkey_register",
         "passkey_sign_in",
         "reset_password",
+        "site_enter",
         "sms_enroll",
         "sms_sign_in",
         "social_state",
