@@ -31,7 +31,7 @@ use crate::plans::{Aggregation, Keys, Plans, TrackedMeter};
 const SECRET_KEY_REQUIRED: Code = Code::new(
     403,
     "secret_key_required",
-    "A publishable key may not do this. Track it from a server, with a secret key.",
+    "A publishable key may not do this. Call from a server, with a secret key.",
 );
 const OUT_OF_WINDOW: Code =
     Code::new(400, "timestamp_out_of_window", "The timestamp is more than 35 days ago or more than 5 minutes ahead.");
