@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tenancy::{
     enter::{Live, Memory},
-    machines::{self, Machine, MachineId, State as MachineState},
+    machines::{self, Machine, MachineId, State as MachineState, tokens::attest},
     orgs::{self, Org, OrgId},
 };
 
@@ -105,6 +105,8 @@ struct AgentDetails {
     since: Option<Timestamp>,
     caip10: String,
     org: Option<OrgName>,
+    /// A JWT of this service (`typ: janua-proof+jwt`) that says the same, for five minutes.
+    proof: String,
 }
 
 #[derive(Clone, Serialize, JsonSchema)]
@@ -134,12 +136,16 @@ pub async fn verify_agent(
         Some((agent, _)) => is_alive(&janua, &agent.machine).await?,
         None => false,
     };
-    let details = found.filter(|_| details).map(|(agent, org)| AgentDetails {
-        status: agent.machine.state_at(janua.clock.now()),
-        since: agent.machine.proven_at,
-        caip10: agent.wallet.caip10(),
-        org: org.as_ref().map(|org| OrgName { name: org.name.clone() }),
-    });
+    let details = match found.filter(|_| details) {
+        Some((agent, org)) => Some(AgentDetails {
+            status: agent.machine.state_at(janua.clock.now()),
+            since: agent.machine.proven_at,
+            caip10: agent.wallet.caip10(),
+            org: org.as_ref().map(|org| OrgName { name: org.name.clone() }),
+            proof: attest(&janua, &agent.wallet.caip10(), verified)?,
+        }),
+        None => None,
+    };
     Ok(cached(&headers, &AgentLookup { verified, details }))
 }
 

@@ -4,7 +4,7 @@ pub mod lookup;
 mod model;
 mod wallet;
 
-use axum::extract::State;
+use axum::{extract::State, response::NoContent};
 use db::Reach;
 use kernel::{
     Janua,
@@ -53,7 +53,8 @@ const SEVERAL_AGENTS: Code = Code::new(
     "several_agents",
     "Several agents claim this wallet. Request a challenge with the agentId of yours.",
 );
-const BAD_SIGNATURE: Code = Code::new(401, "bad_signature", "The wallet did not sign this challenge.");
+const BAD_SIGNATURE: Code =
+    Code::new(401, "bad_signature", "The signature is not one of this wallet or key over this text.");
 const CHALLENGE_SPENT: Code =
     Code::new(410, "challenge_spent", "The challenge was used or has expired. Request a new one.");
 
@@ -459,15 +460,9 @@ pub async fn delete<K: tenancy::machines::caller::OfKind>(janua: &Janua, caller:
     })
 }
 
-async fn delete_agent(State(janua): State<Janua>, caller: Managed<OfAgent>) -> Result<axum::response::NoContent> {
-    let agent = Agent::find(&janua.db, caller.machine.id).await?;
+async fn delete_agent(State(janua): State<Janua>, caller: Managed<OfAgent>) -> Result<NoContent> {
     delete(&janua, &caller).await?;
-    if let Some(agent) = agent {
-        transact!(janua, async |tx| Ok(tx
-            .notify(Reach::EveryNode, lookup::TOPIC, agent.wallet.key.clone())
-            .await?))?;
-    }
-    Ok(axum::response::NoContent)
+    Ok(NoContent)
 }
 
 async fn agent_logs(

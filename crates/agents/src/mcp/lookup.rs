@@ -11,7 +11,10 @@ use kernel::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tenancy::enter::{Live, Memory};
+use tenancy::{
+    enter::{Live, Memory},
+    machines::tokens::attest,
+};
 
 use super::{
     INVALID_DOMAIN,
@@ -50,6 +53,9 @@ pub struct McpLookup {
     verified: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     servers: Option<Vec<McpLookupServer>>,
+    /// A JWT of this service (`typ: janua-proof+jwt`) that says the same, for five minutes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proof: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -88,5 +94,7 @@ pub async fn verify_mcp(
             })
             .collect()
     });
-    Ok(cached(&headers, &McpLookup { verified: !alive.is_empty(), servers }))
+    let verified = !alive.is_empty();
+    let proof = if details { Some(attest(&janua, &domain, verified)?) } else { None };
+    Ok(cached(&headers, &McpLookup { verified, servers, proof }))
 }

@@ -19,7 +19,8 @@ use super::model::{McpServer, Method};
 
 pub const SITE_UNAVAILABLE: Code =
     Code::new(502, "site_unavailable", "The site did not answer. Check that it is reachable over https.");
-pub const BAD_SIGNATURE: Code = Code::new(401, "bad_signature", "The key of the domain did not sign this message.");
+pub const BAD_SIGNATURE: Code =
+    Code::new(401, "bad_signature", "The signature is not one of this wallet or key over this text.");
 
 const LIMITS: Limits = Limits { time: Duration::from_secs(5), bytes: 4096 };
 const MOST_SEEN: usize = 20;

@@ -48,6 +48,7 @@ async fn an_agent_registers_proves_its_wallet_and_uses_its_token() {
     assert_eq!(again.status, 304);
     let details = t.get(&format!("{lookup}?details=true")).await.body;
     assert_eq!((&details["status"], &details["verified"]), (&json!("active"), &json!(true)));
+    assert_eq!(me(&t, details["proof"].as_str().unwrap()).await.status, 401, "a proof is no access token");
     t.expects(&["ORG_CREATED", "AGENT_REGISTERED", "AGENT_PROVEN", "AGENT_TOKEN_ISSUED"]).await;
     let log = ada.asks(t.get(&format!("/agent/{id}/logs?limit=2"))).await;
     assert_eq!(log.body["logs"][0]["type"], "AGENT_TOKEN_ISSUED");

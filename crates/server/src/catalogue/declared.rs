@@ -141,8 +141,10 @@ async fn every_purpose_of_a_one_time_secret_has_a_name_of_its_own() {
     // These names are in databases.
     let known = [
         "account_invite",
+        "agent_challenge",
         "captcha_challenge",
         "captcha_pass",
+        "client_assertion",
         "form_outcome",
         "magic_link",
         "mfa_ticket",

@@ -11,6 +11,7 @@ use crate::{
     events::{self, By},
     gone::Gone,
     ids::{AccountId, OrgId},
+    orgs::Membership,
 };
 
 pub(crate) const GONE: &[Gone] =
@@ -86,8 +87,13 @@ pub async fn reactivate(
         let left = limits::Left { remaining: 0, resets_at: full.resets_at, now };
         return Err(left.fault());
     }
-    if why == SuspendedBy::OwnerGone {
-        machine.owner_id = Some(account);
+    let is_owned = match machine.owner_id {
+        Some(owner) => Membership::of(&mut *tx, machine.org_id, owner).await?.is_some(),
+        None => false,
+    };
+    if !is_owned {
+        // Without an owner in the organization no token of it counts.
+        machine.owner_id = (rank == Rank::OrgAdmin).then_some(account);
     }
     let is_proven = machine.kind == super::Kind::Framework || machine.proven_at.is_some();
     machine.state = if is_proven { State::Active } else { State::Pending };

@@ -171,6 +171,25 @@ pub fn sign(janua: &Janua, machine: &Machine, granted: &Granted, subject: Option
     Ok(Issued { access_token, expires_in: exp - iat, scope: granted.scope() })
 }
 
+/// What we vouch for in a public lookup.
+#[derive(Serialize)]
+struct Attestation<'a> {
+    iss: String,
+    sub: &'a str,
+    verified: bool,
+    iat: i64,
+    exp: i64,
+}
+
+/// A signed statement for others about a wallet or a domain. It is no access token.
+pub fn attest(janua: &Janua, subject: &str, verified: bool) -> Result<String> {
+    const LIFE_S: i64 = 300;
+    let now = janua.clock.now();
+    let iat = now.0.div_euclid(1000);
+    let claims = Attestation { iss: janua.config.base_url(), sub: subject, verified, iat, exp: iat + LIFE_S };
+    tokens::sign(janua, now, "janua-proof+jwt", &claims)
+}
+
 /// A machine that presents a valid token.
 #[derive(Clone)]
 pub struct Recognised {

@@ -1,8 +1,12 @@
 //! The pages of agents and MCP servers.
-use identity::testing::member;
+use identity::testing::{PASSWORD, Person, login, member, signed_in};
 use kernel::testing::{Answer, TestJanua};
+use serde_json::json;
 
-use super::{act, browser, feature, submit, visit};
+use super::{
+    REDIRECT, act, asked, authorize, browser, decide, error_of, feature, field, form, redeem, sent, submit, text,
+    visit, with_token,
+};
 
 /// A form with a name of its own, whose answer is shown on its page.
 async fn send(t: &TestJanua, cookies: &str, form: &str, call: &str, back: &str, fields: &[(&str, &str)]) -> Answer {
@@ -72,6 +76,59 @@ async fn machines_are_registered_and_suspended_in_one_click_without_a_script() {
         "{}",
         detail.text
     );
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn m12_a_framework_agent_acts_for_users_who_authorized_it() {
+    let t = TestJanua::start(|config| feature(config).and(agents::feature(config))).await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let body =
+        json!({ "name": "Helper", "framework": "x", "scopes": ["openid", "orders"], "redirectUris": [REDIRECT] });
+    let made = ada.asks(t.post("/framework-agent/register").json(&body)).await;
+    assert_eq!(made.status, 200, "{}", made.text);
+    let (id, secret) = (text(&made.body["clientId"]), text(&made.body["clientSecret"]));
+    member(&t, "bob@example.com").await;
+    let cookies = browser(&t, "bob@example.com").await;
+    let bob = Person::of(&login(&t, "bob@example.com", PASSWORD).await);
+    let query = asked(&id, &[]);
+    let page = authorize(&t, Some(&bob), &query).await;
+    let (to, _) = sent(&page);
+    assert!(to.ends_with("/consent"), "others are asked: {to}");
+    let page = visit(&t, page.header("location"), &cookies).await;
+    assert!(page.text.contains("Helper"), "{}", page.text);
+    let back = decide(&t, &page, "allow", &cookies).await;
+    let code = field(&back, "code").unwrap_or_else(|| panic!("no code: {}", back.text));
+    assert_eq!(error_of(&redeem(&t, &id, &code, &[]).await), (401, "invalid_client"), "it proves its secret");
+    let tokens = redeem(&t, &id, &code, &[("client_secret", &secret)]).await;
+    assert_eq!(tokens.status, 200, "{}", tokens.text);
+    let theirs = text(&tokens.body["access_token"]);
+    assert_eq!(with_token(&t, "/oauth/userinfo", &theirs).await.status, 200);
+    let own = [("grant_type", "client_credentials"), ("client_id", id.as_str()), ("client_secret", secret.as_str())];
+    let actor = text(&form(&t, "/oauth/token", &own, None).await.body["access_token"]);
+    let exchange = [
+        ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
+        ("subject_token", theirs.as_str()),
+        ("actor_token", actor.as_str()),
+    ];
+    let acting = form(&t, "/oauth/token", &exchange, None).await;
+    assert_eq!(
+        (acting.status, &acting.body["scope"]),
+        (200, &json!("openid")),
+        "only what both have: {}",
+        acting.text
+    );
+    let acting = text(&acting.body["access_token"]);
+    assert_eq!(with_token(&t, "/machine/me", &acting).await.body["subject"], json!(bob.id));
+    // Suspended, it holds nothing that users gave it.
+    assert_eq!(ada.asks(t.post(&format!("/framework-agent/{id}/suspend"))).await.status, 200);
+    assert_eq!(with_token(&t, "/oauth/userinfo", &theirs).await.status, 401);
+    assert_eq!(with_token(&t, "/machine/me", &acting).await.status, 401);
+    let refresh = text(&tokens.body["refresh_token"]);
+    let again = [("grant_type", "refresh_token"), ("refresh_token", refresh.as_str()), own[1], own[2]];
+    assert_eq!(error_of(&form(&t, "/oauth/token", &again, None).await).1, "invalid_grant");
+    assert_eq!(authorize(&t, Some(&bob), &query).await.status, 400, "nor are users sent to it");
     t.run_jobs().await;
     t.finish().await;
 }
