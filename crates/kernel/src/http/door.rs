@@ -77,12 +77,21 @@ pub(super) struct Inner {
 /// What is known of a path, by method.
 type ByMethod = Vec<(Method, Arc<KnownRoute>)>;
 
+/// What becomes of a request's body.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BodyUse {
+    /// No handler is there: the router only says 404 or 405.
+    Discarded,
+    /// It is read before the handler runs.
+    Whole,
+    /// The handler reads it as it comes.
+    Streamed,
+}
+
 /// A route as the pipeline sees it.
 struct KnownRoute {
-    /// Whether a handler is there; if not, the router only says 404 or 405.
-    exists: bool,
+    body: BodyUse,
     body_limit: usize,
-    streams: bool,
     always: bool,
     is_kept: bool,
     sharing: Sharing,
@@ -103,9 +112,8 @@ impl Door {
             rows,
             wordings,
             unknown: Arc::new(KnownRoute {
-                exists: false,
+                body: BodyUse::Discarded,
                 body_limit: 0,
-                streams: false,
                 always: false,
                 is_kept: false,
                 sharing: Sharing::KnownOrigins,
@@ -274,12 +282,13 @@ impl Inner {
         request: Request<Body>,
         stands_in_line: bool,
     ) -> (Result<Response>, Rest) {
-        if known.streams {
+        if known.body == BodyUse::Streamed {
             return self.stream_and_work(&known, client, request, stands_in_line).await;
         }
         let (parts, body) = request.into_parts();
-        let is_too_large = known.exists && body.size_hint().lower() > known.body_limit as u64;
-        let (body, rest) = if known.exists && !is_too_large {
+        let is_wanted = known.body == BodyUse::Whole;
+        let is_too_large = is_wanted && body.size_hint().lower() > known.body_limit as u64;
+        let (body, rest) = if is_wanted && !is_too_large {
             match self.bodies.read(client.network(), body, known.body_limit).await {
                 Ok(body) => (body, Rest::Read),
                 Err(refusal) => return (Err(refusal), Rest::Open),
@@ -426,7 +435,8 @@ fn known(janua: &Janua, rows: &[RouteRow]) -> Result<matchit::Router<ByMethod>, 
     for row in rows {
         let metrics = janua.metrics.route(row.method.as_str(), row.path);
         let RouteRow { body_limit, streams, always, is_kept, sharing, .. } = *row;
-        let known = KnownRoute { exists: true, body_limit, streams, always, is_kept, sharing, metrics };
+        let body = if streams { BodyUse::Streamed } else { BodyUse::Whole };
+        let known = KnownRoute { body, body_limit, always, is_kept, sharing, metrics };
         by_path.entry(row.path).or_default().push((row.method.clone(), Arc::new(known)));
     }
     let mut router = matchit::Router::new();
