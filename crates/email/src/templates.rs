@@ -129,10 +129,9 @@ fn render(source: &str, variables: &Map<String, Value>, escape: AutoEscape) -> R
     let mut environment = Environment::new();
     environment.set_fuel(Some(FUEL));
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    environment.set_auto_escape_callback(move |_| escape);
-    let drawn = environment
-        .render_str(source, minijinja::Value::from_serialize(variables))
-        .map_err(|error| in_words(&error))?;
+    environment.set_auto_escape_callback(move |_| escape.clone());
+    let drawn =
+        environment.render_str(source, minijinja::value::Serde(variables)).map_err(|error| in_words(&error))?;
     if drawn.len() > LONGEST { Err("must have at most 512 KiB when it is drawn".into()) } else { Ok(drawn) }
 }
 

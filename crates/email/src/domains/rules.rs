@@ -90,7 +90,8 @@ pub fn settle(domain: &mut Domain, records: &[RecordState], now: Timestamp, is_t
         }
         _ => News::None,
     };
-    domain.next_check_at = next(domain, now);
+    domain.next_check_at =
+        next(domain, now).map(|at| if proof == Proof::Unknown { at.min(now.plus(HOUR)) } else { at });
     news
 }
 
@@ -164,7 +165,7 @@ mod tests {
     }
 
     fn after(minutes: u64) -> Timestamp {
-        START.plus(minutes * MINUTE)
+        START.plus(Duration::from_mins(minutes))
     }
 
     #[test]

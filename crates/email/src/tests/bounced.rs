@@ -199,8 +199,9 @@ async fn the_bounce_listener_takes_bounces_of_our_own_mail_and_nothing_else() {
             "VRFY ada",
             "QUIT",
         ],
-    );
-    assert_eq!(wrong.await, ["250", "503", "250", "550", "550", "503", "502", "221"]);
+    )
+    .await;
+    assert_eq!(wrong, ["250", "503", "250", "550", "550", "503", "502", "221"]);
     let report = "Content-Type: multipart/report; report-type=delivery-status; boundary=b\r\n\r\n--b\r\n\
                   Content-Type: message/delivery-status\r\n\r\nReporting-MTA: dns; mx\r\n\r\nAction: failed\r\n\
                   Status: 5.1.1\r\nDiagnostic-Code: smtp; 550 5.1.1 unknown\r\n--b--\r\n.\n.\r\nstill data\r\n.";
