@@ -90,7 +90,8 @@ pub fn settle(domain: &mut Domain, records: &[RecordState], now: Timestamp, is_t
         }
         _ => News::None,
     };
-    domain.next_check_at = next(domain, now);
+    domain.next_check_at =
+        next(domain, now).map(|at| if proof == Proof::Unknown { at.min(now.plus(HOUR)) } else { at });
     news
 }
 

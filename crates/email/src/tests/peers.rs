@@ -7,11 +7,10 @@ use std::{
     time::Duration,
 };
 
-/// Keeps what it receives in a mail folder. A file says at which step it refuses, and with which words: `rcpt 550 no such
+/// Keeps what it receives, to the byte. A file says at which step it refuses, and with which words: `rcpt 550 no such
 /// user`, `message cut`, `message hang`. `message keep-then-cut` keeps a mail and does not say so.
 const PROGRAM: &str = "
 import asyncio, pathlib, sys
-from aiosmtpd.handlers import Mailbox
 from aiosmtpd.smtp import SMTP, AuthResult
 
 home = pathlib.Path(sys.argv[1])
@@ -29,7 +28,14 @@ async def mood(server, step):
         server.transport.abort()
     return said
 
-class Handler(Mailbox):
+count = 0
+
+def keep(envelope):
+    global count
+    count += 1
+    home.joinpath('mail', f'{count:06}').write_bytes(envelope.content)
+
+class Handler:
     async def handle_MAIL(self, server, session, envelope, address, options):
         said = await mood(server, 'mail')
         if said is None:
@@ -44,12 +50,12 @@ class Handler(Mailbox):
         return said or '250 OK'
     async def handle_DATA(self, server, session, envelope):
         if words('message') == 'keep-then-cut':
-            await super().handle_DATA(server, session, envelope)
+            keep(envelope)
             server.transport.abort()
             return '250 OK'
         said = await mood(server, 'message')
         if said is None:
-            await super().handle_DATA(server, session, envelope)
+            keep(envelope)
         return said or '250 2.0.0 Ok: queued as 4F2A1B3C9D'
     async def handle_EHLO(self, server, session, envelope, hostname, responses):
         session.host_name = hostname
@@ -69,7 +75,8 @@ def sign_in(server, session, envelope, mechanism, data):
 
 async def serve():
     loop = asyncio.get_running_loop()
-    handler = Handler(str(home / 'mail'))
+    home.joinpath('mail').mkdir()
+    handler = Handler()
     make = lambda: Server(handler, loop=loop, authenticator=sign_in, auth_require_tls=False)
     server = await loop.create_server(make, '127.0.0.1', int(sys.argv[2]))
     await server.serve_forever()
@@ -94,7 +101,7 @@ impl SmtpServer {
         let mut command = Command::new(python());
         command.args(["-W", "ignore", "-c", PROGRAM]).arg(folder.path()).arg(port.to_string()).stderr(Stdio::null());
         let child = command.spawn().expect("the SMTP server starts");
-        let listens = (0..500).any(|_| {
+        let listens = (0..3000).any(|_| {
             std::thread::sleep(Duration::from_millis(20));
             TcpStream::connect(("127.0.0.1", port)).is_ok()
         });
@@ -111,8 +118,8 @@ impl SmtpServer {
     }
 
     pub fn received(&self) -> Vec<String> {
-        let mut files: Vec<_> = fs::read_dir(self.folder.path().join("mail/new")).unwrap().flatten().collect();
-        files.sort_by_key(|file| file.metadata().unwrap().modified().unwrap());
+        let mut files: Vec<_> = fs::read_dir(self.folder.path().join("mail")).unwrap().flatten().collect();
+        files.sort_by_key(fs::DirEntry::file_name);
         files.into_iter().map(|file| fs::read_to_string(file.path()).unwrap()).collect()
     }
 

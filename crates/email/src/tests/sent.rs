@@ -30,11 +30,13 @@ print([d.verify(idx=i, dnsfunc=txt) for i in range(count)])
         .args(["-c", program, &port.to_string()])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("python");
-    child.stdin.take().unwrap().write_all(mail.replace('\n', "\r\n").as_bytes()).unwrap();
+    child.stdin.take().unwrap().write_all(mail.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    let said = if output.status.success() { output.stdout } else { output.stderr };
+    String::from_utf8(said).unwrap().trim().to_owned()
 }
 
 async fn mail_auth(mail: &str, port: u16) -> Vec<bool> {
@@ -46,8 +48,7 @@ async fn mail_auth(mail: &str, port: u16) -> Vec<bool> {
     let server = NameServerConfig::new([127, 0, 0, 1].into(), true, connections.into());
     let config = ResolverConfig::from_parts(None, vec![], vec![server]);
     let checker = MessageAuthenticator::new(config, ResolverOpts::default()).expect("a resolver");
-    let raw = mail.replace('\n', "\r\n");
-    let message = AuthenticatedMessage::parse(raw.as_bytes()).expect("a mail");
+    let message = AuthenticatedMessage::parse(mail.as_bytes()).expect("a mail");
     let results = checker.verify_dkim(&message).await;
     results.iter().map(|one| *one.result() == DkimResult::Pass).collect()
 }
@@ -101,9 +102,7 @@ async fn a_mail_goes_out_signed_from_a_domain_that_was_proven() {
     for one in &received {
         assert_eq!(dkimpy(one, dns.port), "[True, True]", "{one}");
         assert_eq!(mail_auth(one, dns.port).await, [true, true]);
-        // The server notes the recipient of its copy.
-        let own: Vec<&str> = one.lines().filter(|line| !line.starts_with("X-RcptTo")).collect();
-        assert!(!own.join("\n").contains("eve@hidden"), "who gets a blind copy is hidden: {one}");
+        assert!(!one.contains("eve@hidden"), "who gets a blind copy is hidden: {one}");
         assert!(one.contains("List-Unsubscribe-Post: List-Unsubscribe=One-Click") && one.contains("X-Order: 17"));
         assert_eq!(one.matches("\nMessage-ID: ").count(), 1);
     }
