@@ -8,10 +8,15 @@ use tenancy::{
 
 pub const MAILS: &[Sample] = &[
     Sample(|| {
-        Box::new(Notice { name: "Ada".into(), org: "Acme".into(), path: String::new(), what: What::PaymentFailed })
+        Box::new(Notice {
+            name: "Ada".into(),
+            org: "Acme".into(),
+            path: "/console".into(),
+            what: What::PaymentFailed,
+        })
     }),
     Sample(|| {
-        Box::new(Notice { name: "Ada".into(), org: "Acme".into(), path: String::new(), what: What::PlanEnded })
+        Box::new(Notice { name: "Ada".into(), org: "Acme".into(), path: "/console".into(), what: What::PlanEnded })
     }),
 ];
 

@@ -535,7 +535,7 @@ async fn pc08_to_pc12_a_checkout_names_a_plan_and_nothing_else() {
     let legacy = ada
         .asks(
             t.post("/billing/checkout-session")
-                .json(&json!({ "plan": "pro", "success_url": "http://localhost:0/x" })),
+                .json(&json!({ "plan": "pro", "success_url": "http://evil.example/x" })),
         )
         .await;
     assert_eq!(legacy.refusal(), (400, "redirect_not_allowed"));

@@ -147,6 +147,7 @@ async fn every_purpose_of_a_one_time_secret_has_a_name_of_its_own() {
         "client_assertion",
         "form_outcome",
         "magic_link",
+        "merchant_return",
         "mfa_ticket",
         "passkey_register",
         "passkey_sign_in",
