@@ -23,7 +23,6 @@ pub struct Certificate {
     pub name: String,
     pub app_id: Option<ApplicationId>,
     pub org_id: Option<OrgId>,
-    pub created_at: Timestamp,
     /// PEM, the certificate of the name first.
     pub chain: Option<String>,
     pub sealed_key: Option<Vec<u8>>,
@@ -31,7 +30,6 @@ pub struct Certificate {
     pub not_before: Option<Timestamp>,
     pub not_after: Option<Timestamp>,
     pub renew_at: Option<Timestamp>,
-    pub renewal_checked_at: Option<Timestamp>,
     /// The order that is open at the authority.
     pub order_url: Option<String>,
     pub order_key: Option<Vec<u8>>,
@@ -39,31 +37,25 @@ pub struct Certificate {
     /// When the order is worked on next; none when there is nothing to do.
     pub next_try_at: Option<Timestamp>,
     pub failures: u32,
-    pub reason: Option<Reason>,
     pub error: Option<String>,
-    pub warned_at: Option<Timestamp>,
     pub fence: i64,
 }
 row!(Certificate {
     name,
     app_id,
     org_id,
-    created_at,
     chain,
     sealed_key,
     issuer,
     not_before,
     not_after,
     renew_at,
-    renewal_checked_at,
     order_url,
     order_key,
     ordered_at,
     next_try_at,
     failures,
-    reason,
     error,
-    warned_at,
     fence
 });
 

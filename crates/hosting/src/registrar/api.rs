@@ -244,7 +244,6 @@ async fn register_domain(
         status: RegistrationStatus::Submitted,
         message: None,
         is_open: true,
-        asked_at: None,
         operation: None,
         created_at: now,
         updated_at: now,

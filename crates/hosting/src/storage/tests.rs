@@ -30,7 +30,6 @@ pub struct Shop {
     pub t: TestJanua,
     pub admin: Person,
     pub app: String,
-    pub org: String,
     pub key: String,
     pub user: Person,
     /// The bucket, if there is one.
@@ -62,12 +61,12 @@ impl Shop {
         let admin = signed_in(&t, "admin@example.com").await;
         let made = admin.asks(t.post("/apps").json(&json!({ "name": "Shop" }))).await;
         assert_eq!(made.status, 200, "{}", made.text);
-        let (app, org) = (text(&made.body["id"]), text(&made.body["orgId"]));
+        let app = text(&made.body["id"]);
         let key = make_key(&t, &admin, &app, "live").await;
         let user = end_user(&t, "user@example.com", &key).await;
         t.run_jobs().await;
         t.happened().await;
-        Self { t, admin, app, org, key, user, bucket }
+        Self { t, admin, app, key, user, bucket }
     }
 
     /// As the end user, with the key.
