@@ -75,11 +75,11 @@ impl Permissions {
     pub fn apply(self, machine: &mut Machine) {
         let unique = |list: Vec<String>| {
             let mut kept: Vec<String> = vec![];
-            list.into_iter().for_each(|one| {
+            for one in list {
                 if !kept.contains(&one) {
-                    kept.push(one)
+                    kept.push(one);
                 }
-            });
+            }
             kept
         };
         if let Some(scopes) = self.scopes {

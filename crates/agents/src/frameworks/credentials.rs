@@ -24,6 +24,7 @@ use crate::shared::TokenAnswer;
 /// A secret, or a JWT that was signed with a key of the machine (RFC 7523).
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "the names of the standard")]
 pub struct Credentials {
     client_id: Option<MachineId>,
     #[schemars(with = "Option<String>", length(max = 200), extend("format" = "password"))]

@@ -21,8 +21,11 @@ const MINUTE_MS: i64 = 60_000;
 const MOST: usize = 10_000;
 
 /// When a row was last written, and how many refusals came since.
+type Counts = HashMap<(MachineId, &'static str), (Timestamp, u64)>;
+
+/// The refusals of this node, by machine and code.
 #[derive(Default)]
-pub struct Refusals(Mutex<HashMap<(MachineId, &'static str), (Timestamp, u64)>>);
+pub struct Refusals(Mutex<Counts>);
 
 impl Refusals {
     /// The count for a row that is due, if one is.
