@@ -55,14 +55,9 @@ struct OfTemplate {
 }
 
 async fn email_page(me: Me, Path(place): Path<OfApp>) -> Response {
-    let (status, to) = (me.parameter("status"), me.parameter("search"));
-    let mut query = url::form_urlencoded::Serializer::new(String::new());
-    for (name, value) in [("status", &status), ("to", &to), ("cursor", &me.parameter("cursor"))] {
-        if !value.is_empty() {
-            query.append_pair(name, value);
-        }
-    }
-    let list = format!("/apps/{{appId}}/email/messages?{}", query.finish());
+    let status = me.parameter("status");
+    let asked = [("status", status.clone()), ("to", me.parameter("search")), ("cursor", me.parameter("cursor"))];
+    let list = format!("/apps/{{appId}}/email/messages?{}", query(&asked));
     let asks = [
         APP,
         ("overview", "/apps/{appId}/email"),
@@ -71,6 +66,12 @@ async fn email_page(me: Me, Path(place): Path<OfApp>) -> Response {
         ("?templates", "/apps/{appId}/email/templates"),
     ];
     me.show_with("console/email.html", &place, &asks, json!({ "status_filter": status })).await
+}
+
+/// What is not empty, as a query.
+fn query(pairs: &[(&str, String)]) -> String {
+    let pairs = pairs.iter().filter(|(_, value)| !value.is_empty());
+    url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
 }
 
 async fn email_message_page(me: Me, Path(place): Path<OfMessage>) -> Response {
