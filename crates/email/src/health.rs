@@ -59,6 +59,7 @@ pub async fn count(tx: &mut Tx, app: ApplicationId, now: Timestamp, count: Count
     .await
 }
 
+#[expect(clippy::struct_field_names, reason = "named as its column")]
 struct Hour {
     hour: i64,
     accepted: i64,

@@ -344,13 +344,13 @@ mod tests {
 
     use super::*;
 
-    fn variables(value: Value) -> Map<String, Value> {
+    fn variables(value: &Value) -> Map<String, Value> {
         value.as_object().cloned().unwrap()
     }
 
     #[test]
     fn variables_are_escaped_in_html_and_missing_ones_are_named() {
-        let all = variables(json!({ "name": "<b>Ada</b>" }));
+        let all = variables(&json!({ "name": "<b>Ada</b>" }));
         assert_eq!(render("Hi {{ name }}", &all, AutoEscape::Html).unwrap(), "Hi &lt;b&gt;Ada&lt;&#x2f;b&gt;");
         assert!(render("Hi {{ nmae }}", &all, AutoEscape::Html).unwrap_err().contains("cannot be drawn"));
     }

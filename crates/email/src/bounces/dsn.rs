@@ -28,7 +28,7 @@ fn field(text: &str, name: &str) -> Option<String> {
     let unfolded = text.replace("\r\n", "\n").replace("\n ", " ").replace("\n\t", " ");
     let values = unfolded.lines().filter_map(|line| line.split_once(':'));
     let found = values.filter(|(field, _)| field.trim().eq_ignore_ascii_case(name)).map(|(_, value)| value.trim());
-    found.last().map(str::to_owned)
+    found.rev().next().map(str::to_owned)
 }
 
 fn delivery(text: &str) -> Option<Report> {

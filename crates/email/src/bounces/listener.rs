@@ -21,7 +21,7 @@ const MOST_CONNECTIONS: usize = 20;
 const LARGEST: usize = 256 * 1024;
 const LONGEST_LINE: u64 = 2048;
 /// How long a client may be silent, and how long a conversation may take.
-const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE: Duration = Duration::from_mins(1);
 const CONVERSATION: Duration = Duration::from_mins(5);
 const MOST_COMMANDS: usize = 100;
 

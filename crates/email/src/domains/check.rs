@@ -135,7 +135,7 @@ async fn look_at_return_path(dns: &Resolver, record: &mut RecordState) {
         }
         Ok(Some(target)) => note(record, vec![target], RecordStatus::Mismatch, Some("The CNAME leads elsewhere.")),
         Ok(None) => {
-            note(record, vec![], RecordStatus::Missing, Some("Create this CNAME, so that bounces are received."))
+            note(record, vec![], RecordStatus::Missing, Some("Create this CNAME, so that bounces are received."));
         }
         Err(error) => unreachable(record, &error),
     }

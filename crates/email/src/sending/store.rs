@@ -34,6 +34,7 @@ const KEY_COUNTS: std::time::Duration = std::time::Duration::from_hours(24);
 /// What became of a request to send.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "the specification's names")]
 pub struct Sent {
     pub message_id: MessageId,
     pub to: Emails,

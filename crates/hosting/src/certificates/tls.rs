@@ -124,7 +124,7 @@ impl Keyring {
     }
 
     /// The certificate from files that counts for a name.
-    fn from_files(&self, janua: &Janua, name: &str) -> Option<Arc<ServerConfig>> {
+    fn in_files(&self, janua: &Janua, name: &str) -> Option<Arc<ServerConfig>> {
         let is_own = name.is_empty() || super::is_own_name(janua, name);
         let own = self.own.load_full().filter(|_| is_own);
         own.or_else(|| self.edge.load_full().filter(|_| super::is_of_edge(janua, name)))
@@ -137,7 +137,7 @@ impl Keyring {
 
     /// Whether a name has a certificate that is valid now.
     pub async fn has(&self, janua: &Janua, name: &str) -> bool {
-        self.from_files(janua, name).is_some() || self.find(janua, name).await.is_some()
+        self.in_files(janua, name).is_some() || self.find(janua, name).await.is_some()
     }
 
     async fn find(&self, janua: &Janua, name: &str) -> Option<Arc<CertifiedKey>> {
@@ -216,7 +216,7 @@ impl Keyring {
             let stream = start.into_stream(self.config()?).await?;
             return Ok(Some(Secured { stream, name }));
         }
-        if let Some(config) = self.from_files(janua, &name) {
+        if let Some(config) = self.in_files(janua, &name) {
             let stream = start.into_stream(config).await?;
             return Ok(Some(Secured { stream, name }));
         }

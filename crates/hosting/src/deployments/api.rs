@@ -204,6 +204,7 @@ struct LogQuery {
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "a list is named after what it lists")]
 struct Logs {
     logs: Vec<LogLine>,
     /// Where to go on: a value for `after`.

@@ -42,7 +42,7 @@ pub const INTERRUPTED: Code =
 /// How often a deployment says that it is worked on.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 /// After this long without a heartbeat it counts as interrupted.
-pub const DEAD_AFTER: Duration = Duration::from_secs(60);
+pub const DEAD_AFTER: Duration = Duration::from_mins(1);
 /// Contents are looked for in so many of the app's newest deployments.
 const COMPARED: u32 = 3;
 /// Chunks of the body that wait for the thread that unpacks.

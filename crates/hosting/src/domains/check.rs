@@ -68,9 +68,7 @@ impl Target {
         match ours {
             0 => Err(Reason::PointsElsewhere),
             all if all == trace.addresses.len() => Ok(()),
-            _ if !v4.is_empty() && v4.iter().all(|a| is_ours(a)) && !v6.iter().any(|a| is_ours(a)) => {
-                Err(Reason::Ipv6Elsewhere)
-            }
+            _ if !v4.is_empty() && v4.iter().all(&is_ours) && !v6.iter().any(is_ours) => Err(Reason::Ipv6Elsewhere),
             _ => Err(Reason::MixedAnswers),
         }
     }

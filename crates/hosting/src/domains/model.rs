@@ -158,6 +158,7 @@ impl From<ProofReason> for Reason {
 
 /// One name of one app.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_field_names, reason = "named as its columns")]
 pub struct Domain {
     pub id: DomainId,
     pub app_id: ApplicationId,

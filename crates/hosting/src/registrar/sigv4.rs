@@ -27,8 +27,9 @@ impl Signing<'_> {
         all.sort_unstable();
         let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
         let names = names.join(";");
-        let lines: String = all.iter().map(|(name, value)| format!("{name}:{}\n", value.trim())).collect();
-        let canonical = format!("{method}\n/\n\n{lines}\n{names}\n{}", hex(body));
+        let lines: Vec<String> = all.iter().map(|(name, value)| format!("{name}:{}", value.trim())).collect();
+        let lines = lines.join("\n");
+        let canonical = format!("{method}\n/\n\n{lines}\n\n{names}\n{}", hex(body));
         let scope = format!("{day}/{}/{}/aws4_request", self.region, self.service);
         let text = format!("AWS4-HMAC-SHA256\n{date}\n{scope}\n{}", hex(canonical.as_bytes()));
         let mut key = format!("AWS4{}", self.secret_key).into_bytes();

@@ -103,7 +103,7 @@ const INDEXED: usize = 128;
 
 /// The first bytes of a name, whole characters.
 pub fn name_start(name: &str) -> Vec<u8> {
-    name[..name.floor_char_boundary(INDEXED)].as_bytes().to_vec()
+    name.as_bytes()[..name.floor_char_boundary(INDEXED)].to_vec()
 }
 
 /// Whose objects are meant: those of one user of an app, or of all of them.

@@ -110,10 +110,12 @@ struct ObjectChange {
     visibility: Option<Visibility>,
     /// When the object is deleted; null keeps it.
     #[serde(default, deserialize_with = "given")]
+    #[expect(clippy::option_option, reason = "null and a missing field mean different things")]
     expires_at: Option<Option<Timestamp>>,
 }
 
 /// Tells null from a missing field.
+#[expect(clippy::option_option, reason = "null and a missing field mean different things")]
 fn given<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<Timestamp>>, D::Error> {
     Option::deserialize(from).map(Some)
 }

@@ -27,7 +27,7 @@ const BATCH: u32 = 200;
 const STRAY: Duration = Duration::from_hours(24);
 
 pub const CHORES: &[Chore] =
-    &[Chore::run("storage_object", |janua| Box::pin(async move { Ok(delete_lapsed(&janua).await?) }))];
+    &[Chore::run("storage_object", |janua| Box::pin(async move { delete_lapsed(&janua).await }))];
 
 pub const GONE: &[Gone] = &[
     Gone::Account(|tx, janua, account| Box::pin(account_gone(tx, janua, account))),

@@ -82,7 +82,8 @@ async fn files_longer_than_a_piece_come_whole_and_in_parts() {
     let ada = Owner::of(&t, "ada@example.com", "shop").await;
     let mut long = String::new();
     while long.len() < 9 << 20 {
-        long.push_str(&format!("{:016x}", (long.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        let part = format!("{:016x}", (long.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        long.push_str(&part);
     }
     ada.deployed(&t, &[("index.html", "x"), ("long.bin", &long)]).await;
     let whole = ask(&t, "shop.localhost", "/long.bin", &[]).await;

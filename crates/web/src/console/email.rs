@@ -71,12 +71,6 @@ async fn email_page(me: Me, Path(place): Path<OfApp>) -> Response {
     me.show_with("console/email.html", &place, &asks, json!({ "status_filter": status })).await
 }
 
-/// What is not empty, as a query.
-fn query(pairs: &[(&str, String)]) -> String {
-    let pairs = pairs.iter().filter(|(_, value)| !value.is_empty());
-    url::form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
-}
-
 async fn email_message_page(me: Me, Path(place): Path<OfMessage>) -> Response {
     let asks = [APP, ("message", "/apps/{appId}/email/messages/{messageId}")];
     me.show("console/email_message.html", &place, &asks).await

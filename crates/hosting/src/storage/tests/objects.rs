@@ -19,7 +19,7 @@ async fn lives(shop: &Shop) {
         (&object["status"], &object["sha256"], &object["downloadUrl"]),
         (&json!("pending"), &Value::Null, &Value::Null)
     );
-    assert_eq!(shop.usage().await, (1, PNG.len() as i64), "room is reserved from the start");
+    assert_eq!(shop.usage().await, (1, i64::try_from(PNG.len()).unwrap()), "room is reserved from the start");
 
     let early = shop.finalize(&id, &json!({})).await;
     assert_eq!((early.refusal(), early.header("retry-after")), ((409, "upload_missing"), "1"));

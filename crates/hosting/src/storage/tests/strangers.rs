@@ -60,7 +60,7 @@ fn printed(output: &Output) -> String {
 }
 
 fn long(length: usize) -> Vec<u8> {
-    (0..length).map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8).collect()
+    (0..length).map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()[2]).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -18,7 +18,7 @@ pub fn once<'a>(bytes: Bytes) -> Source<'a> {
 }
 
 /// Ends with 413 after so many bytes.
-pub fn limited<'a>(bytes: Source<'a>, most: u64) -> Source<'a> {
+pub fn limited(bytes: Source<'_>, most: u64) -> Source<'_> {
     Box::pin(bytes.scan(0u64, move |length, piece| {
         *length = length.saturating_add(piece.as_ref().map_or(0, |piece| piece.len() as u64));
         let piece = if *length > most { Err(TOO_LARGE.into()) } else { piece };
@@ -71,7 +71,7 @@ pub fn checked(content: Content, sha256: Sha256) -> Content {
                 None => {
                     state.rest = None;
                     let last = state.held.take();
-                    let found = std::mem::replace(&mut state.hash, Hasher::new()).finish();
+                    let found = std::mem::take(&mut state.hash).finish();
                     if found != sha256 {
                         tracing::error!(expected = %sha256, %found, "an object was damaged in the store");
                         return Some((Err(io::Error::other("the object is damaged")), state));
