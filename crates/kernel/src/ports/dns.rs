@@ -148,7 +148,8 @@ impl Resolver {
         };
         let name = plain(name);
         let mut here = Some(name.as_str());
-        while let Some(at) = here.filter(|at| !at.is_empty()) {
+        // Top-level names are not asked: they have no such records, and a server that answers for one zone refuses them.
+        while let Some(at) = here.filter(|at| at.contains('.')) {
             let records = self.records(at, RecordType::CAA, caa).await?;
             if !records.found.is_empty() {
                 return Ok(records.found);
