@@ -148,7 +148,7 @@ impl Resolver {
         };
         let name = plain(name);
         let mut here = Some(name.as_str());
-        // Not up to the top-level domain: those have none, and not every server answers for them.
+        // Top-level names are not asked: they have no such records, and a server that answers for one zone refuses them.
         while let Some(at) = here.filter(|at| at.contains('.')) {
             let records = self.records(at, RecordType::CAA, caa).await?;
             if !records.found.is_empty() {
