@@ -1,7 +1,7 @@
 //! Every guarded route, asked by everybody (P49, P50): without credentials, by a stranger, with every lower role and with
 //! the least role that is enough. Routes come from the description and guards from the catalogue, so a new route is in the
 //! matrix by itself. Where it needs a body, `samples.txt` has one.
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::SocketAddr};
 
 use db::params;
 use identity::testing::{Person, signed_in};
@@ -10,6 +10,7 @@ use kernel::{
     testing::{Answer, Ask, TestJanua},
 };
 use serde_json::{Value, json};
+use tokio::net::UdpSocket;
 
 use super::{ROLES, built, catalogue, guard_of, lines, role};
 use crate::start::features;
@@ -469,11 +470,28 @@ async fn ask_with_credentials(t: &TestJanua, row: &Row, number: usize, cast: &Ca
     }
 }
 
+/// A name server that refuses every question at once, so that no test waits for names.
+async fn refusing_name_server() -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
+    let address = socket.local_addr().expect("its address");
+    tokio::spawn(async move {
+        let mut question = [0; 512];
+        while let Ok((length, from)) = socket.recv_from(&mut question).await {
+            // An answer, with the code REFUSED (RFC 1035, 4.1.1).
+            question[2] |= 0x80;
+            question[3] = (question[3] & 0xf0) | 5;
+            if socket.send_to(&question[..length], from).await.is_err() {
+                break;
+            }
+        }
+    });
+    address
+}
+
 /// A platform on which tenants of all kinds can be made.
 pub(super) async fn platform() -> TestJanua {
     let config = Config {
-        // Nobody answers for any domain.
-        dns_servers: vec!["127.0.0.1:1".parse().expect("an address")],
+        dns_servers: vec![refusing_name_server().await],
         ..Config::for_tests()
     }
     .with(|tenancy: &mut tenancy::Settings| tenancy.platform_owners = vec!["root@example.com".into()])
