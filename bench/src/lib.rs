@@ -14,7 +14,6 @@ mod check;
 mod client;
 mod connections;
 mod directory;
-mod edge;
 mod entry;
 mod figure;
 mod ground;
@@ -35,7 +34,6 @@ mod servers;
 mod start;
 mod storm;
 mod usage;
-mod usage_growth;
 mod webhooks;
 mod writes;
 
@@ -94,12 +92,8 @@ enum Scenario {
     Open,
     /// Events on their way to those who listen
     Webhooks,
-    /// Usage events, alone and in batches, and what a quota costs
+    /// Usage events, alone and in batches
     Usage,
-    /// Usage among many events, beside few
-    UsageGrowth(usage_growth::Options),
-    /// A file of a deployed site
-    Edge,
     /// All of the above, one after the other
     All,
     /// Those that are over soon and vary little: what `check` looks at
@@ -165,8 +159,6 @@ pub fn run() -> Result<()> {
         Scenario::Open => one(connections::measure)?,
         Scenario::Webhooks => one(webhooks::measure)?,
         Scenario::Usage => one(usage::measure)?,
-        Scenario::UsageGrowth(options) => usage_growth::measure(&rounds()?, &janua()?, options)?.into(),
-        Scenario::Edge => one(edge::measure)?,
         Scenario::Quick => each(&rounds()?, &janua()?, &QUICK),
         Scenario::All => {
             let (rounds, janua) = (rounds()?, janua()?);
@@ -192,12 +184,11 @@ const QUICK: [(&str, Measure); 7] = [
     ("start", start::measure),
     ("memory", memory::measure),
 ];
-const SLOW: [(&str, Measure); 6] = [
+const SLOW: [(&str, Measure); 5] = [
     ("storm", storm::measure),
     ("directory", directory::measure),
     ("webhooks", webhooks::measure),
     ("usage", usage::measure),
-    ("edge", edge::measure),
     ("open", connections::measure),
 ];
 

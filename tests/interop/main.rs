@@ -8,7 +8,6 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod cdn;
 mod clients;
 mod pages;
 mod proxies;

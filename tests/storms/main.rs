@@ -12,7 +12,6 @@
 mod support;
 
 mod crash_points;
-mod deploys;
 mod faults;
 mod nodes;
 mod one_node;

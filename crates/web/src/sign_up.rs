@@ -23,7 +23,6 @@ use tenancy::{
     orgs::{Org, invites::Invite},
     sessions::sign_in::renew,
 };
-use url::form_urlencoded::Serializer;
 
 use crate::{
     began::{Began, RequestedMail},
@@ -122,16 +121,7 @@ fn not_joined(janua: &Janua, fault: &Fault) -> Response {
     response
 }
 
-fn page_of_invite(token: &str) -> String {
-    let query = Serializer::new(String::new()).append_pair("token", token).finish();
-    format!("/auth/accept-invite?{query}")
-}
-
-fn name_of(account: &Account) -> String {
-    account.email.clone().unwrap_or_else(|| account.name.clone())
-}
-
-/// Looking at it uses nothing up. An invitation for another email than that of the session asks to sign out first.
+/// Looking at it uses nothing up.
 async fn invitation(
     janua: &Janua,
     who: Option<&Session>,
@@ -143,7 +133,9 @@ async fn invitation(
     let email = Email::parse(&invite.email).ok_or(TOKEN_SPENT)?;
     let is_known = Account::by_email(&janua.db, &email).await?.is_some_and(|account| account.email_verified);
     if who.is_none() && is_known {
-        return Ok(go(&address(janua, "/sign-in", "continue", &page_of_invite(token))));
+        let back = address(janua, "/auth/accept-invite", "token", token);
+        let back = back.strip_prefix(&janua.config.base_url()).unwrap_or_default().to_owned();
+        return Ok(go(&address(janua, "/sign-in", "continue", &back)));
     }
     let org = Org::find(&janua.db, invite.org_id).await?.ok_or(TOKEN_SPENT)?;
     let content = context! {
@@ -152,8 +144,6 @@ async fn invitation(
         role => invite.role.name(),
         token,
         is_new => who.is_none(),
-        signed_in_as => who.map(Session::account).filter(|account| account.email_key.as_deref() != Some(email.key())).map(name_of),
-        here => page_of_invite(token),
         ..refused(fault)
     };
     Ok(page(janua, status, "invite.html", content))
@@ -194,8 +184,6 @@ async fn join(janua: &Janua, visitor: &mut Visitor, who: Option<&Session>, field
             Ok(response)
         }
         (Accepted::Joined(_), None) => Ok(go(&org)),
-        (Accepted::Entered(entered), _) => {
-            Onward::to_page(&org).in_zone_of(fields).enter_or_ask(janua, *entered, "password").await
-        }
+        (Accepted::Entered(entered), _) => Onward::to_page(&org).enter_or_ask(janua, *entered, "password").await,
     }
 }

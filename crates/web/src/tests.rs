@@ -1,16 +1,13 @@
 //! Clients and people through the front door: codes, consents, pages.
 mod account;
 mod attacks;
-mod billing;
 mod branding;
 mod clients;
 mod codes;
 mod consents;
 mod console;
 mod dead_ends;
-mod deployments;
 mod devices;
-mod email;
 mod feedback;
 mod first_owner;
 mod form_post;
@@ -18,7 +15,6 @@ mod forms;
 mod hosted;
 mod leaving;
 mod look;
-mod machines;
 mod mails;
 mod overview;
 mod pages;
@@ -27,7 +23,6 @@ mod reference;
 mod resources;
 mod status;
 mod stock_clients;
-mod storage;
 mod usage;
 mod way_back;
 
@@ -46,7 +41,6 @@ fn feature(config: &Config) -> Feature {
     identity::testing::feature(config)
         .and(directory::feature(config))
         .and(workshop::feature(config))
-        .and(hosting::feature(config))
         .and(crate::feature(config))
 }
 

@@ -18,12 +18,13 @@ use tenancy::{
         scopes::{self, DeclaredScope, DeclaredScopes},
         slugs::{self, SLUG_TAKEN},
     },
-    enter::{
-        Admin, InApp, Member, Session,
-        builders::{self, BUILDERS_ONLY},
+    enter::{Admin, InApp, Member, Session},
+    events::{
+        About,
+        happenings::{AppDeleted, OrgCreated},
     },
-    events::{About, happenings::AppDeleted},
-    orgs::{self, Membership, OrgId, Role},
+    orgs::{self, Membership, Org, OrgId, Role, members::OrgMember},
+    policy::{self, BUILDERS_ONLY},
     quotas::QUOTA_EXCEEDED,
     records,
 };
@@ -132,7 +133,7 @@ struct NewApp {
 }
 
 async fn create_app(State(janua): State<Janua>, session: Session, Json(new): Json<NewApp>) -> Result<Json<AppView>> {
-    builders::refuse_others(&janua, &session).await?;
+    policy::refuse_others(&janua, &session).await?;
     let now = janua.clock.now();
     redirects::check(&new.redirect_uris, &new.allowed_origins)?;
     scopes::check(new.scopes.as_deref().unwrap_or_default())?;
@@ -181,7 +182,7 @@ fn may_build_in(membership: Option<Membership>) -> Result<Membership> {
 
 /// The organization a new app belongs to.
 async fn home(tx: &mut Tx, janua: &Janua, session: &Session, wanted: Option<OrgId>) -> Result<Membership> {
-    let account = session.account();
+    let (account, now) = (session.account(), janua.clock.now());
     if let Some(org) = wanted {
         return may_build_in(Membership::of(&mut *tx, org, account.id).await?);
     }
@@ -191,7 +192,20 @@ async fn home(tx: &mut Tx, janua: &Janua, session: &Session, wanted: Option<OrgI
     if let Some(found) = Membership::may_build(tx, account.id, active).await? {
         return Ok(found);
     }
-    orgs::create_own(tx, janua, session).await
+    let name = format!("{}'s organization", account.name);
+    let mut org = Org::new(OrgId::new(&janua.entropy, now), &name, &slugs::made_from(janua, &account.name), now);
+    if !org.insert(tx).await? {
+        org.slug = slugs::slug_near(janua, &org.slug);
+        if !org.insert(tx).await? {
+            return Err(SLUG_TAKEN.into());
+        }
+    }
+    OrgMember::add(tx, janua, org.id, account.id, Role::Owner).await?;
+    session.record_about(tx, janua, About::in_org(org.id), &OrgCreated).await?;
+    if session.org().is_none() {
+        orgs::switch(tx, session.id(), account.id, org.id).await?;
+    }
+    Ok(Membership { org, role: Role::Owner })
 }
 
 async fn get_app(caller: InApp<Member>) -> Json<AppView> {
@@ -279,7 +293,7 @@ async fn update_app(
             fields.push("branding");
         }
         application.updated_at = janua.clock.now();
-        if !application.save(tx, caller.session.account().id).await? {
+        if !application.save(tx).await? {
             return Err(SLUG_TAKEN.into());
         }
         let event = AppUpdated { fields };
@@ -294,7 +308,7 @@ async fn delete_app(State(janua): State<Janua>, caller: InApp<Admin>) -> Result<
     Application::empty(&janua, application.id).await?;
     transact!(janua, async |tx| {
         let application = caller.hold(tx).await?;
-        application.delete(tx, &janua, caller.session.account().id).await?;
+        application.delete(tx, &janua).await?;
         Ok(caller.record(tx, &janua, &AppDeleted).await?)
     })?;
     Ok(NoContent)

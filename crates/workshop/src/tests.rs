@@ -2,7 +2,7 @@
 mod administration;
 mod app_sessions;
 mod apps;
-mod deployer;
+pub mod domains;
 mod keys;
 mod oauth;
 mod policy;

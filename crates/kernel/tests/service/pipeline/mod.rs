@@ -2,7 +2,6 @@
 mod idempotency;
 mod limits;
 mod origins;
-mod streams;
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering::SeqCst},

@@ -1,5 +1,0 @@
-//! Machines, asked from outside.
-mod actors;
-mod agents;
-mod frameworks;
-mod mcp;
