@@ -14,6 +14,7 @@ mod check;
 mod client;
 mod connections;
 mod directory;
+mod edge;
 mod entry;
 mod figure;
 mod ground;
@@ -34,6 +35,7 @@ mod servers;
 mod start;
 mod storm;
 mod usage;
+mod usage_growth;
 mod webhooks;
 mod writes;
 
@@ -92,8 +94,12 @@ enum Scenario {
     Open,
     /// Events on their way to those who listen
     Webhooks,
-    /// Usage events, alone and in batches
+    /// Usage events, alone and in batches, and what a quota costs
     Usage,
+    /// Usage among many events, beside few
+    UsageGrowth(usage_growth::Options),
+    /// A file of a deployed site
+    Edge,
     /// All of the above, one after the other
     All,
     /// Those that are over soon and vary little: what `check` looks at
@@ -159,6 +165,8 @@ pub fn run() -> Result<()> {
         Scenario::Open => one(connections::measure)?,
         Scenario::Webhooks => one(webhooks::measure)?,
         Scenario::Usage => one(usage::measure)?,
+        Scenario::UsageGrowth(options) => usage_growth::measure(&rounds()?, &janua()?, options)?.into(),
+        Scenario::Edge => one(edge::measure)?,
         Scenario::Quick => each(&rounds()?, &janua()?, &QUICK),
         Scenario::All => {
             let (rounds, janua) = (rounds()?, janua()?);
@@ -184,11 +192,12 @@ const QUICK: [(&str, Measure); 7] = [
     ("start", start::measure),
     ("memory", memory::measure),
 ];
-const SLOW: [(&str, Measure); 5] = [
+const SLOW: [(&str, Measure); 6] = [
     ("storm", storm::measure),
     ("directory", directory::measure),
     ("webhooks", webhooks::measure),
     ("usage", usage::measure),
+    ("edge", edge::measure),
     ("open", connections::measure),
 ];
 

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::{
     client::{self, Who},
     entry,
-    figure::{Figure, Goal},
+    figure::{Figure, Goal, Unit},
     ground::{Ground, database},
     identity::{both_ways, side},
     load::{self, Ask},
@@ -21,6 +21,7 @@ use crate::{
 const SERVER: Core = Core::Only(0);
 const GENERATOR: Core = Core::Only(1);
 const CLIENTS: usize = 64;
+const APP_CLIENTS: usize = 8;
 const BATCH: u64 = 100;
 
 pub fn measure(rounds: &Rounds, janua: &JanuaBinary) -> Result<Vec<Figure>> {
@@ -45,16 +46,39 @@ pub fn measure(rounds: &Rounds, janua: &JanuaBinary) -> Result<Vec<Figure>> {
     let path = database(&other);
     let limit = || raw_events(&path, CLIENTS);
     let ours = || side(pid, |slice| asked(&single, slice));
-    let singles = rounds::interleave("usage", rounds.turn, limit, ours)?;
+    let singles = rounds::interleave_short("usage", rounds.turn, limit, ours)?;
     let what = "POST /usage/track by processor time, 64 clients; same statements raw, 64 a commit";
     let mut figures = both_ways("usage", what, &singles, Some(Goal::Ratio(0.6)));
     let per_commit = CLIENTS * usize::try_from(BATCH)?;
     let limit = || raw_events(&path, per_commit);
     let ours = || side(pid, |slice| Ok(asked(&hundred, slice)? * BATCH));
-    let batches = rounds::interleave("usage", rounds.turn, limit, ours)?;
+    let batches = rounds::interleave_short("usage", rounds.turn, limit, ours)?;
     let what = "events in batches of 100 by processor time; same statements raw, as many a commit";
     figures.extend(both_ways("usage in batches", what, &batches, Some(Goal::Ratio(0.8))));
+    figures.push(quota(rounds, janua)?);
     Ok(figures)
+}
+
+/// `POST /apps` by processor time where a plan limits apps, so that the plan is looked up and the counter asked for; and where
+/// no plan does, so that the counter only rises.
+fn quota(rounds: &Rounds, janua: &JanuaBinary) -> Result<Figure> {
+    let folder = rounds.folder()?;
+    let plans = folder.join("plans.toml");
+    std::fs::write(&plans, "[plans.free.limits]\napps = 1_000_000_000\n")?;
+    let plans = plans.to_string_lossy();
+    let off = ("JANUA_RATE_LIMITS", "off");
+    let limited = Ground::lay(janua, &rounds.folder()?, SERVER, &[off, ("JANUA_PLANS_FILE", &*plans)])?;
+    let free = Ground::lay(janua, &rounds.folder()?, SERVER, &[off])?;
+    let apps = |ground: &Ground| {
+        let body = json!({ "name": "App", "orgId": ground.org }).to_string();
+        let ask = Ask::again(client::request("POST", "/apps", &Who::with(&ground.token), &body, "keep-alive"));
+        let (address, pid) = (ground.address(), ground.server.pid());
+        side(pid, move |slice| Ok(load::timed(address, slice, GENERATOR, &ask, APP_CLIENTS)?.answered))
+    };
+    let sides = rounds::interleave_short("quota", rounds.turn, || apps(&free), || apps(&limited))?;
+    let samples = sides.only(|rate| rate.per_cpu_second);
+    let what = "POST /apps by processor time with a limit on apps; without one";
+    Ok(Figure { scenario: "quota", what, unit: Unit::PerCpuSecond, samples, goal: Some(Goal::Ratio(0.95)) })
 }
 
 /// An event, its id, two totals and the quota, again and again.

@@ -6,9 +6,11 @@ import { mkdirSync, readFileSync, readdirSync, statSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { createServer } from 'node:http'
 import { site } from './browser-site.mjs'
+import { walk } from './browser-walk.mjs'
 
 const require = createRequire(process.env.TEST_NODE + '/package.json')
 const { chromium } = require('playwright-core')
+const { HtmlValidate } = require('html-validate')
 const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8')
 
 const [base, outbox, firstOwner, provider, pictures] = process.argv.slice(2)
@@ -21,6 +23,27 @@ const browser = await chromium.launch({
     '--disable-component-update', '--no-first-run'],
 })
 
+// What the server sent is right HTML. Ids of the reference have a dot; fields of lists repeat their name.
+const html = new HtmlValidate({
+  extends: ['html-validate:recommended'],
+  rules: {
+    // The line before the signature of an email.
+    'no-trailing-whitespace': 'off',
+    'doctype-style': ['error', { style: 'lowercase' }],
+    'valid-id': ['error', { relaxed: true }],
+    'form-dup-name': ['error', { shared: ['radio', 'button', 'reset', 'submit', 'checkbox'] }],
+  },
+})
+const documents = new WeakMap()
+async function examine(page, name) {
+  const text = await documents.get(page)
+  if (!text) return
+  const report = await html.validateString(text)
+  const found = report.results.flatMap(({ messages }) => messages).map(({ ruleId, message, line }) =>
+    `${ruleId}: ${message}: ${text.split('\n')[line - 1].slice(0, 200)}`)
+  assert.deepEqual(found, [], `${name} as HTML`)
+}
+
 const seen = new Set()
 
 // No finding on any page, light and wide or dark and narrow, and nothing wider than a small phone; and a picture of each,
@@ -28,6 +51,7 @@ const seen = new Set()
 async function look(page, name) {
   if (seen.has(name)) return
   seen.add(name)
+  await examine(page, name)
   const before = page.viewportSize()
   for (const [colorScheme, size, width] of [['light', 'wide', 1440], ['dark', 'narrow', 390], ['light', 'narrow', 390],
     ['dark', 'wide', 1440]]) {
@@ -97,6 +121,12 @@ async function newPage(options) {
   page.on('console', (message) => {
     assert.ok(!message.text().includes('Content Security Policy'), message.text())
   })
+  page.on('response', (response) => {
+    const isDocument = response.request().isNavigationRequest() && response.frame() === page.mainFrame()
+    if (isDocument && response.url().startsWith(base) && response.status() !== 303) {
+      documents.set(page, response.text().catch(() => ''))
+    }
+  })
   page.on('pageerror', (error) => assert.fail(error))
   return page
 }
@@ -157,6 +187,9 @@ const until = async (what, isSo) => {
 
 // The owner of a new installation: the account, the first app, a key, a webhook, a delivery and the same once more.
 const root = await newPage()
+await root.goto(base)
+await root.getByText("Create the owner's account at").waitFor()
+await look(root, 'home-unclaimed')
 await root.goto(`${base}/first-owner?token=${firstOwner}`)
 await look(root, 'first-owner')
 await root.getByLabel('Name', { exact: true }).fill('Grace')
@@ -637,6 +670,11 @@ await plain.getByRole('button', { name: 'Delete Plain' }).click()
 await told(plain, 'App deleted.')
 assert.equal(await plain.getByRole('link', { name: 'Plain' }).count(), 0)
 step('the account and the console without a script')
+
+for (const [how, javaScriptEnabled] of [['with a script', true], ['without a script', false]]) {
+  await walk({ how, javaScriptEnabled, base, newPage, signIn, press, told, nav, mailed, mailedCode, look, totp, step, authorize, redirect,
+    app: 'Eve’s Emporium', owner: 'grace@example.com', password })
+}
 
 // What else can be seen.
 for (const [path, name] of [['/', 'home'], ['/nothing', 'not-found'], ['/forgot-password', 'forgot-password'],

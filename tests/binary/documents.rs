@@ -226,3 +226,13 @@ fn the_page_about_webhooks_goes_as_printed() {
 fn the_page_about_oauth_goes_as_printed() {
     check("docs/oauth.md", None, &users(), is_runnable);
 }
+
+#[test]
+fn the_page_about_agents_goes_as_printed() {
+    assert!(check("docs/agents.md", None, &users(), is_runnable) >= 1);
+}
+
+#[test]
+fn the_page_about_mcp_servers_goes_as_printed() {
+    assert!(check("docs/mcp.md", None, &users(), is_runnable) >= 1);
+}

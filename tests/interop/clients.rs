@@ -272,6 +272,15 @@ fn mcp_for_python() {
 }
 
 #[test]
+fn wallets_for_python() {
+    let (stage, mut command) = (Stage::shared(), python("wallets.py"));
+    let body = json!({ "email": EMAIL, "password": PASSWORD, "options": { "tokenDelivery": "body" } });
+    let person = text(&ask(&stage.server, "POST", "/auth/login", "", &body)["accessToken"]);
+    command.args([stage.base(), person]);
+    assert_eq!(stage.run("wallets", command), ["eth-account", "pynacl-base58", "pynacl-base64", "done"]);
+}
+
+#[test]
 fn websites_in_a_browser() {
     let (stage, mut command) = (Stage::shared(), node("websites.mjs"));
     command.args([&stage.base(), EMAIL, PASSWORD, &stage.sites.to_string()]);

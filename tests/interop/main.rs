@@ -8,6 +8,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod cdn;
 mod clients;
 mod pages;
 mod proxies;

@@ -6,7 +6,12 @@ use std::{
     process::{Child, ChildStdout, Command, Stdio},
 };
 
-use crate::support::Server;
+use serde_json::json;
+
+use crate::support::{
+    Server,
+    people::{self, ask, well},
+};
 
 fn peer(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/peers").join(name)
@@ -60,6 +65,8 @@ fn people_find_their_way() {
         .envs([("JANUA_GOOGLE_CLIENT_ID", "google"), ("JANUA_GOOGLE_CLIENT_SECRET", "google-secret")])
         .env("JANUA_PROVIDER_ENDPOINTS", provider.endpoints("google"));
     let server = Server::of(command);
+    // The page of an installation without an owner names these words.
+    assert!(server.greeting.contains("Create the owner's account at"), "{}", server.greeting);
     let link = server.greeting.split("/first-owner?token=").nth(1).expect("the link for the first owner").trim();
     let mut command = Command::new("node");
     command
@@ -70,6 +77,30 @@ fn people_find_their_way() {
         .arg(&provider.url)
         .env("TEST_NODE", &node);
     // `scripts/pictures` wants to see them.
+    if let Ok(pictures) = std::env::var("TEST_PICTURES") {
+        command.arg(pictures);
+    }
+    let output = command.output().expect("node runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let wrong = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.trim_end().ends_with("done"), "{said}\n{wrong}");
+}
+
+#[test]
+fn w10_w11_a_built_site_is_deployed_and_kept_apart_from_the_console() {
+    let node = std::env::var("TEST_NODE").expect("TEST_NODE: scripts/test sets it, scripts/setup installs it");
+    let folder = tempfile::tempdir().unwrap();
+    let edge = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
+    let server = Server::start(folder.path(), &[("JANUA_EDGE_LISTEN", &edge.to_string())]);
+    let owner = people::owner(&server, &[folder.path()], "ada@example.com");
+    well(ask(&server, "PATCH", &format!("/apps/{}", owner.app), &owner.access, &json!({ "slug": "built-shop" })));
+    let mut command = Command::new("node");
+    command
+        .arg(peer("built-site.mjs"))
+        .arg(format!("http://localhost:{}", server.address.port()))
+        .arg(format!("http://built-shop.localhost:{}", edge.port()))
+        .args([&owner.app, &owner.access, "ada@example.com", people::PASSWORD])
+        .env("TEST_NODE", &node);
     if let Ok(pictures) = std::env::var("TEST_PICTURES") {
         command.arg(pictures);
     }

@@ -12,6 +12,7 @@
 mod support;
 
 mod crash_points;
+mod deploys;
 mod faults;
 mod nodes;
 mod one_node;

@@ -89,9 +89,9 @@ fn settle(janua: &JanuaBinary, folder: &Path, users: u64) -> Result<Place> {
 
 /// What one question cost in one round.
 #[derive(Clone, Copy)]
-struct Cost {
-    p50_ms: f64,
-    p99_ms: f64,
+pub struct Cost {
+    pub p50_ms: f64,
+    pub p99_ms: f64,
     cpu_us: f64,
 }
 
@@ -144,7 +144,7 @@ fn ask(rounds: &Rounds, places: &[Place], question: Question) -> Result<Vec<Figu
     Ok(figures.collect())
 }
 
-fn cost(micros: &mut [u32], cpu: Duration) -> Cost {
+pub fn cost(micros: &mut [u32], cpu: Duration) -> Cost {
     micros.sort_unstable();
     #[expect(clippy::cast_precision_loss, reason = "no bench counts to 2^53")]
     let count = micros.len().max(1) as f64;
@@ -211,7 +211,7 @@ fn start(rounds: &Rounds, janua: &JanuaBinary, folder: &Path, users: u64) -> Res
 }
 
 /// `1000000` as `1,000,000`.
-fn thousands(number: u64) -> String {
+pub fn thousands(number: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "a million")]
     let number = number as f64;
     crate::figure::grouped(number)

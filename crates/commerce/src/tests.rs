@@ -1,6 +1,9 @@
 //! Plans, quotas and usage through the front door.
+mod billing;
+mod connect;
 mod plans;
 mod quotas;
+mod stripe;
 mod usage;
 
 use std::path::PathBuf;

@@ -9,10 +9,12 @@ use kernel::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::{Map, Value};
 use tenancy::{
     apps::{Application, ApplicationId, StoredAppKey},
     enter::{Admin, InOrg},
     events::audit::{AuditEntry, AuditFilter},
+    exports,
     orgs::{OrgView, invites::Invite, members::OrgMember},
     records::{self, Record},
 };
@@ -48,6 +50,9 @@ struct ExportedApp {
     allowed_origins: Vec<String>,
     keys: Vec<StoredAppKey>,
     created_at: Timestamp,
+    /// What other features store for the app.
+    #[serde(flatten)]
+    more: Map<String, Value>,
 }
 
 async fn export_org(State(janua): State<Janua>, caller: InOrg<Admin>) -> Result<Json<OrgExport>> {
@@ -61,7 +66,8 @@ async fn export_org(State(janua): State<Janua>, caller: InOrg<Admin>) -> Result<
     let mut apps = vec![];
     for Application { id, name, slug, redirect_uris, allowed_origins, created_at, .. } in applications {
         let keys = keys.remove(&id).unwrap_or_default();
-        apps.push(ExportedApp { id, name, slug, redirect_uris, allowed_origins, keys, created_at });
+        let more = exports::of_app(&janua, id).await?;
+        apps.push(ExportedApp { id, name, slug, redirect_uris, allowed_origins, keys, created_at, more });
     }
     Ok(Json(OrgExport {
         exported_at: janua.clock.now(),

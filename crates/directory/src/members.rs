@@ -107,7 +107,7 @@ async fn remove_member(
         if member.role == Role::Owner && OrgMember::owners(tx, org).await? == 1 {
             return Err(LAST_OWNER.into());
         }
-        OrgMember::remove(tx, org, user_id).await?;
+        OrgMember::remove(tx, &janua, org, user_id).await?;
         Invite::withdraw(tx, org, user_id, None).await?;
         Ok(caller.record_about(tx, &janua, user_id, &MemberRemoved).await?)
     })?;

@@ -10,10 +10,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     apps::slugs::{self, SLUG_TAKEN},
-    enter::{Admin, InOrg, Member, Owner, Session},
+    enter::{
+        Admin, InOrg, Member, Owner, Session,
+        builders::{self, BUILDERS_ONLY},
+    },
     events::{About, happenings::OrgCreated},
     orgs::{self, Membership, Org, OrgId, OrgView, Role, members::OrgMember},
-    policy::{self, BUILDERS_ONLY},
     quotas::QUOTA_EXCEEDED,
 };
 
@@ -39,7 +41,7 @@ struct NewOrg {
 }
 
 async fn create_org(State(janua): State<Janua>, session: Session, Json(new): Json<NewOrg>) -> Result<Json<OrgView>> {
-    policy::refuse_others(&janua, &session).await?;
+    builders::refuse_others(&janua, &session).await?;
     let (now, account) = (janua.clock.now(), session.account().id);
     new.slug.as_deref().map(slugs::check).transpose()?;
     let mut org = Org::new(OrgId::new(&janua.entropy, now), new.name.trim(), "", now);

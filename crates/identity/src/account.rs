@@ -7,8 +7,8 @@ use axum::{
 use db::{Reach, Tx};
 use kernel::{
     Janua,
-    clock::Timestamp,
-    fault::Result,
+    clock::{Timestamp, is_time_zone},
+    fault::{INVALID, Result},
     http::{Json, Key, MaybeJson, Page, Routes},
     transact,
 };
@@ -88,6 +88,9 @@ struct ProfilePatch {
     #[schemars(length(max = 2000))]
     bio: Option<String>,
     accept_marketing: Option<bool>,
+    /// As in `Europe/Zurich`: the time zone of mails and pages. Empty takes it away.
+    #[schemars(length(max = 64))]
+    time_zone: Option<String>,
 }
 
 async fn update_profile(
@@ -116,6 +119,13 @@ impl ProfilePatch {
         if let Some(accepts) = self.accept_marketing {
             account.accepts_marketing = accepts;
             fields.push("acceptMarketing");
+        }
+        if let Some(zone) = &self.time_zone {
+            if !zone.is_empty() && !is_time_zone(zone) {
+                return Err(INVALID.at("timeZone", "unknown_time_zone", "must be a time zone such as Europe/Zurich"));
+            }
+            account.time_zone = Some(zone.clone()).filter(|zone| !zone.is_empty());
+            fields.push("timeZone");
         }
         account.updated_at = janua.clock.now();
         account.save_profile(tx, &held.name).await?;
@@ -159,6 +169,9 @@ pub struct Export {
     /// The user's consents.
     consents: Vec<ConsentView>,
     audit_events: Vec<AuditEntry>,
+    /// What other features store for the user.
+    #[serde(flatten)]
+    more: serde_json::Map<String, serde_json::Value>,
 }
 
 /// The account at a provider, without the provider's tokens.
@@ -224,6 +237,7 @@ async fn export(
         linked_identities: linked.into_iter().map(Into::into).collect(),
         consents: consents.into_iter().map(Into::into).collect(),
         audit_events,
+        more: tenancy::exports::of_account(&janua, account.id).await?,
     }))
 }
 
@@ -276,7 +290,7 @@ pub async fn delete(janua: &Janua, by: &By, account: &Account, told: &(dyn Mail 
         for org in orgs::of(tx, account.id).await? {
             let about = About::in_org(org).person(account.id);
             events::record(tx, janua, by, about, &MemberRemoved).await?;
-            members::OrgMember::remove(tx, org, account.id).await?;
+            members::OrgMember::remove(tx, janua, org, account.id).await?;
         }
         sessions::end_all(tx, janua, by, account.id, None, "account_deleted").await?;
         events::record(tx, janua, by, Some(account.id), &AccountDeleted).await?;

@@ -38,8 +38,22 @@ impl Timestamp {
 
     /// For people, as in `17 November 2026, 14:05 UTC`.
     pub fn in_words(self) -> String {
+        self.in_words_at(None)
+    }
+
+    /// For people, in their time zone where it is known, as in `17 November 2026, 15:05 (Europe/Zurich)`.
+    pub fn in_words_at(self, zone: Option<&str>) -> String {
         let moment = jiff::Timestamp::from_millisecond(self.0).unwrap_or_default();
-        moment.strftime("%-d %B %Y, %H:%M UTC").to_string()
+        match zone.and_then(|name| Some((name, moment.in_tz(name).ok()?))) {
+            Some((name, zoned)) => format!("{} ({name})", zoned.strftime("%-d %B %Y, %H:%M")),
+            None => moment.strftime("%-d %B %Y, %H:%M UTC").to_string(),
+        }
+    }
+
+    /// Short, for tables, as in `2026-11-17 15:05`; `None` for a time zone that is not known.
+    pub fn short_at(self, zone: &str) -> Option<String> {
+        let moment = jiff::Timestamp::from_millisecond(self.0).ok()?;
+        Some(moment.in_tz(zone).ok()?.strftime("%Y-%m-%d %H:%M").to_string())
     }
 
     /// The number of whole UTC days since 1970.
@@ -64,6 +78,11 @@ impl fmt::Display for Timestamp {
         let moment = jiff::Timestamp::from_millisecond(self.0).unwrap_or_default();
         write!(f, "{moment:.3}")
     }
+}
+
+/// Whether a time zone with this name is known, as in `Europe/Zurich`.
+pub fn is_time_zone(name: &str) -> bool {
+    name.len() <= 64 && jiff::tz::TimeZone::get(name).is_ok()
 }
 
 /// A UTC day, counted from 1970; `2026-01-31` on the wire.

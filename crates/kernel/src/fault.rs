@@ -75,6 +75,11 @@ pub const OVERLOADED: Code = Code::new(503, "overloaded", "The server is busy. T
 pub const TIMED_OUT: Code = Code::new(503, "timed_out", "The request took too long and was stopped.");
 pub const UNAVAILABLE: Code =
     Code::new(503, "unavailable", "The database or another part of the server is unavailable. Try again shortly.");
+pub const IDEMPOTENCY_KEY_REQUIRED: Code = Code::new(
+    400,
+    "idempotency_key_required",
+    "Send an Idempotency-Key header, so that a repeated request is carried out once.",
+);
 pub const STORAGE_FULL: Code = Code::new(507, "storage_full", "The server's disk is full.");
 
 /// The codes any route may answer; features add their own to their routes.

@@ -35,6 +35,16 @@ enum Finding {
 }
 use Finding::{Fine, Odd, Wrong};
 
+impl From<hosting::doctor::Finding> for Finding {
+    fn from(finding: hosting::doctor::Finding) -> Self {
+        match finding {
+            hosting::doctor::Finding::Fine(text) => Fine(text),
+            hosting::doctor::Finding::Odd(text) => Odd(text),
+            hosting::doctor::Finding::Wrong(text) => Wrong(text),
+        }
+    }
+}
+
 pub async fn run(config: &Config) -> ExitCode {
     let mut findings = vec![("settings", Fine(format!("valid; the base URL is {}", config.base_url())))];
     findings.push(("listener", listener(config)));
@@ -42,15 +52,22 @@ pub async fn run(config: &Config) -> ExitCode {
     findings.push(("operator", operator(config)));
     findings.extend(permissions(config).into_iter().map(|finding| ("permissions", finding)));
     findings.push(("disk", disk(&config.data_dir)));
+    let mut hosting = vec![];
     match start::open(config).await {
-        Err(error) => findings.push(("database", Wrong(format!("{error:#}")))),
+        Err(error) => {
+            findings.push(("database", Wrong(format!("{error:#}"))));
+            hosting = hosting::doctor::run(config, None).await;
+        }
         Ok(db) => {
             findings.push(("database", database(&db).await));
             findings.push(("schema", schema(&db).await));
             findings.push(("clock", clock(&db).await));
             findings.push(("master key", master_key(config, &db).await));
+            hosting = hosting::doctor::run(config, Some(&db)).await;
+            findings.push(("payments", payments(config, &db).await));
         }
     }
+    findings.extend(hosting.into_iter().map(|(what, finding)| (what, Finding::from(finding))));
     findings.push(("mail", mail(config).await));
     findings.push(("text messages", text_messages(config)));
     findings.push(("pictures", pictures(config).await));
@@ -69,6 +86,15 @@ pub async fn run(config: &Config) -> ExitCode {
         say(&format!("{mark} {what}: {text}"), Out::Plain);
     }
     if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Which processor takes payments, and whether it is heard of.
+async fn payments(config: &Config, db: &Db) -> Finding {
+    match commerce::commands::state(config, db).await {
+        Ok(standing) if standing.is_odd => Odd(standing.says),
+        Ok(standing) => Fine(standing.says),
+        Err(wrong) => Wrong(wrong),
+    }
 }
 
 /// Whether the installation is for others than its developer: its base URL is neither on this machine nor plain http.

@@ -1,6 +1,7 @@
 //! `janua`: one binary that serves, and looks after what it serves.
 mod admin;
 mod backup;
+mod billing;
 #[cfg(test)]
 mod catalogue;
 mod doctor;
@@ -110,6 +111,12 @@ enum Command {
     /// Manage failed jobs
     #[command(subcommand)]
     Jobs(jobs::Command),
+    /// Prices and subscriptions at the payment processor
+    #[command(subcommand)]
+    Billing(billing::Command),
+    /// The built-in test processor
+    #[command(subcommand)]
+    Sandbox(billing::SandboxCommand),
 }
 
 impl Settings {
@@ -188,6 +195,8 @@ fn run(cli: Cli) -> Result<ExitCode> {
             Command::Admin(command) => Box::pin(admin::run(config, command)).await,
             Command::Jobs(command) => jobs::run(&config, command).await,
             Command::Mail(command) => Box::pin(mail::run(config, command)).await,
+            Command::Billing(command) => Box::pin(billing::run(config, command)).await,
+            Command::Sandbox(command) => Box::pin(billing::run_sandbox(config, command)).await,
             Command::Config { .. } => Ok(ExitCode::SUCCESS),
         }
     })

@@ -1,13 +1,22 @@
 //! Serving until told to stop, and stopping without losing what is under way.
 use std::{hint::black_box, process::ExitCode, thread, time::Duration};
 
-use anyhow::{Context as _, Result};
-use kernel::{clock::Clock, config::Config, http::serve, jobs::Worker};
+use anyhow::{Context as _, Result, anyhow};
+use hosting::{
+    TlsSource, certificates,
+    edge::{self, Bound, EdgeUrl},
+};
+use kernel::{
+    clock::Clock,
+    config::Config,
+    http::{Listening, serve_with},
+    jobs::Worker,
+};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
     sync::watch,
-    task::JoinSet,
+    task::{JoinHandle, JoinSet},
     time::{sleep, timeout},
 };
 
@@ -26,6 +35,12 @@ pub async fn run(config: Config) -> Result<ExitCode> {
     let address = listener.local_addr()?;
     let mut config = config;
     config.listen = address;
+    let edge = edge::bind(&config).await.map_err(|wrong| anyhow!(wrong))?;
+    if let Bound::Listening(listener) = &edge {
+        let address = listener.local_addr()?;
+        config = config.with(|settings: &mut edge::Settings| settings.edge_listen = Some(address));
+    }
+    let sites = say_where_sites_are(&config, &edge);
     let (base_url, drain) = (config.base_url(), config.drain_timeout);
     let node = Node::start(config).await?;
 
@@ -39,13 +54,29 @@ pub async fn run(config: Config) -> Result<ExitCode> {
         format!("Janua {VERSION} listens on http://{address} (base URL {base_url})"),
         format!("The console is at {base_url}/console"),
     ];
+    greeting.extend(sites);
     if let Some(link) = identity::first_owner::link(&node.janua).await? {
         greeting.push(format!("This installation has no owner yet. Create the owner's account at {link}"));
     }
     tasks.spawn(give_memory_back());
     greet(greeting.join("\n"));
 
-    let serving = tokio::spawn(serve(listener, node.door.clone(), told(stopping)));
+    let sites = match edge {
+        Bound::Listening(listener) => Some(edge::serve(listener, node.janua.clone(), told(stopping.clone()))),
+        Bound::Off | Bound::Taken(_) => None,
+    };
+    let mut sites: Vec<_> = sites.map(tokio::spawn).into_iter().collect();
+    if let Some(address) = node.janua.config.of::<hosting::Settings>().edge_tls_listen {
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.with_context(|| format!("cannot listen on {address} (setting edge_tls_listen)"))?;
+        sites.push(tokio::spawn(certificates::serve_edge(listener, node.janua.clone(), told(stopping.clone()))));
+    }
+    let secure = secure(&node, &stopping).await?;
+    let plain = Listening {
+        intercept: secure.is_some().then(|| certificates::redirect(&node.janua)),
+        ..Listening::default()
+    };
+    let serving = tokio::spawn(serve_with(listener, node.door.clone(), told(stopping), plain));
     wait_for_signal().await?;
     // A second signal means now.
     tokio::spawn(async {
@@ -55,9 +86,15 @@ pub async fn run(config: Config) -> Result<ExitCode> {
         }
     });
     let _ = stop.send(true);
-    let cut_off = serving.await?;
+    let mut cut_off = serving.await?;
+    if let Some(secure) = secure {
+        cut_off += secure.await?;
+    }
     if cut_off > 0 {
         tracing::warn!(cut_off, "connections were still open after the drain time");
+    }
+    for site in sites {
+        site.await?;
     }
     if timeout(drain, worker).await.is_err() {
         tracing::warn!("a job was still running after the drain time; another run will repeat it");
@@ -65,6 +102,35 @@ pub async fn run(config: Config) -> Result<ExitCode> {
     tasks.shutdown().await;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
+}
+
+/// The same service over TLS, if it ends here.
+async fn secure(node: &Node, stopping: &watch::Receiver<bool>) -> Result<Option<JoinHandle<usize>>> {
+    let settings = node.janua.config.of::<hosting::Settings>();
+    if settings.tls == TlsSource::Off {
+        return Ok(None);
+    }
+    let listener = TcpListener::bind(settings.tls_listen).await;
+    let listener =
+        listener.with_context(|| format!("cannot listen on {} (setting tls_listen)", settings.tls_listen))?;
+    tracing::info!(address = %listener.local_addr()?, "listening with TLS");
+    let handshake = Some(certificates::handshake(&node.janua));
+    let listening = Listening { handshake, ..Listening::default() };
+    Ok(Some(tokio::spawn(serve_with(listener, node.door.clone(), told(stopping.clone()), listening))))
+}
+
+/// One line about the edge.
+fn say_where_sites_are(config: &Config, edge: &Bound) -> Option<String> {
+    match edge {
+        Bound::Listening(_) => Some(format!("Deployed sites are at {}", EdgeUrl::of(config).url("{slug}"))),
+        Bound::Off => None,
+        Bound::Taken(address) => {
+            tracing::warn!(%address, "the edge's port is taken; deployed sites are not served (setting edge_listen)");
+            Some(format!(
+                "Deployed sites are not served, because {address} is taken. Set JANUA_EDGE_LISTEN to another."
+            ))
+        }
+    }
 }
 
 /// Says where the service is, all at once: whoever reads the first line can read the rest. On a thread of its own, which ends

@@ -24,8 +24,18 @@ use kernel::{
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Everything the binary is made of: a line for each crate of features.
-const PARTS: &[Part] =
-    &[tenancy::PART, identity::PART, directory::PART, workshop::PART, commerce::PART, web::PART, site::PART];
+const PARTS: &[Part] = &[
+    tenancy::PART,
+    identity::PART,
+    directory::PART,
+    workshop::PART,
+    commerce::PART,
+    hosting::PART,
+    email::PART,
+    agents::PART,
+    web::PART,
+    site::PART,
+];
 
 pub fn features(config: &Config) -> Feature {
     let none = Feature::new(Routes::new("janua"));
@@ -90,10 +100,10 @@ impl Node {
             sms,
             objects,
             outgoing: Outgoing::from_config(&config, own.declared()).map_err(|wrong| anyhow!(wrong))?,
+            metrics: Metrics::new(VERSION, own.declared()),
             own,
             clock,
             entropy: Entropy::system(),
-            metrics: Metrics::new(VERSION),
             description: Description::default(),
             inside: Inside::default(),
             leaving: Leaving::default(),

@@ -12,6 +12,7 @@ pub mod of {
     pub enum AppEvent {}
     pub enum AppKey {}
     pub enum AuditEvent {}
+    pub enum Machine {}
     pub enum Org {}
     pub enum Person {}
     pub enum ScimToken {}
@@ -24,6 +25,8 @@ pub mod topic {
     pub const ACCOUNT: &str = "account";
     /// An app or its keys.
     pub const APP: &str = "app";
+    /// A machine: its state, its generation or what it may do.
+    pub const MACHINE: &str = "machine";
     /// An organization or its members.
     pub const ORG: &str = "org";
     pub const SESSION: &str = "session";
@@ -35,6 +38,7 @@ pub type AppKeyId = Id<of::AppKey>;
 pub type ApplicationId = Id<of::App>;
 /// Of a line in the audit log.
 pub type EventId = Id<of::AuditEvent>;
+pub type MachineId = Id<of::Machine>;
 pub type OrgId = Id<of::Org>;
 pub type PersonId = Id<of::Person>;
 pub type ScimTokenId = Id<of::ScimToken>;

@@ -5,8 +5,10 @@ pub mod apps;
 pub mod color;
 pub mod enter;
 pub mod events;
+pub mod exports;
 pub mod gone;
 pub mod ids;
+pub mod machines;
 pub mod messages;
 pub mod once;
 pub mod orgs;
@@ -42,6 +44,7 @@ const PURPOSES: &[once::Purpose] = &[
     accounts::factors::SMS_ENROLL,
     accounts::factors::PASSKEY_REGISTER,
     messages::sms::SIGN_IN,
+    machines::assertion::ASSERTION,
 ];
 
 pub const PART: Part = Part { settings: &[Listed::of::<Settings>(), Listed::of::<policy::Policy>()], feature };
@@ -61,7 +64,13 @@ pub fn feature(config: &Config) -> Feature {
         .declares(quotas::METERS)
         .declares(quotas::EVENTS)
         .declares(quotas::MAILS)
+        .declares(machines::EVENTS)
+        .declares(machines::MAILS)
+        .declares(machines::GONE)
+        .declares(machines::CHORES)
         .own(quotas::Limits::default())
+        .own(machines::refusals::Refusals::default())
+        .own(machines::assertion::KeySets::default())
         .own(messages::letters::Templates::default())
         .release(|janua| {
             Box::pin(async move { messages::mail::release_all(&janua.db).await.map_err(|error| error.to_string()) })

@@ -3,14 +3,8 @@ use std::{fmt, fs, sync::Arc};
 
 use kernel::{
     Janua,
-    config::Setting,
-    fault::{Code, Result},
+    config::{Config, Setting},
     settings,
-};
-
-use crate::{
-    enter::{Session, is_platform_owner},
-    orgs::{Membership, invites::Invite},
 };
 
 settings! {
@@ -114,61 +108,24 @@ impl SiteLogo {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Site {
     pub name: String,
-    /// On this server.
-    pub logo_url: Option<String>,
+    /// The path of its logo on this server.
+    pub logo: Option<String>,
     /// Six digits, without `#`.
     pub color: Option<String>,
 }
 
 impl Site {
     pub fn of(janua: &Janua) -> Self {
-        let policy = janua.config.of::<Policy>();
-        let base = janua.config.base_url();
+        Self::set_in(&janua.config)
+    }
+
+    pub fn set_in(config: &Config) -> Self {
+        let policy = config.of::<Policy>();
         Self {
             name: policy.site_name.0.clone(),
-            logo_url: policy.site_logo.as_ref().map(|logo| format!("{base}/assets/{}", logo.file_name())),
+            logo: policy.site_logo.as_ref().map(|logo| format!("/assets/{}", logo.file_name())),
             color: policy.site_color.as_ref().map(|color| color.0.clone()),
         }
-    }
-}
-
-pub const BUILDERS_ONLY: Code = Code::new(
-    403,
-    "builders_only",
-    "Only some people may create apps and organizations here. Contact the people who run this service.",
-);
-
-/// Whether a person may create apps and organizations.
-pub async fn may_build(janua: &Janua, session: &Session) -> db::Result<bool> {
-    let builders = janua.config.of::<Policy>().builders;
-    if builders == Builders::Everyone || is_platform_owner(janua, session) {
-        return Ok(true);
-    }
-    Ok(builders == Builders::Members && belongs_somewhere(janua, session).await?)
-}
-
-/// Whether a person has something to do in the console: they may build, or belong to an organization.
-pub async fn sees_console(janua: &Janua, session: &Session) -> db::Result<bool> {
-    Ok(may_build(janua, session).await? || is_member(janua, session).await?)
-}
-
-/// Refuses people who may not create apps and organizations.
-pub async fn refuse_others(janua: &Janua, session: &Session) -> Result<()> {
-    if may_build(janua, session).await? { Ok(()) } else { Err(BUILDERS_ONLY.into()) }
-}
-
-async fn is_member(janua: &Janua, session: &Session) -> db::Result<bool> {
-    Ok(!Membership::all_of(&janua.db, session.account().id).await?.is_empty())
-}
-
-async fn belongs_somewhere(janua: &Janua, session: &Session) -> db::Result<bool> {
-    if is_member(janua, session).await? {
-        return Ok(true);
-    }
-    let account = session.account();
-    match account.email_key.as_deref().filter(|_| account.email_verified) {
-        Some(key) => Invite::is_open_for(&janua.db, key, janua.clock.now()).await,
-        None => Ok(false),
     }
 }
 

@@ -14,6 +14,7 @@ use kernel::{
 use crate::{
     apps,
     events::{self, By, happenings::DatabaseRestored},
+    machines,
     messages::sms::SendSms,
     once, quotas,
     sessions::{self, keys},
@@ -46,6 +47,8 @@ pub struct Ended {
     pub messages: u64,
     pub app_keys: u64,
     pub scim_tokens: u64,
+    /// Secrets and kill switches of machines.
+    pub machine_secrets: u64,
     /// What is not reported.
     others: u64,
 }
@@ -73,6 +76,7 @@ pub async fn end(janua: &Janua, keys: Keys) -> Result<Ended, String> {
         events::record(tx, janua, &By::default(), None, &event).await?;
         // Running nodes clear their caches.
         tx.notify(Reach::EveryNode, sessions::TOPIC, "all").await?;
+        tx.notify(Reach::EveryNode, machines::TOPIC, "all").await?;
         tx.notify(Reach::EveryNode, apps::TOPIC, "all").await
     })
     .map_err(failed)?;
@@ -187,6 +191,17 @@ pub(crate) const AFTER_RESTORE: &[AfterRestore] = &[
         "DELETE FROM scim_token WHERE id IN (SELECT id FROM scim_token WHERE id > $1 ORDER BY id LIMIT $2) RETURNING id",
         |ended| &mut ended.scim_tokens,
     ),
+    // Tokens of a machine that was suspended since the backup must not count again.
+    AfterRestore::mark(
+        "UPDATE machine SET generation = generation + 1, updated_at = $3 WHERE id IN
+             (SELECT id FROM machine WHERE id > $1 ORDER BY id LIMIT $2) RETURNING id",
+        |ended| &mut ended.others,
+    ),
+    AfterRestore::remove_keys(
+        "DELETE FROM machine_secret WHERE hash IN
+             (SELECT hash FROM machine_secret WHERE hash > $1 ORDER BY hash LIMIT $2) RETURNING hash",
+        |ended| &mut ended.machine_secrets,
+    ),
 ];
 
 async fn end_rows(janua: &Janua, keys: Keys) -> db::Result<Ended> {
@@ -223,6 +238,7 @@ pub async fn kept(db: &Db) -> db::Result<Vec<ValidKey>> {
     db.all(
         "SELECT prefix, app_id AS owner, name, created_at FROM app_key WHERE kind = 'secret'
          UNION ALL SELECT prefix, org_id AS owner, name, created_at FROM scim_token
+         UNION ALL SELECT prefix, machine_id AS owner, purpose AS name, created_at FROM machine_secret
          ORDER BY created_at, prefix",
         params![],
     )

@@ -16,6 +16,8 @@ settings! {
         signing_key_bits: u32 = "2048";
         /// Emails of the platform owners. They manage the installation: abuse reports, incidents, queues.
         platform_owners: Vec<String> = "";
+        /// Emails of the platform admins. They see figures of the platform, such as costs; owners are admins, too.
+        platform_admins: Vec<String> = "";
         /// The maximum number of passwords in the queue for hashing; further sign-ins are answered with 503 immediately.
         password_queue: usize = "1024";
         /// The maximum number of text messages per hour to one country.

@@ -2,11 +2,10 @@
 'use strict'
 
 // Whatever holds every word that was typed stays.
-for (const form of document.querySelectorAll('form.filter')) {
+for (const form of document.querySelectorAll('.filter')) {
   const [box, said] = [form.querySelector('input'), form.querySelector('[role=status]')]
   const all = [...document.querySelectorAll('[data-find]')]
   form.hidden = false
-  form.addEventListener('submit', (event) => event.preventDefault())
   box.addEventListener('input', () => {
     const words = box.value.toLowerCase().split(/\s+/).filter(Boolean)
     for (const one of all) {

@@ -43,13 +43,13 @@ async fn signed_out_page(State(janua): State<Janua>) -> Response {
 }
 
 pub fn routes() -> Routes {
-    let export = Routes::new("pages").get("/account/data/export", export_file, "everything that is kept, as a file");
+    let export = Routes::new("pages").get("/account/data/export", export_file, "the data export as a file");
     pages("pages")
-        .get("/account", profile_page, "one's own profile")
+        .get("/account", profile_page, "the profile of the signed-in user")
         .get("/account/security", security_page, "password, second factors, passkeys")
-        .get("/account/sessions", sessions_page, "where one is signed in")
-        .get("/account/apps", consents_page, "what one lets other programs know and do")
-        .get("/account/data", data_page, "taking everything along, and leaving for good")
+        .get("/account/sessions", sessions_page, "sessions and trusted devices")
+        .get("/account/apps", consents_page, "connected apps")
+        .get("/account/data", data_page, "the data export, and deleting the account")
         .and(activity::with_file(pages("pages").get(
             "/account/activity",
             activity_page,

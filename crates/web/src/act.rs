@@ -37,7 +37,7 @@ async fn act(_: OwnPage, Sender(me): Sender, form: Fields) -> Response {
             let to = local(&me.janua, &then).unwrap_or(back);
             let outcome = FormOutcome::of_success(&form, body);
             let says_something = outcome.notice.is_some() || !outcome.answer.is_null();
-            let to = if says_something { told(&me, &to, &outcome).await } else { to };
+            let to = if says_something { with_outcome(&me, &to, &outcome).await } else { to };
             let mut response = me.keeps(go(&to));
             // What the interface says about cookies comes last, and counts.
             for cookie in headers.get_all(header::SET_COOKIE) {
@@ -48,14 +48,14 @@ async fn act(_: OwnPage, Sender(me): Sender, form: Fields) -> Response {
         Err(fault) => {
             noted(&fault);
             let shown = outcome::open_shown(&me.janua, me.id(), form.get("shown"));
-            let to = told(&me, &back, &FormOutcome::of_fault(&form, &fault, shown)).await;
+            let to = with_outcome(&me, &back, &FormOutcome::of_fault(&form, &fault, shown)).await;
             me.keeps(go(&to))
         }
     }
 }
 
 /// The page to go to, with the token of an outcome where it can show one.
-async fn told(me: &Me, to: &str, outcome: &FormOutcome) -> String {
+pub async fn with_outcome(me: &Me, to: &str, outcome: &FormOutcome) -> String {
     let is_ours = ["/account", "/console"].iter().any(|ours| to.starts_with(ours));
     let token = if is_ours { outcome::store(&me.janua, me.id(), outcome).await } else { None };
     match token {

@@ -67,7 +67,7 @@ async fn enter_code(
     headers: HeaderMap,
     fields: Fields,
 ) -> Response {
-    let onward = Onward::read(&janua, &headers, fields.get("continue")).await;
+    let onward = Onward::read(&janua, &headers, fields.get("continue")).await.in_zone_of(&fields);
     let entered = async {
         captcha::solved(&janua, &mut visitor, &fields).await?;
         let browser = Began::read(&janua, &headers).map(|began| began.secret());
@@ -81,7 +81,7 @@ async fn enter_code(
         let confirmed = register::by_code(&janua, &visitor, &email, &code.into(), browser.as_ref()).await?;
         let confirmed = confirmed.ok_or_else(wrong)?;
         // The page that was waited on may be older than the mail.
-        let stored = Onward::read(&janua, &headers, &confirmed.destination.path).await;
+        let stored = Onward::read(&janua, &headers, &confirmed.destination.path).await.in_zone_of(&fields);
         go_on(&janua, if onward.to.is_empty() { &stored } else { &onward }, confirmed).await
     }
     .await;

@@ -12,8 +12,8 @@ use tenancy::{enter::ToAdmit, once::TOKEN_SPENT, sessions::sign_in::Typed};
 use crate::{
     captcha,
     form::{Fields, OwnPage},
-    onward::Onward,
-    page::{by_field, error, note_to, page, pages, parameter, status_of},
+    onward::{Onward, refused},
+    page::{error, note_to, page, pages, parameter, status_of},
 };
 
 pub fn routes() -> Routes {
@@ -25,9 +25,7 @@ pub fn routes() -> Routes {
 
 fn form(janua: &Janua, status: StatusCode, token: &str, typed: (&str, &str), fault: Option<&Fault>) -> Response {
     let (name, email) = typed;
-    let (wrong, challenge) = (fault.map(Fault::above_form), fault.and_then(captcha::challenge));
-    let errors = fault.map(by_field).unwrap_or_default();
-    page(janua, status, "first_owner.html", context! { token, name, email, wrong, errors, challenge })
+    page(janua, status, "first_owner.html", context! { token, name, email, ..refused(fault) })
 }
 
 async fn first_owner_page(
@@ -76,7 +74,7 @@ async fn make_first_owner(
             invite_token: None,
         };
         let entered = first_owner::make(&janua, &visitor, &fields.secret("token"), &new).await?;
-        Onward::to_page("/console").enter_or_ask(&janua, entered, "password").await
+        Onward::to_page("/console").in_zone_of(&fields).enter_or_ask(&janua, entered, "password").await
     };
     made.await.unwrap_or_else(|fault| {
         if fault.code() == TOKEN_SPENT {

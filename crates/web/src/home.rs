@@ -1,6 +1,6 @@
 //! Where people begin: the page at `/`, and where they land after signing in without a place to go.
 use axum::{extract::State, http::StatusCode, response::Response};
-use identity::first_owner;
+use identity::{first_owner, policy};
 use kernel::{Janua, fault::Result, http::Routes};
 use minijinja::context;
 use tenancy::{
@@ -56,7 +56,8 @@ async fn home(janua: &Janua, who: Browser) -> Result<Response> {
         }
         None => (None, None),
     };
-    let content = context! { is_unclaimed => false, home, name, host => host(janua) };
+    let may_sign_up = policy::refusal(janua).is_none();
+    let content = context! { is_unclaimed => false, home, name, host => host(janua), may_sign_up };
     Ok(page(janua, StatusCode::OK, "home.html", content))
 }
 

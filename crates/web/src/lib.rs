@@ -17,12 +17,15 @@ mod form;
 mod home;
 mod look;
 mod me;
+mod money;
+mod multipart;
 mod notices;
 mod onward;
 mod outcome;
 mod page;
 mod recover;
 mod reference;
+mod sandbox;
 mod sign_in;
 mod sign_out;
 mod sign_up;
@@ -57,6 +60,7 @@ pub fn feature(_: &Config) -> Feature {
             .and(first_owner::routes())
             .and(account::routes())
             .and(console::routes())
+            .and(sandbox::routes())
             .and(act::routes())
             .and(look::routes()),
     )

@@ -60,6 +60,7 @@ fn environment() -> Environment<'static> {
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     words::add_to(&mut environment);
     charts::add_to(&mut environment);
+    crate::money::add_to(&mut environment);
     environment.set_loader(|name| {
         let file = Templates::get(name);
         Ok(file.map(|file| String::from_utf8_lossy(&file.data).into_owned()))

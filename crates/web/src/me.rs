@@ -19,9 +19,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tenancy::{
     accounts::Account,
-    enter::{Browser, CAPTCHA_PASS, Session, Within, cookies, is_platform_owner},
+    enter::{Browser, CAPTCHA_PASS, Session, Within, builders, cookies, is_platform_owner},
     ids::AccountId,
-    policy,
 };
 
 use crate::{
@@ -165,17 +164,34 @@ impl Me {
 
     /// Asks as this person, from where they are.
     pub async fn ask(&self, method: Method, to: &str, body: Option<&Value>, pass: Option<&str>) -> Result<ApiAnswer> {
-        let mut request = request(&self.parts, method, to)?;
-        request.extensions_mut().insert(Within::of(&self.session));
+        let mut request = self.request(method, to)?;
         if let Some(pass) = pass.and_then(|pass| HeaderValue::try_from(pass).ok()) {
             request.headers_mut().insert(CAPTCHA_PASS, pass);
         }
-        // A page is drawn from what programs get, whatever the browser would rather have.
-        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/json"));
         if let Some(body) = body {
             request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
             *request.body_mut() = Body::from(body.to_string());
         }
+        self.answer(request).await
+    }
+
+    /// The same with a body that is no JSON.
+    pub async fn send(&self, method: Method, to: &str, kind: &'static str, body: Body) -> Result<ApiAnswer> {
+        let mut request = self.request(method, to)?;
+        request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        *request.body_mut() = body;
+        self.answer(request).await
+    }
+
+    fn request(&self, method: Method, to: &str) -> Result<Request<Body>> {
+        let mut request = request(&self.parts, method, to)?;
+        request.extensions_mut().insert(Within::of(&self.session));
+        // A page is drawn from what programs get, whatever the browser would rather have.
+        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+        Ok(request)
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Result<ApiAnswer> {
         let (parts, body) = self.janua.inside.ask(request).await?.into_parts();
         let body = to_bytes(body, LONGEST).await.map_err(|error| INTERNAL.caused_by(error))?;
         let body = if body.is_empty() {
@@ -184,6 +200,22 @@ impl Me {
             serde_json::from_slice(&body).map_err(|error| INTERNAL.caused_by(error))?
         };
         Ok(ApiAnswer { body, headers: parts.headers })
+    }
+
+    /// Sends a file to the interface as this person.
+    pub async fn send_file(&self, to: &str, content_type: &str, length: u64, bytes: Body) -> Result<()> {
+        let mut request = request(&self.parts, Method::POST, to)?;
+        request.extensions_mut().insert(Within::of(&self.session));
+        let content_type = HeaderValue::try_from(content_type).map_err(|error| INTERNAL.caused_by(error))?;
+        request.headers_mut().insert(header::CONTENT_TYPE, content_type);
+        request.headers_mut().insert(header::CONTENT_LENGTH, length.into());
+        *request.body_mut() = bytes;
+        self.janua.inside.ask(request).await.map(|_| ())
+    }
+
+    /// A header of the page's own request.
+    pub fn header(&self, name: &str) -> &str {
+        self.parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
     /// What the interface answers at an address that is filled in as [`show`](Self::show) does.
@@ -234,8 +266,8 @@ impl Me {
         };
         let is_console = template.starts_with("console/");
         let standing = async {
-            let may_build = policy::may_build(&self.janua, &self.session).await?;
-            Ok::<_, Fault>((may_build, may_build || policy::sees_console(&self.janua, &self.session).await?))
+            let may_build = builders::may_build(&self.janua, &self.session).await?;
+            Ok::<_, Fault>((may_build, may_build || builders::sees_console(&self.janua, &self.session).await?))
         };
         let (may_build, sees_console) = match standing.await {
             Ok(standing) => standing,
@@ -278,7 +310,7 @@ impl Me {
         content.insert(
             "me".into(),
             json!({
-                "id": account.id, "name": account.name, "email": account.email, "avatarUrl": account.avatar_url,
+                "id": account.id, "name": account.name, "email": account.email, "avatarUrl": account.avatar_url, "timeZone": account.time_zone,
                 "runsPlatform": self.runs_platform(),
                 "mayBuild": may_build, "seesConsole": sees_console,
             }),

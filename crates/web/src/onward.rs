@@ -3,6 +3,7 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::Response,
 };
+use db::Reach as Notice;
 use identity::{
     destination::Destination,
     oauth::{
@@ -14,14 +15,16 @@ use identity::{
 };
 use kernel::{
     Janua,
+    clock::is_time_zone,
     crypto::Secret,
-    fault::{Fault, Result},
+    fault::{Fault, INVALID, Result},
+    transact,
 };
 use minijinja::{Value, context};
 use tenancy::{
-    accounts::factors::Factor,
+    accounts::{Account, AccountId, factors::Factor},
     apps::ApplicationId,
-    enter::cookies,
+    enter::{ACCOUNT_TOPIC, cookies},
     once::Purpose,
     sessions::sign_in::{CompletedSignIn, Entered, MfaChallenge},
 };
@@ -29,6 +32,7 @@ use tenancy::{
 use crate::{
     brand::Brand,
     captcha,
+    form::Fields,
     home::home_of,
     page::{by_field, go, local, page_onward, parameter},
 };
@@ -39,6 +43,8 @@ pub struct Onward {
     request: Option<Box<Request>>,
     /// How somebody last signed in with this browser.
     last_method: String,
+    /// The time zone of this browser, where the script of the page said so.
+    time_zone: Option<String>,
 }
 
 /// How somebody last signed in with this browser: a preference, which proves nothing.
@@ -58,7 +64,7 @@ impl Onward {
         });
         let last = cookies::read(headers, [LAST_METHOD, LAST_METHOD]);
         let last_method = last.map(|last| last.expose().to_owned()).filter(|last| is_method(janua, last));
-        Self { to, request, last_method: last_method.unwrap_or_default() }
+        Self { to, request, last_method: last_method.unwrap_or_default(), time_zone: None }
     }
 
     /// As the parameter `continue` says.
@@ -84,7 +90,14 @@ impl Onward {
 
     /// To a page of ours that needs no look at it.
     pub fn to_page(to: &str) -> Self {
-        Self { to: to.to_owned(), request: None, last_method: String::new() }
+        Self { to: to.to_owned(), request: None, last_method: String::new(), time_zone: None }
+    }
+
+    /// From a form that says in which time zone its sender is.
+    #[must_use]
+    pub fn in_zone_of(self, form: &Fields) -> Self {
+        let zone = Some(form.get("time_zone")).filter(|zone| is_time_zone(zone));
+        Self { time_zone: zone.map(str::to_owned), ..self }
     }
 
     /// The app that the way leads to, if it belongs to an organization here.
@@ -168,6 +181,9 @@ impl Onward {
     /// In, with cookies, and on.
     pub async fn enter(&self, janua: &Janua, person: &CompletedSignIn, method: &str) -> Result<Response> {
         let (_, cookies) = person.hand_out(janua)?;
+        if let Some(zone) = self.time_zone.as_deref().filter(|_| person.account.time_zone.is_none()) {
+            note_time_zone(janua, person.account.id, zone).await;
+        }
         let mut response = match self.to.as_str() {
             "" => go(home_of(janua, &person.account).await),
             to => go(to),
@@ -183,14 +199,36 @@ impl Onward {
     }
 }
 
+/// Mails tell users in their own time when something happened. Nobody is kept out where that cannot be noted.
+async fn note_time_zone(janua: &Janua, id: AccountId, zone: &str) {
+    let noted: Result<()> = transact!(janua, async |tx| {
+        if Account::note_time_zone(tx, id, zone).await? {
+            tx.notify(Notice::EveryNode, ACCOUNT_TOPIC, id.to_string()).await?;
+        }
+        Ok(())
+    });
+    if let Err(fault) = noted {
+        crate::page::noted(&fault);
+    }
+}
+
 fn is_method(janua: &Janua, name: &str) -> bool {
     ["password", "link", "passkey"].contains(&name) || social::offered(janua).iter().any(|one| one.name == name)
 }
 
+/// The fields of hosted forms that have a place for what is wrong with them.
+const SHOWN: [&str; 4] = ["name", "email", "password", "code"];
+
 /// What every form shows when something is wrong.
 pub fn refused(fault: Option<&Fault>) -> Value {
     let errors = fault.map(by_field).unwrap_or_default();
-    context! { wrong => fault.map(Fault::above_form), errors, challenge => fault.and_then(captcha::challenge) }
+    // What stands at a field is not repeated above the form.
+    let is_said = !errors.is_empty() && errors.keys().all(|field| SHOWN.contains(&field.as_str()));
+    let above = |fault: &Fault| match fault.code() {
+        INVALID if is_said => "Check the highlighted fields.".to_owned(),
+        _ => fault.above_form(),
+    };
+    context! { wrong => fault.map(above), errors, challenge => fault.and_then(captcha::challenge) }
 }
 
 /// What the page of the second factor says and keeps.

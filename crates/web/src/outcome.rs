@@ -93,7 +93,10 @@ impl FormOutcome {
         }
         let methods = fault.extra("methods").and_then(Value::as_array).into_iter().flatten();
         let methods = methods.filter_map(Value::as_str).map(str::to_owned);
-        let errors = by_field(fault);
+        let errors = match by_field(fault) {
+            none if none.is_empty() => at_its_field(form, fault),
+            errors => errors,
+        };
         Self {
             form: form.get("form").to_owned(),
             notice: None,
@@ -107,11 +110,33 @@ impl FormOutcome {
         }
     }
 
+    /// The API refused a form with a file, whose fields cannot be shown again.
+    pub fn refused(form: &str, fault: &Fault) -> Self {
+        Self {
+            form: form.to_owned(),
+            wrong: Some(fault.above_form()),
+            errors: by_field(fault),
+            status: status_of(fault).as_u16(),
+            ..Self::default()
+        }
+    }
+
     /// The status of the page that shows it.
     pub fn status(&self) -> StatusCode {
         let is_known = self.status == 200 || REFUSED.contains(&self.status);
         StatusCode::from_u16(self.status).ok().filter(|_| is_known).unwrap_or(StatusCode::BAD_REQUEST)
     }
+}
+
+/// A refusal that is about one field stands at it.
+fn at_its_field(form: &Fields, fault: &Fault) -> BTreeMap<String, String> {
+    let field = match fault.code().name {
+        "wrong_code" | "invalid_code" => "code",
+        "wrong_password" => "currentPassword",
+        _ => return BTreeMap::new(),
+    };
+    let is_there = form.pairs().any(|(name, _)| name == field);
+    is_there.then(|| (field.to_owned(), fault.code().says.to_owned())).into_iter().collect()
 }
 
 /// The sentence above the form. What is said at a field is not repeated.
@@ -122,7 +147,8 @@ fn above_form(form: &Fields, fault: &Fault, errors: &BTreeMap<String, String>) -
     }
     let elsewhere: Vec<_> =
         errors.iter().filter(|(field, _)| !has_field(field)).map(|(_, says)| says.as_str()).collect();
-    let title = if fault.code() == INVALID { "Check the highlighted fields." } else { fault.code().says };
+    let is_said = fault.code() == INVALID || errors.values().any(|says| says == fault.code().says);
+    let title = if is_said { "Check the highlighted fields." } else { fault.code().says };
     if elsewhere.is_empty() { title.to_owned() } else { format!("{title} {}", elsewhere.join(" ")) }
 }
 

@@ -7,6 +7,7 @@ use axum::{
 use identity::{
     magic_link::{self, MAGIC_LINK},
     password::{self, RESET_PASSWORD},
+    people::ACCOUNT_INVITE,
 };
 use kernel::{
     Janua,
@@ -94,11 +95,21 @@ fn reset_form(janua: &Janua, status: StatusCode, onward: &Onward, token: &str, f
     onward.page(janua, status, "reset.html", context! { token, ..refused(fault) })
 }
 
+/// Two mails lead to this page: of a forgotten password, and of an account that a platform owner created or reset.
+async fn is_open(janua: &Janua, token: &Secret) -> Result<bool> {
+    for purpose in [RESET_PASSWORD, ACCOUNT_INVITE] {
+        if once::look(&janua.db, purpose, token, janua.clock.now()).await?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 async fn reset_page(State(janua): State<Janua>, headers: HeaderMap, RawQuery(query): RawQuery) -> Response {
     let token = Secret::from(parameter(query.as_deref(), "token"));
     let shown_page = async {
         let (onward, _) = Onward::of_mail(&janua, &headers, (RESET_PASSWORD, &token), None).await?;
-        if once::look(&janua.db, RESET_PASSWORD, &token, janua.clock.now()).await?.is_none() {
+        if !is_open(&janua, &token).await? {
             return Ok(expired(&janua, &headers, RequestedMail::NewPassword, &onward));
         }
         Ok(reset_form(&janua, StatusCode::OK, &onward, token.expose(), None))
@@ -115,7 +126,7 @@ async fn reset(
 ) -> Response {
     let token = fields.secret("token");
     let read = Onward::of_mail(&janua, &headers, (RESET_PASSWORD, &token.0), None).await;
-    let onward = read.map_or_else(|_| Onward::nowhere(), |(onward, _)| onward);
+    let onward = read.map_or_else(|_| Onward::nowhere(), |(onward, _)| onward).in_zone_of(&fields);
     let done: Result<Response> = async {
         captcha::solved(&janua, &mut visitor, &fields).await?;
         let new = fields.secret("password");
@@ -168,6 +179,7 @@ async fn follow(
     let token = Secret::from(fields.get("token").to_owned());
     let followed = async {
         let (onward, _) = Onward::of_mail(&janua, &headers, (MAGIC_LINK, &token), None).await?;
+        let onward = onward.in_zone_of(&fields);
         Ok(match captcha::solved(&janua, &mut visitor, &fields).await {
             Ok(()) => enter(&janua, &visitor, &headers, &onward, &token).await,
             Err(fault) => follow_form(&janua, status_of(&fault), &onward, token.expose(), Some(&fault)),

@@ -43,7 +43,7 @@ async fn sign_in(
     headers: HeaderMap,
     form: Fields,
 ) -> Response {
-    let onward = Onward::read(&janua, &headers, form.get("continue")).await;
+    let onward = Onward::read(&janua, &headers, form.get("continue")).await.in_zone_of(&form);
     let entered = async {
         captcha::solved(&janua, &mut visitor, &form).await?;
         let (email, typed) = (form.email()?, form.secret("password"));
@@ -61,7 +61,7 @@ async fn prove_factor(
     headers: HeaderMap,
     form: Fields,
 ) -> Response {
-    let onward = Onward::read(&janua, &headers, form.get("continue")).await;
+    let onward = Onward::read(&janua, &headers, form.get("continue")).await.in_zone_of(&form);
     let entered = async {
         captcha::solved(&janua, &mut visitor, &form).await?;
         let (ticket, code) = (form.secret("ticket"), form.secret("code"));

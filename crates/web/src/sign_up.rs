@@ -23,6 +23,7 @@ use tenancy::{
     orgs::{Org, invites::Invite},
     sessions::sign_in::renew,
 };
+use url::form_urlencoded::Serializer;
 
 use crate::{
     began::{Began, RequestedMail},
@@ -121,7 +122,16 @@ fn not_joined(janua: &Janua, fault: &Fault) -> Response {
     response
 }
 
-/// Looking at it uses nothing up.
+fn page_of_invite(token: &str) -> String {
+    let query = Serializer::new(String::new()).append_pair("token", token).finish();
+    format!("/auth/accept-invite?{query}")
+}
+
+fn name_of(account: &Account) -> String {
+    account.email.clone().unwrap_or_else(|| account.name.clone())
+}
+
+/// Looking at it uses nothing up. An invitation for another email than that of the session asks to sign out first.
 async fn invitation(
     janua: &Janua,
     who: Option<&Session>,
@@ -133,9 +143,7 @@ async fn invitation(
     let email = Email::parse(&invite.email).ok_or(TOKEN_SPENT)?;
     let is_known = Account::by_email(&janua.db, &email).await?.is_some_and(|account| account.email_verified);
     if who.is_none() && is_known {
-        let back = address(janua, "/auth/accept-invite", "token", token);
-        let back = back.strip_prefix(&janua.config.base_url()).unwrap_or_default().to_owned();
-        return Ok(go(&address(janua, "/sign-in", "continue", &back)));
+        return Ok(go(&address(janua, "/sign-in", "continue", &page_of_invite(token))));
     }
     let org = Org::find(&janua.db, invite.org_id).await?.ok_or(TOKEN_SPENT)?;
     let content = context! {
@@ -144,6 +152,8 @@ async fn invitation(
         role => invite.role.name(),
         token,
         is_new => who.is_none(),
+        signed_in_as => who.map(Session::account).filter(|account| account.email_key.as_deref() != Some(email.key())).map(name_of),
+        here => page_of_invite(token),
         ..refused(fault)
     };
     Ok(page(janua, status, "invite.html", content))
@@ -184,6 +194,8 @@ async fn join(janua: &Janua, visitor: &mut Visitor, who: Option<&Session>, field
             Ok(response)
         }
         (Accepted::Joined(_), None) => Ok(go(&org)),
-        (Accepted::Entered(entered), _) => Onward::to_page(&org).enter_or_ask(janua, *entered, "password").await,
+        (Accepted::Entered(entered), _) => {
+            Onward::to_page(&org).in_zone_of(fields).enter_or_ask(janua, *entered, "password").await
+        }
     }
 }

@@ -1,13 +1,16 @@
 //! Clients and people through the front door: codes, consents, pages.
 mod account;
 mod attacks;
+mod billing;
 mod branding;
 mod clients;
 mod codes;
 mod consents;
 mod console;
 mod dead_ends;
+mod deployments;
 mod devices;
+mod email;
 mod feedback;
 mod first_owner;
 mod form_post;
@@ -15,6 +18,7 @@ mod forms;
 mod hosted;
 mod leaving;
 mod look;
+mod machines;
 mod mails;
 mod overview;
 mod pages;
@@ -23,6 +27,7 @@ mod reference;
 mod resources;
 mod status;
 mod stock_clients;
+mod storage;
 mod usage;
 mod way_back;
 
@@ -41,6 +46,7 @@ fn feature(config: &Config) -> Feature {
     identity::testing::feature(config)
         .and(directory::feature(config))
         .and(workshop::feature(config))
+        .and(hosting::feature(config))
         .and(crate::feature(config))
 }
 

@@ -6,9 +6,12 @@ use tenancy::sessions::device_name;
 
 pub fn add_to(environment: &mut Environment<'_>) {
     environment.add_filter("words", words);
+    environment.add_filter("meter", meter);
     environment.add_filter("left", left);
+    environment.add_filter("in_zone", in_zone);
     environment.add_filter("day", day);
     environment.add_filter("spaced", spaced);
+    environment.add_filter("bytes", bytes);
     environment.add_filter("device", |user_agent: &str| device_name(user_agent));
     environment
         .add_filter("as_picture", |svg: &str| format!("data:image/svg+xml;base64,{}", BASE64.encode(svg.as_bytes())));
@@ -16,16 +19,41 @@ pub fn add_to(environment: &mut Environment<'_>) {
     environment.add_filter("compact", |value: Value| record(&value, false));
 }
 
-/// `SIGNED_IN` as `Signed in`, `MFA_ENABLED` as `MFA enabled`.
+/// `1536` as `1.5 KiB`.
+fn bytes(number: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut size, mut unit) = (number, 0);
+    while size >= 1024.0 && unit + 1 < units.len() {
+        size /= 1024.0;
+        unit += 1;
+    }
+    let places = usize::from(unit > 0 && size < 100.0);
+    format!("{size:.places$} {}", units[unit])
+}
+
+/// `SIGNED_IN` as `Signed in`, `MFA_ENABLED` as `MFA enabled`, `ORG_CREATED` as `Organization created`.
 fn words(name: &str) -> String {
     let lower = name.replace(['_', '.'], " ").to_lowercase();
     let (first, rest) = lower.split_once(' ').unwrap_or((&lower, ""));
     let mut letters = first.chars();
     let first = match first {
-        "mfa" | "scim" => first.to_uppercase(),
+        "mfa" | "scim" | "api" => first.to_uppercase(),
+        "org" => "Organization".to_owned(),
         _ => letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default(),
     };
     if rest.is_empty() { first } else { format!("{first} {rest}") }
+}
+
+/// What a meter counts: `api_calls` as `API calls`.
+fn meter(name: &str) -> String {
+    if name == "mau" { "Monthly active users".to_owned() } else { words(name) }
+}
+
+/// `2026-11-17T14:05:00.000Z` as `2026-11-17 15:05` in the reader's time zone or, where none is known, as `2026-11-17 14:05 UTC`.
+fn in_zone(moment: &str, zone: Option<String>) -> String {
+    let at = serde_json::from_value::<Timestamp>(moment.into()).ok();
+    let local = at.zip(zone).and_then(|(at, zone)| at.short_at(&zone));
+    local.unwrap_or_else(|| format!("{} UTC", moment.chars().take(16).collect::<String>().replace('T', " ")))
 }
 
 /// `2026-11-07` as `Nov 7`.
@@ -108,8 +136,12 @@ mod tests {
     #[test]
     fn names_and_lengths_of_time_are_in_words() {
         assert_eq!(words("MFA_ENABLED"), "MFA enabled");
+        assert_eq!(words("ORG_CREATED"), "Organization created");
         assert_eq!(words(""), "");
         assert_eq!((day("2026-11-07").as_str(), spaced("deviceName").as_str()), ("Nov 7", "device name"));
+        let moment = "2026-11-17T14:05:00.000Z";
+        assert_eq!(in_zone(moment, Some("Europe/Zurich".into())), "2026-11-17 15:05");
+        assert_eq!(in_zone(moment, None), "2026-11-17 14:05 UTC");
         let left = |until| left(until, "2026-01-31T10:00:00.000Z").expect("moments");
         assert_eq!(left("2026-02-07T10:00:00.000Z"), "7 days");
         assert_eq!(left("2026-02-01T11:30:00.000Z"), "1 day 1 hour");

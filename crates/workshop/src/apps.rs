@@ -18,13 +18,12 @@ use tenancy::{
         scopes::{self, DeclaredScope, DeclaredScopes},
         slugs::{self, SLUG_TAKEN},
     },
-    enter::{Admin, InApp, Member, Session},
-    events::{
-        About,
-        happenings::{AppDeleted, OrgCreated},
+    enter::{
+        Admin, InApp, Member, Session,
+        builders::{self, BUILDERS_ONLY},
     },
-    orgs::{self, Membership, Org, OrgId, Role, members::OrgMember},
-    policy::{self, BUILDERS_ONLY},
+    events::{About, happenings::AppDeleted},
+    orgs::{self, Membership, OrgId, Role},
     quotas::QUOTA_EXCEEDED,
     records,
 };
@@ -133,7 +132,7 @@ struct NewApp {
 }
 
 async fn create_app(State(janua): State<Janua>, session: Session, Json(new): Json<NewApp>) -> Result<Json<AppView>> {
-    policy::refuse_others(&janua, &session).await?;
+    builders::refuse_others(&janua, &session).await?;
     let now = janua.clock.now();
     redirects::check(&new.redirect_uris, &new.allowed_origins)?;
     scopes::check(new.scopes.as_deref().unwrap_or_default())?;
@@ -182,7 +181,7 @@ fn may_build_in(membership: Option<Membership>) -> Result<Membership> {
 
 /// The organization a new app belongs to.
 async fn home(tx: &mut Tx, janua: &Janua, session: &Session, wanted: Option<OrgId>) -> Result<Membership> {
-    let (account, now) = (session.account(), janua.clock.now());
+    let account = session.account();
     if let Some(org) = wanted {
         return may_build_in(Membership::of(&mut *tx, org, account.id).await?);
     }
@@ -192,20 +191,7 @@ async fn home(tx: &mut Tx, janua: &Janua, session: &Session, wanted: Option<OrgI
     if let Some(found) = Membership::may_build(tx, account.id, active).await? {
         return Ok(found);
     }
-    let name = format!("{}'s organization", account.name);
-    let mut org = Org::new(OrgId::new(&janua.entropy, now), &name, &slugs::made_from(janua, &account.name), now);
-    if !org.insert(tx).await? {
-        org.slug = slugs::slug_near(janua, &org.slug);
-        if !org.insert(tx).await? {
-            return Err(SLUG_TAKEN.into());
-        }
-    }
-    OrgMember::add(tx, janua, org.id, account.id, Role::Owner).await?;
-    session.record_about(tx, janua, About::in_org(org.id), &OrgCreated).await?;
-    if session.org().is_none() {
-        orgs::switch(tx, session.id(), account.id, org.id).await?;
-    }
-    Ok(Membership { org, role: Role::Owner })
+    orgs::create_own(tx, janua, session).await
 }
 
 async fn get_app(caller: InApp<Member>) -> Json<AppView> {
@@ -293,7 +279,7 @@ async fn update_app(
             fields.push("branding");
         }
         application.updated_at = janua.clock.now();
-        if !application.save(tx).await? {
+        if !application.save(tx, caller.session.account().id).await? {
             return Err(SLUG_TAKEN.into());
         }
         let event = AppUpdated { fields };
@@ -308,7 +294,7 @@ async fn delete_app(State(janua): State<Janua>, caller: InApp<Admin>) -> Result<
     Application::empty(&janua, application.id).await?;
     transact!(janua, async |tx| {
         let application = caller.hold(tx).await?;
-        application.delete(tx, &janua).await?;
+        application.delete(tx, &janua, caller.session.account().id).await?;
         Ok(caller.record(tx, &janua, &AppDeleted).await?)
     })?;
     Ok(NoContent)

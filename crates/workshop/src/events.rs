@@ -11,16 +11,8 @@ events! {
     AppUpdated { fields: Vec<&'static str> } = "APP_UPDATED";
     /// A key of an app was created.
     AppKeyCreated { key_id: AppKeyId, r#type: KeyKind, environment: Environment } = "APP_KEY_CREATED";
-    /// A domain was added to an app.
-    DomainAdded { domain: String } = "DOMAIN_ADDED";
-    /// A domain was proven.
-    DomainVerified { domain: String } = "DOMAIN_VERIFIED";
-    /// A domain was removed from an app.
-    DomainRemoved { domain: String } = "DOMAIN_REMOVED";
     /// An app blocked a person. They have no sessions in it.
     UserBlocked = "USER_BLOCKED";
     /// An app let a blocked person in again.
     UserUnblocked = "USER_UNBLOCKED";
-    /// Another app has proven the domain: recorded for both.
-    DomainMoved { domain: String, outcome: &'static str } = "DOMAIN_MOVED";
 }

@@ -1,7 +1,6 @@
-//! Apps of organizations: their keys, end users, domains and webhooks.
+//! Apps of organizations: their keys, end users and webhooks.
 mod activity;
 mod apps;
-mod domain;
 mod events;
 mod keys;
 mod logo;
@@ -12,14 +11,9 @@ pub mod webhooks;
 
 use kernel::{
     config::{Config, Listed},
-    fault::Code,
     feature::{Feature, Part},
     http::Routes,
-    ports::dns::Resolver,
 };
-
-const DNS_UNAVAILABLE: Code =
-    Code::new(502, "dns_unavailable", "No name server answered for this domain. Try again shortly.");
 
 pub const PART: Part =
     Part { settings: &[Listed::of::<webhooks::Settings>().bare(&["WEBHOOK_ALLOW_HTTP"])], feature };
@@ -30,17 +24,13 @@ pub fn feature(config: &Config) -> Feature {
         .and(logo::routes())
         .and(keys::routes())
         .and(users::routes())
-        .and(domain::routes())
         .and(queues::routes())
         .and(overview::routes())
         .and(activity::routes());
     Feature::new(routes)
-        .jobs(domain::jobs())
         .declares(events::EVENTS)
-        .declares(domain::MAILS)
         .declares(&[logo::LOGOS])
         .declares(&[logo::GONE])
-        .own(Resolver::new(&config.dns_servers))
         .and(webhooks::feature(config))
 }
 

@@ -2,7 +2,7 @@
 mod administration;
 mod app_sessions;
 mod apps;
-pub mod domains;
+mod deployer;
 mod keys;
 mod oauth;
 mod policy;

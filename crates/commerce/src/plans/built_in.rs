@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tenancy::quotas::{Meter, Period};
 
-use super::{Aggregation, Keys, Plan, Plans, TrackedMeter};
+use super::{Aggregation, Keys, Plan, Plans, Price, TrackedMeter};
 
 pub fn plan(title: &str, rank: i64) -> Plan {
     Plan {
@@ -33,12 +33,26 @@ pub fn plans() -> Plans {
         keys: Keys::Any,
         group_by: vec![],
     };
+    let mut plans = all();
+    if let Some(pro) = plans.get_mut("pro") {
+        // A sample to try the sandbox with; elsewhere only what stands in a file is sold.
+        pro.prices = [("month", 2000), ("year", 20_000)]
+            .map(|(interval, amount)| Price {
+                interval: interval.into(),
+                amount,
+                currency: "usd".into(),
+                per_member: false,
+                processor_id: None,
+            })
+            .into();
+    }
     Plans {
         currency: "usd".into(),
         grace: Duration::from_hours(24 * 7),
         bills_late_usage: true,
         meters: [("api_calls".to_owned(), api_calls)].into(),
-        plans: all(),
+        plans,
         costs: vec![],
+        connect: crate::connect::Terms::default(),
     }
 }

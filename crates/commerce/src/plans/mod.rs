@@ -19,7 +19,7 @@ use tenancy::{
     quotas::{Limit, Limits, Meter},
 };
 
-pub use self::admin::{EVENTS, routes, set_plan};
+pub use self::admin::{EVENTS, PlanChanged, UNKNOWN_PLAN, routes, set_plan};
 pub use self::parse::parse;
 use crate::Settings;
 
@@ -50,6 +50,13 @@ pub struct TrackedMeter {
     pub keys: Keys,
     /// Properties whose values are kept apart.
     pub group_by: Vec<String>,
+}
+
+impl TrackedMeter {
+    /// Whether it tells how high something is, and not how much was used.
+    pub fn has_level(&self) -> bool {
+        matches!(self.aggregation, Aggregation::Max | Aggregation::Latest)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,6 +105,8 @@ pub struct Plans {
     pub meters: BTreeMap<String, TrackedMeter>,
     pub plans: BTreeMap<String, Plan>,
     pub costs: Vec<Cost>,
+    /// The operator's share of payments to merchants.
+    pub connect: crate::connect::Terms,
 }
 
 impl Plans {

@@ -8,6 +8,8 @@ use kernel::config::Setting as _;
 use tenancy::quotas::{Limit, Meter, Period};
 use toml::Value;
 
+use crate::{connect::Terms, payments::money::Exact};
+
 use super::{
     Aggregation, Cost, Keys, Plan, Plans, Price, TrackedMeter, built_in,
     file::{Findings, Section, amount, decimal, is_name, size, text, truth},
@@ -80,9 +82,19 @@ pub fn parse(file: &str, declared: &[Meter]) -> Result<Plans, Vec<String>> {
     }
     let costs = top.list("costs", &mut findings);
     let costs = costs.into_iter().filter_map(|section| cost(section, &known, &mut findings)).collect();
+    let connect = top.take("connect").and_then(|value| Section::of("connect".into(), value, &mut findings));
+    let connect = connect.map(|section| terms(section, &mut findings)).unwrap_or_default();
     top.end(&mut findings);
     if findings.0.is_empty() {
-        Ok(Plans { currency, grace, bills_late_usage: bills_late_usage.unwrap_or(true), meters, plans, costs })
+        Ok(Plans {
+            currency,
+            grace,
+            bills_late_usage: bills_late_usage.unwrap_or(true),
+            meters,
+            plans,
+            costs,
+            connect,
+        })
     } else {
         Err(findings.0)
     }
@@ -252,6 +264,18 @@ fn price(mut section: Section, currency: &str, findings: &mut Findings) -> Optio
             None
         }
     }
+}
+
+fn terms(mut section: Section, findings: &mut Findings) -> Terms {
+    let fee_percent = section.read("fee_percent", findings, |value| {
+        let percent = decimal(value)?;
+        let exact = Exact::parse(&percent).filter(|percent| *percent <= Exact::whole(100));
+        exact.ok_or_else(|| "must be at most 100".to_owned())
+    });
+    let fee_fixed = section.read("fee_fixed", findings, amount).unwrap_or_default();
+    let destination = section.read("destination", findings, truth).unwrap_or_default();
+    section.end(findings);
+    Terms { fee_percent: fee_percent.unwrap_or_default(), fee_fixed, destination }
 }
 
 fn cost(mut section: Section, known: &BTreeSet<&str>, findings: &mut Findings) -> Option<Cost> {

@@ -2,7 +2,7 @@
 use identity::testing::signed_in;
 use kernel::testing::TestJanua;
 use serde_json::json;
-use tenancy::quotas::{APPS, Limit, MEMBERS, Meter};
+use tenancy::quotas::{ACTIVE_USERS, APPS, Limit, MEMBERS, Meter};
 
 use super::{PlansFile, Shop, feature, start};
 use crate::plans::{Aggregation, Cost, Keys, Shelf, parse};
@@ -204,4 +204,11 @@ async fn platform_owners_set_plans_and_lowering_deletes_nothing() {
     assert_eq!(plans.body["plans"][0]["limits"][0]["included"], 1, "{}", plans.text);
     t.run_jobs().await;
     t.finish().await;
+}
+
+#[test]
+fn the_sample_to_start_from_is_a_right_file() {
+    let plans = parse(crate::commands::SAMPLE_PLANS, &[MEMBERS, APPS, ACTIVE_USERS]).unwrap();
+    assert_eq!(plans.find("pro").unwrap().prices.len(), 2);
+    assert_eq!(plans.connect.fee_of(10_000), 280);
 }

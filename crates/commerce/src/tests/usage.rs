@@ -84,6 +84,9 @@ async fn values_and_moments_that_are_wrong_are_refused_and_named() {
         assert_eq!((refused.refusal(), refused.wrong_fields()), ((400, "invalid"), vec!["value"]), "{value}");
     }
     let long = "x".repeat(129);
+    let all = json!({ "value": 0, "eventId": "a b", "customer": long, "properties": { "": "x" } });
+    let wrong = track(&t, &shop.key, all).await;
+    assert_eq!(wrong.wrong_fields(), ["value", "eventId", "customer", "properties", "meter"], "{}", wrong.text);
     for (event, code) in [
         (json!({ "meter": "rain" }), "unknown_meter"),
         (json!({ "value": 1 }), "invalid"),
@@ -240,6 +243,72 @@ async fn a_correction_stands_beside_the_event() {
     t.finish().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn corrections_are_exact_whatever_comes_together_and_a_refused_one_leaves_nothing() {
+    let file = super::PlansFile::new(PLANS);
+    let t = TestJanua::start_with(file.config(), feature).await;
+    let shop = Shop::open(&t, "ada@example.com", "secret").await;
+    track(&t, &shop.key, json!({ "meter": "tokens", "value": 5, "eventId": "a" })).await;
+    t.happened().await;
+    // Over the limit, alone and in a batch: nothing is counted, and nothing is said to have been corrected.
+    let over = json!({ "correct": "a", "value": 11, "eventId": "fix" });
+    let refused = track(&t, &shop.key, over.clone()).await;
+    assert_eq!((refused.refusal(), &refused.body["meter"]), ((402, "quota_exceeded"), &json!("tokens")));
+    let refused = track(&t, &shop.key, json!({ "events": [over] })).await;
+    assert_eq!(refused.body["rejected"][0]["code"], "quota_exceeded", "{}", refused.text);
+    t.expects(&[]).await;
+    assert_eq!(total(&t, &shop, "meter=tokens").await, 5);
+    // Twice in one batch is once.
+    let twice = json!({ "events": [
+        { "correct": "a", "value": 4, "eventId": "x" }, { "correct": "a", "value": 3, "eventId": "y" },
+    ] });
+    let fixed = track(&t, &shop.key, twice).await;
+    assert_eq!((&fixed.body["accepted"], &fixed.body["rejected"][0]["index"]), (&json!(1), &json!(1)));
+    assert_eq!(total(&t, &shop, "meter=tokens").await, 4);
+    // Many at once, by whatever node: the last one holds.
+    let other = if t.janua.db.engine() == "postgres" { Some(t.another_node(feature).await) } else { None };
+    let (this, key) = (&t, &shop.key);
+    let attempts = (1..=9).map(|value| {
+        let node = other.as_ref().filter(|_| value % 2 == 1).unwrap_or(this);
+        let body = json!({ "correct": "a", "value": value, "eventId": format!("fix-{value}") });
+        async move { track(node, key, body).await.status }
+    });
+    let statuses = futures_util::future::join_all(attempts).await;
+    assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
+    let sum = total(&t, &shop, "meter=tokens").await;
+    assert!((1..=9).contains(&sum), "one of the values that were given, not {sum}");
+    let events = usage(&t, &shop, "meter=tokens&groupBy=event").await;
+    let values: i64 = events.body["usage"].as_array().unwrap().iter().map(|row| row["value"].as_i64().unwrap()).sum();
+    assert_eq!(values, sum, "{}", events.text);
+    drop(other);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn sums_that_are_too_large_stop_at_the_largest_number() {
+    let t = start(PLANS).await;
+    let shop = Shop::open(&t, "ada@example.com", "secret").await;
+    let huge = |n: usize| {
+        let event = json!({ "meter": "calls", "value": (1_i64 << 53) - 1, "customer": "c" });
+        json!({ "events": vec![event; n] })
+    };
+    for n in [1000, 1000, 1] {
+        let tracked = track(&t, &shop.key, huge(n)).await;
+        assert_eq!((tracked.status, &tracked.body["accepted"]), (200, &json!(n)), "{}", tracked.text);
+        t.advance(Duration::from_mins(15));
+    }
+    let shop = Shop { owner: super::again(&t, "ada@example.com").await, ..shop };
+    assert_eq!(total(&t, &shop, "meter=calls").await, i64::MAX);
+    assert_eq!(total(&t, &shop, "meter=calls&customer=c").await, i64::MAX);
+    let days = usage(&t, &shop, "meter=calls&window=day").await;
+    assert_eq!(days.status, 200, "{}", days.text);
+    assert_eq!(shop.owner.asks(t.get("/usage/meters")).await.status, 200);
+    assert_eq!(track(&t, &shop.key, json!({ "meter": "clicks" })).await.status, 200, "others are not concerned");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
 #[tokio::test]
 async fn windows_are_filled_with_zeros_and_paged() {
     let t = start(PLANS).await;
@@ -310,6 +379,65 @@ async fn each_aggregation_counts_in_its_way() {
     let whole = "meter=docs&from=2026-01-30T00:00:00Z&to=2026-02-01T00:00:00Z";
     assert_eq!(total(&t, &shop, whole).await, 2, "each key once over all days");
     assert_eq!(usage(&t, &shop, "meter=docs&window=hour").await.status, 400);
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn unique_keys_are_exact_by_day_and_month_and_at_a_limit() {
+    let plans = "[meters.docs]\naggregation = \"unique\"\n[meters.peak]\naggregation = \"max\"\n[meters.seats]\n\
+                 aggregation = \"latest\"\n[plans.free.limits]\ndocs = 3\nseats = 50";
+    let t = start(plans).await;
+    let shop = Shop::open(&t, "ada@example.com", "secret").await;
+    let doc = |at: &str, key: &str| json!({ "meter": "docs", "timestamp": at, "customer": "c", "properties": { "key": key } });
+    let batch = json!({ "events": [
+        doc("2026-01-30T01:00:00Z", "a"), doc("2026-01-30T23:00:00Z", "b"), doc("2026-01-31T01:00:00Z", "a"),
+    ] });
+    assert_eq!(track(&t, &shop.key, batch).await.body["accepted"], 3);
+    let days = usage(&t, &shop, "meter=docs&from=2026-01-29T00:00:00Z&window=day").await;
+    let values: Vec<i64> =
+        days.body["usage"].as_array().unwrap().iter().map(|row| row["value"].as_i64().unwrap()).collect();
+    assert_eq!(values, [0, 2, 1], "{}", days.text);
+    assert_eq!(total(&t, &shop, "meter=docs&from=2026-01-30T00:00:00Z&to=2026-01-31T00:00:00Z").await, 2);
+    assert_eq!(total(&t, &shop, "meter=docs&from=2026-01-30T00:00:00Z").await, 2);
+    // Parts of days cannot be told apart.
+    for (query, field) in [
+        ("from=2026-01-30T12:00:00Z", "from"),
+        ("from=2026-01-30T00:00:00Z&to=2026-01-30T12:00:00Z", "to"),
+        ("window=hour&from=2026-01-31T00:00:00Z", "window"),
+        ("tz=Europe/Berlin", "tz"),
+    ] {
+        let refused = usage(&t, &shop, &format!("meter=docs&{query}")).await;
+        assert_eq!((refused.status, refused.wrong_fields()), (400, vec![field]), "{}", refused.text);
+        let others = usage(&t, &shop, query).await;
+        let has_docs = others.body["usage"].as_array().unwrap().iter().any(|row| row["meter"] == "docs");
+        assert_eq!((others.status, has_docs), (200, false), "{}", others.text);
+    }
+    // One place is left: of two new keys one is counted, with all its events, and the other with none.
+    let at = "2026-01-31T02:00:00Z";
+    let batch = json!({ "events": [doc(at, "d"), doc(at, "d"), doc(at, "e"), doc(at, "e")] });
+    let tracked = track(&t, &shop.key, batch).await;
+    assert_eq!((&tracked.body["accepted"], tracked.body["rejected"].as_array().unwrap().len()), (&json!(2), 2));
+    assert_eq!(total(&t, &shop, "meter=docs").await, 3);
+    let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM usage_event WHERE meter = 'docs'";
+    let (stored,): (i64,) = t.janua.db.one(sql, params![]).await.unwrap();
+    assert_eq!(stored, 5);
+    // Meters of levels say how high they stand.
+    for (meter, value) in [("peak", 8), ("peak", 3), ("seats", 12), ("seats", 7)] {
+        t.advance(Duration::from_secs(1));
+        assert_eq!(track(&t, &shop.key, json!({ "meter": meter, "value": value })).await.status, 200);
+    }
+    assert_eq!(
+        track(&t, &shop.key, json!({ "meter": "seats", "value": 51 })).await.refusal(),
+        (402, "quota_exceeded")
+    );
+    let meters = shop.owner.asks(t.get("/usage/meters")).await;
+    let used = |name: &str| {
+        let meters = meters.body["meters"].as_array().unwrap().clone();
+        let meter = meters.into_iter().find(|meter| meter["name"] == name).unwrap();
+        (meter["used"].clone(), meter["remaining"].clone())
+    };
+    assert_eq!((used("peak"), used("seats")), ((json!(8), Value::Null), (json!(7), json!(43))), "{}", meters.text);
+    t.run_jobs().await;
     t.finish().await;
 }
 
@@ -420,6 +548,36 @@ async fn of_many_at_one_below_a_limit_one_is_counted() {
     );
     drop(other);
     t.run_jobs().await;
+    t.finish().await;
+}
+
+/// A server that is full says when to come again, and what comes again is counted once.
+#[tokio::test]
+async fn a_full_server_asks_to_come_again_and_counts_once() {
+    let file = super::PlansFile::new(PLANS);
+    let config = kernel::config::Config { max_in_flight: 2, ..file.config() };
+    let t = TestJanua::start_with(config, feature).await;
+    let shop = Shop::open(&t, "ada@example.com", "secret").await;
+    let mut waiting: Vec<usize> = (0..40).collect();
+    let mut refused = 0;
+    while !waiting.is_empty() {
+        let attempts = waiting.iter().map(|number| {
+            track(&t, &shop.key, json!({ "meter": "calls", "value": 2, "eventId": format!("e{number}") }))
+        });
+        let answers = futures_util::future::join_all(attempts).await;
+        let tried = std::mem::take(&mut waiting);
+        for (number, answer) in tried.into_iter().zip(answers) {
+            if answer.status == 503 {
+                assert_eq!((answer.refusal(), answer.header("retry-after")), ((503, "overloaded"), "1"));
+                refused += 1;
+                waiting.push(number);
+            } else {
+                assert_eq!(answer.body["accepted"], 1, "{}", answer.text);
+            }
+        }
+    }
+    assert!(refused > 0, "nobody was sent away");
+    assert_eq!(total(&t, &shop, "meter=calls").await, 80);
     t.finish().await;
 }
 

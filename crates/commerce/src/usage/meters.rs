@@ -9,14 +9,17 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    apps::ApplicationId,
+    apps::{Application, ApplicationId, Environment},
     enter::Session,
     orgs::OrgId,
     quotas::{self, Limits, Meter},
 };
 
-use super::{ORG_REQUIRED, access};
-use crate::plans::{Aggregation, Keys, Plans};
+use super::{
+    ORG_REQUIRED, access,
+    model::{Series, SlotTotal},
+};
+use crate::plans::{Aggregation, Keys, Plans, TrackedMeter};
 
 pub fn routes() -> Routes {
     Routes::new("usage").get("/usage/meters", list_meters, "usage meter definitions").fails(&[
@@ -64,6 +67,21 @@ struct MeterList {
     meters: Vec<MeterView>,
 }
 
+/// How high a meter of levels (`max`, `latest`) stands in the present period, in the app where it is highest. Its limit holds
+/// for each event, so no quota is used up.
+async fn level(janua: &Janua, apps: &[Application], meter: &TrackedMeter, now: Timestamp) -> Result<i64> {
+    let mut highest = 0;
+    for app in apps {
+        let series = Series::all(app.id, Environment::Live, &meter.meter.name);
+        let whole = SlotTotal::whole(&janua.db, &series, meter.meter.period.start(now), LAST).await?;
+        highest = highest.max(if meter.aggregation == Aggregation::Max { whole.most } else { whole.latest });
+    }
+    Ok(highest)
+}
+
+/// After everything that was counted.
+const LAST: Timestamp = Timestamp(i64::MAX);
+
 async fn list_meters(State(janua): State<Janua>, session: Session, Query(of): Query<Of>) -> Result<Json<MeterList>> {
     let scope = access::scope(&janua, &session, of.org_id, of.app_id).await?;
     let plans = Plans::of(&janua);
@@ -72,7 +90,10 @@ async fn list_meters(State(janua): State<Janua>, session: Session, Query(of): Qu
     let (now, mut meters) = (janua.clock.now(), vec![]);
     for (meter, tracked) in platform.chain(tracked) {
         let limit = janua.own::<Limits>().find(&scope.org.tier, &meter.name);
-        let used = quotas::used(&janua.db, scope.org.id, meter, now).await?;
+        let used = match tracked {
+            Some(tracked) if tracked.has_level() => level(&janua, &scope.apps, tracked, now).await?,
+            _ => quotas::used(&janua.db, scope.org.id, meter, now).await?,
+        };
         meters.push(MeterView {
             name: meter.name.to_string(),
             unit: meter.unit.to_string(),

@@ -1,5 +1,7 @@
 //! Metered usage: events that apps track, and what they add up to.
 mod access;
+mod check;
+mod count;
 mod meters;
 mod model;
 mod pace;
@@ -12,8 +14,10 @@ use std::time::Duration;
 use kernel::{fault::Code, feature::Feature, http::Routes, jobs::Chore};
 use tenancy::gone::Gone;
 
-pub use self::model::forget_old_ids;
+pub use self::access::Accept;
+pub use self::model::{QUARTER, event_costs, forget_old_ids, total_of, totals_of_all};
 use self::pace::Pace;
+pub use tenancy::enter::SECRET_KEY_REQUIRED;
 
 pub const UNKNOWN_METER: Code = Code::new(400, "unknown_meter", "There is no meter of this name.");
 pub const ORG_REQUIRED: Code =

@@ -1,7 +1,7 @@
 //! Usage as stored, and every statement on it.
 use std::{collections::BTreeMap, time::Duration};
 
-use db::{Db, Tx, params, row};
+use db::{Db, Tx, holding, params, row};
 use kernel::{Janua, clock::Timestamp, http::Key, id::Id};
 use tenancy::apps::{ApplicationId, Environment};
 
@@ -63,8 +63,9 @@ impl StoredEvent {
         .await
     }
 
-    pub async fn find(tx: &mut Tx, app: ApplicationId, id: &str) -> db::Result<Option<Self>> {
-        tx.opt("SELECT * FROM usage_event WHERE id = $2 AND app_id = $1", params![app, id]).await
+    /// Locks it until the transaction ends, so that two corrections come one after the other.
+    pub async fn hold(tx: &mut Tx, app: ApplicationId, id: &str) -> db::Result<Option<Self>> {
+        tx.opt(holding!("SELECT * FROM usage_event WHERE id = $2 AND app_id = $1"), params![app, id]).await
     }
 
     /// Its value with all corrections.
@@ -161,6 +162,13 @@ pub struct Series<'a> {
     pub choice: &'a str,
 }
 
+impl<'a> Series<'a> {
+    /// All customers, no property.
+    pub fn all(app: ApplicationId, environment: Environment, meter: &'a str) -> Self {
+        Self { app, environment, meter, property: "", customer: "", choice: "" }
+    }
+}
+
 /// The length of what one row of totals is about, in milliseconds. All time zones of today begin their hours on one.
 pub const QUARTER: i64 = 15 * 60 * 1000;
 
@@ -220,7 +228,8 @@ pub async fn add(
                                       most, latest, latest_at)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
              ON CONFLICT (app_id, environment, meter, span, property, customer, choice, slot) DO UPDATE SET
-               total = usage_total.total + $9, events = usage_total.events + $10,
+               total = CASE WHEN usage_total.total > $14 THEN 9223372036854775807 ELSE usage_total.total + $9 END,
+               events = usage_total.events + $10,
                most = CASE WHEN $11 > usage_total.most THEN $11 ELSE usage_total.most END,
                latest = CASE WHEN ($13, $12) > (usage_total.latest_at, usage_total.latest) THEN $12
                              ELSE usage_total.latest END,
@@ -238,7 +247,9 @@ pub async fn add(
                 addition.events,
                 addition.most,
                 addition.latest,
-                addition.latest_at
+                addition.latest_at,
+                // Totals stop at the largest number there is.
+                i64::MAX - addition.total.max(0)
             ],
         )
         .await?;
@@ -364,8 +375,11 @@ impl SlotTotal {
 
     /// All of a series as one.
     pub async fn whole(db: &Db, of: &Series<'_>, from: Timestamp, to: Timestamp) -> db::Result<Self> {
-        db.one(
-            "SELECT CAST(0 AS BIGINT) AS slot, CAST(COALESCE(SUM(total), 0) AS BIGINT) AS total,
+        let whole: Whole = db
+            .one(
+                // In two parts, because a sum that overflows is an error.
+                "SELECT CAST(COALESCE(SUM(total / 1048576), 0) AS BIGINT) AS millions,
+                    CAST(COALESCE(SUM(total % 1048576), 0) AS BIGINT) AS ones,
                     CAST(COALESCE(SUM(events), 0) AS BIGINT) AS events, COALESCE(MAX(most), 0) AS most,
                     COALESCE(MAX(latest_at), 0) AS latest_at,
                     COALESCE((SELECT latest FROM usage_total
@@ -375,9 +389,12 @@ impl SlotTotal {
              FROM usage_total
              WHERE app_id = $1 AND environment = $2 AND meter = $3 AND span = 'q' AND property = $4 AND customer = $5
                AND choice = $6 AND slot >= $7 AND slot < $8",
-            params![of.app, of.environment, of.meter, of.property, of.customer, of.choice, from, to],
-        )
-        .await
+                params![of.app, of.environment, of.meter, of.property, of.customer, of.choice, from, to],
+            )
+            .await?;
+        let Whole { millions, ones, events, most, latest, latest_at } = whole;
+        let total = millions.saturating_mul(1 << 20).saturating_add(ones);
+        Ok(Self { slot: 0, total, events, most, latest, latest_at })
     }
 
     /// How many unique keys there were in days that follow each other.
@@ -393,6 +410,17 @@ impl SlotTotal {
         Ok(unique)
     }
 }
+
+/// The totals of many slots; `millions` has units of 2^20.
+struct Whole {
+    millions: i64,
+    ones: i64,
+    events: i64,
+    most: i64,
+    latest: i64,
+    latest_at: i64,
+}
+row!(Whole { millions, ones, events, most, latest, latest_at });
 
 /// The customers of a meter, from one on, in their order.
 pub async fn customers(
@@ -434,4 +462,96 @@ pub async fn choices(
         )
         .await?;
     Ok(found.into_iter().map(|(choice,)| choice).collect())
+}
+
+/// What a meter counted for an app from one quarter of an hour to another, as reports and invoices have it. Unique keys are
+/// counted by days in UTC.
+pub async fn total_of(
+    janua: &Janua,
+    app: ApplicationId,
+    environment: Environment,
+    meter: &crate::plans::TrackedMeter,
+    from: Timestamp,
+    to: Timestamp,
+) -> db::Result<i64> {
+    use crate::plans::Aggregation;
+    let of = Series { app, environment, meter: &meter.meter.name, property: "", customer: "", choice: "" };
+    if meter.aggregation == Aggregation::Unique {
+        return SlotTotal::unique(&janua.db, &of, from.day().start(), to.day().start()).await;
+    }
+    let whole = SlotTotal::whole(&janua.db, &of, from, to).await?;
+    Ok(match meter.aggregation {
+        Aggregation::Count => whole.events,
+        Aggregation::Max => whole.most,
+        Aggregation::Latest => whole.latest,
+        Aggregation::Sum | Aggregation::Unique => whole.total,
+    })
+}
+
+struct OfAll {
+    app_id: ApplicationId,
+    total: i64,
+    events: i64,
+    most: i64,
+}
+row!(OfAll { app_id, total, events, most });
+
+/// What a meter counted for every app: app, organization, quantity. Unique keys are added up by days.
+pub async fn totals_of_all(
+    db: &Db,
+    meter: &crate::plans::TrackedMeter,
+    from: Timestamp,
+    to: Timestamp,
+) -> db::Result<Vec<(String, String, i64)>> {
+    use crate::plans::Aggregation;
+    let span = if meter.aggregation == Aggregation::Unique { "d" } else { "q" };
+    let rows: Vec<OfAll> = db
+        .all(
+            "SELECT app_id, CAST(SUM(total) AS BIGINT) AS total, CAST(SUM(events) AS BIGINT) AS events, MAX(most) AS most
+             FROM usage_total WHERE environment = 'live' AND meter = $1 AND span = $2 AND property = '' AND customer = ''
+               AND choice = '' AND slot >= $3 AND slot < $4 GROUP BY app_id",
+            params![&*meter.meter.name, span, from, to],
+        )
+        .await?;
+    let orgs = tenancy::apps::orgs_of(db, &rows.iter().map(|row| row.app_id).collect::<Vec<_>>()).await?;
+    let rows = rows.into_iter().filter_map(|row| {
+        let quantity = match meter.aggregation {
+            Aggregation::Count => row.events,
+            Aggregation::Max | Aggregation::Latest => row.most,
+            Aggregation::Sum | Aggregation::Unique => row.total,
+        };
+        Some((row.app_id.to_string(), orgs.get(&row.app_id)?.to_string(), quantity))
+    });
+    Ok(rows.collect())
+}
+
+struct EventCost {
+    app_id: ApplicationId,
+    cost: String,
+    events: i64,
+}
+row!(EventCost { app_id, cost, events });
+
+/// What events said they cost, by app and currency.
+pub async fn event_costs(
+    db: &Db,
+    from: Timestamp,
+    to: Timestamp,
+) -> db::Result<Vec<(ApplicationId, crate::payments::money::Exact, String)>> {
+    use crate::payments::money::Exact;
+    let rows: Vec<EventCost> = db
+        .all(
+            "SELECT app_id, cost, CAST(COUNT(*) AS BIGINT) AS events FROM usage_event
+             WHERE cost IS NOT NULL AND environment = 'live' AND at >= $1 AND at < $2 GROUP BY app_id, cost",
+            params![from, to],
+        )
+        .await?;
+    let mut sums: BTreeMap<(ApplicationId, String), Exact> = BTreeMap::new();
+    for row in rows {
+        let Some((amount, currency)) = row.cost.split_once(' ') else { continue };
+        let amount = Exact::parse(amount).and_then(|amount| amount.times(row.events)).unwrap_or_default();
+        let sum = sums.entry((row.app_id, currency.to_owned())).or_default();
+        *sum = *sum + amount;
+    }
+    Ok(sums.into_iter().map(|((app, currency), sum)| (app, sum, currency)).collect())
 }

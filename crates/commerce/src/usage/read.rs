@@ -1,4 +1,6 @@
 //! `GET /usage`: totals by window, customer and property, from what was added up when the events came.
+use std::time::Duration;
+
 use axum::{
     extract::State,
     http::{HeaderMap, header},
@@ -97,6 +99,8 @@ struct UsageList {
     next_cursor: Option<String>,
 }
 
+const DAY: Duration = Duration::from_hours(24);
+
 /// What is asked for, looked up.
 struct Question<'a> {
     janua: &'a Janua,
@@ -116,7 +120,7 @@ async fn usage(
 ) -> Result<Response> {
     let scope = access::scope(&janua, &session, report.org_id, report.app_id).await?;
     let (plans, now) = (Plans::of(&janua), janua.clock.now());
-    let meters: Vec<&TrackedMeter> = match &report.meter {
+    let mut meters: Vec<&TrackedMeter> = match &report.meter {
         Some(name) => {
             let meter = plans.meters.get(name);
             vec![meter.ok_or_else(|| UNKNOWN_METER.at("meter", "unknown", "is not the name of a meter"))?]
@@ -125,13 +129,12 @@ async fn usage(
     };
     let range = Range::read(report.from, report.to, report.tz.as_deref(), now)?;
     let window = report.window.unwrap_or_default();
-    for meter in meters.iter().filter(|meter| meter.aggregation == Aggregation::Unique) {
-        let name = &meter.meter.name;
-        let is_named = report.meter.is_some();
-        if is_named && (window == Window::Hour || !range.is_utc) {
-            let why = format!("{name} counts unique keys of days and months in UTC");
-            return Err(INVALID.at(if range.is_utc { "window" } else { "tz" }, "unique", why));
+    if let Some(field) = range.not_days(window, now) {
+        if report.meter.is_some() && meters.iter().any(|meter| meter.aggregation == Aggregation::Unique) {
+            return Err(INVALID.at(field, "unique", "must fit days in UTC, in which unique keys are counted"));
         }
+        // Of all meters those that can be answered.
+        meters.retain(|meter| meter.aggregation != Aggregation::Unique);
     }
     let windows = range.windows(window)?;
     let question = Question {
@@ -328,15 +331,16 @@ impl Question<'_> {
         Ok(rows.collect())
     }
 
-    /// A month that is whole, or goes on until now, was added up; other days are counted.
+    /// A day or a month that is whole, or goes on until now, was added up; other days are counted.
     async fn unique(&self, series: &Series<'_>, from: Timestamp, to: Timestamp) -> Result<i64> {
         let db = &self.janua.db;
-        let (start, end) = from.month();
-        if from == start && (to == end || to < end && to > self.janua.clock.now()) {
-            let month = SlotTotal::all(db, series, "m", start, Timestamp(start.0 + 1)).await?;
-            return Ok(month.first().map_or(0, |month| month.total));
+        for (span, (start, end)) in [("m", from.month()), ("d", (from.day().start(), from.plus(DAY)))] {
+            if from == start && (to == end || to < end && to > self.janua.clock.now()) {
+                let added = SlotTotal::all(db, series, span, start, Timestamp(start.0 + 1)).await?;
+                return Ok(added.first().map_or(0, |added| added.total));
+            }
         }
-        Ok(SlotTotal::unique(db, series, from.day().start(), to).await?)
+        Ok(SlotTotal::unique(db, series, from, to).await?)
     }
 
     fn fold(&self, aggregation: Aggregation, slots: &[SlotTotal]) -> Vec<(i64, i64)> {

@@ -27,7 +27,7 @@ pub struct Range {
     pub from: Timestamp,
     pub to: Timestamp,
     zone: TimeZone,
-    pub is_utc: bool,
+    is_utc: bool,
 }
 
 impl Range {
@@ -52,6 +52,18 @@ impl Range {
         }
         let is_utc = tz.is_none_or(|tz| tz.eq_ignore_ascii_case("utc"));
         Ok(Self { from, to, zone, is_utc })
+    }
+
+    /// What keeps the windows from being whole days in UTC, or days until now.
+    pub fn not_days(&self, window: Window, now: Timestamp) -> Option<&'static str> {
+        let is_day = |at: Timestamp| at.0.rem_euclid(DAY) == 0;
+        let found = [
+            ("window", window == Window::Hour),
+            ("tz", !self.is_utc),
+            ("from", !is_day(self.from)),
+            ("to", !is_day(self.to) && self.to <= now),
+        ];
+        found.into_iter().find(|(_, is_so)| *is_so).map(|(field, _)| field)
     }
 
     /// The windows, the first and last cut to the range.

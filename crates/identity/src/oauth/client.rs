@@ -17,6 +17,10 @@ use serde::Deserialize;
 use tenancy::{
     apps::{ApplicationId, KeyKind, Keyed},
     enter::{Live, Visitor},
+    machines::{
+        Machine, assertion,
+        secrets::{self, Purpose},
+    },
     sessions::sign_in::Typed,
 };
 
@@ -54,6 +58,12 @@ pub struct Credentials {
     /// A secret key of the app. Empty in a form counts as left out (RFC 6749, 3.2).
     #[schemars(with = "Option<String>", length(max = 8192), extend("format" = "password"))]
     pub client_secret: Option<Typed>,
+    /// `urn:ietf:params:oauth:client-assertion-type:jwt-bearer`, with `client_assertion`.
+    #[schemars(length(max = 200))]
+    pub client_assertion_type: Option<String>,
+    /// A JWT that a framework agent or an MCP server signed with its own key (RFC 7523).
+    #[schemars(with = "Option<String>", length(max = 8192))]
+    pub client_assertion: Option<Typed>,
 }
 
 /// The client that calls.
@@ -96,6 +106,34 @@ pub async fn of(janua: &Janua, headers: &HeaderMap, visitor: &Visitor, said: &Cr
     };
     let keyed = known.filter(is_said).ok_or_else(unknown)?;
     Ok(Caller { id: keyed.app_id.to_string(), keyed: Some(keyed) })
+}
+
+/// The machine whose secret or assertion came along; nothing where neither did.
+pub async fn machine_of(janua: &Janua, headers: &HeaderMap, said: &Credentials) -> Result<Option<Machine>> {
+    let basic = headers.get(header::AUTHORIZATION).and_then(basic);
+    let (id, secret) = match basic {
+        Some((id, secret)) => (Some(id), Some(secret)),
+        None => (said.client_id.clone(), said.client_secret.as_ref().map(|typed| typed.0.clone())),
+    };
+    let found = match (&said.client_assertion, secret) {
+        (Some(text), _) => {
+            if said.client_assertion_type.as_deref() != Some(assertion::TYPE) {
+                return Err(INVALID_REQUEST.because("client_assertion_type is missing or unknown."));
+            }
+            assertion::verify(janua, &text.0).await?.ok_or_else(unknown)?
+        }
+        (None, Some(secret)) => {
+            let is_of_machine = |purpose: &Purpose| purpose.fits(secret.expose());
+            let Some(purpose) = [Purpose::Framework, Purpose::Mcp].into_iter().find(is_of_machine) else {
+                return Ok(None);
+            };
+            let id = secrets::find(&janua.db, purpose, &secret, janua.clock.now()).await?.ok_or_else(unknown)?;
+            Machine::find(&janua.db, id).await?.ok_or_else(unknown)?
+        }
+        (None, None) => return Ok(None),
+    };
+    let says = [id.as_deref(), said.client_id.as_deref()];
+    if says.into_iter().flatten().all(|id| id == found.id.to_string()) { Ok(Some(found)) } else { Err(unknown()) }
 }
 
 /// One that proves nothing.

@@ -9,6 +9,7 @@ use tenancy::{
         scopes::{DeclaredScopes, Scopes},
     },
     enter::Visitor,
+    machines::{Machine, MachineId, State},
     orgs::{Membership, OrgId},
 };
 use url::{Position, Url};
@@ -95,14 +96,31 @@ pub enum Reach<'a> {
 
 impl Client {
     pub async fn find(janua: &Janua, reach: Reach<'_>, id: &str) -> Result<Option<Self>> {
-        if let Ok(id) = id.parse::<ApplicationId>() {
-            return Ok(Application::find(&janua.db, id).await?.map(Self::from));
+        if let Ok(app) = id.parse::<ApplicationId>() {
+            return match Application::find(&janua.db, app).await? {
+                Some(application) => Ok(Some(application.into())),
+                None => Self::of_machine(janua, id).await,
+            };
         }
         if id.starts_with("https://") {
             return documents::read(janua, reach, id).await;
         }
         let known = Described::find(&janua.db, id).await?.filter(|known| known.read_until.is_none());
         Ok(known.map(Described::client))
+    }
+
+    /// A framework agent that users can authorize.
+    async fn of_machine(janua: &Janua, id: &str) -> Result<Option<Self>> {
+        let Ok(id) = id.parse::<MachineId>() else { return Ok(None) };
+        let machine = Machine::find(&janua.db, id).await?.filter(Machine::is_client);
+        let machine = machine.filter(|machine| machine.state_at(janua.clock.now()) == State::Active);
+        Ok(machine.map(|machine| Self {
+            id: machine.id.to_string(),
+            name: shown_name(&machine.name),
+            host: None,
+            app: None,
+            redirect_uris: machine.redirect_uris,
+        }))
     }
 
     pub fn may_send_to(&self, redirect_uri: &str) -> bool {
@@ -162,14 +180,7 @@ impl Client {
     }
 }
 
-/// A place where tokens count (RFC 8707): a whole address without a fragment. On the wire it stays as it was written.
-pub fn target(resource: &str) -> Option<Url> {
-    // What is put right while reading is not what was written.
-    let is_odd = resource.contains(|c: char| c.is_whitespace() || c.is_control() || c == '\\');
-    let url = Url::parse(resource).ok().filter(|url| url.has_host() && url.fragment().is_none())?;
-    let is_plain = url.username().is_empty() && url.password().is_none();
-    (is_plain && !is_odd && matches!(url.scheme(), "https" | "http")).then_some(url)
-}
+pub use tenancy::apps::target;
 
 impl From<Application> for Client {
     fn from(application: Application) -> Self {

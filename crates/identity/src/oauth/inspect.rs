@@ -10,15 +10,20 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    apps::{Application, ApplicationId, redirects},
+    apps::{self, ApplicationId, Keyed},
     enter::{self, NotAdmitted},
+    events::By,
+    machines::{
+        Kind, Machine, State as MachineState,
+        limits::{self, Outcome},
+        tokens::{self as machine_tokens, Act, Recognised},
+    },
     sessions::{self, StoredSession, audience::Audience, read_refresh_token, sign_in::Typed, tokens},
 };
 
 use super::{
     INVALID_CLIENT, INVALID_REQUEST,
     client::{self, ClientHeaders, Credentials},
-    clients,
 };
 use crate::BODY;
 
@@ -72,6 +77,24 @@ struct Found {
     #[serde(skip_serializing_if = "Option::is_none")]
     iat: Option<i64>,
     exp: i64,
+    #[serde(flatten)]
+    machine: Option<FoundMachine>,
+}
+
+/// What a token of a machine says besides.
+#[derive(Serialize, JsonSchema)]
+struct FoundMachine {
+    #[serde(rename = "type")]
+    kind: Kind,
+    #[serde(rename = "gen")]
+    generation: i64,
+    agent_state: MachineState,
+    #[serde(rename = "orgId")]
+    org_id: String,
+    /// The machine that acts, and the one it acts for in turn (RFC 8693, 4.1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")]
+    act: Option<Act>,
 }
 
 async fn introspect_token(
@@ -81,12 +104,61 @@ async fn introspect_token(
     FormOrJson(body): FormOrJson<OneToken>,
 ) -> Result<Json<Introspection>> {
     let client = client::proven(&janua, &headers, &visitor, &body.client).await?;
-    let found = look(&janua, &body.token.ok_or_else(missing)?, client.app_id).await?;
+    let token = body.token.ok_or_else(missing)?;
+    let found = match machine_tokens::recognise(&janua, token.0.expose()).await? {
+        Some(found) => look_at_machine(&janua, &client, found).await?,
+        None => look(&janua, &token, client.app_id).await?,
+    };
     Ok(Json(Introspection { active: found.is_some(), found }))
 }
 
 fn missing() -> Fault {
     INVALID_REQUEST.because("token is missing.")
+}
+
+/// What a token of a machine says, for the app that runs the server it is for and for apps of the machine's organization.
+async fn look_at_machine(janua: &Janua, client: &Keyed, found: Recognised) -> Result<Option<Found>> {
+    let Recognised { claims, machine, .. } = found;
+    let is_theirs = client.org_id == machine.org_id || is_meant_for(janua, Some(&claims.aud), client.app_id).await?;
+    if !is_theirs || !counts(janua, client, &machine, claims.generation).await? {
+        return Ok(None);
+    }
+    Ok(Some(Found {
+        iss: claims.iss.clone(),
+        sub: claims.sub.clone(),
+        client_id: claims.client_id.to_string(),
+        scope: Some(claims.scope.clone()),
+        username: None,
+        token_type: "Bearer",
+        aud: Some(claims.aud.clone()),
+        jti: Some(claims.jti.clone()),
+        sid: claims.sid.map(|sid| sid.to_string()),
+        iat: Some(claims.iat),
+        exp: claims.exp,
+        machine: Some(FoundMachine {
+            kind: claims.kind,
+            generation: claims.generation,
+            agent_state: machine.state_at(janua.clock.now()),
+            org_id: claims.org_id.to_string(),
+            act: claims.act.clone(),
+        }),
+    }))
+}
+
+/// Counts an introspection against the machine's limit on requests, if it has one.
+async fn counts(janua: &Janua, client: &Keyed, machine: &Machine, generation: i64) -> Result<bool> {
+    if machine.limits.iter().all(|limit| limit.meter != limits::REQUESTS) {
+        return Ok(true);
+    }
+    let by = By { app: Some(client.app_id), ..By::default() };
+    transact!(janua, async |tx| {
+        let held = Machine::hold(tx, machine.id).await?;
+        let Some(mut held) = held.filter(|held| held.accepts(generation, janua.clock.now())) else {
+            return Ok(false);
+        };
+        let outcome = limits::count(tx, janua, &by, &mut held, limits::REQUESTS, 1).await?;
+        Ok(matches!(outcome, Outcome::Counted(_)))
+    })
 }
 
 /// What the token says, if it is good now and this app's.
@@ -108,6 +180,7 @@ async fn look(janua: &Janua, token: &Typed, client: ApplicationId) -> Result<Opt
             sid: Some(claims.sid.to_string()),
             iat: Some(claims.iat),
             exp: claims.exp,
+            machine: None,
         }));
     }
     if let Some(claims) = tokens::verify_for_app(janua, token.0.expose()).filter(|claims| claims.sub == client) {
@@ -123,6 +196,7 @@ async fn look(janua: &Janua, token: &Typed, client: ApplicationId) -> Result<Opt
             sid: None,
             iat: Some(claims.iat),
             exp: claims.exp,
+            machine: None,
         }));
     }
     let Some(session) = refreshable(janua, token, &client.to_string()).await? else { return Ok(None) };
@@ -139,23 +213,15 @@ async fn look(janua: &Janua, token: &Typed, client: ApplicationId) -> Result<Opt
         sid: Some(session.id.to_string()),
         iat: Some(seconds(session.rotated_at)),
         exp: seconds(session.expires_at.min(session.ends_at)),
+        machine: None,
     }))
 }
 
-/// Whether a token counts at a server of this app: on a domain it has proven to be its own, or on loopback at one of its
-/// origins.
 async fn is_meant_for(janua: &Janua, audience: Option<&Audience>, client: ApplicationId) -> Result<bool> {
-    for url in audience.into_iter().flat_map(Audience::iter).filter_map(clients::target) {
-        let is_its_own = if redirects::is_loopback(&url) {
-            Application::allows(&janua.db, client, &url.origin().ascii_serialization()).await?
-        } else {
-            Application::of_domain(&janua.db, url.host_str().unwrap_or_default()).await? == Some(client)
-        };
-        if is_its_own {
-            return Ok(true);
-        }
+    match audience {
+        Some(audience) => Ok(apps::counts_at(&janua.db, audience, client).await?),
+        None => Ok(false),
     }
-    Ok(false)
 }
 
 /// The session this is the present refresh token of, if it is the client's.

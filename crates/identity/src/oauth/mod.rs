@@ -7,6 +7,7 @@ mod consents;
 mod documents;
 mod inspect;
 pub mod logout;
+mod machines;
 mod registration;
 pub mod request;
 mod settings;

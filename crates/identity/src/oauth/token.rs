@@ -14,6 +14,7 @@ use tenancy::{
     accounts::Account,
     apps::{KeyKind, Keyed, scopes::Scopes},
     enter::{Delivery, ToAdmit, Visitor},
+    machines::{AGENT_LIMIT, tokens::Issued},
     sessions::{
         self, SessionId, StoredSession,
         audience::Audience,
@@ -28,6 +29,7 @@ use super::{
     UNSUPPORTED_GRANT,
     client::{self, Caller, ClientHeaders, Credentials},
     codes::Code,
+    machines::{self, Exchange},
 };
 use crate::{
     BODY,
@@ -41,18 +43,19 @@ pub fn routes() -> Routes {
         .post(
             "/oauth/token",
             exchange_token,
-            "token endpoint: authorization code, refresh token, device code or client credentials",
+            "token endpoint: authorization code, refresh token, device code, client credentials or token exchange",
         )
         .fails(&[tenancy::quotas::QUOTA_EXCEEDED])
         .fails(&[INVALID_REQUEST, INVALID_CLIENT, INVALID_GRANT, UNAUTHORIZED_CLIENT, UNSUPPORTED_GRANT])
-        .fails(&[INVALID_TARGET, INVALID_SCOPE])
+        .fails(&[INVALID_TARGET, INVALID_SCOPE, AGENT_LIMIT])
         .fails(&device::ANSWERS)
         .for_any_origin()
 }
 
 #[derive(Deserialize, JsonSchema)]
 struct TokenRequest {
-    /// `authorization_code`, `refresh_token`, `urn:ietf:params:oauth:grant-type:device_code` or `client_credentials`.
+    /// `authorization_code`, `refresh_token`, `urn:ietf:params:oauth:grant-type:device_code`, `client_credentials` or
+    /// `urn:ietf:params:oauth:grant-type:token-exchange`.
     #[schemars(length(max = 200))]
     grant_type: Option<String>,
     code: Option<Typed>,
@@ -68,6 +71,8 @@ struct TokenRequest {
     scope: Option<String>,
     /// One or several of those that were granted: the access token counts there alone (RFC 8707).
     resource: Option<Audience>,
+    #[serde(flatten)]
+    exchange: Exchange,
     #[serde(flatten)]
     client: Credentials,
 }
@@ -88,9 +93,24 @@ pub(crate) struct Tokens {
     /// The granted scopes.
     #[serde(skip_serializing_if = "Option::is_none")]
     scope: Option<String>,
+    /// The type of the access token, of a token exchange (RFC 8693, 2.2.1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    issued_token_type: Option<&'static str>,
 }
 
 impl Tokens {
+    pub(super) fn of_machine(issued: Issued, issued_token_type: Option<&'static str>) -> Self {
+        Self {
+            access_token: issued.access_token,
+            token_type: "Bearer",
+            expires_in: issued.expires_in,
+            refresh_token: None,
+            id_token: None,
+            scope: Some(issued.scope),
+            issued_token_type,
+        }
+    }
+
     fn of(janua: &Janua, person: &CompletedSignIn, nonce: Option<String>) -> Result<Json<Self>> {
         let (signed_in, _) = person.hand_out(janua)?;
         Self::handed_out(janua, person, &signed_in, nonce).map(Json)
@@ -111,6 +131,7 @@ impl Tokens {
             expires_in: signed_in.expires_in,
             refresh_token: signed_in.refresh_token.clone(),
             scope: person.session.scopes.as_ref().map(ToString::to_string),
+            issued_token_type: None,
         })
     }
 }
@@ -121,9 +142,22 @@ async fn exchange_token(
     ClientHeaders(headers): ClientHeaders,
     FormOrJson(body): FormOrJson<TokenRequest>,
 ) -> Result<Json<Tokens>> {
-    let client = client::of(&janua, &headers, &visitor, &body.client).await?;
+    if body.grant_type.as_deref() == Some(machines::EXCHANGE) {
+        let wanted = machines::wanted(body.scope.as_deref(), body.resource.as_ref())?;
+        return machines::exchange(&janua, &visitor, &body.exchange, &wanted).await;
+    }
+    let machine = client::machine_of(&janua, &headers, &body.client).await?;
+    let client = match (&machine, body.grant_type.as_deref()) {
+        (Some(machine), Some("client_credentials")) => {
+            let wanted = machines::wanted(body.scope.as_deref(), body.resource.as_ref())?;
+            return machines::for_itself(&janua, &visitor, machine, &wanted).await;
+        }
+        (Some(machine), Some("authorization_code" | "refresh_token")) => machines::client(&janua, machine)?,
+        (Some(_), _) => return Err(UNAUTHORIZED_CLIENT.into()),
+        (None, _) => client::of(&janua, &headers, &visitor, &body.client).await?,
+    };
     // A server that proved who it is solves no riddles.
-    if client.keyed.as_ref().is_none_or(|keyed| keyed.key_id.is_none()) {
+    if machine.is_none() && client.keyed.as_ref().is_none_or(|keyed| keyed.key_id.is_none()) {
         visitor.admit(&janua, None).await?;
     }
     // Whatever way the app said who it is, what begins now is its own.
@@ -287,5 +321,6 @@ fn for_itself(janua: &Janua, client: Option<&Keyed>) -> Result<Json<Tokens>> {
         refresh_token: None,
         id_token: None,
         scope: None,
+        issued_token_type: None,
     }))
 }

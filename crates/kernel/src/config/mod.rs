@@ -36,7 +36,7 @@ settings! {
         /// The URL at which users and apps reach the service; links, cookies and tokens contain it.
         /// Empty: http:// and `listen`.
         base_url: Option<Url> = "";
-        /// The folder of the embedded database, the keys, the outbox and uploaded pictures.
+        /// The folder of the embedded database, the keys, the outbox and uploaded files.
         data_dir: PathBuf = "./data";
         /// `sqlite:PATH` or `postgres://user:password@host/database`, several hosts with commas.
         /// Empty: SQLite in the data folder.
@@ -89,14 +89,13 @@ settings! {
         sms_token: Option<Secret> = "";
         /// The sender of text messages: a phone number or a name.
         sms_from: String = "";
-        /// The name servers for domain verification and webhook hosts, such as `9.9.9.9:53`.
+        /// The name servers for domains and hosts that users name, such as `9.9.9.9:53`.
         /// Empty: the system's.
         dns_servers: Vec<SocketAddr> = "";
-        /// A PEM file with further certificate authorities for requests to URLs that users chose: webhooks and client id
-        /// metadata documents.
+        /// A PEM file with further certificate authorities for requests to URLs that users chose.
         outgoing_ca: Option<PathBuf> = "";
-        /// The URL of an S3-compatible server for pictures, such as `https://s3.eu-central-1.amazonaws.com`.
-        /// Empty: pictures are files in `objects/` in the data folder.
+        /// The URL of an S3-compatible server for uploaded files, such as `https://s3.eu-central-1.amazonaws.com`.
+        /// Empty: they are files in `objects/` in the data folder.
         s3_url: Option<Url> = "";
         /// The bucket; it can be private.
         s3_bucket: String = "";

@@ -1,5 +1,10 @@
 //! How the text of a setting becomes a value, and what is said when it does not.
-use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    num::NonZeroUsize,
+    path::PathBuf,
+    time::Duration,
+};
 
 use ipnet::IpNet;
 use url::Url;
@@ -79,6 +84,11 @@ impl Setting for SocketAddr {
         text.trim().parse().map_err(|_| "must be an address and a port such as 127.0.0.1:8080".into())
     }
 }
+impl Setting for IpAddr {
+    fn parse(text: &str) -> Result<Self, String> {
+        text.trim().parse().map_err(|_| format!("{text:?} is not an IP address"))
+    }
+}
 impl Setting for Url {
     fn parse(text: &str) -> Result<Self, String> {
         Self::parse(required(text)?).map_err(|e| format!("must be a URL ({e})"))
@@ -148,7 +158,7 @@ impl Setting for LogRequests {
 impl Setting for IpNet {
     fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
-        let address = text.parse::<std::net::IpAddr>().map(Self::from);
+        let address = text.parse::<IpAddr>().map(Self::from);
         address.or_else(|_| text.parse()).map_err(|_| format!("{text:?} is not a network such as 10.0.0.0/8"))
     }
 }

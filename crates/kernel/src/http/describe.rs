@@ -141,7 +141,7 @@ fn describe(about: &About<'_>, api: &OpenApi, rows: &[(RouteRow, Vec<Value>)]) -
         "title": "Janua",
         "version": version,
         "summary": "Identity and application platform",
-        "description": "Every refusal is an RFC 9457 problem; branch on its `code`. The responses of an operation list the codes it can answer, `x-problems` lists them all. Where a standard says how refusals look (OAuth, SCIM), they look so.",
+        "description": "Every refusal is an RFC 9457 problem; branch on its `code`. The responses of an operation list the codes it can answer, `x-problems` lists them all. Where a standard says how refusals look, they look so.",
         "license": { "name": "Apache 2.0", "identifier": "Apache-2.0" },
     });
     document["servers"] = json!([{ "url": base_url }]);

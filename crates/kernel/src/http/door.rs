@@ -39,6 +39,7 @@ use super::{
     limit::Limit,
     origins::{self, Origins, Sharing},
     routes::RouteRow,
+    streamed::{LONGEST_STREAM, Streams},
     wording::{self, Wording, Wordings},
 };
 use crate::{
@@ -70,15 +71,26 @@ pub(super) struct Inner {
     in_flight: AtomicUsize,
     by_network: ByNetwork,
     bodies: Bodies,
+    streams: Streams,
 }
 
 /// What is known of a path, by method.
 type ByMethod = Vec<(Method, Arc<KnownRoute>)>;
 
+/// What becomes of a request's body.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BodyUse {
+    /// No handler is there: the router only says 404 or 405.
+    Discarded,
+    /// It is read before the handler runs.
+    Whole,
+    /// The handler reads it as it comes.
+    Streamed,
+}
+
 /// A route as the pipeline sees it.
 struct KnownRoute {
-    /// Whether a handler is there; if not, the router only says 404 or 405.
-    exists: bool,
+    body: BodyUse,
     body_limit: usize,
     always: bool,
     is_kept: bool,
@@ -100,7 +112,7 @@ impl Door {
             rows,
             wordings,
             unknown: Arc::new(KnownRoute {
-                exists: false,
+                body: BodyUse::Discarded,
                 body_limit: 0,
                 always: false,
                 is_kept: false,
@@ -113,6 +125,7 @@ impl Door {
             in_flight: AtomicUsize::new(0),
             by_network: ByNetwork::new(),
             bodies: Bodies::new(),
+            streams: Streams::new(),
             janua,
             router,
         });
@@ -269,9 +282,13 @@ impl Inner {
         request: Request<Body>,
         stands_in_line: bool,
     ) -> (Result<Response>, Rest) {
+        if known.body == BodyUse::Streamed {
+            return self.stream_and_work(&known, client, request, stands_in_line).await;
+        }
         let (parts, body) = request.into_parts();
-        let is_too_large = known.exists && body.size_hint().lower() > known.body_limit as u64;
-        let (body, rest) = if known.exists && !is_too_large {
+        let is_wanted = known.body == BodyUse::Whole;
+        let is_too_large = is_wanted && body.size_hint().lower() > known.body_limit as u64;
+        let (body, rest) = if is_wanted && !is_too_large {
             match self.bodies.read(client.network(), body, known.body_limit).await {
                 Ok(body) => (body, Rest::Read),
                 Err(refusal) => return (Err(refusal), Rest::Open),
@@ -289,6 +306,28 @@ impl Inner {
             Ok((_place, work)) => (work.await, rest),
             Err(refusal) => (Err(refusal), rest),
         }
+    }
+
+    /// The handler reads the body itself, as it comes. Meanwhile the request holds no place of those that others need, but
+    /// one of those for streams.
+    async fn stream_and_work(
+        &self,
+        known: &KnownRoute,
+        client: Client,
+        request: Request<Body>,
+        stands_in_line: bool,
+    ) -> (Result<Response>, Rest) {
+        let most = known.body_limit as u64;
+        let (answer, body) = if request.body().size_hint().lower() > most {
+            (Err(TOO_LARGE.into()), request.into_body())
+        } else {
+            match self.streams.begin(client.network(), request, most) {
+                Ok((_place, request, body)) => (self.call(request, Instant::now() + LONGEST_STREAM).await, body),
+                Err((refusal, body)) => (Err(refusal), body),
+            }
+        };
+        let is_over = body.is_end_stream() || !stands_in_line;
+        (answer, if is_over { Rest::Read } else { discard(body).await })
     }
 
     /// Within its time, and once only if the client says so. Its body is there.
@@ -372,8 +411,9 @@ impl Drop for Place {
 fn is_public(response: &Response) -> bool {
     let says =
         |name, start: &[u8]| response.headers().get(name).is_some_and(|value| value.as_bytes().starts_with(start));
-    // A picture is compressed already.
-    says(header::CACHE_CONTROL, b"public") && !says(header::CONTENT_TYPE, b"image/")
+    // A picture is compressed already, and what can be asked for in parts is sent as it lies.
+    let is_file = says(header::CONTENT_TYPE, b"image/") || response.headers().contains_key(header::ACCEPT_RANGES);
+    says(header::CACHE_CONTROL, b"public") && !is_file
 }
 
 /// The library compresses what a service answers, so the answer is put into one. Around the whole router it would cost
@@ -394,8 +434,9 @@ fn known(janua: &Janua, rows: &[RouteRow]) -> Result<matchit::Router<ByMethod>, 
     let mut by_path: HashMap<&'static str, ByMethod> = HashMap::new();
     for row in rows {
         let metrics = janua.metrics.route(row.method.as_str(), row.path);
-        let RouteRow { body_limit, always, is_kept, sharing, .. } = *row;
-        let known = KnownRoute { exists: true, body_limit, always, is_kept, sharing, metrics };
+        let RouteRow { body_limit, streams, always, is_kept, sharing, .. } = *row;
+        let body = if streams { BodyUse::Streamed } else { BodyUse::Whole };
+        let known = KnownRoute { body, body_limit, always, is_kept, sharing, metrics };
         by_path.entry(row.path).or_default().push((row.method.clone(), Arc::new(known)));
     }
     let mut router = matchit::Router::new();

@@ -17,6 +17,7 @@ mod routes;
 mod schema;
 mod serve;
 mod shared;
+mod streamed;
 mod wording;
 
 pub use access::note_app;
@@ -30,7 +31,9 @@ pub use input::{Form, FormOrJson, FormPairs, Json, MaybeJson, Path, Query, Raw};
 pub use inside::Inside;
 pub use origins::{AppOrigins, bearer, foreign_origin};
 pub use paging::{Key, Listed, Page, Scope};
+pub use patience::{Progress, Watched};
 pub use routes::{Credential, Routes};
 pub use schema::Checker;
-pub use serve::serve;
+pub use serve::{Handshake, Intercept, Listening, Shaking, serve, serve_with};
+pub use streamed::Streamed;
 pub use wording::Wording;

@@ -18,14 +18,19 @@ use crate::{
 };
 
 const ALLOWED_METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE");
-const ALLOWED_HEADERS: HeaderValue =
-    HeaderValue::from_static("authorization, content-type, idempotency-key, x-request-id, x-service-app-key");
+/// The last ones belong to resumable uploads (tus).
+const ALLOWED_HEADERS: HeaderValue = HeaderValue::from_static(
+    "authorization, content-type, idempotency-key, range, x-request-id, x-service-app-key, tus-resumable, upload-length, \
+     upload-metadata, upload-offset, upload-checksum",
+);
 /// What pages of any origin may send. Without cookies a header carries no more than the page holds itself. The wildcard
 /// covers everything but `authorization`; the names are for browsers that do not know the wildcard.
 const ANY_HEADERS: HeaderValue =
     HeaderValue::from_static("authorization, content-type, mcp-protocol-version, x-request-id, x-service-app-key, *");
-const EXPOSED_HEADERS: HeaderValue =
-    HeaderValue::from_static("x-request-id, retry-after, ratelimit, ratelimit-policy, idempotency-replayed, etag");
+const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static(
+    "x-request-id, retry-after, ratelimit, ratelimit-policy, idempotency-replayed, etag, content-range, location, \
+     tus-resumable, tus-version, upload-offset, upload-length, upload-expires",
+);
 const ANY_EXPOSED_HEADERS: HeaderValue =
     HeaderValue::from_static("x-request-id, retry-after, ratelimit, ratelimit-policy, etag, www-authenticate");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");

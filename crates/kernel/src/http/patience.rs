@@ -25,7 +25,7 @@ const LOOKS: u32 = 5;
 /// What happens on one connection, as far as patience is concerned. That bytes come in is no sign of life: a client
 /// may send a head byte by byte for as long as it likes.
 #[derive(Default)]
-pub(super) struct Progress {
+pub struct Progress {
     /// Requests being worked on; how long those may take is the pipeline's affair.
     requests: AtomicUsize,
     /// Whether the client took something since the last look.
@@ -34,13 +34,13 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Counts as a request under way until dropped.
-    pub(super) fn working(self: &Arc<Self>) -> Working {
+    pub fn working(self: &Arc<Self>) -> Working {
         self.requests.fetch_add(1, Relaxed);
         Working(self.clone())
     }
 
     /// Ends when nothing has happened for `patience`.
-    pub(super) async fn stalled(&self, patience: Duration) {
+    pub async fn stalled(&self, patience: Duration) {
         let mut quiet = 0;
         while quiet < LOOKS {
             time::sleep(patience / LOOKS).await;
@@ -50,7 +50,7 @@ impl Progress {
     }
 }
 
-pub(super) struct Working(Arc<Progress>);
+pub struct Working(Arc<Progress>);
 
 impl Drop for Working {
     fn drop(&mut self) {
@@ -59,13 +59,13 @@ impl Drop for Working {
 }
 
 /// A stream that says when something was written.
-pub(super) struct Watched<S> {
+pub struct Watched<S> {
     stream: S,
     progress: Arc<Progress>,
 }
 
 impl<S> Watched<S> {
-    pub(super) fn new(stream: S, progress: Arc<Progress>) -> Self {
+    pub fn new(stream: S, progress: Arc<Progress>) -> Self {
         Self { stream, progress }
     }
 

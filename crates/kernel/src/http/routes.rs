@@ -77,6 +77,8 @@ pub(super) struct RouteRow {
     pub(super) method: Method,
     pub(super) path: &'static str,
     pub(super) body_limit: usize,
+    /// Its body goes to the handler as it comes.
+    pub(super) streams: bool,
     /// Answered under load and without a rate limit.
     pub(super) always: bool,
     /// Whether the answer may be stored for an `Idempotency-Key`.
@@ -111,8 +113,8 @@ macro_rules! verbs { ($($verb:ident, $with:ident, $method:ident;)*) => { $(
             api.api_route(path, route)
         }));
         self.rows.push(RouteRow {
-            method: Method::$method, path, body_limit: self.body_limit, always: false, is_kept: true,
-            sharing: Sharing::KnownOrigins, codes: vec![], answers: vec![],
+            method: Method::$method, path, body_limit: self.body_limit, streams: false, always: false,
+            is_kept: true, sharing: Sharing::KnownOrigins, codes: vec![], answers: vec![],
         });
         match self.each {
             Some(say) => say(self),
@@ -139,13 +141,23 @@ impl Routes {
 
     verbs! {
         get, get_with, GET; post, post_with, POST; patch, patch_with, PATCH; put, put_with, PUT;
-        delete, delete_with, DELETE;
+        delete, delete_with, DELETE; options, options_with, OPTIONS;
     }
 
     /// Sets the longest body of the routes that follow.
     #[must_use]
     pub fn body_limit(mut self, bytes: usize) -> Self {
         self.body_limit = bytes;
+        self
+    }
+
+    /// The body of the route above goes to its handler as it comes ([`Streamed`](super::Streamed)), at most so many bytes.
+    /// Nothing holds it as a whole, so an `Idempotency-Key` has no meaning here; it may take as long as bytes keep coming.
+    #[must_use]
+    pub fn streams(mut self, most: usize) -> Self {
+        if let Some(row) = self.rows.last_mut() {
+            (row.body_limit, row.streams, row.is_kept) = (most, true, false);
+        }
         self
     }
 

@@ -1,21 +1,27 @@
 //! The listening socket: accepts, cuts off whoever is too slow, and drains when told to stop.
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use axum::{
     body::Body,
     http::{HeaderValue, Request, Version, header::CONNECTION},
+    response::Response,
 };
 use futures_util::FutureExt as _;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{conn::auto, graceful::GracefulShutdown},
+    server::{
+        conn::auto,
+        graceful::{GracefulShutdown, Watcher},
+    },
 };
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::Semaphore,
     time,
 };
+use tokio_rustls::server::TlsStream;
 
 use super::{
     Door,
@@ -25,12 +31,38 @@ use super::{
 const LONGEST_HEADERS: u32 = 32 * 1024;
 const HTTP2_STREAMS: u32 = 128;
 
+/// Makes a connection a secure one. None for one that ends with its handshake.
+pub type Handshake = Arc<dyn Fn(TcpStream) -> Shaking + Send + Sync>;
+
+/// A handshake under way.
+pub type Shaking = Pin<Box<dyn Future<Output = io::Result<Option<TlsStream<TcpStream>>>> + Send>>;
+
+/// Answers a request before the pipeline does, such as with a redirect to https.
+pub type Intercept = Arc<dyn Fn(&Request<Incoming>) -> Option<Response> + Send + Sync>;
+
+/// What a listener does beside serving.
+#[derive(Clone, Default)]
+pub struct Listening {
+    pub handshake: Option<Handshake>,
+    pub intercept: Option<Intercept>,
+}
+
 /// Serves until `stop`, then finishes what is under way, at most for the configured time. Answers how many
 /// connections had to be cut off.
 ///
 /// With a `leave_delay` it goes on for so long after it was told, and says so: at /health, and by closing each connection
 /// with its next answer. Whoever sends requests here then goes elsewhere without losing one.
 pub async fn serve(listener: TcpListener, door: Door, stop: impl Future<Output = ()>) -> usize {
+    serve_with(listener, door, stop, Listening::default()).await
+}
+
+/// As [`serve`], over TLS or with an interceptor.
+pub async fn serve_with(
+    listener: TcpListener,
+    door: Door,
+    stop: impl Future<Output = ()>,
+    listening: Listening,
+) -> usize {
     let config = door.janua().config.clone();
     let places = Arc::new(Semaphore::new(config.max_connections));
     let builder = Arc::new(protocols(config.client_timeout));
@@ -47,32 +79,19 @@ pub async fn serve(listener: TcpListener, door: Door, stop: impl Future<Output =
             accepted = accept(&listener, &places) => accepted,
         };
         let Some((stream, peer, place)) = accepted else { continue };
-        let progress = Arc::new(Progress::default());
-        let service = {
-            let (door, progress) = (door.clone(), progress.clone());
-            service_fn(move |request: Request<Incoming>| {
-                let working = progress.working();
-                let leaving = door.janua().leaving.is_so() && request.version() < Version::HTTP_2;
-                door.clone().handle(peer, request.map(Body::new)).map(move |mut response| {
-                    drop(working);
-                    if leaving {
-                        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-                    }
-                    Ok::<_, Infallible>(response)
-                })
-            })
-        };
-        let stream = TokioIo::new(Watched::new(stream, progress.clone()));
-        let connection = graceful.watch(builder.serve_connection(stream, service).into_owned());
+        let connection =
+            Connection { peer, door: door.clone(), builder: builder.clone(), intercept: listening.intercept.clone() };
+        let (watcher, handshake) = (graceful.watcher(), listening.handshake.clone());
         let connections = door.janua().metrics.connections.clone();
         connections.inc();
         tokio::spawn(async move {
-            tokio::select! {
-                biased;
-                ended = connection => if let Err(error) = ended {
-                    tracing::debug!(%error, "a connection ended early");
+            match handshake {
+                None => connection.converse(stream, watcher).await,
+                Some(handshake) => match handshake(stream).await {
+                    Ok(Some(stream)) => connection.converse(stream, watcher).await,
+                    Ok(None) => {}
+                    Err(error) => tracing::debug!(%error, %peer, "a TLS handshake failed"),
                 },
-                () = progress.stalled(config.client_timeout) => tracing::debug!(%peer, "a slow client was cut off"),
             }
             connections.dec();
             drop(place);
@@ -87,7 +106,50 @@ pub async fn serve(listener: TcpListener, door: Door, stop: impl Future<Output =
     }
 }
 
-type Accepted = (TcpStream, std::net::SocketAddr, tokio::sync::OwnedSemaphorePermit);
+/// One connection, before it is served.
+struct Connection {
+    peer: SocketAddr,
+    door: Door,
+    builder: Arc<auto::Builder<TokioExecutor>>,
+    intercept: Option<Intercept>,
+}
+
+impl Connection {
+    async fn converse(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, watcher: Watcher) {
+        let Self { peer, door, builder, intercept } = self;
+        let (progress, patience) = (Arc::new(Progress::default()), door.janua().config.client_timeout);
+        let service = {
+            let progress = progress.clone();
+            service_fn(move |request: Request<Incoming>| {
+                let working = progress.working();
+                let leaving = door.janua().leaving.is_so() && request.version() < Version::HTTP_2;
+                let answered = intercept.as_ref().and_then(|intercept| intercept(&request));
+                let answer = match answered {
+                    Some(response) => futures_util::future::Either::Left(std::future::ready(response)),
+                    None => futures_util::future::Either::Right(door.clone().handle(peer, request.map(Body::new))),
+                };
+                answer.map(move |mut response| {
+                    drop(working);
+                    if leaving {
+                        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                    }
+                    Ok::<_, Infallible>(response)
+                })
+            })
+        };
+        let stream = TokioIo::new(Watched::new(stream, progress.clone()));
+        let connection = watcher.watch(builder.serve_connection(stream, service).into_owned());
+        tokio::select! {
+            biased;
+            ended = connection => if let Err(error) = ended {
+                tracing::debug!(%error, "a connection ended early");
+            },
+            () = progress.stalled(patience) => tracing::debug!(%peer, "a slow client was cut off"),
+        }
+    }
+}
+
+type Accepted = (TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit);
 
 /// Waits for a place first: past the limit new connections stay in the system's queue.
 async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<Accepted> {

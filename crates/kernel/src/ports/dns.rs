@@ -1,4 +1,5 @@
-//! Looking names up: by the system's resolver, or by the servers the settings name.
+//! Looking names up: by the system's resolver, or by the servers the settings name. Never by servers that a zone names, which
+//! anybody can choose.
 use std::{
     net::{IpAddr, SocketAddr},
     sync::OnceLock,
@@ -8,13 +9,47 @@ use hickory_resolver::{
     TokioResolver,
     config::{ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolverConfig, ResolverOpts},
     net::{NetError, runtime::TokioRuntimeProvider},
-    proto::rr::RData,
+    proto::rr::{RData, RecordType},
 };
+
+use crate::fault::Code;
+
+/// For routes that look a name up.
+pub const DNS_UNAVAILABLE: Code =
+    Code::new(502, "dns_unavailable", "No name server answered for this domain. Try again shortly.");
 
 /// Nobody answered; nothing is known of the name.
 #[derive(Debug, thiserror::Error)]
 #[error("no name server answered: {0}")]
 pub struct NoAnswer(String);
+
+/// The records of one type at a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Records<T> {
+    /// Whether there is such a name at all (`NXDOMAIN` otherwise), with records of this type or without.
+    pub exists: bool,
+    pub found: Vec<T>,
+}
+
+/// Where a name leads: the names its CNAME records name, in order, and the addresses at their end.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trace {
+    pub exists: bool,
+    pub aliases: Vec<String>,
+    pub addresses: Vec<IpAddr>,
+}
+
+/// A record that says which authorities may issue certificates for a name (RFC 8659).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caa {
+    pub is_critical: bool,
+    /// In lower case: `issue`, `issuewild`, `iodef` or another one.
+    pub tag: String,
+    pub value: String,
+}
+
+/// A chain of aliases that is longer leads nowhere.
+const LONGEST_CHAIN: usize = 8;
 
 pub struct Resolver {
     servers: Vec<SocketAddr>,
@@ -29,30 +64,113 @@ impl Resolver {
 
     /// The texts at a name; none when there is no such name.
     pub async fn texts(&self, name: &str) -> Result<Vec<String>, NoAnswer> {
-        // With the dot at its end it is a whole name, and the system's own domain is not tried after it.
-        let found = self.resolver()?.txt_lookup(format!("{}.", name.trim_end_matches('.'))).await;
+        let text = |data: &RData| match data {
+            RData::TXT(text) => Some(text.txt_data.iter().map(|part| String::from_utf8_lossy(part)).collect()),
+            _ => None,
+        };
+        self.records(name, RecordType::TXT, text).await.map(|records| records.found)
+    }
+
+    /// The addresses of a name, of both kinds; none when there is no such name.
+    pub async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, NoAnswer> {
+        let found = self.resolver()?.lookup_ip(whole(name)).await;
         match found {
-            Ok(answer) => Ok(answer
-                .answers()
-                .iter()
-                .filter_map(|record| match &record.data {
-                    RData::TXT(text) => {
-                        Some(text.txt_data.iter().map(|part| String::from_utf8_lossy(part)).collect())
-                    }
-                    _ => None,
-                })
-                .collect()),
+            Ok(answer) => Ok(answer.iter().collect()),
             Err(error) if error.is_no_records_found() => Ok(vec![]),
             Err(error) => Err(NoAnswer(error.to_string())),
         }
     }
 
-    /// The addresses of a name, of both kinds; none when there is no such name.
-    pub async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, NoAnswer> {
-        let found = self.resolver()?.lookup_ip(format!("{}.", name.trim_end_matches('.'))).await;
-        match found {
-            Ok(answer) => Ok(answer.iter().collect()),
-            Err(error) if error.is_no_records_found() => Ok(vec![]),
+    /// The name that this one is another name of, without the dot at its end; none when there is no such record.
+    pub async fn canonical_name(&self, name: &str) -> Result<Option<String>, NoAnswer> {
+        let alias = |data: &RData| match data {
+            RData::CNAME(target) => Some(target.0.to_ascii().trim_end_matches('.').to_lowercase()),
+            _ => None,
+        };
+        Ok(self.records(name, RecordType::CNAME, alias).await?.found.into_iter().next())
+    }
+
+    /// The servers that take mail for a name, the preferred ones first.
+    pub async fn exchanges(&self, name: &str) -> Result<Vec<(u16, String)>, NoAnswer> {
+        let exchange = |data: &RData| match data {
+            RData::MX(mx) => Some((mx.preference, mx.exchange.to_ascii().trim_end_matches('.').to_lowercase())),
+            _ => None,
+        };
+        let mut exchanges = self.records(name, RecordType::MX, exchange).await?.found;
+        exchanges.sort();
+        Ok(exchanges)
+    }
+
+    /// Where a name leads. Aliases are followed one by one, so that one whose target is gone is still seen.
+    pub async fn trace(&self, name: &str) -> Result<Trace, NoAnswer> {
+        let mut trace = Trace::default();
+        let mut here = plain(name);
+        loop {
+            let alias = |data: &RData| match data {
+                RData::CNAME(target) => Some(plain(&target.0.to_utf8())),
+                _ => None,
+            };
+            let Records { exists, found } = self.records(&here, RecordType::CNAME, alias).await?;
+            // An alias is a name that exists, wherever it leads.
+            trace.exists |= exists || !trace.aliases.is_empty();
+            match found.into_iter().next() {
+                Some(target) if trace.aliases.len() < LONGEST_CHAIN && !trace.aliases.contains(&target) => {
+                    trace.aliases.push(target.clone());
+                    here = target;
+                }
+                _ => break,
+            }
+        }
+        let v4 = |data: &RData| match data {
+            RData::A(address) => Some(IpAddr::V4(address.0)),
+            _ => None,
+        };
+        let v6 = |data: &RData| match data {
+            RData::AAAA(address) => Some(IpAddr::V6(address.0)),
+            _ => None,
+        };
+        let (v4, v6) =
+            tokio::try_join!(self.records(&here, RecordType::A, v4), self.records(&here, RecordType::AAAA, v6))?;
+        trace.exists |= v4.exists || v6.exists;
+        trace.addresses = [v4.found, v6.found].concat();
+        Ok(trace)
+    }
+
+    /// The CAA records that count for a name: its own, or those of the nearest name above that has some.
+    pub async fn authorities(&self, name: &str) -> Result<Vec<Caa>, NoAnswer> {
+        let caa = |data: &RData| match data {
+            RData::CAA(record) => Some(Caa {
+                is_critical: record.issuer_critical,
+                tag: record.tag.to_lowercase(),
+                value: String::from_utf8_lossy(&record.value).into_owned(),
+            }),
+            _ => None,
+        };
+        let name = plain(name);
+        let mut here = Some(name.as_str());
+        // Top-level names are not asked: they have no such records, and a server that answers for one zone refuses them.
+        while let Some(at) = here.filter(|at| at.contains('.')) {
+            let records = self.records(at, RecordType::CAA, caa).await?;
+            if !records.found.is_empty() {
+                return Ok(records.found);
+            }
+            here = at.split_once('.').map(|(_, above)| above);
+        }
+        Ok(vec![])
+    }
+
+    async fn records<T>(
+        &self,
+        name: &str,
+        kind: RecordType,
+        read: impl Fn(&RData) -> Option<T>,
+    ) -> Result<Records<T>, NoAnswer> {
+        match self.resolver()?.lookup(whole(name), kind).await {
+            Ok(answer) => {
+                let found = answer.answers().iter().filter_map(|record| read(&record.data)).collect();
+                Ok(Records { exists: true, found })
+            }
+            Err(error) if error.is_no_records_found() => Ok(Records { exists: !error.is_nx_domain(), found: vec![] }),
             Err(error) => Err(NoAnswer(error.to_string())),
         }
     }
@@ -82,6 +200,15 @@ impl Resolver {
         options(builder.options_mut());
         builder.build()
     }
+}
+
+/// With the dot at its end it is a whole name, and the system's own domain is not tried after it.
+fn whole(name: &str) -> String {
+    format!("{}.", name.trim_end_matches('.'))
+}
+
+fn plain(name: &str) -> String {
+    name.trim_end_matches('.').to_lowercase()
 }
 
 fn options(options: &mut ResolverOpts) {

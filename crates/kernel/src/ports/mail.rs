@@ -4,18 +4,25 @@ use std::{
     sync::Arc,
 };
 
-use lettre::{Message, message::Mailbox};
+use lettre::{Message, address::Envelope, message::Mailbox};
 use tokio::fs;
 
 use super::{
-    SendError, Sending,
+    Delivering, SendError, Sending,
     smtp::{Patience, Smtp},
 };
 use crate::config::Config;
 
 /// A way out for mail.
 pub trait Mail: Send + Sync {
-    fn send<'a>(&'a self, id: &'a str, message: &'a Message) -> Sending<'a>;
+    /// Hands over a mail as it stands, for the recipients of the envelope. Answers what the server said.
+    fn deliver<'a>(&'a self, id: &'a str, envelope: &'a Envelope, bytes: &'a [u8]) -> Delivering<'a>;
+    fn send<'a>(&'a self, id: &'a str, message: &'a Message) -> Sending<'a> {
+        Box::pin(async move {
+            let bytes = message.formatted();
+            self.deliver(id, message.envelope(), &bytes).await.map(drop)
+        })
+    }
     /// Whether mail would go out now.
     fn check(&self) -> Sending<'_>;
     /// Where mail goes, for people.
@@ -54,17 +61,18 @@ fn encrypted(address: &str) -> Result<String, String> {
 struct Outbox(PathBuf);
 
 impl Mail for Outbox {
-    fn send<'a>(&'a self, id: &'a str, message: &'a Message) -> Sending<'a> {
+    fn deliver<'a>(&'a self, id: &'a str, _: &'a Envelope, bytes: &'a [u8]) -> Delivering<'a> {
         Box::pin(async move {
             let failed = |e: std::io::Error| SendError::Away(format!("{}: {e}", self.0.display()));
             fs::create_dir_all(&self.0).await.map_err(failed)?;
             // Renamed into place, so that whoever watches the folder never reads half a mail.
             let (aside, file) = (self.0.join(format!(".{id}")), self.0.join(format!("{id}.eml")));
             // The lines of a text file, so that tools for text find whole lines.
-            let mut lines = message.formatted();
+            let mut lines = bytes.to_vec();
             lines.retain(|byte| *byte != b'\r');
             fs::write(&aside, lines).await.map_err(failed)?;
-            fs::rename(&aside, &file).await.map_err(failed)
+            fs::rename(&aside, &file).await.map_err(failed)?;
+            Ok("written to the outbox".to_owned())
         })
     }
 

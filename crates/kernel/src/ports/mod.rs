@@ -27,3 +27,5 @@ pub enum SendError {
 }
 
 pub type Sending<'a> = Pin<Box<dyn Future<Output = Result<(), SendError>> + Send + 'a>>;
+/// Like [`Sending`], with what the other side said.
+pub type Delivering<'a> = Pin<Box<dyn Future<Output = Result<String, SendError>> + Send + 'a>>;

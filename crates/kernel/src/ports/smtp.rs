@@ -9,7 +9,7 @@ use std::{
 };
 
 use lettre::{
-    Message,
+    address::Envelope,
     transport::smtp::{
         Error, SMTP_PORT, SUBMISSION_PORT, SUBMISSIONS_PORT,
         authentication::{Credentials, DEFAULT_MECHANISMS},
@@ -22,7 +22,7 @@ use percent_encoding::percent_decode_str;
 use tokio::time::{self, Instant, timeout};
 use url::Url;
 
-use super::{SendError, Sending, mail::Mail};
+use super::{Delivering, SendError, Sending, mail::Mail};
 
 /// How long each part of a conversation may take.
 #[derive(Debug, Clone, Copy)]
@@ -89,13 +89,12 @@ impl Smtp {
         Ok(Self { host, port, tls, hello, credentials, patience, idle: Arc::default() })
     }
 
-    async fn deliver(&self, message: &Message) -> Result<(), Failure> {
-        let bytes = message.formatted();
+    async fn hand_over(&self, envelope: &Envelope, bytes: &[u8]) -> Result<String, Failure> {
         if let Some(mut line) = self.idle.take() {
-            match line.deliver(message, &bytes, self.patience).await {
-                Ok(()) => {
+            match line.deliver(envelope, bytes, self.patience).await {
+                Ok(answer) => {
                     self.idle.keep(line);
-                    return Ok(());
+                    return Ok(answer);
                 }
                 // The connection was closed meanwhile, or has served long enough. Nothing was given over it.
                 Err(Failure { step: Step::Sender, .. }) => {}
@@ -103,9 +102,13 @@ impl Smtp {
             }
         }
         let mut line = Line { connection: self.connect().await?, mails: 0 };
-        line.deliver(message, &bytes, self.patience).await?;
-        self.idle.keep(line);
-        Ok(())
+        match line.deliver(envelope, bytes, self.patience).await {
+            Ok(answer) => {
+                self.idle.keep(line);
+                Ok(answer)
+            }
+            Err(failure) => Err(failure),
+        }
     }
 
     /// A connection that takes mails.
@@ -140,8 +143,8 @@ impl Smtp {
 }
 
 impl Mail for Smtp {
-    fn send<'a>(&'a self, _id: &'a str, message: &'a Message) -> Sending<'a> {
-        Box::pin(async move { self.deliver(message).await.map_err(Failure::meaning) })
+    fn deliver<'a>(&'a self, _id: &'a str, envelope: &'a Envelope, bytes: &'a [u8]) -> Delivering<'a> {
+        Box::pin(async move { self.hand_over(envelope, bytes).await.map_err(Failure::meaning) })
     }
 
     fn check(&self) -> Sending<'_> {
@@ -164,8 +167,7 @@ struct Line {
 }
 
 impl Line {
-    async fn deliver(&mut self, message: &Message, bytes: &[u8], patience: Patience) -> Result<(), Failure> {
-        let envelope = message.envelope();
+    async fn deliver(&mut self, envelope: &Envelope, bytes: &[u8], patience: Patience) -> Result<String, Failure> {
         let mut parameters = vec![];
         let is_foreign = envelope.from().into_iter().chain(envelope.to()).any(|email| !email.to_string().is_ascii());
         for (is_needed, extension, parameter) in [
@@ -187,9 +189,9 @@ impl Line {
             self.step(Step::Recipient, patience.command, async |line| line.command(recipient).await).await?;
         }
         self.step(Step::Message, patience.command, async |line| line.command(Data).await).await?;
-        self.step(Step::Message, patience.message, async |line| line.message(bytes).await).await?;
+        let said = self.step(Step::Message, patience.message, async |line| line.message(bytes).await).await?;
         self.mails += 1;
-        Ok(())
+        Ok(one_line(&format!("{} {}", said.code(), said.message().collect::<Vec<_>>().join(" "))))
     }
 
     async fn step<T>(

@@ -1,5 +1,6 @@
 //! Figures for Prometheus and `OpenMetrics`: what the node does, never for whom.
 use std::{
+    collections::HashMap,
     fmt::{self, Write as _},
     sync::OnceLock,
     time::Duration,
@@ -25,7 +26,7 @@ pub struct Metrics {
     responses: [Counter; CLASSES.len()],
     jobs: Family<JobLabels, Counter>,
     mails: Family<OutcomeLabels, Counter>,
-    webhook_attempts: Family<OutcomeLabels, Counter>,
+    attempts: HashMap<&'static str, Family<OutcomeLabels, Counter>>,
     measured: Measured,
     pub in_flight: Gauge,
     pub connections: Gauge,
@@ -59,8 +60,15 @@ struct OutcomeLabels {
 
 /// How an attempt to send a mail ends: `deferred` is tried again, `failed` is given up.
 pub const MAIL_OUTCOMES: [&str; 3] = ["sent", "deferred", "failed"];
-/// How an attempt at a webhook ends: `retried` is tried again, `failed` is given up.
-pub const WEBHOOK_OUTCOMES: [&str; 3] = ["delivered", "retried", "failed"];
+
+/// What a feature tries, counted by outcome. Features declare one and count with [`Metrics::attempted`].
+#[derive(Debug, Clone, Copy)]
+pub struct Attempts {
+    /// Without the prefix `janua_` and the ending `_total`.
+    pub name: &'static str,
+    pub help: &'static str,
+    pub outcomes: &'static [&'static str],
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ClassLabels {
@@ -133,7 +141,8 @@ impl Exposition {
 }
 
 impl Metrics {
-    pub fn new(version: &'static str) -> Self {
+    /// `attempts` are those that features declare.
+    pub fn new(version: &'static str, attempts: &[Attempts]) -> Self {
         let metrics = Self {
             registry: Registry::with_prefix("janua"),
             processes: Registry::default(),
@@ -142,16 +151,16 @@ impl Metrics {
             responses: std::array::from_fn(|_| Counter::default()),
             jobs: Family::default(),
             mails: Family::default(),
-            webhook_attempts: Family::default(),
+            attempts: HashMap::new(),
             measured: Measured::default(),
             in_flight: Gauge::default(),
             connections: Gauge::default(),
             mails_withheld: Counter::default(),
         };
-        metrics.registered(version)
+        metrics.registered(version, attempts)
     }
 
-    fn registered(mut self, version: &'static str) -> Self {
+    fn registered(mut self, version: &'static str, attempts: &[Attempts]) -> Self {
         let registry = &mut self.registry;
         registry.register("http_requests", "Requests answered", self.requests.clone());
         let help = "How long requests took";
@@ -163,8 +172,6 @@ impl Metrics {
         registry.register("http_connections", "Open connections", self.connections.clone());
         registry.register("jobs", "Jobs that ended, by outcome", self.jobs.clone());
         registry.register("mails", "Attempts to send a mail, by outcome", self.mails.clone());
-        let help = "Attempts to deliver to a webhook, by outcome";
-        registry.register("webhook_attempts", help, self.webhook_attempts.clone());
         registry.register_collector(self.measured.collector());
         let help = "Mails not sent because the recipient had as many as the budget allows";
         registry.register("mails_withheld", help, self.mails_withheld.clone());
@@ -179,8 +186,13 @@ impl Metrics {
         for outcome in MAIL_OUTCOMES {
             drop(self.mails.get_or_create(&OutcomeLabels { outcome }));
         }
-        for outcome in WEBHOOK_OUTCOMES {
-            drop(self.webhook_attempts.get_or_create(&OutcomeLabels { outcome }));
+        for Attempts { name, help, outcomes } in attempts {
+            let family: Family<OutcomeLabels, Counter> = Family::default();
+            for outcome in *outcomes {
+                drop(family.get_or_create(&OutcomeLabels { outcome }));
+            }
+            registry.register(*name, *help, family.clone());
+            self.attempts.insert(name, family);
         }
         self.processes.register_collector(Box::new(Process));
         self
@@ -207,9 +219,13 @@ impl Metrics {
         self.mails.get_or_create(&OutcomeLabels { outcome }).inc();
     }
 
-    /// Counts an attempt to deliver to a webhook: one of [`WEBHOOK_OUTCOMES`].
-    pub fn webhook_attempted(&self, outcome: &'static str) {
-        self.webhook_attempts.get_or_create(&OutcomeLabels { outcome }).inc();
+    /// Counts an attempt that ended with one of the declared outcomes.
+    pub fn attempted(&self, attempts: &Attempts, outcome: &'static str) {
+        debug_assert!(attempts.outcomes.contains(&outcome), "{outcome} is not declared for {}", attempts.name);
+        match self.attempts.get(attempts.name) {
+            Some(family) => _ = family.get_or_create(&OutcomeLabels { outcome }).inc(),
+            None => debug_assert!(false, "no feature declares the attempts {}", attempts.name),
+        }
     }
 
     /// Reads the figures that lie in the database, unless that was done a moment ago.
@@ -261,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_series_exists_once_it_has_something_to_say() {
-        let metrics = Metrics::new("test");
+        let metrics = Metrics::new("test", &[]);
         let [quiet, called] = ["/quiet", "/called"].map(|route| metrics.route("GET", route));
         called.record(200, Duration::from_millis(3));
         called.record(503, Duration::from_mins(1));

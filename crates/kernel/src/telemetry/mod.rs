@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 pub use lines::{Lines, init};
 pub use measured::{Figure, Measure};
-pub use metrics::{Exposition, Metrics, RouteMetrics};
+pub use metrics::{Attempts, Exposition, Metrics, RouteMetrics};
 pub use queue::{flush, say};
 
 tokio::task_local! {

@@ -6,6 +6,7 @@
 //! the test at once. With `TEST_KEYS=1` each POST without an `Idempotency-Key` gets one of its own, so that the same
 //! tests run every handler under a claim.
 mod answer;
+mod names;
 mod ports;
 mod s3;
 
@@ -31,8 +32,9 @@ pub use answer::Answer;
 use answer::Described;
 use db::testing::TestDb;
 pub use futures_util::future::join_all;
+pub use names::NameServer;
 pub use ports::{Mailbox, Phones};
-pub use s3::S3Server;
+pub use s3::{S3Server, SECRET_KEY};
 
 use db::row;
 
@@ -122,7 +124,7 @@ impl TestJanua {
             sms: Arc::new(phones.clone()),
             objects,
             outgoing: Outgoing::from_config(&config, feature.own.declared()).unwrap(),
-            metrics: Metrics::new("test"),
+            metrics: Metrics::new("test", feature.own.declared()),
             description: Description::default(),
             inside: Inside::default(),
             leaving: Leaving::default(),

@@ -1,9 +1,9 @@
 //! Ports that remember what they were told.
 use std::sync::{Arc, Mutex};
 
-use lettre::Message;
+use lettre::address::Envelope;
 
-use crate::ports::{SendError, Sending, mail::Mail, sms::Sms};
+use crate::ports::{Delivering, SendError, Sending, mail::Mail, sms::Sms};
 
 /// A way out for mail that keeps everything, or refuses when a test says so.
 #[derive(Clone, Default)]
@@ -70,11 +70,11 @@ impl Sms for Phones {
 }
 
 impl Mail for Mailbox {
-    fn send<'a>(&'a self, _id: &'a str, message: &'a Message) -> Sending<'a> {
+    fn deliver<'a>(&'a self, _id: &'a str, _: &'a Envelope, bytes: &'a [u8]) -> Delivering<'a> {
         Box::pin(async move {
             self.up()?;
-            self.0.lock().unwrap().mails.push(String::from_utf8_lossy(&message.formatted()).into_owned());
-            Ok(())
+            self.0.lock().unwrap().mails.push(String::from_utf8_lossy(bytes).into_owned());
+            Ok("250 kept".to_owned())
         })
     }
 

@@ -130,7 +130,7 @@ async fn node(test: &TestDb, workers: usize) -> Janua {
         vault,
         mail: Arc::new(Mailbox::default()),
         sms: Arc::new(Phones::default()),
-        metrics: Metrics::new("test"),
+        metrics: Metrics::new("test", &[]),
         description: Description::default(),
         inside: Inside::default(),
         leaving: Leaving::default(),

@@ -4,7 +4,7 @@
 //! data folder and one that says what this is. So it is checked, opened and looked into with tools that exist.
 use std::{
     fs,
-    io::{self, ErrorKind},
+    io::{self, ErrorKind, Read as _, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
     thread,
@@ -23,8 +23,11 @@ use kernel::{clock::Timestamp, entropy::Entropy, ports::objects::Key};
 
 /// `JanB`, in the place where SQLite lets a file say whose it is.
 const MARK: i32 = 0x4a61_6e42;
-/// Another layout would have another number.
-const LAYOUT: i64 = 1;
+/// Another layout would have another number. In the first one every object was one row.
+const LAYOUT: i64 = 2;
+const FIRST_LAYOUT: i64 = 1;
+/// Objects may be longer than a row and than the memory, so they are stored in pieces of this length.
+const PIECE: usize = 8 * 1024 * 1024;
 /// How much is copied between two looks at how far it is: eight megabytes.
 const PAGES: i32 = 2048;
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -94,7 +97,9 @@ pub fn make(
     plain(&made)?;
     made.execute_batch(
         "CREATE TABLE backup_about (name TEXT PRIMARY KEY, value BIGINT NOT NULL);
-         CREATE TABLE backup_object (key TEXT PRIMARY KEY, bytes BYTEA NOT NULL);",
+         CREATE TABLE backup_object (key TEXT PRIMARY KEY, bytes BYTEA NOT NULL);
+         CREATE TABLE backup_piece (key TEXT NOT NULL, part BIGINT NOT NULL, bytes BYTEA NOT NULL,
+                                    PRIMARY KEY (key, part));",
     )?;
     // After the database: what it speaks of is there, unless it was taken away meanwhile.
     let objects = match objects {
@@ -136,7 +141,7 @@ impl Archive {
             let found = connection.query_row(sql, [what], |row| row.get(0)).optional()?;
             found.ok_or_else(|| ArchiveError::Damaged(name.clone(), format!("it does not say its {what}")))
         };
-        if about("layout")? != LAYOUT {
+        if ![FIRST_LAYOUT, LAYOUT].contains(&about("layout")?) {
             return Err(ArchiveError::Damaged(name.clone(), "it is laid out for another janua".into()));
         }
         let made_at = Timestamp(about("made_at")?);
@@ -152,7 +157,7 @@ impl Archive {
         let mut made = Connection::open(to)?;
         made.pragma_update(None, "synchronous", "OFF")?;
         copy(&self.connection, &mut made, &mut told)?;
-        made.execute_batch("DROP TABLE backup_about; DROP TABLE backup_object;")?;
+        made.execute_batch("DROP TABLE backup_about; DROP TABLE backup_object; DROP TABLE IF EXISTS backup_piece;")?;
         made.pragma_update(None, "application_id", 0)?;
         if self.contents.objects > 0 {
             // Gives back the room the objects took.
@@ -178,10 +183,30 @@ impl Archive {
             let key = Key::parse(&key).ok_or_else(|| ArchiveError::Damaged(key, "is no name of an object".into()))?;
             let path = to.join(key.as_str());
             path.parent().map_or(Ok(()), make_folder).map_err(failed(&path))?;
-            fs::write(&path, bytes).map_err(failed(&path))?;
+            self.write(&key, &path, &bytes)?;
             sync(&path)?;
             written += 1;
             told(Progress::Objects(written, self.contents.objects));
+        }
+        Ok(())
+    }
+}
+
+impl Archive {
+    /// Writes an object: its first piece, and those that follow.
+    fn write(&self, key: &Key, path: &Path, first: &[u8]) -> Result<()> {
+        let failed = |error| ArchiveError::File(path.display().to_string(), error);
+        let mut file = fs::File::create(path).map_err(failed)?;
+        file.write_all(first).map_err(failed)?;
+        if first.len() < PIECE {
+            return Ok(());
+        }
+        let sql = "SELECT bytes FROM backup_piece WHERE key = ?1 ORDER BY part";
+        // The first layout has no such table, and whole objects.
+        let Ok(mut statement) = self.connection.prepare(sql) else { return Ok(()) };
+        let mut rows = statement.query([key.as_str()])?;
+        while let Some(row) = rows.next()? {
+            file.write_all(&row.get::<_, Vec<u8>>(0)?).map_err(failed)?;
         }
         Ok(())
     }
@@ -239,10 +264,19 @@ fn pack(made: &Connection, folder: &Path, told: &mut impl FnMut(Progress)) -> Re
     made.execute_batch("BEGIN")?;
     for key in keys {
         let path = folder.join(key.as_str());
-        match fs::read(&path) {
-            Ok(bytes) => {
+        match fs::File::open(&path) {
+            Ok(mut file) => {
+                let failed = |error| ArchiveError::File(path.display().to_string(), error);
+                let mut piece = read_piece(&mut file).map_err(failed)?;
                 let sql = "INSERT INTO backup_object (key, bytes) VALUES (?1, ?2)";
-                packed += made.execute(sql, params![key.as_str(), bytes])? as u64;
+                packed += made.execute(sql, params![key.as_str(), piece])? as u64;
+                let mut part = 1i64;
+                while piece.len() == PIECE {
+                    piece = read_piece(&mut file).map_err(failed)?;
+                    let sql = "INSERT INTO backup_piece (key, part, bytes) VALUES (?1, ?2, ?3)";
+                    made.execute(sql, params![key.as_str(), part, piece])?;
+                    part += 1;
+                }
                 told(Progress::Objects(packed, all));
             }
             // Taken away since it was listed: nothing needs it any more.
@@ -252,6 +286,13 @@ fn pack(made: &Connection, folder: &Path, told: &mut impl FnMut(Progress)) -> Re
     }
     made.execute_batch("COMMIT")?;
     Ok(packed)
+}
+
+/// A whole piece, or what is left of the file.
+fn read_piece(file: &mut fs::File) -> io::Result<Vec<u8>> {
+    let mut piece = Vec::new();
+    file.take(PIECE as u64).read_to_end(&mut piece)?;
+    Ok(piece)
 }
 
 fn list(root: &Path, folder: &Path, keys: &mut Vec<Key>) -> io::Result<()> {

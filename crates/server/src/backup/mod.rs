@@ -137,8 +137,9 @@ fn report((ended, kept): &(Ended, Vec<restored::ValidKey>)) {
         &format!(
             "ended, because they may have been used or ended since: {sessions} sessions, {secrets} links and codes, \
              {recovery_codes} recovery codes, {trusted_devices} trusted devices, {invites} invites, {uploads} uploads, \
-             {messages} messages on their way, {} secret app keys, {} SCIM tokens",
-            ended.app_keys, ended.scim_tokens
+             {messages} messages on their way, {} secret app keys, {} SCIM tokens, {} secrets \
+             of machines",
+            ended.app_keys, ended.scim_tokens, ended.machine_secrets
         ),
         Out::Plain,
     );

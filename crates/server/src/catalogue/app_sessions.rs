@@ -69,7 +69,7 @@ async fn a_session_that_belongs_to_an_app_is_refused_wherever_the_rule_does_not_
         let guard = guard_of(&catalogue, &(method.clone(), path.clone()));
         let guard = guard.as_str();
         let is_session = guard.starts_with("session") && guard != "session-optional"
-            || guard == "active-org-admin"
+            || ["active-org-admin", "agent-admin"].contains(&guard)
             || super::role(guard).is_some();
         let says = operation.get("x-app-session").cloned().unwrap_or_default();
         if APPS_MAY.contains(&row) {

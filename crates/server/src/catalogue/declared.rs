@@ -53,7 +53,7 @@ async fn every_mail_has_a_name_of_its_own_and_is_whole_as_text_and_as_html() {
         let sample = make();
         let name = sample.name();
         assert!(names.insert((name, sender.name.clone())), "two mails are called {name}");
-        let written = mail::write(&t.janua, sender, &*sample).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let written = mail::write(&t.janua, sender, None, &*sample).unwrap_or_else(|error| panic!("{name}: {error}"));
         let (text, html, subject) = (&written.text, &written.html, &written.subject);
         assert!(!subject.trim().is_empty() && subject.chars().count() <= LONGEST_SUBJECT, "{name}: {subject}");
         assert_eq!(written.from.is_some(), sender.is_app, "{name}: whose mail it is");
@@ -123,7 +123,7 @@ impl Mail for Hostile {
 #[tokio::test]
 async fn what_others_typed_is_escaped_in_the_html_of_a_mail_and_plain_in_its_text() {
     let t = TestJanua::start(features).await;
-    let written = mail::write(&t.janua, &Sender::installation(&t.janua), &Hostile).expect("it is written");
+    let written = mail::write(&t.janua, &Sender::installation(&t.janua), None, &Hostile).expect("it is written");
     assert!(!written.html.contains("<b>") && !written.html.contains("<i>"), "{}", written.html);
     assert!(written.html.contains("&lt;b&gt;Eve &amp; Mallory"), "{}", written.html);
     assert!(attributes(&written.html, "href")[0].ends_with("/path?token=a&quot;&gt;&lt;b&gt;"), "{}", written.html);
@@ -141,14 +141,18 @@ async fn every_purpose_of_a_one_time_secret_has_a_name_of_its_own() {
     // These names are in databases.
     let known = [
         "account_invite",
+        "agent_challenge",
         "captcha_challenge",
         "captcha_pass",
+        "client_assertion",
         "form_outcome",
         "magic_link",
+        "merchant_return",
         "mfa_ticket",
         "passkey_register",
         "passkey_sign_in",
         "reset_password",
+        "site_enter",
         "sms_enroll",
         "sms_sign_in",
         "social_state",

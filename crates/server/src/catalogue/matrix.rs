@@ -1,7 +1,7 @@
 //! Every guarded route, asked by everybody (P49, P50): without credentials, by a stranger, with every lower role and with
 //! the least role that is enough. Routes come from the description and guards from the catalogue, so a new route is in the
 //! matrix by itself. Where it needs a body, `samples.txt` has one.
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::SocketAddr};
 
 use db::params;
 use identity::testing::{Person, signed_in};
@@ -10,6 +10,7 @@ use kernel::{
     testing::{Answer, Ask, TestJanua},
 };
 use serde_json::{Value, json};
+use tokio::net::UdpSocket;
 
 use super::{ROLES, built, catalogue, guard_of, lines, role};
 use crate::start::features;
@@ -17,17 +18,41 @@ use crate::start::features;
 const SAMPLES: &str = include_str!("samples.txt");
 /// An id that nothing has.
 const RANDOM: &str = "019c137e-c107-7f36-aa03-c8508b253019";
+/// A gzip-compressed tar with one page.
+const ARCHIVE: &str = "H4sIAAAAAAACA8vMS0mt0Msoyc1hoBkwAAIzExMwDQToNBCYIrFB4ubmxqYMCgYMdAClxSWJRUArGUYmyEjNyclnGAWjYBSMglEw0gAAQ55vdQAIAAA=";
 /// What a caller with the right role gets where that is not a success: the guard has let the request through.
 const REFUSED_LATER: &[(&str, &str, u16)] = &[
+    // An archive is no JSON.
+    ("POST", "/apps/{appId}/deploy", 415),
     ("POST", "/apps/{appId}/domain", 409),
     ("POST", "/apps/{appId}/domain/verify", 502),
+    // It is the app's own name, and not one of its site.
+    ("POST", "/apps/{appId}/domains/attach", 404),
     ("POST", "/apps/{appId}/webhooks/{webhookId}/deliveries/{deliveryId}/redeliver", 409),
     ("POST", "/webhooks/{id}/deliveries/{deliveryId}/redeliver", 409),
+    // The message of the tenant has ended, and its content is gone.
+    ("POST", "/apps/{appId}/email/messages/{messageId}/cancel", 409),
+    ("POST", "/apps/{appId}/email/messages/{messageId}/resend", 410),
+    // Nothing was uploaded.
+    ("POST", "/storage/finalize/{objectId}", 409),
+    ("PATCH", "/storage/objects/{id}", 409),
+    ("GET", "/apps/{appId}/storage/{objectId}/content", 404),
+    // Without a name, and without the protocol's version.
+    ("POST", "/apps/{appId}/storage", 400),
+    ("POST", "/storage/uploads", 412),
+    ("GET", "/storage/uploads/{objectId}", 412),
+    ("PATCH", "/storage/uploads/{objectId}", 412),
+    ("DELETE", "/storage/uploads/{objectId}", 412),
     // The email is verified.
     ("POST", "/admin/users/{userId}/resend-verification", 409),
     // Mail goes elsewhere in tests.
     ("GET", "/admin/outbox", 404),
     ("GET", "/admin/outbox/{id}", 404),
+    // Nothing was bought yet.
+    ("POST", "/billing/org/portal", 409),
+    ("POST", "/billing/portal-session", 409),
+    ("POST", "/billing/org/cancel", 409),
+    ("POST", "/billing/admin/events/{eventId}/replay", 404),
 ];
 /// The codes by which a guard refuses somebody who is signed in.
 const GUARDS: &[&str] = &["unauthenticated", "forbidden", "app_session", "app_key_mismatch", "insufficient_scope"];
@@ -42,7 +67,7 @@ pub(super) struct Row {
 
 impl Row {
     fn needs_key(&self) -> bool {
-        self.guard.starts_with("session+app-key-")
+        self.guard.starts_with("session+app-key")
     }
 
     fn ask<'a>(&self, t: &'a TestJanua, path: &str) -> Ask<'a> {
@@ -109,7 +134,7 @@ fn rows(description: &Value) -> Vec<Row> {
     let mut rows = vec![];
     for (row, operation) in built(description) {
         let guard = guard_of(&catalogue, &row);
-        if ["public", "session-optional"].contains(&guard.as_str()) {
+        if ["public", "session-optional", "signature"].contains(&guard.as_str()) {
             // `admission` sends these.
             samples.remove(&row);
             continue;
@@ -128,11 +153,24 @@ fn rows(description: &Value) -> Vec<Row> {
     rows
 }
 
+pub(super) fn archive() -> Vec<u8> {
+    data_encoding::BASE64.decode(ARCHIVE.as_bytes()).expect("an archive")
+}
+
+pub(super) async fn deploy(t: &TestJanua, person: &Person, app: &str, archive: Vec<u8>) -> Answer {
+    let ask = t.post(&format!("/apps/{app}/deploy")).header("content-type", "application/gzip");
+    person.asks(ask.body(archive)).await
+}
+
 /// An organization with an app and one of everything else.
 pub(super) struct Tenant {
     pub(super) ids: BTreeMap<&'static str, String>,
-    key: String,
+    pub(super) key: String,
+    /// A secret key of the app.
+    secret: String,
     scim_token: String,
+    /// Of its framework agent.
+    machine_token: String,
 }
 
 impl Tenant {
@@ -170,25 +208,55 @@ impl Tenant {
         t.janua.db.exec(end_user, params![&app, &ids["userId"]]).await.expect("an end user");
         let key = json!({ "type": "publishable", "environment": "live" });
         let key = make(format!("/apps/{app}/keys"), key).await;
+        let secret = json!({ "type": "secret", "environment": "live" });
+        let secret = text(&make(format!("/apps/{app}/keys"), secret).await["value"]);
+        let deployed = deploy(t, owner, &app, archive()).await;
+        assert_eq!(deployed.status, 200, "{}", deployed.text);
         make(format!("/apps/{app}/domain"), json!({ "domain": "app.example.com" })).await;
+        let wallet = format!("0x{:0>40}", &org.replace('-', "")[..20]);
+        let agent = make("/agent/register".into(), json!({ "name": "Bot", "wallet": wallet, "orgId": org })).await;
+        let helper = json!({ "name": "Helper", "framework": "langgraph", "orgId": org });
+        let helper = make("/framework-agent/register".into(), helper).await;
+        let server = json!({ "name": format!("n{}", &org[..8]), "domain": "example.com", "orgId": org });
+        let server = make("/mcp/register".into(), server).await;
+        let registry = make(format!("/org/{org}/registry-keys"), json!({ "name": "Editor" })).await;
+        ids.extend([
+            ("agent", text(&agent["agent"]["id"])),
+            ("frameworkAgent", text(&helper["clientId"])),
+            ("mcpServer", text(&server["clientId"])),
+            ("registryKeyId", text(&registry["id"])),
+        ]);
+        let (helper, password) = (text(&helper["clientId"]), text(&helper["clientSecret"]));
+        let basic = json!({ "grant_type": "client_credentials", "client_id": helper, "client_secret": password });
+        let machine = t.post("/oauth/token").json(&basic).await;
         let hook = json!({ "url": "https://127.0.0.1:9/", "events": ["user.passkey_added"] });
         let hook = text(&make(format!("/apps/{app}/webhooks"), hook).await["id"]);
         let delivery = make(format!("/apps/{app}/webhooks/{hook}/test"), json!({})).await;
+        ids.extend(email_of(t, &org, &app).await);
+        let object = json!({ "name": "a.txt", "contentType": "text/plain", "size": 1 });
+        let object = owner.asks(t.post("/storage/presign-upload").json(&object));
+        let object = object.header("x-service-app-key", &text(&key["value"])).await;
+        ids.insert("objectId", text(&object.body["objectId"]));
         ids.extend([("tokenId", text(&token["id"])), ("keyId", text(&key["id"]))]);
+        ids.insert("deploymentId", text(&deployed.body["id"]));
         ids.insert("email", format!("{org}%40example.com"));
+        ids.insert("domain", "app.example.com".into());
         ids.extend([
             ("org", org),
             ("appId", app),
             ("webhookId", hook),
             ("deliveryId", text(&delivery["deliveryId"])),
         ]);
-        Self { ids, key: text(&key["value"]), scim_token }
+        let machine_token = text(&machine.body["access_token"]);
+        Self { ids, key: text(&key["value"]), secret, scim_token, machine_token }
     }
 
     /// A tenant that does not exist.
     fn none(&self) -> Self {
         let ids = self.ids.keys().map(|name| (*name, RANDOM.to_owned())).collect();
-        Self { ids, key: self.key.clone(), scim_token: self.scim_token.clone() }
+        let Self { key, secret, scim_token, machine_token, .. } = self;
+        let [key, secret, scim_token, machine_token] = [key, secret, scim_token, machine_token].map(Clone::clone);
+        Self { ids, key, secret, scim_token, machine_token }
     }
 
     /// What stands for `{name}` after the segment `before`.
@@ -196,14 +264,43 @@ impl Tenant {
         let name = match (before, name) {
             ("org" | "orgs", "id") => "org",
             ("webhooks", "id") => "webhookId",
+            ("agent", "id") => "agent",
+            ("framework-agent", "id") => "frameworkAgent",
+            ("mcp", "id") => "mcpServer",
+            ("deployments", "id") => "deploymentId",
             ("Users", "id") => "scimUser",
             ("Groups", "id") => "groupId",
-            ("sessions" | "consents" | "trusted-devices" | "outbox", "id") => return Some(RANDOM),
+            ("objects", "id") => "objectId",
+            ("sessions" | "consents" | "trusted-devices" | "outbox", "id")
+            | ("events", "eventId")
+            | ("merchants", "accountId") => return Some(RANDOM),
             ("passkey", "credentialId") => return Some("none"),
+            ("register", "operationId") => return Some(RANDOM),
             (_, name) => name,
         };
         self.ids.get(name).map(String::as_str)
     }
+}
+
+/// A sending domain that is taken as verified, a message that has ended, a template and a suppressed recipient.
+async fn email_of(t: &TestJanua, org: &str, app: &str) -> Vec<(&'static str, String)> {
+    let message = t.janua.entropy.uuid(t.janua.clock.now()).to_string();
+    let (host, template) = (format!("m{org}.example.com"), format!("t{org}"));
+    let domain = "INSERT INTO email_domain (app_id, hostname, org_id, subdomains, status, signing, has_return_path,
+                                            findings, created_at, checked_at, checks)
+                  VALUES ($1, $2, $3, $4, 'verified', 1, $4, '[]', $5, $5, 1)";
+    let now = t.janua.clock.now();
+    t.janua.db.exec(domain, params![app, &host, org, false, now]).await.expect("a sending domain");
+    let sent = "INSERT INTO email_message (id, app_id, sender, from_header, subject, tags, created_at)
+                VALUES ($1, $2, $2, 'no-reply@example.com', 'Hello', '[]', 0)";
+    t.janua.db.exec(sent, params![&message, app]).await.expect("a message");
+    let words = "INSERT INTO email_template (app_id, name, locale, subject, sample, updated_at)
+                 VALUES ($1, $2, '', 'Hello', '{}', 0)";
+    t.janua.db.exec(words, params![app, &template]).await.expect("a template");
+    let suppressed = "INSERT INTO email_suppression (app_id, email_key, email, reason, created_at)
+                      VALUES ($1, $2, $2, 'manual', 0)";
+    t.janua.db.exec(suppressed, params![app, format!("{org}@example.com")]).await.expect("a suppression");
+    vec![("hostname", host), ("messageId", message), ("name", template)]
 }
 
 /// Those who ask.
@@ -261,6 +358,25 @@ async fn ask_with_every_role(t: &TestJanua, row: &Row, least: &str, cast: &Cast,
     }
 }
 
+/// A route that a program may call with a secret key of the app.
+async fn ask_with_keys(t: &TestJanua, row: &Row, cast: &Cast, findings: &mut Findings) {
+    let tenant = Tenant::of(t, &cast.root, &cast.people).await;
+    let path = row.path(&tenant, &tenant);
+    let by_bearer = async |key: &str| row.ask(t, &path).header("authorization", &format!("Bearer {key}")).await;
+    let by_header = async |key: &str| row.ask(t, &path).header("x-service-app-key", key).await;
+    for answer in [by_bearer(&tenant.key).await, by_header(&tenant.key).await] {
+        findings.check(answer.refusal() == (403, "secret_key_required"), row, "a publishable key", &answer);
+    }
+    for answer in [by_bearer(&cast.hers.secret).await, by_header(&cast.hers.secret).await] {
+        findings.check(answer.refusal() == (404, "not_found"), row, "another app's secret key", &answer);
+    }
+    for answer in [by_bearer("sk_live_none").await, by_header("sk_live_none").await] {
+        findings.check(answer.refusal() == (401, "invalid_app_key"), row, "a key that does not exist", &answer);
+    }
+    let answer = by_bearer(&tenant.secret).await;
+    findings.check(row.is_let_through(&answer), row, "a secret key", &answer);
+}
+
 /// Every other guarded route: the right caller is not refused by the guard, and a wrong one is.
 async fn ask_with_credentials(t: &TestJanua, row: &Row, number: usize, cast: &Cast, findings: &mut Findings) {
     let mut tenant = Tenant::of(t, &cast.root, &[]).await;
@@ -270,13 +386,27 @@ async fn ask_with_credentials(t: &TestJanua, row: &Row, number: usize, cast: &Ca
     }
     let path = row.path(&tenant, &tenant);
     match row.guard.as_str() {
-        "session" => {
+        "session" | "session-or-app-key" => {
             // A person of their own, because a row may take the account away.
             let person = signed_in(t, &format!("person-{number}@example.com")).await;
             let answer = person.asks(row.ask(t, &path)).await;
             findings.check(!GUARDS.contains(&answer.refusal().1), row, "a person", &answer);
         }
-        "platform-owner" => {
+        "session+app-key" => {
+            let answer = row.ask(t, &path).header("x-service-app-key", &tenant.key).await;
+            findings.check(answer.status == 401, row, "a key without a session", &answer);
+            let answer = cast.root.asks(row.ask(t, &path)).await;
+            findings.check(answer.status == 401, row, "a session without a key", &answer);
+            let answer = row.asked_by(t, &cast.eve, &path, &tenant).await;
+            findings.check(answer.refusal() == (403, "not_an_app_user"), row, "a stranger", &answer);
+            if row.path.contains('{') {
+                let answer = row.asked_by(t, &cast.eve, &path, &cast.hers).await;
+                findings.check(matches!(answer.status, 404 | 412), row, "another app's object", &answer);
+            }
+            let answer = row.asked_by(t, &cast.root, &path, &tenant).await;
+            findings.check(row.is_let_through(&answer), row, "a user of the app", &answer);
+        }
+        "platform-owner" | "platform-admin" => {
             let answer = cast.eve.asks(row.ask(t, &path)).await;
             findings.check(answer.refusal() == (403, "forbidden"), row, "somebody else", &answer);
             let answer = cast.root.asks(row.ask(t, &path)).await;
@@ -306,6 +436,22 @@ async fn ask_with_credentials(t: &TestJanua, row: &Row, number: usize, cast: &Ca
             let answer = cast.root.asks(row.ask(t, &path)).await;
             findings.check(row.is_let_through(&answer), row, "an owner", &answer);
         }
+        "agent-admin" | "session-or-kill-switch" => {
+            let answer = cast.eve.asks(row.ask(t, &path)).await;
+            findings.check(answer.refusal() == (404, "not_found"), row, "a stranger", &answer);
+            let answer = cast.root.asks(row.ask(t, &path)).await;
+            findings.check(row.is_let_through(&answer), row, "the owner", &answer);
+        }
+        "machine" => {
+            let answer = row.ask(t, &path).header("authorization", &format!("Bearer {}", tenant.machine_token)).await;
+            findings.check(row.is_let_through(&answer), row, "a machine", &answer);
+            let answer = cast.root.asks(row.ask(t, &path)).await;
+            findings.check(answer.status == 401, row, "a person", &answer);
+        }
+        "app-key-alone" if row.path == "/machine/spend" => {
+            let answer = row.ask(t, &path).header("x-service-app-key", &tenant.key).await;
+            findings.check(answer.refusal() == (403, "secret_key_required"), row, "a publishable key", &answer);
+        }
         "app-key" | "app-key-alone" => {
             let answer = row.ask(t, &path).header("x-service-app-key", &tenant.key).await;
             findings.check(!matches!(answer.status, 401 | 403), row, "an app", &answer);
@@ -324,11 +470,28 @@ async fn ask_with_credentials(t: &TestJanua, row: &Row, number: usize, cast: &Ca
     }
 }
 
+/// A name server that refuses every question at once, so that no test waits for names.
+async fn refusing_name_server() -> SocketAddr {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
+    let address = socket.local_addr().expect("its address");
+    tokio::spawn(async move {
+        let mut question = [0; 512];
+        while let Ok((length, from)) = socket.recv_from(&mut question).await {
+            // An answer, with the code REFUSED (RFC 1035, 4.1.1).
+            question[2] |= 0x80;
+            question[3] = (question[3] & 0xf0) | 5;
+            if socket.send_to(&question[..length], from).await.is_err() {
+                break;
+            }
+        }
+    });
+    address
+}
+
 /// A platform on which tenants of all kinds can be made.
 pub(super) async fn platform() -> TestJanua {
     let config = Config {
-        // Nobody answers for any domain.
-        dns_servers: vec!["127.0.0.1:1".parse().expect("an address")],
+        dns_servers: vec![refusing_name_server().await],
         ..Config::for_tests()
     }
     .with(|tenancy: &mut tenancy::Settings| tenancy.platform_owners = vec!["root@example.com".into()])
@@ -352,6 +515,9 @@ async fn p49_p50_every_guarded_route_asks_for_its_role_and_hides_other_tenants()
     for (number, row) in rows(&t.janua.description.get().expect("the description").value()).iter().enumerate() {
         let nobody = row.ask(&t, &row.path(&cast.hers, &cast.hers)).from("192.0.2.1").await;
         findings.check(nobody.status == 401, row, "nobody", &nobody);
+        if row.guard == "session-or-secret-key" {
+            ask_with_keys(&t, row, &cast, &mut findings).await;
+        }
         match role(&row.guard).filter(|role| ROLES.contains(role)) {
             Some(least) => ask_with_every_role(&t, row, least, &cast, &mut findings).await,
             None => ask_with_credentials(&t, row, number, &cast, &mut findings).await,

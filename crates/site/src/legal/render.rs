@@ -8,6 +8,7 @@ use kernel::{
     http::Document,
 };
 use minijinja::{AutoEscape, Environment, Error, UndefinedBehavior, Value, context};
+use tenancy::policy::Site;
 
 use super::{DocumentView, IndexEntry, IndexVersion};
 use crate::accept::by_weight;
@@ -60,7 +61,8 @@ impl Kind {
     /// The day its text was last changed. Who changes a template changes this.
     fn version(self) -> &'static str {
         match self {
-            Self::Terms | Self::Privacy | Self::CookiePolicy | Self::Dpa => "2026-11-15",
+            Self::Terms | Self::Privacy | Self::Dpa => "2026-11-15",
+            Self::CookiePolicy => "2026-11-18",
         }
     }
 
@@ -187,7 +189,9 @@ pub struct Library {
 impl Library {
     /// Fills every template. A version that cannot be filled is left out and said in the log.
     pub fn render(config: &Config) -> Self {
-        let (operator, templates) = (config.of::<crate::Operator>(), templates());
+        let (operator, mut templates) = (config.of::<crate::Operator>(), templates());
+        let Site { name, logo, color } = Site::set_in(config);
+        templates.add_global("site", context! { name, logo, color });
         let base_url = config.base_url();
         let mut documents = HashMap::new();
         let index = Kind::ALL.map(|kind| {

@@ -24,6 +24,8 @@ pub struct Account {
     pub email_verified: bool,
     pub password_hash: Option<String>,
     pub accepts_marketing: bool,
+    /// As in `Europe/Zurich`; nothing where none is known.
+    pub time_zone: Option<String>,
     /// How it began: `email`, or a provider's name.
     pub auth_provider: String,
     /// The providers the person can sign in with.
@@ -45,6 +47,7 @@ row!(Account {
     email_verified,
     password_hash,
     accepts_marketing,
+    time_zone,
     auth_provider,
     linked,
     runs_platform,
@@ -77,6 +80,7 @@ impl Account {
             email_verified: false,
             password_hash: None,
             accepts_marketing: false,
+            time_zone: None,
             auth_provider: "email".to_owned(),
             linked: Linked::default(),
             runs_platform: false,
@@ -89,7 +93,7 @@ impl Account {
     pub async fn by_email(mut from: impl Read, email: &Email) -> db::Result<Option<Self>> {
         from.opt(
             "SELECT id, email, email_key, name, bio, avatar_url, email_verified, password_hash, accepts_marketing,
-                    auth_provider, linked, runs_platform, disabled_at, created_at, updated_at FROM account WHERE email_key = $1",
+                    time_zone, auth_provider, linked, runs_platform, disabled_at, created_at, updated_at FROM account WHERE email_key = $1",
             params![email.key()],
         )
         .await
@@ -105,7 +109,7 @@ impl Account {
     pub async fn find(tx: &mut Tx, id: AccountId) -> db::Result<Option<Self>> {
         tx.opt(
             "SELECT id, email, email_key, name, bio, avatar_url, email_verified, password_hash, accepts_marketing,
-                    auth_provider, linked, runs_platform, disabled_at, created_at, updated_at FROM account WHERE id = $1",
+                    time_zone, auth_provider, linked, runs_platform, disabled_at, created_at, updated_at FROM account WHERE id = $1",
             params![id],
         )
         .await
@@ -138,7 +142,7 @@ impl Account {
         let there = tx
             .one(
                 "SELECT id, email, email_key, name, bio, avatar_url, email_verified, password_hash,
-                        accepts_marketing, auth_provider, linked, runs_platform, disabled_at, created_at, updated_at FROM account WHERE email_key = $1",
+                        accepts_marketing, time_zone, auth_provider, linked, runs_platform, disabled_at, created_at, updated_at FROM account WHERE email_key = $1",
                 params![new.email_key.clone()],
             )
             .await?;
@@ -211,11 +215,32 @@ impl Account {
 
     pub async fn save_profile(&self, tx: &mut Tx, old_name: &str) -> db::Result<()> {
         tx.send(
-            "UPDATE account SET name = $2, bio = $3, accepts_marketing = $4, updated_at = $5 WHERE id = $1",
-            params![self.id, &self.name, self.bio.clone(), self.accepts_marketing, self.updated_at],
+            "UPDATE account SET name = $2, bio = $3, accepts_marketing = $4, updated_at = $5, time_zone = $6
+             WHERE id = $1",
+            params![
+                self.id,
+                &self.name,
+                self.bio.clone(),
+                self.accepts_marketing,
+                self.updated_at,
+                self.time_zone.clone()
+            ],
         )
         .await?;
         if self.name == old_name { Ok(()) } else { Self::renamed(tx, self.id).await }
+    }
+
+    /// The time zone of a browser that the user signed in with, unless one is known already; `true` when it was set.
+    pub async fn note_time_zone(tx: &mut Tx, id: AccountId, zone: &str) -> db::Result<bool> {
+        let sql = "UPDATE account SET time_zone = $2 WHERE id = $1 AND time_zone IS NULL";
+        Ok(tx.exec(sql, params![id, zone]).await? == 1)
+    }
+
+    /// The time zone of the user with this email.
+    pub async fn time_zone_of(mut from: impl Read, email: &Email) -> db::Result<Option<String>> {
+        let sql = "SELECT time_zone FROM account WHERE email_key = $1";
+        let found = from.opt::<(Option<String>,)>(sql, params![email.key()]).await?;
+        Ok(found.and_then(|(zone,)| zone))
     }
 
     /// The name or the email changed, so the account is found by other words, here and in its apps.

@@ -316,6 +316,12 @@ pub(crate) async fn note(tx: &mut Tx, application: ApplicationId, account: Accou
     tx.send(sql, params![application, account]).await
 }
 
+/// Whether a person has signed in to an app and is not blocked.
+pub async fn may_enter(mut from: impl Read, application: ApplicationId, account: AccountId) -> db::Result<bool> {
+    let sql = "SELECT account_id FROM app_user WHERE app_id = $1 AND account_id = $2 AND blocked_at IS NULL";
+    Ok(from.opt::<(String,)>(sql, params![application, account]).await?.is_some())
+}
+
 /// Whether an app has blocked a person.
 pub async fn is_blocked(mut from: impl Read, application: ApplicationId, account: AccountId) -> db::Result<bool> {
     let sql = "SELECT account_id FROM app_user WHERE app_id = $1 AND account_id = $2 AND blocked_at IS NOT NULL";

@@ -1,5 +1,6 @@
 //! Apps: what is stored of them, their keys, scopes, redirect URIs, slugs and end users.
 pub mod end_users;
+mod keys;
 pub mod redirects;
 pub mod scopes;
 pub mod slugs;
@@ -7,16 +8,12 @@ pub mod slugs;
 use std::collections::{HashMap, HashSet};
 
 use db::{Db, FromRow, Reach, Read, Row, Sql, Tx, holding, params, row};
-use kernel::{
-    Janua,
-    clock::Timestamp,
-    crypto::{self, Secret},
-    fault::Result,
-    http::Key,
-};
+use kernel::{Janua, clock::Timestamp, fault::Result, http::Key};
 use schemars::JsonSchema;
 use serde::Serialize;
+use url::Url;
 
+pub use self::keys::{Keyed, StoredAppKey};
 pub use crate::ids::{AppKeyId, ApplicationId, Environment, KeyKind};
 use crate::{
     apps::scopes::{DeclaredScopes, Scopes},
@@ -24,6 +21,7 @@ use crate::{
     gone,
     ids::{AccountId, OrgId, Role},
     quotas,
+    sessions::audience::Audience,
 };
 
 /// The topic on which a change to an app or its keys is told.
@@ -96,6 +94,12 @@ impl About {
     }
 }
 
+impl From<&Application> for quotas::Pool {
+    fn from(application: &Application) -> Self {
+        Self { org: application.org_id, app: Some(application.id) }
+    }
+}
+
 impl Application {
     /// `false` when the slug is somebody else's, or is held back for another organization. Counts against the
     /// organization's quota.
@@ -138,8 +142,8 @@ impl Application {
     }
 
     /// `false` when the slug is somebody else's, or is held back for another organization: then nothing may be committed.
-    /// The slug it had before is held back from now on.
-    pub async fn save(&self, tx: &mut Tx) -> db::Result<bool> {
+    /// The slug it had before is held back from now on, on account of `actor`.
+    pub async fn save(&self, tx: &mut Tx, actor: AccountId) -> db::Result<bool> {
         let (before,): (String,) = tx.one("SELECT slug FROM app WHERE id = $1", params![self.id]).await?;
         let sql = "SELECT id FROM app WHERE slug = $1 AND id <> $2";
         if tx.opt::<(String,)>(sql, params![&self.slug, self.id]).await?.is_some() {
@@ -167,7 +171,7 @@ impl Application {
             if slugs::is_held_back(tx, &self.slug, self.org_id, self.updated_at).await? {
                 return Ok(false);
             }
-            slugs::hold_back(tx, &before, (self.org_id, self.owner_id), self.updated_at).await?;
+            slugs::hold_back(tx, &before, (self.org_id, Some(actor)), self.updated_at).await?;
         }
         self.told(tx).await?;
         Ok(true)
@@ -199,10 +203,10 @@ impl Application {
     }
 
     /// Its keys, people and sessions go with it. Call [`empty`](Self::empty) before. Its slug stays with the
-    /// organization for a while.
-    pub async fn delete(&self, tx: &mut Tx, janua: &Janua) -> db::Result<()> {
+    /// organization for a while, on account of `actor`.
+    pub async fn delete(&self, tx: &mut Tx, janua: &Janua, actor: AccountId) -> db::Result<()> {
         gone::app(tx, janua, self.id).await?;
-        slugs::hold_back(tx, &self.slug, (self.org_id, self.owner_id), janua.clock.now()).await?;
+        slugs::hold_back(tx, &self.slug, (self.org_id, Some(actor)), janua.clock.now()).await?;
         let keys = StoredAppKey::count(tx, self.id).await?;
         quotas::give_back(tx, self.org_id, &quotas::KEYS, keys).await?;
         quotas::give_back(tx, self.org_id, &quotas::APPS, 1).await?;
@@ -251,6 +255,10 @@ impl Application {
         from.opt("SELECT * FROM app WHERE id = $1", params![id]).await
     }
 
+    pub async fn find_by_slug(db: &Db, slug: &str) -> db::Result<Option<Self>> {
+        db.opt("SELECT * FROM app WHERE slug = $1", params![slug]).await
+    }
+
     /// The app that has proven this host, or a domain above it, to be its own.
     pub async fn of_domain(db: &Db, host: &str) -> db::Result<Option<ApplicationId>> {
         let host = host.trim_end_matches('.').to_lowercase();
@@ -269,14 +277,22 @@ impl Application {
     pub async fn allows(db: &Db, id: ApplicationId, origin: &str) -> db::Result<bool> {
         let sql = "SELECT allowed_origins FROM app WHERE id = $1";
         let found: Option<(Vec<String>,)> = db.opt(sql, params![id]).await?;
-        Ok(found.is_some_and(|(origins,)| origins.iter().any(|allowed| allowed == origin)))
+        if found.is_some_and(|(origins,)| origins.iter().any(|allowed| allowed == origin)) {
+            return Ok(true);
+        }
+        // A domain that the app's site is served under.
+        let Some(domain) = origin.strip_prefix("https://") else { return Ok(false) };
+        let sql = "SELECT id FROM app_domain WHERE app_id = $1 AND domain = $2 AND status = 'active'";
+        Ok(db.opt::<(String,)>(sql, params![id, domain]).await?.is_some())
     }
 
-    /// The origins of all apps.
+    /// The origins of all apps, those of domains that are served among them.
     pub async fn origins(db: &Db) -> db::Result<HashSet<String>> {
         let sql = "SELECT allowed_origins FROM app WHERE allowed_origins <> '[]'";
         let found: Vec<(Vec<String>,)> = db.all(sql, vec![]).await?;
-        Ok(found.into_iter().flat_map(|(origins,)| origins).collect())
+        let served: Vec<(String,)> = db.all("SELECT domain FROM app_domain WHERE status = 'active'", vec![]).await?;
+        let served = served.into_iter().map(|(domain,)| format!("https://{domain}"));
+        Ok(found.into_iter().flat_map(|(origins,)| origins).chain(served).collect())
     }
 
     /// Notes that somebody came in through it, and what they let it know, unless they are blocked. It stays until the
@@ -370,190 +386,6 @@ struct Greeted {
 }
 row!(Greeted { scopes, has_words, blocked_at, active_month, org_id });
 
-/// An app key without its value.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(rename = "AppKey")]
-pub struct StoredAppKey {
-    pub id: AppKeyId,
-    #[serde(rename = "type")]
-    pub kind: KeyKind,
-    pub environment: Environment,
-    pub name: Option<String>,
-    /// How the key begins.
-    pub prefix: String,
-    pub created_at: Timestamp,
-    /// To the minute.
-    pub last_used_at: Option<Timestamp>,
-}
-row!(StoredAppKey { id, kind, environment, name, prefix, created_at, last_used_at });
-
-/// How much of a key's chance is shown in its prefix.
-const SHOWN: usize = 4;
-
-/// A key, and the app it is of.
-struct KeyOfApp {
-    app_id: ApplicationId,
-    key: StoredAppKey,
-}
-
-impl FromRow for KeyOfApp {
-    fn from_row(mut row: Row) -> db::Result<Self> {
-        Ok(Self { app_id: row.get("app_id")?, key: StoredAppKey::from_row(row)? })
-    }
-}
-
-impl StoredAppKey {
-    /// A new key, and the only sight of it. Counts against the organization's quota.
-    pub async fn make(
-        tx: &mut Tx,
-        janua: &Janua,
-        application: &Application,
-        created_by: AccountId,
-        kind: KeyKind,
-        environment: Environment,
-        name: Option<String>,
-    ) -> Result<(Self, Secret)> {
-        quotas::spend(tx, janua, application, &quotas::KEYS, 1).await?;
-        let (now, token) = (janua.clock.now(), janua.entropy.token());
-        let letter = match kind {
-            KeyKind::Publishable => "pk",
-            KeyKind::Secret => "sk",
-        };
-        let start = format!("{letter}_{}_", environment.name());
-        let value = Secret::from(format!("{start}{}", token.expose()));
-        let prefix = value.expose()[..start.len() + SHOWN].to_owned();
-        let id = AppKeyId::new(&janua.entropy, now);
-        let key = Self { id, kind, environment, name, prefix, created_at: now, last_used_at: None };
-        tx.exec(
-            "INSERT INTO app_key (id, app_id, hash, kind, environment, name, prefix, created_at, created_by)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-            params![
-                key.id,
-                application.id,
-                crypto::hash(value.expose().as_bytes()),
-                kind,
-                environment,
-                key.name.clone(),
-                &key.prefix,
-                now,
-                created_by
-            ],
-        )
-        .await?;
-        Ok((key, value))
-    }
-
-    pub async fn page(db: &Db, application: ApplicationId, below: &Key, most: u32) -> db::Result<Vec<Self>> {
-        db.all(
-            "SELECT id, kind, environment, name, prefix, created_at, last_used_at FROM app_key
-             WHERE app_id = $1 AND (created_at, id) < ($2, $3) ORDER BY created_at DESC, id DESC LIMIT $4",
-            params![application, below.at, &below.id, most],
-        )
-        .await
-    }
-
-    /// Those of every app of an organization, newest first.
-    pub async fn of_org(db: &Db, org: OrgId) -> db::Result<HashMap<ApplicationId, Vec<Self>>> {
-        let found: Vec<KeyOfApp> = db
-            .all(
-                "SELECT app_key.id, kind, environment, app_key.name, prefix, app_key.created_at, last_used_at, app_id
-                 FROM app JOIN app_key ON app_key.app_id = app.id WHERE app.org_id = $1
-                 ORDER BY app_key.created_at DESC, app_key.id DESC",
-                params![org],
-            )
-            .await?;
-        let mut keys: HashMap<_, Vec<_>> = HashMap::new();
-        for KeyOfApp { app_id, key } in found {
-            keys.entry(app_id).or_default().push(key);
-        }
-        Ok(keys)
-    }
-
-    pub async fn count(tx: &mut Tx, application: ApplicationId) -> db::Result<i64> {
-        let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM app_key WHERE app_id = $1";
-        let (count,): (i64,) = tx.one(sql, params![application]).await?;
-        Ok(count)
-    }
-
-    /// The keys somebody made for apps of an organization open nothing from now on, nor do those of unknown make of the
-    /// apps they own: whoever has seen a key can use it. The organization is told of as changed by the caller.
-    pub async fn end_those_of(
-        tx: &mut Tx,
-        org: OrgId,
-        account: AccountId,
-    ) -> db::Result<Vec<(ApplicationId, AppKeyId)>> {
-        let ended: Vec<EndedKey> = tx
-            .put(
-                "DELETE FROM app_key
-                 WHERE (created_by = $2 AND app_id IN (SELECT id FROM app WHERE org_id = $1))
-                    OR (created_by IS NULL AND app_id IN (SELECT id FROM app WHERE org_id = $1 AND owner_id = $2))
-                 RETURNING app_id, id",
-                params![org, account],
-            )
-            .await?;
-        quotas::give_back(tx, org, &quotas::KEYS, i64::try_from(ended.len()).unwrap_or_default()).await?;
-        Ok(ended.into_iter().map(|key| (key.app_id, key.id)).collect())
-    }
-
-    /// It opens nothing from now on. `false` when the app has no such key.
-    pub async fn delete(tx: &mut Tx, application: &Application, id: AppKeyId) -> db::Result<bool> {
-        let sql = "DELETE FROM app_key WHERE id = $2 AND app_id = $1";
-        let gone = tx.exec(sql, params![application.id, id]).await?;
-        if gone == 1 {
-            quotas::give_back(tx, application.org_id, &quotas::KEYS, 1).await?;
-        }
-        tx.notify(Reach::EveryNode, TOPIC, application.id.to_string()).await?;
-        Ok(gone == 1)
-    }
-}
-
-struct EndedKey {
-    app_id: ApplicationId,
-    id: AppKeyId,
-}
-row!(EndedKey { app_id, id });
-
-/// What a presented key stands for.
-#[derive(Debug)]
-pub struct Keyed {
-    /// None for an app that only said its id.
-    pub key_id: Option<AppKeyId>,
-    pub kind: KeyKind,
-    pub environment: Environment,
-    pub app_id: ApplicationId,
-    pub org_id: OrgId,
-    pub allowed_origins: Vec<String>,
-}
-row!(Keyed { key_id, kind, environment, app_id, org_id, allowed_origins });
-
-impl Keyed {
-    pub async fn find(db: &Db, key: &Secret) -> db::Result<Option<Self>> {
-        db.opt(
-            "SELECT app_key.id AS key_id, app_key.kind, app_key.environment, app.id AS app_id, app.org_id,
-                    app.allowed_origins
-             FROM app_key JOIN app ON app.id = app_key.app_id WHERE app_key.hash = $1",
-            params![crypto::hash(key.expose().as_bytes())],
-        )
-        .await
-    }
-
-    /// An app that says its id and proves nothing.
-    pub async fn public(db: &Db, id: ApplicationId) -> db::Result<Option<Self>> {
-        db.opt(
-            "SELECT NULL AS key_id, 'publishable' AS kind, 'live' AS environment, id AS app_id, org_id, allowed_origins
-             FROM app WHERE id = $1",
-            params![id],
-        )
-        .await
-    }
-
-    pub async fn note_use(&self, db: &Db, now: Timestamp) -> db::Result<()> {
-        db.exec("UPDATE app_key SET last_used_at = $2 WHERE id = $1", params![self.key_id, now]).await?;
-        Ok(())
-    }
-}
-
 /// An app that a user signed in to.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -575,4 +407,44 @@ impl UsedApp {
         )
         .await
     }
+}
+
+/// Whether a token counts at a server of this app: on a domain it has proven to be its own, or on loopback at one of its
+/// origins.
+pub async fn counts_at(db: &Db, audience: &Audience, app: ApplicationId) -> db::Result<bool> {
+    for url in audience.iter().filter_map(target) {
+        let is_its_own = if redirects::is_loopback(&url) {
+            Application::allows(db, app, &url.origin().ascii_serialization()).await?
+        } else {
+            Application::of_domain(db, url.host_str().unwrap_or_default()).await? == Some(app)
+        };
+        if is_its_own {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// A place where tokens count (RFC 8707): a whole URL without a fragment. On the wire it stays as it was written.
+pub fn target(resource: &str) -> Option<Url> {
+    // What is put right while reading is not what was written.
+    let is_odd = resource.contains(|c: char| c.is_whitespace() || c.is_control() || c == '\\');
+    let url = Url::parse(resource).ok().filter(|url| url.has_host() && url.fragment().is_none())?;
+    let is_plain = url.username().is_empty() && url.password().is_none();
+    (is_plain && !is_odd && matches!(url.scheme(), "https" | "http")).then_some(url)
+}
+
+struct OrgOfApp {
+    org_id: OrgId,
+}
+row!(OrgOfApp { org_id });
+
+/// The organizations of apps.
+pub async fn orgs_of(db: &Db, apps: &[ApplicationId]) -> db::Result<HashMap<ApplicationId, OrgId>> {
+    let mut orgs = HashMap::new();
+    for &app in apps {
+        let found: Option<OrgOfApp> = db.opt("SELECT org_id FROM app WHERE id = $1", params![app]).await?;
+        orgs.extend(found.map(|found| (app, found.org_id)));
+    }
+    Ok(orgs)
 }

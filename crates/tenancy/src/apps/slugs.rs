@@ -21,7 +21,7 @@ pub const LONGEST: usize = 48;
 /// How long the slug of an app that is gone, or has another one now, goes to no other organization: links and settings out
 /// there still name it.
 const HELD_BACK: Duration = Duration::from_hours(90 * 24);
-/// How many slugs are held back for one organization, and of apps that one account made, in whatever organizations.
+/// How many slugs are held back for one organization, and by what one account renamed or deleted, in whatever organizations.
 const MOST_OF_ORG: u32 = 20;
 const MOST_OF_ACCOUNT: u32 = 50;
 
@@ -173,19 +173,20 @@ pub fn made_from(janua: &Janua, name: &str) -> String {
 }
 
 /// Holds back the slug of an app that is renamed or deleted: for a while it is the organization's alone. An organization
-/// holds few, and so does an account over all its organizations; beyond that the oldest of this organization is free at
-/// once, or else this one. So nobody keeps words from others by creating and deleting apps, and nobody with many apps is
-/// refused anything.
+/// holds few, and so does the account that renames and deletes, over all its organizations; beyond that the oldest of this
+/// organization is free at once, or else this one. So nobody keeps words from others by creating and deleting apps, and
+/// nobody with many apps is refused anything. It is the acting account that counts, not the app's creator: a former member
+/// who holds many elsewhere takes nothing from the organization.
 pub async fn hold_back(
     tx: &mut Tx,
     slug: &str,
-    (org, owner): (OrgId, Option<AccountId>),
+    (org, actor): (OrgId, Option<AccountId>),
     now: Timestamp,
 ) -> db::Result<()> {
     tx.exec(
         "INSERT INTO slug_hold (slug, org_id, account_id, held_until) VALUES ($1, $2, $3, $4)
          ON CONFLICT (slug) DO UPDATE SET org_id = $2, account_id = $3, held_until = $4",
-        params![slug, org, owner, now.plus(HELD_BACK)],
+        params![slug, org, actor, now.plus(HELD_BACK)],
     )
     .await?;
     tx.exec(
@@ -198,13 +199,13 @@ pub async fn hold_back(
     tx.exec(
         "DELETE FROM slug_hold WHERE org_id = $4 AND slug IN (SELECT slug FROM slug_hold WHERE account_id = $1 AND slug <> $2
              ORDER BY held_until DESC, slug LIMIT 100 OFFSET $3)",
-        params![owner, slug, MOST_OF_ACCOUNT - 1, org],
+        params![actor, slug, MOST_OF_ACCOUNT - 1, org],
     )
     .await?;
     tx.exec(
         "DELETE FROM slug_hold WHERE slug = $2
            AND (SELECT COUNT(*) FROM slug_hold AS held WHERE held.account_id = $1 AND held.held_until > $4) > $3",
-        params![owner, slug, MOST_OF_ACCOUNT, now],
+        params![actor, slug, MOST_OF_ACCOUNT, now],
     )
     .await?;
     Ok(())

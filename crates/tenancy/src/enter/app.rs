@@ -1,31 +1,28 @@
-//! Access to an app: by an app key, or by a member of the organization that owns the app.
-use std::{marker::PhantomData, sync::Arc};
+//! Access to an app by a member of the organization that owns it.
+use std::marker::PhantomData;
 
 use axum::{extract::FromRequestParts, http::request::Parts};
 use db::Tx;
 use kernel::{
     Janua,
-    crypto::Secret,
-    fault::{CROSS_SITE, Code, FORBIDDEN, Fault, NOT_FOUND, Result, UNAUTHENTICATED},
-    http::{GenContext, Operation, OperationInput, Path, foreign_origin, may_answer, note_app, requires},
+    fault::{CROSS_SITE, FORBIDDEN, Fault, NOT_FOUND, Result, UNAUTHENTICATED},
+    http::{GenContext, Operation, OperationInput, Path, may_answer, note_app, requires},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    INSUFFICIENT_SCOPE, Live, Session,
+    INSUFFICIENT_SCOPE, Session,
+    app_key::{AppKey, INVALID_APP_KEY},
     org::{Least, describe_role},
     session::describe_session,
 };
 use crate::{
-    apps::{Application, Keyed, Reached},
+    apps::{Application, Reached},
     events::{About, Event},
     ids::{ApplicationId, Role},
     orgs::{Membership, Org},
 };
-
-const HEADER: &str = "x-service-app-key";
-pub const INVALID_APP_KEY: Code = Code::new(401, "invalid_app_key", "This app key does not exist or was deleted.");
 
 /// A caller with at least the role `R` in the organization that owns the app of the path's `{appId}`.
 pub struct InApp<R> {
@@ -56,8 +53,8 @@ impl<R: Least> InApp<R> {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct AppPath {
-    app_id: ApplicationId,
+pub(super) struct AppPath {
+    pub(super) app_id: ApplicationId,
 }
 
 impl<R: Least> FromRequestParts<Janua> for InApp<R> {
@@ -72,7 +69,8 @@ impl<R: Least> FromRequestParts<Janua> for InApp<R> {
 }
 
 impl<R: Least> InApp<R> {
-    async fn reach(janua: &Janua, session: Session, id: ApplicationId) -> Result<Self> {
+    /// For routes whose app is not in the path `/apps/{appId}`: as the extractor does.
+    pub async fn reach(janua: &Janua, session: Session, id: ApplicationId) -> Result<Self> {
         let reached = Application::reach(&janua.db, id, session.account().id).await?;
         let Reached { application, role } = reached.ok_or(NOT_FOUND)?;
         if role < R::ROLE {
@@ -88,24 +86,6 @@ impl<R: Least> OperationInput for InApp<R> {
         Path::<AppPath>::operation_input(ctx, operation);
         may_answer(operation, &[FORBIDDEN]);
         describe_role(operation, R::ROLE);
-    }
-}
-
-/// The app whose key came with the request.
-pub struct AppKey(pub Arc<Keyed>);
-
-impl FromRequestParts<Janua> for AppKey {
-    type Rejection = Fault;
-
-    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
-        presented(janua, parts).await?.map(Self).ok_or_else(|| UNAUTHENTICATED.into())
-    }
-}
-
-impl OperationInput for AppKey {
-    fn operation_input(_: &mut GenContext, operation: &mut Operation) {
-        requires(operation, &["appKey"]);
-        may_answer(operation, &[UNAUTHENTICATED, INVALID_APP_KEY]);
     }
 }
 
@@ -134,18 +114,4 @@ impl<R: Least> OperationInput for AppCaller<R> {
         describe_session(operation, false);
         describe_role(operation, R::ROLE);
     }
-}
-
-/// The app whose key came with the request. An unknown key is refused even where no key is needed.
-pub(super) async fn presented(janua: &Janua, parts: &Parts) -> Result<Option<Arc<Keyed>>> {
-    let headers = &parts.headers;
-    let Some(key) = headers.get(HEADER) else { return Ok(None) };
-    let key = Secret::from(key.to_str().map_err(|_| INVALID_APP_KEY)?.to_owned());
-    let keyed = janua.own::<Arc<Live>>().keyed(janua, &key).await?.ok_or(INVALID_APP_KEY)?;
-    // A web page calls with the key of its own app.
-    if foreign_origin(janua, headers).is_some_and(|origin| !keyed.allowed_origins.contains(&origin)) {
-        return Err(CROSS_SITE.into());
-    }
-    note_app(&parts.extensions, keyed.app_id);
-    Ok(Some(keyed))
 }

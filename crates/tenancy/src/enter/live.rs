@@ -15,7 +15,8 @@ use super::memory::{MOST, Memory, REMEMBERED};
 use crate::{
     accounts::factors::Whole,
     apps::{self, Application, Keyed},
-    ids::{AccountId, ApplicationId, OrgId, SessionId},
+    ids::{AccountId, ApplicationId, MachineId, OrgId, SessionId},
+    machines::{self, Machine, tokens::MachineClaims},
     orgs::{self, Membership},
     sessions::{
         self,
@@ -41,6 +42,9 @@ pub struct Live {
     members: Memory<(OrgId, AccountId), Membership>,
     /// By the digest of the key.
     keys: Memory<[u8; 32], Keyed>,
+    machines: Memory<MachineId, Machine>,
+    /// By the digest of the token.
+    pub(crate) machine_tokens: Recent<[u8; 32], Arc<MachineClaims>>,
 }
 
 fn group<Kind>(id: Id<Kind>) -> u128 {
@@ -55,6 +59,8 @@ impl Default for Live {
             people: Memory::default(),
             members: Memory::grouped(|(org, _), _| [Some(group(*org)), None]),
             keys: Memory::grouped(|_, keyed| [Some(group(keyed.org_id)), Some(group(keyed.app_id))]),
+            machines: Memory::grouped(|_, machine| [Some(group(machine.org_id)), None]),
+            machine_tokens: Recent::new(MOST, Duration::from_hours(1)),
         }
     }
 }
@@ -76,12 +82,18 @@ impl Live {
                     self.sessions.forget_group(group(id));
                     self.members.forget_group(group(id));
                     self.keys.forget_group(group(id));
+                    self.machines.forget_group(group(id));
                 }
                 Err(_) => {
                     self.sessions.forget_all();
                     self.members.forget_all();
                     self.keys.forget_all();
+                    self.machines.forget_all();
                 }
+            },
+            Notice::News { topic, body } if topic == machines::TOPIC => match body.parse::<MachineId>() {
+                Ok(id) => self.machines.forget(&id),
+                Err(_) => self.machines.forget_all(),
             },
             Notice::News { topic, body } if topic == apps::TOPIC => match body.parse::<ApplicationId>() {
                 Ok(id) => self.keys.forget_group(group(id)),
@@ -93,6 +105,7 @@ impl Live {
                 self.people.forget_all();
                 self.members.forget_all();
                 self.keys.forget_all();
+                self.machines.forget_all();
             }
         }
     }
@@ -119,6 +132,17 @@ impl Live {
         self.keys.recall(&janua.db, &crypto::digest(key.expose().as_bytes()), read).await
     }
 
+    /// A machine, whatever its state; none for an unknown ID.
+    pub async fn machine(&self, janua: &Janua, id: MachineId) -> db::Result<Option<Arc<Machine>>> {
+        self.machines.recall(&janua.db, &id, || Machine::find(&janua.db, id)).await
+    }
+
+    /// Whether an account exists and is not disabled.
+    pub async fn is_enabled(&self, janua: &Janua, account: AccountId) -> db::Result<bool> {
+        let found = self.people.recall(&janua.db, &account, || Whole::find(&janua.db, account)).await?;
+        Ok(found.is_some_and(|person| person.account.disabled_at.is_none()))
+    }
+
     /// A session that is alive now, and its account.
     async fn living(&self, janua: &Janua, id: SessionId) -> db::Result<Option<Living>> {
         let now = janua.clock.now();
@@ -130,6 +154,14 @@ impl Live {
         };
         // Its sessions were ended, too; this holds should one be missed.
         if person.account.disabled_at.is_some() {
+            return Ok(None);
+        }
+        // A framework agent that is suspended holds nothing that users gave it.
+        if session.app_id.is_none()
+            && let Some(client) = session.holder().and_then(|client| client.parse::<MachineId>().ok())
+            && let Some(machine) = self.machine(janua, client).await?
+            && machine.state_at(now) != machines::State::Active
+        {
             return Ok(None);
         }
         let org = match session.org_id {
@@ -196,6 +228,17 @@ pub async fn recognise(janua: &Janua, token: &str) -> db::Result<Option<(Arc<Cla
     Ok(found.map(|living| (claims, living)))
 }
 
-pub(super) async fn living(janua: &Janua, id: SessionId) -> db::Result<Option<Living>> {
+/// Whether a session of the service itself lives, and its user is a member of an organization. For sites that are for
+/// members: they know a session by its ID, which proves nothing by itself.
+pub async fn member_by_session(janua: &Janua, session: SessionId, org: OrgId) -> db::Result<bool> {
+    let Some(living) = living(janua, session).await? else { return Ok(false) };
+    if living.session.app_id.is_some() || living.session.scopes.is_some() {
+        return Ok(false);
+    }
+    let live = janua.own::<Arc<Live>>();
+    Ok(live.membership(janua, org, living.person.account.id).await?.is_some())
+}
+
+pub(crate) async fn living(janua: &Janua, id: SessionId) -> db::Result<Option<Living>> {
     janua.own::<Arc<Live>>().living(janua, id).await
 }

@@ -66,6 +66,14 @@ impl<R: Least> InOrg<R> {
     }
 }
 
+impl<R: Least> InOrg<R> {
+    /// For routes whose organization is not in the path: as the extractor does.
+    pub async fn reach(janua: &Janua, session: Session, org: OrgId) -> Result<Self> {
+        let membership = member(janua, &session, org, R::ROLE).await?;
+        Ok(Self { session, membership, least: PhantomData })
+    }
+}
+
 impl<R> InOrg<R> {
     pub fn org(&self) -> &Org {
         &self.membership.org

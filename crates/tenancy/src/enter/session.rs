@@ -16,7 +16,7 @@ use kernel::{
 
 use super::{
     Delivery, Living, Within,
-    app::{INVALID_APP_KEY, presented as app_key},
+    app_key::{INVALID_APP_KEY, presented as app_key},
     cookies,
     live::{living, recognise},
 };
@@ -186,6 +186,11 @@ impl Session {
         Self::recognised(parts, janua).await?.without_scopes()?.of_the_service(janua)
     }
 
+    /// Accepts sessions of the service and of apps. Ignores the app key: the caller compares it.
+    pub(super) async fn of_any_app(parts: &mut Parts, janua: &Janua) -> Result<Self> {
+        Self::recognised(parts, janua).await?.without_scopes()
+    }
+
     fn of_the_service(self, janua: &Janua) -> Result<Self> {
         match self.of_app() {
             None => Ok(self),
@@ -279,6 +284,17 @@ fn bad_token(delivery: Delivery) -> Fault {
 fn presented(headers: &HeaderMap) -> Option<(&str, Delivery)> {
     let in_header = || bearer(headers).map(|token| (token, Delivery::Body));
     cookies::peek(headers, cookies::ACCESS).map(|token| (token, Delivery::Cookie)).or_else(in_header)
+}
+
+impl Within {
+    pub fn of(session: &Session) -> Self {
+        Self { session: session.id(), delivery: session.delivery }
+    }
+}
+
+/// Whether a session came along, valid or not.
+pub(super) fn presents_session(parts: &Parts) -> bool {
+    parts.extensions.get::<Within>().is_some() || presented(&parts.headers).is_some()
 }
 
 /// A signed-in user, or a client that acts for one within its scopes. For the few routes that accept clients. Tokens
@@ -446,6 +462,37 @@ impl OperationInput for PlatformOwner {
         Session::operation_input(ctx, operation);
         may_answer(operation, &[FORBIDDEN]);
         operation.extensions.insert("x-role".into(), "platform-owner".into());
+    }
+}
+
+/// A platform admin, who sees figures of the platform: listed in `platform_admins` with a verified email, or a platform
+/// owner.
+pub struct PlatformAdmin(pub Session);
+
+/// Whether this is a session of a platform admin. Owners are admins, too.
+pub fn is_platform_admin(janua: &Janua, session: &Session) -> bool {
+    let account = session.account();
+    let admins = &janua.config.of::<crate::Settings>().platform_admins;
+    let mut listed = admins.iter().filter_map(|admin| crate::email::Email::parse(admin));
+    let is_listed = account.email_key.as_deref().is_some_and(|key| listed.any(|admin| admin.key() == key));
+    is_platform_owner(janua, session)
+        || session.living.session.app_id.is_none() && account.email_verified && is_listed
+}
+
+impl FromRequestParts<Janua> for PlatformAdmin {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
+        let session = Session::from_request_parts(parts, janua).await?;
+        if is_platform_admin(janua, &session) { Ok(Self(session)) } else { Err(FORBIDDEN.into()) }
+    }
+}
+
+impl OperationInput for PlatformAdmin {
+    fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
+        Session::operation_input(ctx, operation);
+        may_answer(operation, &[FORBIDDEN]);
+        operation.extensions.insert("x-role".into(), "platform-admin".into());
     }
 }
 

@@ -1,33 +1,19 @@
-//! The sender of a request. A handler takes a visitor by the name that says what was checked before it runs.
+//! The sender of a request.
 use std::sync::Arc;
 
-use axum::{
-    extract::FromRequestParts,
-    http::{HeaderMap, HeaderValue, header, request::Parts},
-};
+use axum::http::HeaderValue;
 use db::Tx;
-use kernel::{
-    Janua,
-    crypto::Secret,
-    fault::{Code, Fault, RATE_LIMITED, Result},
-    http::{Client, GenContext, Operation, OperationInput, may_answer},
-};
+use kernel::{Janua, crypto::Secret, http::Client};
 
-use super::{
-    app::{INVALID_APP_KEY, presented as app_key},
-    captcha::{CAPTCHA_REQUIRED, PASS},
-    cookies,
-};
 use crate::{
     apps::Keyed,
     events::{self, By, Event},
     ids::AccountId,
-    quotas::QUOTA_EXCEEDED,
-    sessions::sign_in::{ACCOUNT_CLOSED, ACCOUNT_DISABLED, BLOCKED_FROM_APP},
 };
 
-/// The sender of a request: its network, browser, app and trusted device. A handler takes an [`Admitted`], a
-/// [`ToAdmit`] or a [`NotAdmitted`], and so says what it relies on.
+/// The sender of a request: its network, browser, app and trusted device. A handler takes an
+/// [`Admitted`](super::Admitted), a [`ToAdmit`](super::ToAdmit) or a [`NotAdmitted`](super::NotAdmitted), and so says what it
+/// relies on.
 pub struct Visitor {
     pub by: By,
     pub client: Client,
@@ -41,18 +27,6 @@ pub struct Visitor {
 }
 
 impl Visitor {
-    async fn of(parts: &mut Parts, janua: &Janua) -> Result<Self> {
-        let client = Client::from_request_parts(parts, janua).await?;
-        let keyed = app_key(janua, parts).await?;
-        let by = from_where(client, parts.headers.get(header::USER_AGENT));
-        let by = By { app: keyed.as_ref().map(|keyed| keyed.app_id), ..by };
-        let user_agent = by.user_agent.clone().unwrap_or_default();
-        let route = parts.uri.path().to_owned();
-        let pass = parts.headers.get(PASS).and_then(|value| value.to_str().ok()).map(|text| text.to_owned().into());
-        let trusted_device = trusted_device(janua, client, &parts.headers);
-        Ok(Self { by, client, user_agent, trusted_device, app: keyed, route, pass })
-    }
-
     /// Adds the captcha pass of a page's form.
     pub fn bring(&mut self, pass: Secret) {
         self.pass = Some(pass);
@@ -75,74 +49,8 @@ impl Visitor {
     }
 }
 
-/// A visitor who was admitted before the handler runs.
-pub struct Admitted(pub Visitor);
-
-/// A visitor that the handler itself admits, because that needs the body: with the email in it ([`Visitor::admit`]),
-/// with the captcha that a page's form brings, or by counting a try at a secret (`attempt` and its like).
-pub struct ToAdmit(pub Visitor);
-
-/// A visitor without a check: the request carries a session, a refresh token, an app key or a solved captcha, and
-/// none of those can be guessed.
-pub struct NotAdmitted(pub Visitor);
-
-impl FromRequestParts<Janua> for Admitted {
-    type Rejection = Fault;
-
-    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
-        let visitor = Visitor::of(parts, janua).await?;
-        visitor.admit(janua, None).await?;
-        Ok(Self(visitor))
-    }
-}
-
-impl FromRequestParts<Janua> for ToAdmit {
-    type Rejection = Fault;
-
-    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
-        Visitor::of(parts, janua).await.map(Self)
-    }
-}
-
-impl FromRequestParts<Janua> for NotAdmitted {
-    type Rejection = Fault;
-
-    async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
-        Visitor::of(parts, janua).await.map(Self)
-    }
-}
-
-const OF_VISITORS: &[Code] =
-    &[RATE_LIMITED, INVALID_APP_KEY, ACCOUNT_CLOSED, ACCOUNT_DISABLED, BLOCKED_FROM_APP, QUOTA_EXCEEDED];
-
-impl OperationInput for Admitted {
-    fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
-        ToAdmit::operation_input(ctx, operation);
-    }
-}
-
-impl OperationInput for ToAdmit {
-    fn operation_input(_: &mut GenContext, operation: &mut Operation) {
-        may_answer(operation, &[CAPTCHA_REQUIRED]);
-        may_answer(operation, OF_VISITORS);
-    }
-}
-
-impl OperationInput for NotAdmitted {
-    fn operation_input(_: &mut GenContext, operation: &mut Operation) {
-        may_answer(operation, OF_VISITORS);
-    }
-}
-
 pub(super) fn from_where(client: Client, user_agent: Option<&HeaderValue>) -> By {
     By { ip: Some(client.address.to_string()), user_agent: Some(readable(user_agent)), ..By::default() }
-}
-
-/// Read from the cookie, or from the header that a trusted proxy made of it. Headers from other clients are ignored.
-fn trusted_device(janua: &Janua, client: Client, headers: &HeaderMap) -> Option<Secret> {
-    let by_proxy = || headers.get("x-service-mfa-trusted").and_then(|value| value.to_str().ok());
-    let told = cookies::read_strictly(janua, headers, cookies::TRUSTED);
-    told.or_else(|| client.by_our_proxy.then(by_proxy).flatten().map(|text| text.to_owned().into()))
 }
 
 /// The user agent, without characters that cannot be shown.

@@ -1,5 +1,5 @@
 //! Requests that pages make to the API of the same process.
-use super::{Delivery, Session};
+use super::cookies::Delivery;
 use crate::ids::SessionId;
 
 /// The session of such a request, and how the user presented it. The session is checked each time. No request from
@@ -8,10 +8,4 @@ use crate::ids::SessionId;
 pub struct Within {
     pub(super) session: SessionId,
     pub(super) delivery: Delivery,
-}
-
-impl Within {
-    pub fn of(session: &Session) -> Self {
-        Self { session: session.id(), delivery: session.delivery }
-    }
 }

@@ -24,9 +24,9 @@ pub struct AuditEntry {
     pub id: String,
     #[serde(rename = "type")]
     pub kind: String,
-    /// The user who did it; null for what happened before sign-in, by SCIM or by the system.
+    /// The user or the app key that did it; null for what happened before sign-in, by SCIM or by the system.
     pub actor: Option<String>,
-    /// The name of that user, where the reader may know it.
+    /// The name of that user or key, where the reader may know it.
     pub actor_name: Option<String>,
     pub target: Option<String>,
     pub org_id: Option<String>,
@@ -92,7 +92,7 @@ macro_rules! entries {
             $name,
             " AS actor_name, ",
             $address,
-            " FROM audit_event e LEFT JOIN account who ON who.id = e.actor WHERE ",
+            " FROM audit_event e LEFT JOIN account who ON who.id = e.actor LEFT JOIN app_key k ON k.id = e.actor WHERE ",
             $scope,
             " AND (e.at, e.id) < ($2, $3) AND e.at >= $4 AND e.at < $5 AND ($6 = '' OR e.type = $6)
               AND ($7 = '' OR e.actor = $7)
@@ -120,7 +120,7 @@ impl AuditEntry {
         most: u32,
     ) -> db::Result<Vec<Self>> {
         let sql = entries!(
-            "CASE WHEN e.actor = e.account_id OR e.org_id IS NOT NULL THEN who.name END",
+            "CASE WHEN e.actor = e.account_id OR e.org_id IS NOT NULL THEN COALESCE(who.name, 'Key ' || COALESCE(k.name, k.prefix)) END",
             "CASE WHEN e.actor IS NULL OR e.actor = e.account_id THEN e.ip END AS ip,
              CASE WHEN e.actor IS NULL OR e.actor = e.account_id THEN e.user_agent END AS user_agent",
             "e.account_id = $1"
@@ -130,7 +130,11 @@ impl AuditEntry {
     }
 
     pub async fn of_org(db: &Db, org: OrgId, filter: &AuditFilter, below: &Key, most: u32) -> db::Result<Vec<Self>> {
-        let sql = entries!("who.name", "e.ip, e.user_agent", "e.org_id = $1");
+        let sql = entries!(
+            "COALESCE(who.name, 'Key ' || COALESCE(k.name, k.prefix))",
+            "e.ip, e.user_agent",
+            "e.org_id = $1"
+        );
         let AuditFilter { since, until, kind, actor, pattern } = filter;
         db.all(sql, params![org, below.at, &below.id, *since, *until, kind, actor, pattern, most]).await
     }
@@ -146,7 +150,8 @@ impl AuditEntry {
     ) -> db::Result<Vec<Self>> {
         let sql = entries!(
             "CASE WHEN EXISTS (SELECT 1 FROM org_member m JOIN app a ON a.org_id = m.org_id
-                               WHERE a.id = $1 AND m.account_id = e.actor) THEN who.name END",
+                               WHERE a.id = $1 AND m.account_id = e.actor) THEN who.name
+                  ELSE 'Key ' || COALESCE(k.name, k.prefix) END",
             "e.ip, e.user_agent",
             "e.app_id = $1 AND (e.org_id IS NULL OR e.org_id = (SELECT a.org_id FROM app a WHERE a.id = $1))"
         );
@@ -156,10 +161,9 @@ impl AuditEntry {
 
     /// All events. They are read by their ids, which are in the order of time.
     pub async fn of_platform(db: &Db, filter: &AuditFilter, below: &Key, most: u32) -> db::Result<Vec<Self>> {
-        let sql =
-            "SELECT e.id, e.type, e.actor, e.target, e.org_id, e.app_id, e.at, e.details, who.name AS actor_name,
-                          e.ip, e.user_agent
-                   FROM audit_event e LEFT JOIN account who ON who.id = e.actor
+        let sql = "SELECT e.id, e.type, e.actor, e.target, e.org_id, e.app_id, e.at, e.details, 
+                          COALESCE(who.name, 'Key ' || COALESCE(k.name, k.prefix)) AS actor_name, e.ip, e.user_agent
+                   FROM audit_event e LEFT JOIN account who ON who.id = e.actor LEFT JOIN app_key k ON k.id = e.actor
                    WHERE e.id < $1 AND e.id >= $2 AND e.id < $3 AND ($4 = '' OR e.type = $4)
                      AND ($5 = '' OR e.actor = $5)
                      AND ($6 = '' OR LOWER(REPLACE(e.type, '_', ' ')) LIKE $6 ESCAPE '!'

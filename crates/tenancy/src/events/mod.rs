@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub use crate::ids::EventId;
-use crate::ids::{AccountId, ApplicationId, OrgId};
+use crate::ids::{AccountId, AppKeyId, ApplicationId, MachineId, OrgId};
 
 /// Something that happened, for audit logs and webhooks. [`events!`](crate::events!) declares one. It holds ids and
 /// plain facts only, so that no secret can leak.
@@ -96,6 +96,9 @@ pub struct By {
     pub user_agent: Option<String>,
     /// The app in which it happened.
     pub app: Option<ApplicationId>,
+    /// The secret key by which a program did it, where no user is signed in.
+    #[serde(default)]
+    pub key: Option<AppKeyId>,
     /// Whether it was done by a command in a shell of the server, where no user is signed in.
     #[serde(default)]
     pub is_shell: bool,
@@ -112,7 +115,12 @@ impl By {
 
     /// The actor as the audit log names it.
     fn actor_name(&self) -> Option<String> {
-        self.actor.map(|id| id.to_string()).or_else(|| self.is_shell.then(|| SHELL.to_owned()))
+        self.actor_id().or_else(|| self.is_shell.then(|| SHELL.to_owned()))
+    }
+
+    /// The ID of the user or the app key that did it.
+    pub(crate) fn actor_id(&self) -> Option<String> {
+        self.actor.map(|id| id.to_string()).or_else(|| self.key.map(|id| id.to_string()))
     }
 }
 
@@ -122,6 +130,7 @@ pub struct About {
     pub(crate) person: Option<AccountId>,
     pub(crate) org: Option<OrgId>,
     pub(crate) app: Option<ApplicationId>,
+    pub(crate) machine: Option<MachineId>,
 }
 
 impl About {
@@ -130,7 +139,12 @@ impl About {
     }
 
     pub fn application(app: ApplicationId, org: OrgId) -> Self {
-        Self { org: Some(org), app: Some(app), person: None }
+        Self { org: Some(org), app: Some(app), ..Self::default() }
+    }
+
+    /// A machine of an organization.
+    pub fn machine(machine: MachineId, org: OrgId) -> Self {
+        Self { machine: Some(machine), ..Self::in_org(org) }
     }
 
     #[must_use]
@@ -140,12 +154,13 @@ impl About {
 
     /// The most specific target.
     fn target(&self) -> Option<String> {
-        let (person, app, org) = (
+        let (machine, person, app, org) = (
+            self.machine.map(|id| id.to_string()),
             self.person.map(|id| id.to_string()),
             self.app.map(|id| id.to_string()),
             self.org.map(|id| id.to_string()),
         );
-        person.or(app).or(org)
+        machine.or(person).or(app).or(org)
     }
 }
 
@@ -177,8 +192,8 @@ pub async fn record(
     let (id, target, details) = (EventId::new(&janua.entropy, now), about.target(), event.details());
     tx.send(
         "INSERT INTO audit_event (id, type, webhook, account_id, actor, target, org_id, app_id, ip, user_agent, at,
-                                  details)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+                                  details, machine_id)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
         params![
             id,
             kind.audit,
@@ -191,7 +206,8 @@ pub async fn record(
             by.ip.clone(),
             by.user_agent.clone(),
             now,
-            &details
+            &details,
+            about.machine
         ],
     )
     .await?;

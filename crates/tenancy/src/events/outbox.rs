@@ -94,7 +94,7 @@ struct Facts<'a> {
     id: EventId,
     #[serde(rename = "type")]
     kind: &'static str,
-    actor: Option<AccountId>,
+    actor: Option<String>,
     target: Option<&'a str>,
     org_id: Option<OrgId>,
     app_id: Option<ApplicationId>,
@@ -128,7 +128,7 @@ pub(crate) async fn put(tx: &mut Tx, janua: &Janua, by: &By, about: About, happe
         let facts = InJson(Facts {
             id: happened.id,
             kind: happened.kind,
-            actor: by.actor,
+            actor: by.actor_id(),
             target: happened.target.as_deref(),
             org_id: about.org,
             app_id: about.app.or(by.app),

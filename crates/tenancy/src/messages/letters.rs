@@ -1,11 +1,14 @@
 //! How a mail is written. Each feature declares its own mails beside the code that sends them, in English; this file gives
 //! all of them one form, as text and as HTML.
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use kernel::{Janua, clock::Timestamp, crypto::Secret};
 use minijinja::{AutoEscape, Environment, HtmlEscape, UndefinedBehavior, Value, context};
 
-use super::sender::{Sender, installation_name};
+use super::{
+    one_line,
+    sender::{Sender, installation_name},
+};
 use crate::{events::By, sessions::device_name};
 
 /// A mail that a feature sends.
@@ -32,8 +35,25 @@ pub struct Letter {
     words: Vec<String>,
     link: Option<Link>,
     code: Option<Secret>,
-    facts: Vec<(&'static str, String)>,
+    facts: Vec<(&'static str, Fact)>,
     after: &'static str,
+}
+
+/// What stands beside the name of a fact.
+#[derive(Debug)]
+enum Fact {
+    Words(String),
+    /// Told in the reader's time zone.
+    Moment(Timestamp),
+}
+
+impl Fact {
+    fn in_words(&self, zone: Option<&str>) -> String {
+        match self {
+            Self::Words(words) => words.clone(),
+            Self::Moment(moment) => moment.in_words_at(zone),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -82,9 +102,9 @@ impl Letter {
     /// When, on what device and from which IP address it was done.
     #[must_use]
     pub fn origin(mut self, origin: &Origin) -> Self {
-        self.facts.push(("When", origin.at.in_words()));
-        self.facts.extend(origin.device.as_deref().map(|device| ("Device", one_line(device))));
-        self.facts.extend(origin.ip.as_deref().map(|ip| ("IP address", one_line(ip))));
+        self.facts.push(("When", Fact::Moment(origin.at)));
+        self.facts.extend(origin.device.as_deref().map(|device| ("Device", Fact::Words(one_line(device)))));
+        self.facts.extend(origin.ip.as_deref().map(|ip| ("IP address", Fact::Words(located(ip)))));
         self
     }
 
@@ -120,13 +140,15 @@ impl Origin {
     }
 }
 
-/// Text that somebody typed stays a word: no second line, no character that hides or turns others around, no URL that mail
-/// programs turn into a link.
-pub(super) fn one_line(text: &str) -> String {
-    let is_hidden = |c: &char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
-    let shown = text.chars().filter(|c| !is_hidden(c));
-    let plain: String = shown.map(|c| if c.is_control() { ' ' } else { c }).collect();
-    plain.replace("://", ":// ").replace("www.", "www ")
+/// An IP address, and what it says about the place where that is certain.
+fn located(ip: &str) -> String {
+    let place = match ip.parse::<IpAddr>().map(|ip| ip.to_canonical()) {
+        Ok(ip) if ip.is_loopback() => " (the server itself)",
+        Ok(IpAddr::V4(ip)) if ip.is_private() || ip.is_link_local() => " (private network)",
+        Ok(IpAddr::V6(ip)) if ip.is_unique_local() || ip.is_unicast_link_local() => " (private network)",
+        _ => "",
+    };
+    format!("{}{place}", one_line(ip))
 }
 
 /// For mails about what the reader may not have done; with [`Letter::button`] to [`SECURE`].
@@ -167,8 +189,13 @@ impl Default for Templates {
     }
 }
 
-/// Writes a mail out.
-pub fn write(janua: &Janua, sender: &Sender, mail: &dyn Mail) -> Result<Written, minijinja::Error> {
+/// Writes a mail out. Moments in it are in `zone`, the reader's time zone, or in UTC.
+pub fn write(
+    janua: &Janua,
+    sender: &Sender,
+    zone: Option<&str>,
+    mail: &dyn Mail,
+) -> Result<Written, minijinja::Error> {
     let letter = mail.letter();
     let greeting = if letter.name.is_empty() { "Hello,".to_owned() } else { format!("Hello {},", letter.name) };
     let (subject, before, after) =
@@ -182,7 +209,8 @@ pub fn write(janua: &Janua, sender: &Sender, mail: &dyn Mail) -> Result<Written,
         }
         None => ("", String::new()),
     };
-    let facts: Vec<_> = letter.facts.iter().map(|(name, value)| context! { name => *name, value }).collect();
+    let facts: Vec<_> =
+        letter.facts.iter().map(|(name, value)| context! { name => *name, value => value.in_words(zone) }).collect();
     let host = base.split("://").nth(1).unwrap_or_default();
     let sent_by = if sender.is_app {
         format!("Sent by {} ({host}) for {}", installation_name(janua), sender.name)
@@ -192,6 +220,7 @@ pub fn write(janua: &Janua, sender: &Sender, mail: &dyn Mail) -> Result<Written,
     let head = context! {
         name => sender.name.as_str(),
         initials => sender.initials(),
+        logo => &sender.logo,
         color => sender.color.to_string(),
         ink => sender.color.ink().to_string(),
     };
@@ -229,7 +258,11 @@ mod tests {
     fn an_origin_is_in_words() {
         let origin = Origin::sample();
         let letter = Letter::new("Subject", "Before.", "After.").origin(&origin);
-        let values: Vec<_> = letter.facts.iter().map(|(_, value)| value.as_str()).collect();
-        assert_eq!(values, ["17 November 2026, 14:05 UTC", "Firefox on Linux", "192.0.2.1"]);
+        let values = |zone| letter.facts.iter().map(|(_, value)| value.in_words(zone)).collect::<Vec<_>>();
+        assert_eq!(values(None), ["17 November 2026, 14:05 UTC", "Firefox on Linux", "192.0.2.1"]);
+        assert_eq!(values(Some("Europe/Zurich"))[0], "17 November 2026, 15:05 (Europe/Zurich)");
+        assert_eq!(values(Some("Middle/Earth"))[0], "17 November 2026, 14:05 UTC");
+        assert_eq!(located("::ffff:10.1.2.3"), "::ffff:10.1.2.3 (private network)");
+        assert_eq!(located("127.0.0.1"), "127.0.0.1 (the server itself)");
     }
 }

@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::messages::letters::{Letter, Mail, NOT_YOU, Origin, SECURE, Sample, Written, write};
 use crate::{
+    accounts::Account,
     apps::ApplicationId,
     email::Email,
     messages::{relay::Relay, sender::Sender},
@@ -146,7 +147,12 @@ pub async fn send_for(
         janua.declared::<Sample>().iter().any(|sample| (sample.0)().name() == name),
         "{name} is in no list that a feature declares"
     );
-    let written = write(janua, &sender, mail);
+    // The reader may have no account.
+    let zone = match Email::parse(to) {
+        Some(email) => Account::time_zone_of(&mut *tx, &email).await?,
+        None => None,
+    };
+    let written = write(janua, &sender, zone.as_deref(), mail);
     let Written { subject, text, html, from, life } =
         written.map_err(|error| db::Error::Driver(format!("the mail {name} cannot be written: {error}")))?;
     let stored = Stored { to: to.to_owned(), from, subject, text, html };
@@ -177,7 +183,7 @@ pub struct Outcome {
 /// Sends a mail at once, past the queue, once. For the people who run the platform: others wait for no mail server.
 pub async fn send_now(janua: &Janua, to: &str, mail: &dyn Mail) -> Outcome {
     let id = JobId::new(&janua.entropy, janua.clock.now()).to_string();
-    let written = write(janua, &Sender::installation(janua), mail).map_err(|error| error.to_string());
+    let written = write(janua, &Sender::installation(janua), None, mail).map_err(|error| error.to_string());
     let message = written.and_then(|Written { subject, text, html, from, .. }| {
         message(janua, &id, Stored { to: to.to_owned(), from, subject, text, html })
     });
@@ -428,6 +434,12 @@ fn text_body(text: String, is_file: bool) -> Body {
     };
     let lines: Vec<&str> = text.lines().collect();
     Body::dangerous_pre_encoded((lines.join("\r\n") + "\r\n").into_bytes(), encoding)
+}
+
+/// Whether a mail is to go out now. Mail of apps stands back for it.
+pub async fn is_due(db: &Db, now: Timestamp) -> db::Result<bool> {
+    let sql = "SELECT CAST(1 AS BIGINT) AS n FROM mail WHERE died_at IS NULL AND (next_at IS NULL OR next_at <= $1) LIMIT 1";
+    Ok(!db.all::<(i64,)>(sql, params![now]).await?.is_empty())
 }
 
 /// How many mails wait, and the last error of one of them. Counting stops at 10,000.

@@ -48,6 +48,16 @@ impl Relay {
         Self { places: Semaphore::new((hands / 2).clamp(1, MOST_AT_ONCE)), outage: Mutex::default() }
     }
 
+    /// For another queue than the platform's own, which sends so many mails at once.
+    pub fn with_places(places: usize) -> Self {
+        Self { places: Semaphore::new(places.max(1)), outage: Mutex::default() }
+    }
+
+    /// For how long nothing is tried now; nothing while the server is there.
+    pub fn waits(&self, now: Timestamp) -> Option<Duration> {
+        self.look(now).err().map(|wait| wait.length)
+    }
+
     /// A place to send one mail from; whoever has it says how it [`Self::ended`].
     pub async fn enter(&self, now: Timestamp) -> Result<SemaphorePermit<'_>, Wait> {
         self.look(now)?;

@@ -2,7 +2,7 @@
 use db::Read;
 use kernel::Janua;
 
-use super::letters::one_line;
+use super::one_line;
 use crate::{
     apps::{Application, ApplicationId},
     color::Color,
@@ -20,6 +20,8 @@ pub struct Sender {
     /// The app's, where there is one; the mail says that the installation sends it for the app.
     pub is_app: bool,
     pub color: Color,
+    /// The URL of the logo. Readers whose mail program loads no pictures see the name beside it.
+    pub logo: Option<String>,
 }
 
 /// What the installation is called.
@@ -29,23 +31,27 @@ pub fn installation_name(janua: &Janua) -> String {
 
 impl Sender {
     pub fn installation(janua: &Janua) -> Self {
-        let Site { name, color, .. } = Site::of(janua);
+        let Site { name, color, logo } = Site::of(janua);
         let color = color.and_then(|digits| Color::parse(&format!("#{digits}"))).unwrap_or_else(own_color);
-        Self { name, is_app: false, color }
+        let logo = logo.map(|path| format!("{}{path}", janua.config.base_url()));
+        Self { name, is_app: false, color, logo }
     }
 
     /// The app with this id, or the installation where there is none.
     pub async fn find(from: impl Read, janua: &Janua, app: Option<ApplicationId>) -> db::Result<Self> {
         let Some(id) = app else { return Ok(Self::installation(janua)) };
         let app = Application::find(from, id).await?;
-        Ok(app.map_or_else(|| Self::installation(janua), |app| Self::app(&app.name, app.primary_color.as_deref())))
+        Ok(app.map_or_else(
+            || Self::installation(janua),
+            |app| Self { logo: app.logo_url, ..Self::app(&app.name, app.primary_color.as_deref()) },
+        ))
     }
 
     /// An app whose name is more than invisible or special characters. The developer chose the name, and the reader may
     /// be anybody: it stays short and cannot become a link.
     pub fn app(name: &str, color: Option<&str>) -> Self {
         let color = color.and_then(Color::parse).unwrap_or_else(own_color);
-        Self { name: plain_name(name), is_app: true, color }
+        Self { name: plain_name(name), is_app: true, color, logo: None }
     }
 
     /// Two letters for the mark.

@@ -9,6 +9,7 @@ use crate::{
     apps::StoredAppKey,
     gone::{self, LostAccess},
     ids::{AccountId, AppKeyId, ApplicationId, OrgId, Role, SessionId},
+    machines,
     orgs::{self, people},
     quotas,
     sessions::StoredSession,
@@ -52,6 +53,13 @@ impl OrgMember {
         .await
     }
 
+    /// Whether a member has proven this email.
+    pub async fn has_verified_email(tx: &mut Tx, org: OrgId, email_key: &str) -> db::Result<bool> {
+        let sql = "SELECT account.id FROM account JOIN org_member ON org_member.account_id = account.id
+                   WHERE account.email_key = $2 AND account.email_verified = $3 AND org_member.org_id = $1";
+        Ok(tx.opt::<(AccountId,)>(sql, params![org, email_key, true]).await?.is_some())
+    }
+
     /// `false` when they are in already; their role stays what it is.
     /// Counts against the organization's quota.
     pub async fn add(tx: &mut Tx, janua: &Janua, org: OrgId, account: AccountId, role: Role) -> Result<bool> {
@@ -86,13 +94,14 @@ impl OrgMember {
         }
     }
 
-    pub async fn remove(tx: &mut Tx, org: OrgId, account: AccountId) -> db::Result<()> {
+    pub async fn remove(tx: &mut Tx, janua: &Janua, org: OrgId, account: AccountId) -> db::Result<()> {
         people::left(tx, org, account).await?;
-        Self::take_out(tx, org, account).await
+        Self::take_out(tx, janua, org, account).await
     }
 
     /// Ends the membership, and nothing that the directory knows.
-    async fn take_out(tx: &mut Tx, org: OrgId, account: AccountId) -> db::Result<()> {
+    async fn take_out(tx: &mut Tx, janua: &Janua, org: OrgId, account: AccountId) -> db::Result<()> {
+        machines::states::owner_gone(tx, janua, account, Some(org)).await?;
         let sql = "DELETE FROM org_member WHERE org_id = $1 AND account_id = $2";
         if tx.exec(sql, params![org, account]).await? == 1 {
             quotas::give_back(tx, org, &quotas::MEMBERS, 1).await?;
@@ -127,7 +136,7 @@ impl OrgMember {
             StoredSession::revoke_in(tx, org, account, now).await?
         };
         let keys = StoredAppKey::end_those_of(tx, org, account).await?;
-        Self::take_out(tx, org, account).await?;
+        Self::take_out(tx, janua, org, account).await?;
         Ok(Ended { sessions, keys })
     }
 

@@ -18,10 +18,7 @@ use kernel::{
 };
 
 pub(crate) use self::notices::{EVENTS, MAILS};
-use crate::{
-    apps::Application,
-    ids::{ApplicationId, OrgId},
-};
+use crate::ids::{ApplicationId, OrgId};
 
 pub const QUOTA_EXCEEDED: Code = Code::new(
     402,
@@ -145,6 +142,9 @@ impl Limits {
     }
 }
 
+/// Counters stop here, where numbers are still far from their end: one more request at a time must not overflow them.
+const MOST: i64 = i64::MAX - (1 << 53);
+
 /// Whose quota is used: an organization's, and the app of it that uses it.
 #[derive(Debug, Clone, Copy)]
 pub struct Pool {
@@ -155,12 +155,6 @@ pub struct Pool {
 impl From<OrgId> for Pool {
     fn from(org: OrgId) -> Self {
         Self { org, app: None }
-    }
-}
-
-impl From<&Application> for Pool {
-    fn from(application: &Application) -> Self {
-        Self { org: application.org_id, app: Some(application.id) }
     }
 }
 
@@ -216,14 +210,14 @@ pub async fn try_spend(tx: &mut Tx, janua: &Janua, pool: Pool, meter: &Meter, n:
         .put(
             "INSERT INTO quota (org_id, meter, period, used) SELECT $1, $2, CAST($3 AS BIGINT), CAST($4 AS BIGINT)
              WHERE CAST($4 AS BIGINT) <= CAST($5 AS BIGINT)
-             ON CONFLICT (org_id, meter, period) DO UPDATE SET used = quota.used + $4 WHERE quota.used + $4 <= $5
+             ON CONFLICT (org_id, meter, period) DO UPDATE SET used = quota.used + $4 WHERE quota.used <= $5 - $4
              RETURNING used, told, told_limit, told_month",
             params![
                 pool.org,
                 &*meter.name,
                 meter.period.start(now),
                 n,
-                limit.as_ref().and_then(Limit::ceiling).unwrap_or(i64::MAX)
+                limit.as_ref().and_then(Limit::ceiling).unwrap_or(MOST)
             ],
         )
         .await?;
@@ -253,9 +247,10 @@ pub async fn spend_beyond(
     let counted: Vec<Counter> = tx
         .put(
             "INSERT INTO quota (org_id, meter, period, used) VALUES ($1, $2, $3, $4)
-             ON CONFLICT (org_id, meter, period) DO UPDATE SET used = quota.used + $4
+             ON CONFLICT (org_id, meter, period) DO UPDATE SET
+               used = CASE WHEN quota.used > $5 THEN quota.used ELSE quota.used + $4 END
              RETURNING used, told, told_limit, told_month",
-            params![pool.org, &*meter.name, meter.period.start(now), n],
+            params![pool.org, &*meter.name, meter.period.start(now), n, MOST - n.max(0)],
         )
         .await?;
     match counted.first() {
@@ -268,8 +263,9 @@ pub async fn spend_beyond(
 async fn count(tx: &mut Tx, org: OrgId, meter: &Meter, n: i64, now: Timestamp) -> db::Result<()> {
     tx.send(
         "INSERT INTO quota (org_id, meter, period, used) VALUES ($1, $2, $3, $4)
-         ON CONFLICT (org_id, meter, period) DO UPDATE SET used = quota.used + $4",
-        params![org, &*meter.name, meter.period.start(now), n],
+         ON CONFLICT (org_id, meter, period) DO UPDATE SET
+           used = CASE WHEN quota.used > $5 THEN quota.used ELSE quota.used + $4 END",
+        params![org, &*meter.name, meter.period.start(now), n, MOST - n.max(0)],
     )
     .await
 }
@@ -299,6 +295,14 @@ pub async fn limit_of(
     Ok(Some((plan, limit)))
 }
 
+/// From where on an organization's plan refuses more of a meter; none where it does not.
+pub async fn ceiling_of(mut from: impl Read, janua: &Janua, org: OrgId, meter: &Meter) -> db::Result<Option<i64>> {
+    let Some(limits) = janua.find::<Limits>().filter(|limits| limits.has(&meter.name)) else { return Ok(None) };
+    let plan: Option<(String,)> = from.opt("SELECT tier FROM org WHERE id = $1", params![org]).await?;
+    let plan = plan.map_or_else(|| FIRST_PLAN.to_owned(), |(plan,)| plan);
+    Ok(limits.find(&plan, &meter.name).and_then(Limit::ceiling))
+}
+
 /// A counter after it was moved, and the last warning about it.
 struct Counter {
     used: i64,
@@ -313,6 +317,26 @@ pub async fn used(mut from: impl Read, org: OrgId, meter: &Meter, now: Timestamp
     let sql = "SELECT used FROM quota WHERE org_id = $1 AND meter = $2 AND period = $3";
     let used: Option<(i64,)> = from.opt(sql, params![org, &*meter.name, meter.period.start(now)]).await?;
     Ok(used.map_or(0, |(used,)| used))
+}
+
+struct UsedByOrg {
+    org_id: OrgId,
+    used: i64,
+}
+row!(UsedByOrg { org_id, used });
+
+/// How much of a meter every organization has used in the periods that began from one moment to another. A gauge has one
+/// period, which began at 0.
+pub async fn used_by_all(
+    db: &db::Db,
+    meter: &Meter,
+    from: Timestamp,
+    to: Timestamp,
+) -> db::Result<Vec<(OrgId, i64)>> {
+    let sql = "SELECT org_id, CAST(SUM(used) AS BIGINT) AS used FROM quota
+               WHERE meter = $1 AND period >= $2 AND period < $3 AND used > 0 GROUP BY org_id";
+    let rows: Vec<UsedByOrg> = db.all(sql, params![&*meter.name, from, to]).await?;
+    Ok(rows.into_iter().map(|row| (row.org_id, row.used)).collect())
 }
 
 /// The secret keys that end after a restore were counted. Nobody is served while this runs.

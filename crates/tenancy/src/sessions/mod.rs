@@ -3,7 +3,9 @@
 //!
 //! A refresh token is `session.generation.digest`, the digest keyed with the master key: nothing of it is stored, and
 //! the successor of a generation is always the same, which is what a client that lost the answer needs to get again.
+mod answers;
 pub mod audience;
+mod device;
 pub mod id_tokens;
 pub mod keys;
 pub mod sign_in;
@@ -19,6 +21,7 @@ use kernel::{
     http::network_of,
 };
 
+pub use self::device::device_name;
 use crate::events::happenings::SessionRevoked;
 pub use crate::ids::SessionId;
 use crate::{
@@ -472,20 +475,4 @@ pub async fn turn(
         Some(session) => Turned::Reused(Box::new(session)),
         None => Turned::Ended,
     })
-}
-
-/// What a person recognises a device by: the browser and its system, or the name that a program gives itself. A stranger
-/// chose that name and mails show it, so it is one plain word.
-pub fn device_name(user_agent: &str) -> String {
-    let known = woothee::parser::Parser::new().parse(user_agent);
-    match known.filter(|found| !["UNKNOWN", "HTTP Library"].contains(&found.name)) {
-        Some(found) if found.os != "UNKNOWN" => format!("{} on {}", found.name, found.os),
-        Some(found) => found.name.to_owned(),
-        None => {
-            let program = user_agent.split(['/', ' ']).next().unwrap_or_default();
-            let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-            let is_name = !program.is_empty() && program.len() <= 40 && program.chars().all(is_plain);
-            if is_name && program != "Mozilla" { program.to_owned() } else { "An app or script".into() }
-        }
-    }
 }

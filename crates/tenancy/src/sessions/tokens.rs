@@ -24,7 +24,7 @@ const LEEWAY_S: i64 = 5;
 /// Longer than any token we make; not worth looking at.
 const LONGEST: usize = 8 * 1024;
 /// What kind of token this is (RFC 9068): an id token or a ticket signed by the same key is not one.
-const TYPE: &str = "at+jwt";
+pub(crate) const TYPE: &str = "at+jwt";
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -38,9 +38,11 @@ struct FileName {
 async fn get_picture(State(janua): State<Janua>, Path(FileName { name }): Path<FileName>) -> Result<Response> {
     let shown = Shown::of_name(&name).ok_or(NOT_FOUND)?;
     let key = Key::parse(&format!("pictures/{name}")).ok_or(NOT_FOUND)?;
-    let bytes = janua.objects.read(&key, LARGEST as u64).await?.ok_or(NOT_FOUND)?;
-    let mut response = bytes.into_response();
+    let picture = janua.objects.get(&key, None).await?.ok_or(NOT_FOUND)?;
+    let length = HeaderValue::from(picture.total);
+    let mut response = picture.into_body().into_response();
     let headers = response.headers_mut();
+    headers.insert(header::CONTENT_LENGTH, length);
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(shown.content_type()));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(KEPT_FOR_GOOD));
     headers.insert(header::CONTENT_DISPOSITION, HeaderValue::from_static("inline"));
@@ -81,7 +83,7 @@ impl FromRequestParts<Janua> for Allowed {
 fn allowed(janua: &Janua, name: &str, link: &Link) -> Option<Allowed> {
     let key = Key::parse(&format!("incoming/{name}"))?;
     let (length, until) = (link.length.as_ref()?.parse().ok()?, Timestamp(link.expires.as_ref()?.parse().ok()?));
-    let slot = Slot { key: &key, content_type: link.content_type.as_ref()?, length, until };
+    let slot = Slot { key: &key, content_type: link.content_type.as_ref()?, length, sha256: None, until };
     let is_good = objects::is_signed(&janua.vault, &slot, link.signature.as_ref()?) && janua.clock.now() < until;
     is_good.then(|| usize::try_from(length).ok().map(|length| Allowed { key: key.clone(), length }))?
 }

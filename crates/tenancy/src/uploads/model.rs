@@ -51,6 +51,7 @@ impl FromRow for Upload {
                 ip: row.get("ip")?,
                 user_agent: row.get("user_agent")?,
                 app: row.get("app_id")?,
+                key: None,
                 is_shell: false,
             },
             expires_at: row.get("expires_at")?,
@@ -65,6 +66,7 @@ impl Upload {
             key: &self.incoming_key,
             content_type: self.content_type.name(),
             length: self.length.into(),
+            sha256: None,
             until: self.expires_at,
         }
     }

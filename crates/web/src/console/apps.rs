@@ -12,7 +12,7 @@ pub const NAV: &[NavEntry] = &[
     NavEntry::new(App, "", "Users", "users", "/users"),
     NavEntry::new(App, "", "Activity", "activity", "/activity").for_admins(),
     NavEntry::new(App, "Build", "API keys", "key", "/keys"),
-    NavEntry::new(App, "Build", "Domain", "globe", "/domain"),
+    NavEntry::new(App, "Build", "Domains", "globe", "/domains"),
     NavEntry::new(App, "Manage", "Settings", "sliders", "/settings"),
 ];
 
@@ -23,7 +23,13 @@ pub fn routes() -> Routes {
         .get("/console/apps/{appId}/keys", keys_page, "its keys")
         .get("/console/apps/{appId}/users", users_page, "who signed in through it")
         .get("/console/apps/{appId}/users/{userId}", user_page, "one of its end users")
-        .get("/console/apps/{appId}/domain", domain_page, "its domain and the proof of it")
+        .get("/console/apps/{appId}/domain", domain_page, "its own name and the proof of it")
+        .get("/console/apps/{appId}/domains", domains_page, "the domains of its site")
+        .get(
+            "/console/apps/{appId}/domains/{domain}",
+            site_domain_page,
+            "one of its domains, from DNS to certificate",
+        )
         .and(activity::with_file(pages("pages").get(
             "/console/apps/{appId}/activity",
             app_activity_page,
@@ -80,4 +86,19 @@ async fn user_page(me: Me, Path(place): Path<OfEndUser>) -> Response {
 
 async fn domain_page(me: Me, Path(place): Path<OfApp>) -> Response {
     me.show("console/domain.html", &place, &[APP, ("?domain", "/apps/{appId}/domain")]).await
+}
+
+async fn domains_page(me: Me, Path(place): Path<OfApp>) -> Response {
+    me.show("console/domains.html", &place, &[APP, ("list", "/apps/{appId}/domains")]).await
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct OfDomain {
+    app_id: String,
+    domain: String,
+}
+
+async fn site_domain_page(me: Me, Path(place): Path<OfDomain>) -> Response {
+    me.show("console/site_domain.html", &place, &[APP, ("domain", "/domains/onboard/{appId}/{domain}")]).await
 }

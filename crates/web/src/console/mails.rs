@@ -39,7 +39,8 @@ struct OfSample {
 /// The sample as somebody reads it who came through an app, which shows all there is.
 fn draw(janua: &Janua, sample: Sample) -> Result<Written> {
     let sender = MailSender::app("Tiny notes", Some("#5b3df5"));
-    write(janua, &sender, &*(sample.0)()).map_err(|error| kernel::fault::INTERNAL.caused_by(error))
+    write(janua, &sender, Some("Europe/Zurich"), &*(sample.0)())
+        .map_err(|error| kernel::fault::INTERNAL.caused_by(error))
 }
 
 fn find(janua: &Janua, name: &str) -> Result<Written> {

@@ -1,7 +1,11 @@
 //! The console for developers and platform owners. Every page renders answers of the API to the signed-in user, and
 //! every form is one API request.
 mod apps;
+mod billing;
+mod deployments;
 mod design;
+mod email;
+mod machines;
 mod mails;
 pub mod nav;
 mod orgs;
@@ -10,6 +14,7 @@ mod quick_start;
 mod samples;
 mod search;
 mod start;
+mod storage;
 mod usage;
 mod webhooks;
 
@@ -18,16 +23,33 @@ use kernel::http::Routes;
 use nav::NavEntry;
 
 /// The navigation: what each module declares, in the order of this list.
-const NAV: &[&[NavEntry]] =
-    &[crate::account::NAV, orgs::NAV, quick_start::NAV, apps::NAV, webhooks::NAV, platform::NAV, usage::NAV];
+const NAV: &[&[NavEntry]] = &[
+    crate::account::NAV,
+    orgs::NAV,
+    quick_start::NAV,
+    apps::NAV,
+    deployments::NAV,
+    webhooks::NAV,
+    email::NAV,
+    storage::NAV,
+    platform::NAV,
+    usage::NAV,
+    billing::NAV,
+    machines::NAV,
+];
 
 pub fn routes() -> Routes {
     Routes::new("pages")
         .and(start::routes())
         .and(orgs::routes())
         .and(apps::routes())
+        .and(deployments::routes())
         .and(webhooks::routes())
+        .and(email::routes())
+        .and(storage::routes())
         .and(usage::routes())
+        .and(billing::routes())
+        .and(machines::routes())
         .and(platform::routes())
         .and(search::routes())
         .and(design::routes())

@@ -27,7 +27,7 @@ impl Area {
         match (parts.next(), parts.next(), parts.next()) {
             (Some("console"), Some("apps"), Some(id)) => Some((Self::App, format!("/console/apps/{id}"))),
             (Some("console"), Some("orgs"), Some(id)) => Some((Self::Org, format!("/console/orgs/{id}"))),
-            (Some("console"), Some("platform" | "outbox"), _) => Some((Self::Platform, "/console".into())),
+            (Some("console"), Some("platform" | "outbox" | "mails"), _) => Some((Self::Platform, "/console".into())),
             (Some("account"), ..) => Some((Self::Account, "/account".into())),
             _ => None,
         }

@@ -100,7 +100,7 @@ async fn mail_page(me: Me, Path(place): Path<OfMail>) -> Response {
 }
 
 /// What a mail may do in its frame: be read. Its links open in windows of their own.
-const MAIL_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; \
+const MAIL_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data: 'self'; form-action 'none'; \
                            frame-ancestors 'self'; sandbox allow-popups allow-popups-to-escape-sandbox";
 
 async fn mail_body(me: Me, Path(place): Path<OfMail>) -> Response {

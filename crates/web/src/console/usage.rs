@@ -45,6 +45,7 @@ async fn app_usage_page(me: Me, Path(OfApp { app_id }): Path<OfApp>) -> Response
     let names: Vec<&str> = tracked.filter_map(|meter| meter["name"].as_str()).collect();
     let meter = meter.filter(|meter| names.contains(&meter.as_str()));
     let meter = meter.or_else(|| names.first().map(|name| (*name).to_owned())).unwrap_or_default();
+    let groups = groups(&me, &app_id, &meters, &meter, customer.as_deref()).await;
     let mut asks = vec![APP];
     if !meter.is_empty() {
         asks.push(("?days", "/usage?appId={appId}&meter={meter}&window=day&limit=200&customer={customer}"));
@@ -69,7 +70,25 @@ async fn app_usage_page(me: Me, Path(OfApp { app_id }): Path<OfApp>) -> Response
     let asks: Vec<(&str, &str)> = asks.iter().map(|(name, pattern)| (*name, pattern.as_str())).collect();
     let (customer, cursor) = (customer.unwrap_or_default(), cursor.unwrap_or_default());
     let place = UsageOf { app_id, meter, customer, cursor };
-    me.show_with("console/usage.html", &place, &asks, json!({ "meters": meters })).await
+    me.show_with("console/usage.html", &place, &asks, json!({ "meters": meters, "groups": groups })).await
+}
+
+/// The month's totals of a meter by each property that it keeps apart.
+async fn groups(me: &Me, app: &str, meters: &Value, meter: &str, customer: Option<&str>) -> Vec<Value> {
+    let found = meters["meters"].as_array().into_iter().flatten().find(|one| one["name"] == meter);
+    let properties = found.and_then(|meter| meter["groupBy"].as_array()).into_iter().flatten();
+    let mut groups = vec![];
+    for property in properties {
+        let mut pattern = "/usage?appId={appId}&meter={meter}&groupBy={property}&limit=20".to_owned();
+        if customer.is_some() {
+            pattern.push_str("&customer={customer}");
+        }
+        let place = json!({ "appId": app, "meter": meter, "property": property, "customer": customer });
+        if let Ok(answer) = me.get(&pattern, &place).await {
+            groups.push(json!({ "property": property, "rows": answer.body["usage"] }));
+        }
+    }
+    groups
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]

@@ -23,6 +23,7 @@ use operation::{Group, Reader};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
+use tenancy::policy::Site;
 
 use crate::{
     look::Look,
@@ -98,6 +99,7 @@ fn draw_all(janua: &Janua, only: Option<&str>) -> BTreeMap<String, Option<Docume
 }
 
 fn draw(janua: &Janua, template: &str, content: Drawn) -> Option<Document> {
+    let content = context! { site => Serde(Site::of(janua)), ..content };
     let html = janua.own::<Look>().draw(template, content).ok()?;
     Some(Document::new(HTML, html.into_bytes()))
 }

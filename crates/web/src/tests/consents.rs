@@ -98,7 +98,9 @@ async fn a_token_for_another_place_counts_there_and_not_here() {
     let changed = ada.asks(t.ask(axum::http::Method::PATCH, &format!("/apps/{}", app.id)).json(&change)).await;
     assert_eq!(changed.status, 200, "{}", changed.text);
     let browser = browser(&t, "ada@example.com").await;
-    let sql = "INSERT INTO app_domain (app_id, domain, token, created_at, verified_at) VALUES ($1, $2, 'x', 1, $3)";
+    let sql =
+        "INSERT INTO app_domain (id, app_id, org_id, domain, token, created_at, status_since, is_own, verified_at)
+               SELECT id, id, org_id, $2, 'x', 1, 1, TRUE, CAST($3 AS BIGINT) FROM app WHERE id = $1";
     let proven = db::params![&place.id, "place.example", 1_i64];
     t.janua.db.exec(sql, proven).await.expect("a domain");
     let claimed = db::params![&app.id, "claimed.example", None::<i64>];

@@ -64,7 +64,7 @@ async fn an_app_has_settings_and_keys_that_are_shown_once() {
     let key = shown(&made, "new-key").expect("the key");
     assert!(key.starts_with("sk_live_"), "{key}");
     assert!(!visit(&t, &keys, &ada).await.text.contains(&key), "never again");
-    for page in ["users", "domain", "webhooks", "settings", "activity"] {
+    for page in ["users", "domain", "domains", "webhooks", "settings", "activity"] {
         assert_eq!(visit(&t, &format!("{app}/{page}"), &ada).await.status, 200, "{page}");
     }
     t.run_jobs().await;
@@ -129,7 +129,9 @@ async fn another_tenants_pages_look_like_those_of_nobody() {
     member(&t, "eve@example.com").await;
     let eve = browser(&t, "eve@example.com").await;
     let nobodys = "/console/apps/01890000-0000-7000-8000-000000000000";
-    for page in ["", "/keys", "/users", "/domain", "/webhooks", "/settings", "/activity"] {
+    for page in
+        ["", "/keys", "/users", "/domain", "/domains", "/domains/shop.example", "/webhooks", "/settings", "/activity"]
+    {
         let theirs = visit(&t, &format!("{app}{page}"), &eve).await;
         let none = visit(&t, &format!("{nobodys}{page}"), &eve).await;
         let said = |answer: &Answer| answer.text.replace(answer.header("x-request-id"), "");
@@ -168,7 +170,11 @@ async fn an_organization_has_members_invitations_tokens_and_a_log() {
     let bad = [("metadata:body", "{")];
     assert_eq!(act(&t, &ada, &format!("PATCH /orgs/{id}/metadata"), &settings, &bad).await.status, 400);
     let activity = visit(&t, &format!("{org}/activity"), &ada).await;
-    assert!(activity.text.contains("Org created") && activity.text.contains("Member invited"), "{}", activity.text);
+    assert!(
+        activity.text.contains("Organization created") && activity.text.contains("Member invited"),
+        "{}",
+        activity.text
+    );
     let log = t.get(&format!("/org/{id}/audit-log?limit=1")).header("cookie", &ada).await;
     assert_eq!(log.body["events"][0]["type"], "ORG_METADATA_UPDATED");
     assert!(log.body["nextCursor"].is_string());

@@ -143,6 +143,11 @@ async fn an_invitation_is_accepted_by_newcomers_and_by_members() {
     assert_eq!(submit(&t, "/accept-invite", &good, "").await.status, 410);
 
     let (away, token) = follow_mail(&t, "bob@example.com", "/auth/accept-invite").await;
+    let other = cookies(&entered);
+    let page = visit(&t, &format!("/auth/accept-invite?token={token}"), &other).await;
+    let parts = ["You are signed in as", "new@example.com", "Sign out and continue"];
+    assert!(parts.iter().all(|part| page.text.contains(part)), "{}", page.text);
+    assert!(!page.text.contains("Accept invitation"), "it is not theirs: {}", page.text);
     assert_eq!(sent(&away).0, format!("{}/sign-in", base(&t)), "who has an account signs in first");
     let onward = field(&away, "continue").expect("a way back");
     let fields = [("email", "bob@example.com"), ("password", PASSWORD), ("continue", &*onward)];

@@ -139,6 +139,46 @@ async fn the_page_of_a_domain_says_why_it_is_not_verified() {
 }
 
 #[tokio::test]
+async fn a_domain_is_onboarded_on_its_pages() {
+    let t = start().await;
+    member(&t, "ada@example.com").await;
+    let ada = browser(&t, "ada@example.com").await;
+    let made = act(&t, &ada, "POST /apps", "/console", &[("name", "Shop"), ("then", "/console/apps/{id}")]).await;
+    let app = made.header("location").to_owned();
+    let id = app.rsplit('/').next().unwrap().to_owned();
+    let list = format!("{app}/domains");
+    assert!(visit(&t, &list, &ada).await.text.contains("No domains yet"));
+    assert!(visit(&t, &format!("{list}?new=domain"), &ada).await.text.contains("Redirect to"));
+    let wrong = [("form", "domain"), ("appId", id.as_str()), ("domain", "localhost")];
+    let refused = act(&t, &ada, "POST /domains/onboard", &list, &wrong).await;
+    assert!(refused.status == 400 && refused.text.contains("Enter a domain such as"), "{}", refused.text);
+    let right = [("appId", id.as_str()), ("domain", "shop.example.com"), ("redirectTo:some", "")];
+    assert_eq!(act(&t, &ada, "POST /domains/onboard", &list, &right).await.status, 303);
+    let shown = visit(&t, &list, &ada).await.text;
+    assert!(shown.contains("shop.example.com") && shown.contains("Waiting for proof"), "{shown}");
+    let page = format!("{list}/shop.example.com");
+    for (status, reason, words) in [
+        ("pending_ownership", Some("txt_wrong"), "not with this app&#x27;s value"),
+        ("pending_dns", Some("nxdomain"), "There is no name shop.example.com in DNS"),
+        ("issuing", Some("ca_unavailable"), "The certificate authority does not answer"),
+        ("active", None, "https://shop.example.com/"),
+        ("misconfigured", Some("mixed_answers"), "Some addresses of shop.example.com are not ours"),
+        ("failed", Some("moved"), "led elsewhere for seven days"),
+    ] {
+        let sql = "UPDATE app_domain SET status = $1, status_reason = $2, verified_at = 1";
+        t.janua.db.exec(sql, db::params![status, reason]).await.unwrap();
+        let shown = visit(&t, &page, &ada).await;
+        assert_eq!(shown.status, 200, "{}", shown.text);
+        assert!(shown.text.contains(words), "{words}: {}", shown.text);
+        assert!(shown.text.contains("_janua-challenge.shop.example.com") && shown.text.contains("Danger zone"));
+    }
+    let call = format!("DELETE /domains/onboard/{id}/shop.example.com");
+    let gone = act(&t, &ada, &call, &page, &[("then", &list)]).await;
+    assert_eq!((gone.status, gone.header("location").starts_with(&list)), (303, true), "{}", gone.text);
+    t.finish().await;
+}
+
+#[tokio::test]
 async fn the_platform_page_says_what_the_mail_server_said() {
     let config = Config::for_tests()
         .with(|tenancy: &mut tenancy::Settings| tenancy.platform_owners = vec!["root@example.com".into()]);

@@ -75,6 +75,37 @@ async fn pages_on_the_way_to_an_app_send_mails_in_its_name() {
     t.finish().await;
 }
 
+/// The browser of a sign-in says in which time zone it is, once; the account can say something else.
+#[tokio::test]
+async fn mails_and_pages_tell_the_time_in_the_zone_of_the_reader() {
+    let t = start().await;
+    member(&t, "ada@example.com").await;
+    let zone_of = async |cookies: &str| t.get("/auth/me").header("cookie", cookies).await.body["timeZone"].clone();
+    let sign_in = async |zone: &str| {
+        let fields = [("email", "ada@example.com"), ("password", PASSWORD), ("time_zone", zone)];
+        cookies(&submit(&t, "/sign-in", &fields, "").await)
+    };
+    assert!(zone_of(&sign_in("Middle/Earth").await).await.is_null());
+    let ada = sign_in("Asia/Kolkata").await;
+    assert_eq!(zone_of(&ada).await, "Asia/Kolkata");
+    assert_eq!(zone_of(&sign_in("Europe/Zurich").await).await, "Asia/Kolkata", "the first one stays");
+    t.post("/auth/magic-link/request").json(&json!({ "email": "ada@example.com" })).await;
+    t.run_jobs().await;
+    let mail = mail_to(&t, "ada@example.com").expect("a mail");
+    let local = t.janua.clock.now().in_words_at(Some("Asia/Kolkata"));
+    assert!(mail.contains(&format!("When: {local}")) && mail.contains("(Asia/Kolkata)"), "{mail}");
+    let page = visit(&t, "/account/sessions", &ada).await;
+    assert!(page.text.contains("<time datetime=") && !page.text.contains(" UTC</time>"), "{}", page.text);
+    let wrong = [("timeZone", "Middle/Earth"), ("name", "Ada"), ("bio", "")];
+    let refused = act(&t, &ada, "PATCH /user/profile", "/account", &wrong).await;
+    let page = visit(&t, refused.header("location"), &ada).await;
+    assert!(page.text.contains("Must be a time zone such as Europe/Zurich."), "{}", page.text);
+    act(&t, &ada, "PATCH /user/profile", "/account", &[("timeZone", "")]).await;
+    assert!(zone_of(&ada).await.is_null(), "an empty one takes it away");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
 #[tokio::test]
 async fn the_name_of_an_app_cannot_carry_a_link_into_a_mail() {
     let t = start().await;

@@ -87,7 +87,9 @@ async fn the_checklist_ends_in_you_are_live_and_stays() {
     let hook = [("url", "https://127.0.0.1:9/"), ("events:list", "user.signed_in")];
     let added = act(&t, &ada, &format!("POST /apps/{app}/webhooks"), &page, &hook).await;
     assert_eq!(added.status, 303, "{}", added.text);
-    let sql = "INSERT INTO app_domain (app_id, domain, token, created_at, verified_at) VALUES ($1, 'shop.example', 't', 0, 0)";
+    let sql =
+        "INSERT INTO app_domain (id, app_id, org_id, domain, token, created_at, status_since, is_own, verified_at)
+               SELECT id, id, org_id, 'shop.example', 't', 0, 0, TRUE, 0 FROM app WHERE id = $1";
     t.janua.db.exec(sql, db::params![&app]).await.unwrap();
     let shown = visit(&t, &page, &ada).await.text;
     assert!(shown.contains("You are live") && shown.contains("Show the checklist"), "{shown}");

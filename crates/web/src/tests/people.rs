@@ -1,10 +1,20 @@
 //! Pages for administration of people, and what the operator decides.
 use identity::{
     policy::{Settings, SignUpPolicy},
-    testing::{member, signed_in},
+    testing::{mail_to, member, signed_in},
 };
-use kernel::{config::Config, testing::TestJanua};
-use tenancy::policy::{Builders, Policy, SiteColor, SiteName};
+use kernel::{
+    config::{Config, Setting as _},
+    testing::TestJanua,
+};
+use serde_json::json;
+use tenancy::{
+    messages::{
+        mail::{Sample, write},
+        sender::Sender,
+    },
+    policy::{Builders, Policy, SiteColor, SiteLogo, SiteName},
+};
 
 use super::{
     act, asked, authorize, browser, client, code, cookies, error_of, feature, field, redeem, start, submit, visit,
@@ -34,6 +44,9 @@ async fn platform_owners_create_find_disable_and_delete_people_on_pages() {
     let page = made.header("location").to_owned();
     let id = page.rsplit('/').next().unwrap().to_owned();
     t.run_jobs().await;
+    let token = identity::testing::token_in(&mail_to(&t, "grace@example.com").expect("the invitation"));
+    let invited = t.get(&format!("/auth/reset-password?token={token}")).header("accept", "text/html").await;
+    assert!(invited.text.contains("Save password and continue"), "the link leads on: {}", invited.text);
     let found = visit(&t, &format!("{list}?search=hopp&state=unverified"), &root).await;
     assert!(found.text.contains(&id) && found.text.contains("grace@example.com"), "{}", found.text);
     assert!(!visit(&t, &format!("{list}?state=disabled"), &root).await.text.contains(&id));
@@ -136,16 +149,34 @@ async fn a_closed_sign_up_says_so_in_words() {
 }
 
 #[tokio::test]
-async fn the_installation_has_a_name_and_a_color() {
+async fn the_installation_has_a_name_a_logo_and_a_color_on_pages_and_in_mails() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("logo.png");
+    std::fs::write(&file, [0x89, b'P', b'N', b'G', 13, 10, 26, 10]).unwrap();
     let config = Config::for_tests().with(|policy: &mut Policy| {
         policy.site_name = SiteName("Acme ID".into());
         policy.site_color = Some(SiteColor("0f766e".into()));
+        policy.site_logo = Some(SiteLogo::parse(file.to_str().unwrap()).unwrap());
     });
     let t = platform(config).await;
+    let (logo, color) = ("src=\"/assets/site-logo.png\"", "/assets/brand/0f766e.css");
     let page = t.get("/sign-in").await;
-    assert!(page.text.contains("/assets/brand/0f766e.css"), "{}", page.text);
+    for part in [color, logo, "<title>Sign in · Acme ID</title>", "<h1>Sign in to Acme ID</h1>"] {
+        assert!(page.text.contains(part), "{part}: {}", page.text);
+    }
+    assert_eq!(t.get("/assets/site-logo.png").await.header("content-type"), "image/png");
     member(&t, "ada@example.com").await;
     let ada = browser(&t, "ada@example.com").await;
-    assert!(visit(&t, "/console", &ada).await.text.contains("Acme ID"));
+    for path in ["/", "/console", "/account", "/nothing"] {
+        let page = visit(&t, path, &ada).await;
+        assert!(page.text.contains("Acme ID") && page.text.contains(color), "{path}: {}", page.text);
+    }
+    t.post("/auth/magic-link/request").json(&json!({ "email": "ada@example.com" })).await;
+    t.run_jobs().await;
+    let written = write(&t.janua, &Sender::installation(&t.janua), None, &*(t.janua.declared::<Sample>()[0].0)());
+    let html = written.unwrap().html;
+    assert!(html.contains("/assets/site-logo.png\"") && html.contains("background:#0f766e"), "{html}");
+    let mail = mail_to(&t, "ada@example.com").expect("a mail");
+    assert!(mail.contains("Subject: Your sign-in link for Acme ID"), "{mail}");
     t.finish().await;
 }

@@ -18,7 +18,9 @@ async fn registered(t: &TestJanua) -> String {
 }
 
 async fn prove_domain(t: &TestJanua, app: &Client, domain: &str) {
-    let sql = "INSERT INTO app_domain (app_id, domain, token, created_at, verified_at) VALUES ($1, $2, 'x', 1, 1)";
+    let sql =
+        "INSERT INTO app_domain (id, app_id, org_id, domain, token, created_at, status_since, is_own, verified_at)
+               SELECT id, id, org_id, $2, 'x', 1, 1, TRUE, 1 FROM app WHERE id = $1";
     t.janua.db.exec(sql, db::params![&app.id, domain]).await.expect("a domain");
 }
 

@@ -7,7 +7,11 @@ use super::{act, browser, feature, visit};
 
 #[tokio::test]
 async fn usage_is_shown_down_to_single_events_and_plans_are_set() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let plans = folder.path().join("plans.toml");
+    std::fs::write(&plans, "[meters.api_calls]\ngroup_by = [\"model\"]").expect("a plans file");
     let config = Config::for_tests()
+        .with(|commerce: &mut commerce::Settings| commerce.plans_file = Some(plans))
         .with(|tenancy: &mut tenancy::Settings| tenancy.platform_owners = vec!["root@example.com".into()]);
     let t = TestJanua::start_with(config, |config| feature(config).and(commerce::feature(config))).await;
     member(&t, "ada@example.com").await;
@@ -33,6 +37,7 @@ async fn usage_is_shown_down_to_single_events_and_plans_are_set() {
     assert!(page.text.contains("1,000") && page.text.contains("order-24"), "{}", page.text);
     assert!(page.text.contains("c-&lt;b&gt;") && page.text.contains("model: large"), "{}", page.text);
     assert!(page.text.contains("Show older"), "{}", page.text);
+    assert!(page.text.contains("By model") && page.text.contains("large: 1000"), "{}", page.text);
     let page = visit(&t, &format!("{app}/usage?meter=api_calls&customer=nobody"), &ada).await;
     assert!(page.status == 200 && !page.text.contains("order-24"), "{}", page.text);
     let orgs = visit(&t, "/user/orgs", &ada).await;

@@ -281,6 +281,44 @@ async fn an_organization_and_an_account_hold_back_few_slugs() {
     t.finish().await;
 }
 
+#[tokio::test]
+async fn a_former_member_who_holds_many_slugs_takes_none_from_the_organization() {
+    let t = start().await;
+    let [ada, eve, mallory] = ["ada@example.com", "eve@example.com", "mallory@example.com"];
+    let (ada, eve, mallory) = (signed_in(&t, ada).await, signed_in(&t, eve).await, signed_in(&t, mallory).await);
+    let take = |person: &Person, slug: &str, org: &Value| {
+        person.asks(t.post("/apps").json(&json!({ "name": "Shop", "slug": slug, "orgId": org })))
+    };
+    let org = ada.asks(t.post("/org").json(&json!({ "name": "Acme" }))).await.body["id"].clone();
+    let org_path = format!("/org/{}", org.as_str().unwrap());
+    let invite = json!({ "email": "eve@example.com", "role": "admin" });
+    assert_eq!(ada.asks(t.post(&format!("{org_path}/members")).json(&invite)).await.status, 200);
+    t.run_jobs().await;
+    let token = identity::testing::token_in(&identity::testing::mail_to(&t, "eve@example.com").unwrap());
+    assert_eq!(eve.asks(t.post("/auth/accept-invite").json(&json!({ "token": token }))).await.status, 200);
+    // Eve made the app, has left, and holds as many slugs elsewhere as an account may.
+    let app = take(&eve, "acme-shop", &org).await;
+    assert_eq!(app.status, 200, "{}", app.text);
+    let leave = format!("{org_path}/members/{}", eve.id);
+    assert_eq!(ada.asks(t.ask(Method::DELETE, &leave)).await.status, 204);
+    for number in 0..3 {
+        let name = json!({ "name": format!("Org {number}") });
+        let own = eve.asks(t.post("/org").json(&name)).await.body["id"].clone();
+        for slug in 0..20 {
+            let made = take(&eve, &format!("held-{number}-{slug}"), &own).await;
+            assert_eq!(made.status, 200, "{}", made.text);
+            t.advance(Duration::from_secs(1));
+            assert_eq!(eve.asks(t.ask(Method::DELETE, &format!("/apps/{}", id(&made.body)))).await.status, 204);
+        }
+    }
+    assert_eq!(ada.asks(t.ask(Method::DELETE, &format!("/apps/{}", id(&app.body)))).await.status, 204);
+    let own = mallory.asks(t.post("/org").json(&json!({ "name": "Mallory" }))).await.body["id"].clone();
+    assert_eq!(take(&mallory, "acme-shop", &own).await.refusal(), (409, "slug_taken"), "held for the organization");
+    assert_eq!(take(&ada, "acme-shop", &org).await.status, 200);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
 /// Signs in once more after some time: sessions do not live that long.
 async fn login_again(t: &TestJanua, email: &str, later: Duration) -> Answer {
     t.advance(later);

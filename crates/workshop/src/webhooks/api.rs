@@ -9,7 +9,7 @@ use kernel::{
     fault::{Code, INVALID, NOT_FOUND, Result},
     http::{Json, Key, Listed, Page, Path, Routes},
     jobs,
-    ports::outgoing::host_of,
+    ports::{dns::DNS_UNAVAILABLE, outgoing::host_of},
     transact,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -28,11 +28,8 @@ use super::{
     rules::{self, TOO_MANY_AT_HOST, UNKNOWN_EVENT_TYPES},
     sign,
 };
-use crate::{
-    DNS_UNAVAILABLE,
-    webhooks::events::{
-        WebhookCreated, WebhookDeleted, WebhookSecretFinalized, WebhookSecretRotated, WebhookUpdated,
-    },
+use crate::webhooks::events::{
+    WebhookCreated, WebhookDeleted, WebhookSecretFinalized, WebhookSecretRotated, WebhookUpdated,
 };
 
 pub fn routes() -> Routes {

@@ -5,6 +5,7 @@ use kernel::{
     Janua,
     fault::Result,
     http::{Json, MaybeJson, Page, Path, Routes},
+    ports::dns::DNS_UNAVAILABLE,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -12,8 +13,6 @@ use tenancy::{
     enter::{Admin, InApp, Member},
     quotas::QUOTA_EXCEEDED,
 };
-
-use crate::DNS_UNAVAILABLE;
 
 use super::{
     again::{self, Deliveries, INACTIVE, Missed, Recovering, Rehearsal, STILL_PENDING, UnderWay},

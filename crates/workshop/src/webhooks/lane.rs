@@ -55,11 +55,12 @@ async fn deliver(janua: &Janua, held: Held) -> Result<()> {
             Some(first) = under_way.next() => {
                 let mut next = Some(first);
                 while let Some(delivery) = next {
-                    janua.metrics.webhook_attempted(match delivery.state {
+                    let outcome = match delivery.state {
                         State::Delivered => "delivered",
                         State::Pending => "retried",
                         State::Failed | State::Cancelled | State::Dropped => "failed",
-                    });
+                    };
+                    janua.metrics.attempted(&super::ATTEMPTS, outcome);
                     queue.ended(&delivery);
                     ended.push(delivery);
                     next = under_way.next().now_or_never().flatten();

@@ -32,7 +32,7 @@ use kernel::{
     config::Config,
     feature::Feature,
     http::Routes,
-    telemetry::{Figure, Measure},
+    telemetry::{Attempts, Figure, Measure},
 };
 use tenancy::{
     apps::Application,
@@ -62,6 +62,7 @@ pub fn feature(config: &Config) -> Feature {
         .declares(events::EVENTS)
         .declares(mails::MAILS)
         .declares(&[MEASURE])
+        .declares(&[ATTEMPTS])
         .declares(&[WEBHOOKS])
         .declares(&[GONE])
         .declares(&[config.of::<Settings>().permit()])
@@ -100,6 +101,13 @@ const MEASURE: Measure = Measure(|janua| {
         ])
     })
 });
+
+/// Attempts to deliver: `retried` is tried again, `failed` is given up.
+const ATTEMPTS: Attempts = Attempts {
+    name: "webhook_attempts",
+    help: "Attempts to deliver to a webhook, by outcome",
+    outcomes: &["delivered", "retried", "failed"],
+};
 
 /// How long one attempt may take; tests have less patience.
 pub struct Pace {

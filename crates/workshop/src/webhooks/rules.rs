@@ -7,7 +7,10 @@ use kernel::{
     clock::Timestamp,
     fault::{Code, INVALID, Result},
     jobs,
-    ports::outgoing::{self, NoReply, Reach},
+    ports::{
+        dns::DNS_UNAVAILABLE,
+        outgoing::{self, NoReply, Reach},
+    },
 };
 use tenancy::{
     apps::{Application, ApplicationId},
@@ -23,7 +26,7 @@ use super::{
     model::{Webhook, WebhookId, seal},
     names,
 };
-use crate::{DNS_UNAVAILABLE, webhooks::events::WebhookAutoDisabled};
+use crate::webhooks::events::WebhookAutoDisabled;
 
 pub const UNKNOWN_EVENT_TYPES: Code = Code::new(400, "unknown_event_types", "Some event types do not exist.");
 

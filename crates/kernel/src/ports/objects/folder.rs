@@ -1,16 +1,18 @@
 //! Objects as files in the data folder. Clients put them through this server, at addresses that it has signed.
+mod files;
+
 use std::{
-    io::ErrorKind,
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    io::{self, ErrorKind},
+    ops::Range,
+    path::PathBuf,
+    sync::Once,
 };
 
-use tokio::{
-    fs,
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-};
+use futures_util::{StreamExt as _, stream};
+use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 
-use super::{Doing, Key, ObjectError, Objects, Slot, shown_here};
+use self::files::{Aside, Reading, found};
+use super::{Content, Doing, Key, Listed, New, ObjectError, Objects, Slot, Source, Stored, View, shown_here};
 use crate::{
     config::Config,
     crypto::{MacKey, Vault, same},
@@ -18,13 +20,15 @@ use crate::{
 
 /// What the key that signs addresses is for.
 const PURPOSE: &str = "objects:put";
+/// How much is gathered in memory before it is written, in bytes and pieces.
+const GATHERED: usize = 256 * 1024;
+const PIECES: usize = 32;
 
 pub(super) struct Folder {
     root: PathBuf,
     shown_at: String,
     signer: MacKey,
-    /// Tells files that are being written apart.
-    written: AtomicU64,
+    cleared_up: Once,
 }
 
 impl Folder {
@@ -33,8 +37,16 @@ impl Folder {
             root: config.data_dir.join("objects"),
             shown_at: shown_here(config),
             signer: vault.mac_key(PURPOSE),
-            written: AtomicU64::new(0),
+            cleared_up: Once::new(),
         }
+    }
+
+    /// Once in the life of a process: what an earlier one left half written when it died.
+    fn clear_up(&self) {
+        self.cleared_up.call_once(|| {
+            let root = self.root.clone();
+            spawn_blocking(move || files::clear_up(&root));
+        });
     }
 
     fn file(&self, key: &Key) -> PathBuf {
@@ -49,55 +61,104 @@ pub fn is_signed(vault: &Vault, slot: &Slot<'_>, signature: &str) -> bool {
 
 /// No part can hold a line break, so no two slots have the same text.
 fn signed_text(slot: &Slot<'_>) -> String {
-    format!("{}\n{}\n{}\n{}", slot.key, slot.content_type.replace('\n', " "), slot.length, slot.until.0)
+    let (content_type, digest) = (slot.content_type.replace('\n', " "), digest(slot));
+    format!("PUT\n{}\n{content_type}\n{}\n{digest}\n{}", slot.key, slot.length, slot.until.0)
+}
+
+fn digest(slot: &Slot<'_>) -> String {
+    slot.sha256.map(|sha256| sha256.to_string()).unwrap_or_default()
 }
 
 impl Objects for Folder {
     fn signed_put(&self, slot: &Slot<'_>) -> String {
         let signature = self.signer.sign(signed_text(slot).as_bytes());
-        let query = [
-            ("type", slot.content_type),
-            ("length", &slot.length.to_string()),
-            ("expires", &slot.until.0.to_string()),
-            ("signature", &signature),
-        ];
+        let (length, until, digest) = (slot.length.to_string(), slot.until.0.to_string(), digest(slot));
+        let mut query = vec![("type", slot.content_type), ("length", &length), ("expires", &until)];
+        if slot.sha256.is_some() {
+            query.push(("sha256", &digest));
+        }
+        query.push(("signature", &signature));
         let query = serde_urlencoded::to_string(query).unwrap_or_default();
         format!("{}/{}?{query}", self.shown_at, slot.key)
     }
 
-    fn read<'a>(&'a self, key: &'a Key, most: u64) -> Doing<'a, Option<Vec<u8>>> {
+    fn signed_get(&self, _: &View<'_>) -> Option<String> {
+        None
+    }
+
+    fn put<'a>(&'a self, new: New<'a>, mut bytes: Source<'a>) -> Doing<'a, Stored> {
         Box::pin(async move {
-            let file = match fs::File::open(self.file(key)).await {
-                Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-                file => file.map_err(away)?,
-            };
-            let mut bytes = vec![];
-            file.take(most.saturating_add(1)).read_to_end(&mut bytes).await.map_err(away)?;
-            if bytes.len() as u64 > most { Err(ObjectError::TooLong) } else { Ok(Some(bytes)) }
+            let (root, to) = (self.root.clone(), self.file(new.key));
+            self.clear_up();
+            // While one batch is written the next is gathered. No thread waits for a slow client.
+            let mut writing = spawn_blocking(move || Aside::create(&root, to));
+            let (mut batch, mut gathered) = (vec![], 0);
+            while let Some(piece) = bytes.next().await {
+                let piece = match piece {
+                    Ok(piece) => piece,
+                    Err(fault) => {
+                        // The file goes away before the caller hears of it.
+                        drop(settled(writing).await);
+                        return Err(ObjectError::Source(fault));
+                    }
+                };
+                gathered += piece.len();
+                batch.push(piece);
+                if gathered >= GATHERED || batch.len() >= PIECES {
+                    let aside = settled(writing).await?;
+                    let batch = std::mem::take(&mut batch);
+                    gathered = 0;
+                    writing = spawn_blocking(move || aside.write(batch));
+                }
+            }
+            let aside = settled(writing).await?;
+            let aside = run(move || aside.write(batch)).await?;
+            let stored = aside.stored();
+            new.must_be(&stored)?;
+            run(move || aside.put_in_place()).await?;
+            Ok(stored)
         })
     }
 
-    fn write<'a>(&'a self, key: &'a Key, _content_type: &'a str, bytes: &'a [u8]) -> Doing<'a, ()> {
+    fn get<'a>(&'a self, key: &'a Key, range: Option<Range<u64>>) -> Doing<'a, Option<Content>> {
         Box::pin(async move {
             let file = self.file(key);
-            let folder = file.parent().unwrap_or(&self.root);
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).await.map_err(away)?;
-            // Renamed into place whole: nobody ever reads half an object, and a crash leaves none.
-            let aside = folder.join(format!(".{}", self.written.fetch_add(1, Relaxed)));
-            let written = put_in_place(&aside, &file, folder, bytes).await;
-            if written.is_err() {
-                let _ = fs::remove_file(&aside).await;
-            }
-            written.map_err(away)
+            let Some((total, first)) = run(move || Reading::open(&file, range)).await? else { return Ok(None) };
+            let bytes = stream::try_unfold(first, async |reading| {
+                // The first piece was read together with opening the file.
+                let is_ready = reading.has_piece() || reading.is_done();
+                let reading = if is_ready { reading } else { joined(spawn_blocking(move || reading.go_on()).await)? };
+                Ok(reading.take_piece())
+            });
+            Ok(Some(Content { total, bytes: Box::pin(bytes) }))
+        })
+    }
+
+    fn head<'a>(&'a self, key: &'a Key) -> Doing<'a, Option<u64>> {
+        Box::pin(async move {
+            let file = self.file(key);
+            run(move || found(std::fs::metadata(file).map(|about| about.len()))).await
+        })
+    }
+
+    fn copy<'a>(&'a self, from: &'a Key, to: &'a Key) -> Doing<'a, bool> {
+        Box::pin(async move {
+            let (root, from, to) = (self.root.clone(), self.file(from), self.file(to));
+            run(move || files::copy(&root, &from, to)).await
         })
     }
 
     fn delete<'a>(&'a self, key: &'a Key) -> Doing<'a, ()> {
         Box::pin(async move {
-            match fs::remove_file(self.file(key)).await {
-                Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
-                removed => removed.map_err(away),
-            }
+            let file = self.file(key);
+            run(move || found(std::fs::remove_file(file)).map(|_| ())).await
+        })
+    }
+
+    fn list<'a>(&'a self, folder: &'a str, after: Option<&'a Key>) -> Doing<'a, Vec<Listed>> {
+        Box::pin(async move {
+            let (root, folder, after) = (self.root.clone(), folder.to_owned(), after.cloned());
+            run(move || files::list(&root, &folder, after.as_ref())).await
         })
     }
 
@@ -111,10 +172,8 @@ impl Objects for Folder {
 
     fn check(&self) -> Doing<'_, ()> {
         Box::pin(async move {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.root).await.map_err(away)?;
-            let probe = self.root.join(".check");
-            fs::write(&probe, b"").await.map_err(away)?;
-            fs::remove_file(&probe).await.map_err(away)
+            let root = self.root.clone();
+            run(move || Aside::create(&root, root.join(".check")).map(|_| ())).await
         })
     }
 
@@ -123,18 +182,22 @@ impl Objects for Folder {
     }
 }
 
-async fn put_in_place(aside: &Path, file: &Path, folder: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut out = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(aside).await?;
-    out.write_all(bytes).await?;
-    out.flush().await?;
-    out.sync_all().await?;
-    fs::rename(aside, file).await?;
-    fs::File::open(folder).await?.sync_all().await
+/// Runs what waits for the disk on a thread that may.
+async fn run<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, ObjectError> {
+    settled(spawn_blocking(work)).await
+}
+
+async fn settled<T>(work: JoinHandle<io::Result<T>>) -> Result<T, ObjectError> {
+    joined(work.await).map_err(away)
+}
+
+fn joined<T>(outcome: Result<io::Result<T>, JoinError>) -> io::Result<T> {
+    outcome.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
 /// Without the path, which is nobody's business.
 #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` hands over")]
-fn away(error: std::io::Error) -> ObjectError {
+fn away(error: io::Error) -> ObjectError {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => ObjectError::Full(error.to_string()),
         _ => ObjectError::Away(error.to_string()),

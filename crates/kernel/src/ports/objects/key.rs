@@ -21,6 +21,13 @@ impl Key {
         Self(format!("{folder}/{}{dot}{extension}", HEXLOWER.encode(&entropy.bytes::<16>())))
     }
 
+    /// A new one in one of 256 folders below a folder, for objects that may be many.
+    pub fn spread(folder: &'static str, entropy: &Entropy) -> Self {
+        let name = HEXLOWER.encode(&entropy.bytes::<16>());
+        let (first, rest) = name.split_at(2);
+        Self(format!("{folder}/{first}/{rest}"))
+    }
+
     pub fn parse(text: &str) -> Option<Self> {
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
         let is_part = |part: &str| part.starts_with(is_plain) && part.chars().all(|c| is_plain(c) || c == '.');
@@ -70,6 +77,9 @@ mod tests {
         let made = Key::new("pictures", "png", &Entropy::seeded(1));
         assert_eq!(Key::parse(made.as_str()), Some(made.clone()));
         assert_eq!(made.as_str().len(), "pictures/".len() + 32 + ".png".len());
+        let spread = Key::spread("o", &Entropy::seeded(1));
+        assert_eq!(Key::parse(spread.as_str()), Some(spread.clone()));
+        assert_eq!(spread.as_str().len(), "o/00/".len() + 30);
         for bad in [
             "",
             "alone.png",

@@ -1,17 +1,24 @@
 //! Objects in a bucket of an S3-compatible server. Clients put them there, at addresses signed with the bucket's key.
-use std::time::Duration;
+mod parts;
 
+use std::{io, ops::Range, time::Duration};
+
+use futures_util::stream;
 use reqwest::{Client, RequestBuilder, Response, StatusCode, header, redirect::Policy};
-use rusty_s3::{Bucket, Credentials, S3Action, UrlStyle};
+use rusty_s3::{Bucket, Credentials, S3Action, UrlStyle, actions::ListObjectsV2};
+use tokio::time::timeout;
 
-use super::{Doing, KEPT_FOR_GOOD, Key, ObjectError, Objects, Slot, shown_here};
+use super::{Content, Doing, Key, LISTED, Listed, New, ObjectError, Objects, Slot, Source, Stored, View, shown_here};
 use crate::{
     clock::{Clock, Timestamp},
     config::Config,
 };
 
-/// How long one conversation with the server may take.
+/// How long the server may take to answer, and to go on with an answer it has begun.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// A slower server counts as one that is away, in bytes a second: to take what we send, and to copy by itself.
+const SLOWEST_PUT: u64 = 256 * 1024;
+const SLOWEST_COPY: u64 = 16 * 1024 * 1024;
 /// How long a request of our own may be on its way.
 const FRESH: Duration = Duration::from_mins(1);
 
@@ -50,7 +57,7 @@ impl S3 {
         let style = if config.s3_path_style.is_on() { UrlStyle::Path } else { UrlStyle::VirtualHost };
         let bucket = Bucket::new(url.clone(), style, config.s3_bucket.clone(), config.s3_region.clone());
         // Nowhere but there: no redirect and no proxy of the environment sees what we sign.
-        let client = Client::builder().timeout(TIMEOUT).redirect(Policy::none()).no_proxy().build();
+        let client = Client::builder().connect_timeout(TIMEOUT).redirect(Policy::none()).no_proxy().build();
         let shown_at = config.s3_public_url.as_ref().map(|url| url.as_str().trim_end_matches('/').to_owned());
         Ok(Some(Self {
             client: client.map_err(|e| format!("s3_url: {e}"))?,
@@ -76,51 +83,109 @@ impl Objects for S3 {
     fn signed_put(&self, slot: &Slot<'_>) -> String {
         let length = slot.length.to_string();
         let mut put = self.bucket.put_object(Some(&self.credentials), slot.key.as_str());
-        // What is signed must come: the server refuses another type or length by itself.
+        // What is signed must come: the server refuses another type or length by itself. Whoever gave a digest has it
+        // checked when the object is taken.
         put.headers_mut().insert("content-length", length);
         put.headers_mut().insert("content-type", slot.content_type);
         self.sign(&put, slot.until).into()
     }
 
-    fn read<'a>(&'a self, key: &'a Key, most: u64) -> Doing<'a, Option<Vec<u8>>> {
+    fn signed_get(&self, view: &View<'_>) -> Option<String> {
+        let mut get = self.bucket.get_object(Some(&self.credentials), view.key.as_str());
+        get.query_mut().insert("response-content-type", view.content_type);
+        get.query_mut().insert("response-content-disposition", view.disposition);
+        Some(self.sign(&get, view.until).into())
+    }
+
+    fn put<'a>(&'a self, new: New<'a>, bytes: Source<'a>) -> Doing<'a, Stored> {
+        Box::pin(self.put_in_parts(new, bytes))
+    }
+
+    fn get<'a>(&'a self, key: &'a Key, range: Option<Range<u64>>) -> Doing<'a, Option<Content>> {
         Box::pin(async move {
             let get = self.bucket.get_object(Some(&self.credentials), key.as_str());
-            let answer = send(self.client.get(self.sign(&get, self.soon()))).await?;
+            let mut request = self.client.get(self.sign(&get, self.soon()));
+            if let Some(range) = &range {
+                let last = range.end.saturating_sub(1);
+                request = request.header(header::RANGE, format!("bytes={}-{last}", range.start));
+            }
+            let answer = send(request, TIMEOUT).await?;
             if answer.status() == StatusCode::NOT_FOUND {
                 return Ok(None);
             }
-            let mut answer = expect_success(answer)?;
-            if answer.content_length().is_some_and(|length| length > most) {
-                return Err(ObjectError::TooLong);
-            }
-            let mut bytes = vec![];
-            while let Some(chunk) = answer.chunk().await.map_err(unreachable)? {
-                bytes.extend_from_slice(&chunk);
-                if bytes.len() as u64 > most {
-                    return Err(ObjectError::TooLong);
-                }
-            }
-            Ok(Some(bytes))
+            let answer = expect_success(answer)?;
+            let total = match (&range, answer.status()) {
+                (Some(_), StatusCode::PARTIAL_CONTENT) => total_of(&answer),
+                (Some(_), _) => return Err(ObjectError::Away("the server ignores ranges".into())),
+                (None, _) => answer.content_length(),
+            };
+            let total = total.ok_or_else(|| ObjectError::Away("the server does not say how long it is".into()))?;
+            let bytes = stream::try_unfold(answer, async |mut answer| {
+                let piece =
+                    timeout(TIMEOUT, answer.chunk()).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
+                // It also complains when less comes than was announced.
+                let piece = piece.map_err(|error| io::Error::other(error.without_url()))?;
+                Ok::<_, io::Error>(piece.map(|piece| (piece, answer)))
+            });
+            Ok(Some(Content { total, bytes: Box::pin(bytes) }))
         })
     }
 
-    fn write<'a>(&'a self, key: &'a Key, content_type: &'a str, bytes: &'a [u8]) -> Doing<'a, ()> {
+    fn head<'a>(&'a self, key: &'a Key) -> Doing<'a, Option<u64>> {
         Box::pin(async move {
-            let mut put = self.bucket.put_object(Some(&self.credentials), key.as_str());
-            put.headers_mut().insert("cache-control", KEPT_FOR_GOOD);
-            put.headers_mut().insert("content-type", content_type);
-            let request = self.client.put(self.sign(&put, self.soon()));
-            let request = request.header(header::CONTENT_TYPE, content_type);
-            let request = request.header(header::CACHE_CONTROL, KEPT_FOR_GOOD).body(bytes.to_vec());
-            expect_success(send(request).await?).map(|_| ())
+            let head = self.bucket.head_object(Some(&self.credentials), key.as_str());
+            let answer = send(self.client.head(self.sign(&head, self.soon())), TIMEOUT).await?;
+            if answer.status() == StatusCode::NOT_FOUND {
+                return Ok(None);
+            }
+            let length = expect_success(answer)?.headers().get(header::CONTENT_LENGTH).and_then(number);
+            length.map(Some).ok_or_else(|| ObjectError::Away("the server does not say how long it is".into()))
+        })
+    }
+
+    fn copy<'a>(&'a self, from: &'a Key, to: &'a Key) -> Doing<'a, bool> {
+        Box::pin(async move {
+            let Some(length) = self.head(from).await? else { return Ok(false) };
+            let source = format!("/{}/{from}", self.bucket.name());
+            let mut put = self.bucket.put_object(Some(&self.credentials), to.as_str());
+            put.headers_mut().insert("x-amz-copy-source", source.clone());
+            let request = self.client.put(self.sign(&put, self.soon())).header("x-amz-copy-source", source);
+            let patience = TIMEOUT + Duration::from_secs(length / SLOWEST_COPY);
+            let answer = send(request, patience).await?;
+            if answer.status() == StatusCode::NOT_FOUND {
+                return Ok(false);
+            }
+            // It may fail after it has begun to answer, and says so in the body.
+            let said = text(expect_success(answer)?, patience).await?;
+            if said.contains("CopyObjectResult") { Ok(true) } else { Err(ObjectError::Away("a copy failed".into())) }
         })
     }
 
     fn delete<'a>(&'a self, key: &'a Key) -> Doing<'a, ()> {
         Box::pin(async move {
             let delete = self.bucket.delete_object(Some(&self.credentials), key.as_str());
-            let answer = send(self.client.delete(self.sign(&delete, self.soon()))).await?;
+            let answer = send(self.client.delete(self.sign(&delete, self.soon())), TIMEOUT).await?;
             if answer.status() == StatusCode::NOT_FOUND { Ok(()) } else { expect_success(answer).map(|_| ()) }
+        })
+    }
+
+    fn list<'a>(&'a self, folder: &'a str, after: Option<&'a Key>) -> Doing<'a, Vec<Listed>> {
+        Box::pin(async move {
+            let mut list = self.bucket.list_objects_v2(Some(&self.credentials));
+            list.with_prefix(format!("{folder}/"));
+            list.with_max_keys(LISTED);
+            if let Some(after) = after {
+                list.with_start_after(after.as_str());
+            }
+            let answer = send(self.client.get(self.sign(&list, self.soon())), TIMEOUT).await?;
+            let said = text(expect_success(answer)?, TIMEOUT).await?;
+            let found = ListObjectsV2::parse_response(&said).map_err(unreadable)?;
+            let listed = found.contents.into_iter().filter_map(|object| {
+                let changed: jiff::Timestamp = object.last_modified?.parse().ok()?;
+                let changed_at = Timestamp(changed.as_millisecond());
+                Some(Listed { key: Key::parse(&object.key)?, length: object.size?, changed_at })
+            });
+            Ok(listed.collect())
         })
     }
 
@@ -135,7 +200,7 @@ impl Objects for S3 {
     fn check(&self) -> Doing<'_, ()> {
         Box::pin(async move {
             let head = self.bucket.head_bucket(Some(&self.credentials));
-            expect_success(send(self.client.head(self.sign(&head, self.soon()))).await?).map(|_| ())
+            expect_success(send(self.client.head(self.sign(&head, self.soon())), TIMEOUT).await?).map(|_| ())
         })
     }
 
@@ -149,8 +214,29 @@ fn is_web(url: &url::Url) -> bool {
     matches!(url.scheme(), "http" | "https") && url.host_str().is_some()
 }
 
-async fn send(request: RequestBuilder) -> Result<Response, ObjectError> {
-    request.send().await.map_err(unreachable)
+/// Waits so long for the head of the answer.
+async fn send(request: RequestBuilder, patience: Duration) -> Result<Response, ObjectError> {
+    match timeout(patience, request.send()).await {
+        Ok(answer) => answer.map_err(unreachable),
+        Err(_) => Err(ObjectError::Away("the server does not answer".into())),
+    }
+}
+
+/// An answer that is known to be short.
+async fn text(answer: Response, patience: Duration) -> Result<String, ObjectError> {
+    match timeout(patience, answer.text()).await {
+        Ok(text) => text.map_err(unreachable),
+        Err(_) => Err(ObjectError::Away("the server does not go on".into())),
+    }
+}
+
+/// `bytes 0-4/100` says 100.
+fn total_of(answer: &Response) -> Option<u64> {
+    answer.headers().get(header::CONTENT_RANGE)?.to_str().ok()?.rsplit_once('/')?.1.parse().ok()
+}
+
+fn number(value: &header::HeaderValue) -> Option<u64> {
+    value.to_str().ok()?.parse().ok()
 }
 
 fn expect_success(answer: Response) -> Result<Response, ObjectError> {
@@ -164,4 +250,8 @@ fn expect_success(answer: Response) -> Result<Response, ObjectError> {
 /// The address would show the signature.
 fn unreachable(error: reqwest::Error) -> ObjectError {
     ObjectError::Away(error.without_url().to_string())
+}
+
+fn unreadable(error: impl std::fmt::Display) -> ObjectError {
+    ObjectError::Away(format!("the server answers something else: {error}"))
 }

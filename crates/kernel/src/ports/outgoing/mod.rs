@@ -24,6 +24,7 @@ use rustls::{
 use url::{Host, Position, Url};
 
 use self::client::Client;
+pub use self::special::is_public;
 use super::dns::Resolver;
 use crate::config::{Config, is_loopback};
 
@@ -279,7 +280,7 @@ impl Guard {
 
     /// One bad address is enough: which of them is taken is not for a name server to choose.
     fn permit(&self, addresses: Vec<IpAddr>) -> Result<Vec<IpAddr>, NoReply> {
-        let is_bad = |address: &&IpAddr| !special::is_public(**address) && !special::is_in(&self.networks, **address);
+        let is_bad = |address: &&IpAddr| !is_public(**address) && !special::is_in(&self.networks, **address);
         match addresses.iter().find(is_bad) {
             Some(address) => Err(NoReply::Inside(*address)),
             None => Ok(addresses),

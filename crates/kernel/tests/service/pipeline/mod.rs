@@ -2,6 +2,7 @@
 mod idempotency;
 mod limits;
 mod origins;
+mod streams;
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering::SeqCst},

@@ -1,6 +1,6 @@
 //! P62: a name that leads elsewhere by the time of the delivery, told by a real name server.
 use super::*;
-use crate::tests::domains::NameServer;
+use kernel::testing::NameServer;
 
 #[tokio::test]
 async fn p62_the_name_is_looked_up_again_before_each_attempt() {

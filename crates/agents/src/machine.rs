@@ -1,0 +1,161 @@
+//! The routes of machines themselves, and the one by which services report what a machine spends.
+use axum::extract::State;
+use kernel::{
+    Janua,
+    clock::Timestamp,
+    fault::{Code, Result},
+    http::{Json, Routes},
+    transact,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tenancy::{
+    accounts::AccountId,
+    apps::{self, KeyKind, Keyed},
+    enter::AppKey,
+    events::By,
+    machines::{
+        Kind, LimitView, Machine, MachineId, MachineToken, State as MachineState,
+        limits::{self, NewSpending, Outcome},
+        tokens::{self, Recognised},
+    },
+    orgs::OrgId,
+    sessions::{audience::Audience, sign_in::Typed},
+};
+
+const SECRET_KEY_REQUIRED: Code = Code::new(
+    403,
+    "secret_key_required",
+    "A publishable key may not do this. Call from a server, with a secret key.",
+);
+const INVALID_TOKEN: Code = Code::new(400, "invalid_token", "The token is invalid, or is not for this app.");
+const SPENDING_CONFLICT: Code =
+    Code::new(409, "spending_conflict", "This idempotencyKey was used with another meter or amount.");
+
+pub fn routes() -> Routes {
+    Routes::new("agents")
+        .get("/machine/me", me, "the machine of this token: its state, scopes and limits")
+        .post("/machine/spend", spend, "count what a machine spends, against its limits")
+        .fails(&[SECRET_KEY_REQUIRED, INVALID_TOKEN, SPENDING_CONFLICT])
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct MachineMe {
+    id: MachineId,
+    #[serde(rename = "type")]
+    kind: Kind,
+    name: String,
+    status: MachineState,
+    org_id: OrgId,
+    owner_id: Option<AccountId>,
+    /// The user for whom the machine acts.
+    subject: Option<AccountId>,
+    /// The scopes of this token.
+    scope: String,
+    audience: Audience,
+    expires_at: Timestamp,
+    limits: Vec<LimitView>,
+}
+
+async fn me(
+    State(janua): State<Janua>,
+    MachineToken(Recognised { claims, machine, living }): MachineToken,
+) -> Result<Json<MachineMe>> {
+    let now = janua.clock.now();
+    Ok(Json(MachineMe {
+        id: machine.id,
+        kind: machine.kind,
+        name: machine.name.clone(),
+        status: machine.state_at(now),
+        org_id: machine.org_id,
+        owner_id: machine.owner_id,
+        subject: living.map(|living| living.person.account.id),
+        scope: claims.scope.clone(),
+        audience: claims.aud.clone(),
+        expires_at: Timestamp(claims.exp * 1000),
+        limits: limits::view(&janua.db, &machine, now).await?,
+    }))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Spend {
+    /// The token that the machine called your service with.
+    #[schemars(with = "String", length(max = 8192))]
+    token: Typed,
+    /// `spend` for money in minor units, or any other meter.
+    #[schemars(regex(pattern = "^[a-z][a-z0-9_.-]{0,63}$"))]
+    meter: String,
+    #[schemars(range(min = 1, max = 9_007_199_254_740_991_i64))]
+    amount: i64,
+    /// What it was for, as the log shows it.
+    #[schemars(length(max = 200))]
+    action: Option<String>,
+    /// A repetition with the same key is not counted again.
+    #[schemars(length(min = 1, max = 128))]
+    idempotency_key: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct SpendAnswer {
+    /// Whether it was counted. If not, refuse what the machine asked of you.
+    allowed: bool,
+    /// What the tightest limit leaves; null where no limit is on the meter.
+    remaining: Option<i64>,
+    resets_at: Option<Timestamp>,
+}
+
+/// Whether a service may ask about a token: it is the token's audience, or belongs to the machine's organization.
+async fn may_ask(janua: &Janua, keyed: &Keyed, found: &Recognised) -> Result<bool> {
+    let is_own = keyed.org_id == found.machine.org_id;
+    Ok(is_own || apps::counts_at(&janua.db, &found.claims.aud, keyed.app_id).await?)
+}
+
+async fn spend(
+    State(janua): State<Janua>,
+    AppKey(keyed): AppKey,
+    Json(new): Json<Spend>,
+) -> Result<Json<SpendAnswer>> {
+    if keyed.kind != KeyKind::Secret {
+        return Err(SECRET_KEY_REQUIRED.into());
+    }
+    let found = tokens::recognise(&janua, new.token.0.expose()).await?.ok_or(INVALID_TOKEN)?;
+    if !may_ask(&janua, &keyed, &found).await? {
+        return Err(INVALID_TOKEN.into());
+    }
+    let (id, generation) = (found.machine.id, found.claims.generation);
+    let by = By { app: Some(keyed.app_id), ..By::default() };
+    let spending = NewSpending {
+        app: keyed.app_id,
+        meter: &new.meter,
+        amount: new.amount,
+        action: new.action.as_deref(),
+        repeat_key: new.idempotency_key.as_deref(),
+    };
+    let outcome = transact!(janua, async |tx| {
+        // Held, so that what counts here is what the machine is in this commit.
+        let mut machine = Machine::hold(tx, id).await?.ok_or(INVALID_TOKEN)?;
+        if let Some((meter, amount)) = limits::was_spent(tx, id, &spending).await? {
+            if (meter.as_str(), amount) != (spending.meter, spending.amount) {
+                return Err(SPENDING_CONFLICT.into());
+            }
+            return Ok(Outcome::Counted(limits::left(tx, &machine, spending.meter, janua.clock.now()).await?));
+        }
+        if !machine.accepts(generation, janua.clock.now()) {
+            return Err(INVALID_TOKEN.into());
+        }
+        let outcome = limits::count(tx, &janua, &by, &mut machine, spending.meter, spending.amount).await?;
+        if matches!(outcome, Outcome::Counted(_)) {
+            limits::note_spending(tx, &janua, id, &spending).await?;
+        }
+        Ok(outcome)
+    })?;
+    let (allowed, left) = match outcome {
+        Outcome::Counted(left) => (true, left),
+        Outcome::Refused(left) => (false, Some(left)),
+    };
+    let (remaining, resets_at) = (left.map(|left| left.remaining), left.map(|left| left.resets_at));
+    Ok(Json(SpendAnswer { allowed, remaining, resets_at }))
+}

@@ -1,0 +1,275 @@
+//! MCP servers, their domains and the registry.
+use std::time::Duration;
+
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair as _};
+use axum::http::Method;
+use data_encoding::BASE64;
+use db::params;
+
+use super::actors::*;
+
+async fn start_with_names() -> (TestJanua, NameServer) {
+    let names = NameServer::start().await;
+    // Sessions live for months here: the tests wait for days.
+    let config = Config { dns_servers: vec![names.address], ..Config::for_tests() };
+    (TestJanua::start_with(config, feature).await, names)
+}
+
+async fn server(t: &TestJanua, person: &Person, more: Value) -> Answer {
+    let mut body = json!({ "name": "weather", "domain": "example.test", "url": "https://mcp.example.test/mcp", "description": "The weather." });
+    more.as_object().into_iter().flatten().for_each(|(name, value)| body[name] = value.clone());
+    person.asks(t.post("/mcp/register").json(&body)).await
+}
+
+async fn verify(t: &TestJanua, person: &Person, id: &str, more: Value) -> Answer {
+    let mut body = json!({ "id": id });
+    more.as_object().into_iter().flatten().for_each(|(name, value)| body[name] = value.clone());
+    person.asks(t.post("/mcp/verify").json(&body)).await
+}
+
+#[tokio::test]
+async fn a_server_proves_its_domain_and_is_listed() {
+    let (t, names) = start_with_names().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    t.happened().await;
+    let made = server(&t, &ada, json!({ "version": "1.0.0", "title": "Weather", "scopes": ["forecast"] })).await;
+    assert_eq!(made.status, 200, "{}", made.text);
+    let id = text(&made.body["clientId"]);
+    let credentials = json!({ "clientId": id, "clientSecret": made.body["clientSecret"] });
+    let proof = &made.body["server"]["proof"];
+    assert_eq!(proof["dns"]["name"], "_janua-mcp.example.test");
+    let token = async || ada.asks(t.post("/mcp/token").json(&credentials)).await;
+    assert_eq!(token().await.refusal(), (403, "not_verified"));
+    assert_eq!(t.get("/v0.1/servers").await.body["servers"], json!([]));
+    let wrong = verify(&t, &ada, &id, json!({ "method": "dns" })).await;
+    assert_eq!(wrong.refusal(), (409, "proof_not_found"));
+    names.set("_janua-mcp.example.test", &["janua-mcp=wrong"]);
+    let wrong = verify(&t, &ada, &id, json!({ "method": "dns" })).await;
+    assert_eq!((wrong.status, &wrong.body["found"]), (409, &json!(["janua-mcp=wrong"])), "{}", wrong.text);
+    names.set("_janua-mcp.example.test", &[&text(&proof["dns"]["value"]), "other"]);
+    let good = verify(&t, &ada, &id, json!({})).await;
+    assert_eq!((good.status, &good.body["server"]["verification"]), (200, &json!("verified")), "{}", good.text);
+    let issued = token().await;
+    assert_eq!((issued.status, &issued.body["expiresIn"]), (200, &json!(3600)), "{}", issued.text);
+    let access = text(&issued.body["accessToken"]);
+    assert_eq!(me(&t, &access).await.body["type"], "mcp");
+    t.expects(&["ORG_CREATED", "MCP_REGISTERED", "MCP_TOKEN_REFUSED", "MCP_VERIFIED", "MCP_TOKEN_ISSUED"]).await;
+    assert_eq!(t.get("/verify/mcp/EXAMPLE.test").await.body, json!({ "verified": true }));
+    assert_eq!(t.get("/verify/mcp/other.test").await.body, json!({ "verified": false }));
+    let details = t.get("/verify/mcp/example.test?details=true").await.body;
+    assert_eq!(details["servers"][0]["name"], "test.example/weather");
+    assert_eq!(t.get("/verify/mcp/127.0.0.1").await.refusal(), (400, "invalid_domain"));
+
+    let list = t.get("/v0.1/servers?search=weather&version=latest").await.body;
+    assert_eq!(list["metadata"]["count"], 1, "{list}");
+    let entry = &list["servers"][0];
+    assert_eq!(
+        (&entry["server"]["name"], &entry["server"]["version"]),
+        (&json!("test.example/weather"), &json!("1.0.0"))
+    );
+    assert_eq!(entry["server"]["remotes"][0]["type"], "streamable-http");
+    assert_eq!(entry["_meta"]["io.modelcontextprotocol.registry/official"]["isLatest"], true);
+    let one = t.get("/v0.1/servers/test.example%2Fweather/versions/latest").await;
+    assert_eq!(one.body["server"], entry["server"]);
+    let missing = t.get("/v0.1/servers/test.example%2Fnone/versions").await;
+    assert_eq!((missing.status, &missing.body["error"]), (404, &json!("not_found")));
+
+    let path = format!("/mcp/{id}");
+    let same = ada.asks(t.ask(Method::PATCH, &path).json(&json!({ "version": "1.0.0", "title": "Other" }))).await;
+    assert_eq!(same.refusal(), (409, "version_exists"));
+    let next = ada.asks(t.ask(Method::PATCH, &path).json(&json!({ "version": "1.1.0", "title": "Other" }))).await;
+    assert_eq!(next.status, 200, "{}", next.text);
+    let versions = t.get("/v0.1/servers/test.example%2Fweather/versions").await.body;
+    assert_eq!(versions["metadata"]["count"], 2);
+    let outside = ada.asks(t.ask(Method::PATCH, &path).json(&json!({ "url": "https://evil.test/" }))).await;
+    assert_eq!(outside.refusal(), (400, "url_outside_domain"));
+
+    let off = suspend(&t, &ada, &format!("{path}/revoke")).await;
+    assert_eq!((off.status, &off.body["server"]["tokenStatus"]), (200, &json!("revoked")), "{}", off.text);
+    assert_eq!(me(&t, &access).await.status, 401);
+    assert_eq!(token().await.refusal(), (401, "invalid_credentials"), "the secret is dead");
+    assert_eq!(t.get("/verify/mcp/example.test").await.body["verified"], false);
+    let on = ada.asks(t.ask(Method::PATCH, &path).json(&json!({ "rotateSecret": true }))).await;
+    assert_eq!((on.status, &on.body["server"]["tokenStatus"]), (200, &json!("active")), "{}", on.text);
+    let credentials = json!({ "clientId": id, "clientSecret": on.body["clientSecret"] });
+    assert_eq!(ada.asks(t.post("/mcp/token").json(&credentials)).await.status, 200);
+    assert_eq!(me(&t, &access).await.status, 401, "dead stays dead");
+    let log = ada.asks(t.get(&format!("{path}/logs"))).await;
+    assert!(log.body["logs"].as_array().unwrap().len() >= 6, "{}", log.text);
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_private_registry_is_read_by_a_key_in_its_url() {
+    let (t, names) = start_with_names().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let made = server(&t, &ada, json!({ "version": "1", "visibility": "org" })).await;
+    let (id, org) = (text(&made.body["clientId"]), text(&made.body["server"]["orgId"]));
+    names.set("_janua-mcp.example.test", &[&text(&made.body["server"]["proof"]["dns"]["value"])]);
+    assert_eq!(verify(&t, &ada, &id, json!({})).await.status, 200);
+    assert_eq!(t.get("/v0.1/servers").await.body["metadata"]["count"], 0, "not in the public one");
+    let key = ada.asks(t.post(&format!("/org/{org}/registry-keys")).json(&json!({ "name": "VS Code" }))).await;
+    assert_eq!(key.status, 200, "{}", key.text);
+    let url = text(&key.body["url"]);
+    let base = url.strip_prefix(&t.janua.config.base_url()).unwrap();
+    let list = t.get(&format!("{base}/v0.1/servers")).await;
+    assert_eq!(
+        (&list.body["metadata"]["count"], list.header("cache-control")),
+        (&json!(1), "no-store"),
+        "{}",
+        list.text
+    );
+    assert_eq!(t.get(&format!("{base}/v0.1/servers/test.example%2Fweather/versions/1")).await.status, 200);
+    assert_eq!(t.get("/registry/rk_none/v0.1/servers").await.status, 404);
+    let listed = ada.asks(t.get(&format!("/org/{org}/registry-keys"))).await;
+    assert!(!listed.text.contains(base.strip_prefix("/registry/").unwrap()), "shown once");
+    let path = format!("/org/{org}/registry-keys/{}", text(&key.body["id"]));
+    assert_eq!(ada.asks(t.ask(Method::DELETE, &path)).await.status, 204);
+    assert_eq!(t.get(&format!("{base}/v0.1/servers")).await.status, 404);
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn m15_a_public_record_needs_a_signature_over_our_text() {
+    let (t, names) = start_with_names().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let key = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap();
+    let record = format!("v=MCPv1; k=ed25519; p={}", BASE64.encode(key.public_key().as_ref()));
+    names.set("example.test", &["v=spf1 -all", &record]);
+    let made = server(&t, &ada, json!({})).await;
+    let id = text(&made.body["clientId"]);
+    let message = text(&made.body["server"]["proof"]["mcpv1"]["message"]);
+    assert_eq!(
+        verify(&t, &ada, &id, json!({ "method": "mcpv1" })).await.refusal(),
+        (401, "bad_signature"),
+        "finding it proves nothing"
+    );
+    let sign = |text: &str| BASE64.encode(key.sign(text.as_bytes()).as_ref());
+    for wrong in
+        ["2026-01-31T10:00:00Z".to_owned(), message.replace("localhost", "evil.example"), message.replace(&id, "x")]
+    {
+        let answer = verify(&t, &ada, &id, json!({ "method": "mcpv1", "signature": sign(&wrong) })).await;
+        assert_eq!(answer.refusal(), (401, "bad_signature"), "{wrong}");
+    }
+    let good = verify(&t, &ada, &id, json!({ "signature": sign(&message) })).await;
+    assert_eq!((good.status, &good.body["server"]["method"]), (200, &json!("mcpv1")), "{}", good.text);
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn m16_a_file_is_never_fetched_from_inside() {
+    let (t, _names) = start_with_names().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let made = server(&t, &ada, json!({ "url": null })).await;
+    let id = text(&made.body["clientId"]);
+    let answer = verify(&t, &ada, &id, json!({ "method": "http" })).await;
+    assert_eq!(answer.refusal(), (502, "site_unavailable"), "{}", answer.text);
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn m17_domains_have_one_form() {
+    let (t, _names) = start_with_names().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    for wrong in [
+        "127.0.0.1",
+        "example.test:8080",
+        "user@example.test",
+        "co.uk",
+        "com",
+        "localhost",
+        "https://example.test",
+        "a..test",
+        "exa mple.test",
+        "::1",
+        "",
+    ] {
+        let answer = server(&t, &ada, json!({ "domain": wrong, "url": null })).await;
+        assert_eq!(answer.refusal(), (400, "invalid_domain"), "{wrong}");
+    }
+    for (number, (written, expected)) in [
+        ("EXAMPLE.test.", "example.test"),
+        ("b\u{fc}cher.test", "xn--bcher-kva.test"),
+        ("ex\u{430}mple.test", "xn--exmple-4nf.test"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let answer = server(&t, &ada, json!({ "domain": written, "url": null, "name": format!("n{number}") })).await;
+        assert_eq!((answer.status, &answer.body["server"]["domain"]), (200, &json!(expected)), "{}", answer.text);
+    }
+    for wrong in ["Weather", "", ".x", "a/b", "a b"] {
+        assert_eq!(server(&t, &ada, json!({ "name": wrong })).await.refusal(), (400, "invalid_name"), "{wrong}");
+    }
+    assert_eq!(
+        server(&t, &ada, json!({ "url": "http://example.test/" })).await.refusal(),
+        (400, "url_outside_domain")
+    );
+    assert_eq!(
+        server(&t, &ada, json!({ "url": "https://notexample.test/" })).await.refusal(),
+        (400, "url_outside_domain")
+    );
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn m18_a_proof_that_is_gone_lapses_and_another_takes_over_only_then() {
+    let (t, names) = start_with_names().await;
+    let (ada, bob) = (signed_in(&t, "ada@example.com").await, signed_in(&t, "bob@example.com").await);
+    let (hers, his) = (server(&t, &ada, json!({})).await, server(&t, &bob, json!({})).await);
+    let [hers_id, his_id] = [&hers, &his].map(|made| text(&made.body["clientId"]));
+    let [hers_token, his_token] = [&hers, &his].map(|made| text(&made.body["server"]["proof"]["dns"]["value"]));
+    names.set("_janua-mcp.example.test", &[&hers_token, &his_token]);
+    assert_eq!(verify(&t, &ada, &hers_id, json!({})).await.status, 200);
+    assert_eq!(verify(&t, &bob, &his_id, json!({})).await.refusal(), (409, "domain_taken"), "while hers stands");
+    let again = server(&t, &bob, json!({ "name": "weather" })).await;
+    assert_eq!(again.refusal(), (409, "name_taken"));
+
+    let state = async || -> (String, i64) {
+        let found: (String,) =
+            t.janua.db.one("SELECT proof FROM mcp_server WHERE machine_id = $1", params![&hers_id]).await.unwrap();
+        let failures: (i64,) =
+            t.janua.db.one("SELECT failures FROM mcp_server WHERE machine_id = $1", params![&hers_id]).await.unwrap();
+        (found.0, failures.0)
+    };
+    names.fail(true);
+    for _ in 0..5 {
+        t.advance(Duration::from_hours(25));
+        t.run_jobs().await;
+    }
+    assert_eq!(state().await, ("verified".into(), 0), "a name server that fails says nothing");
+    names.fail(false);
+    names.set("_janua-mcp.example.test", &[]);
+    let mails = t.mailbox.mails().len();
+    for day in 1..=3 {
+        t.advance(Duration::from_hours(25));
+        t.run_jobs().await;
+        assert_eq!(state().await, ("verified".into(), day));
+    }
+    assert_eq!(t.mailbox.mails().len() - mails, 1, "a mail at the first failure");
+    t.advance(Duration::from_hours(25));
+    t.run_jobs().await;
+    assert_eq!(state().await.0, "lapsed");
+    assert_eq!(t.get("/verify/mcp/example.test").await.body["verified"], false);
+
+    // Hers comes back, goes, and his takes over at that moment.
+    names.set("_janua-mcp.example.test", &[&hers_token]);
+    let (ada, bob) = (
+        Person::of(&login(&t, "ada@example.com", PASSWORD).await),
+        Person::of(&login(&t, "bob@example.com", PASSWORD).await),
+    );
+    assert_eq!(verify(&t, &ada, &hers_id, json!({})).await.status, 200);
+    names.set("_janua-mcp.example.test", &[&his_token]);
+    let taken = verify(&t, &bob, &his_id, json!({})).await;
+    assert_eq!(taken.status, 200, "{}", taken.text);
+    assert_eq!(state().await.0, "superseded");
+    let (count,): (i64,) = t
+        .janua
+        .db
+        .one("SELECT CAST(COUNT(*) AS BIGINT) FROM mcp_server WHERE proof = 'verified'", params![])
+        .await
+        .unwrap();
+    assert_eq!(count, 1, "one holder");
+    t.run_jobs().await;
+    t.finish().await;
+}

@@ -1,0 +1,5 @@
+//! Machines, asked from outside.
+mod actors;
+mod agents;
+mod frameworks;
+mod mcp;

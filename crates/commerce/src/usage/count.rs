@@ -1,0 +1,291 @@
+//! Counting: the transaction that writes events, their ids, totals and quotas.
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use db::Tx;
+use kernel::{Janua, clock::Timestamp, crypto, fault::Code};
+use serde_json::Value;
+use tenancy::{
+    apps::{ApplicationId, Environment},
+    events::{self, About, By},
+    orgs::OrgId,
+    quotas::{self, Limit, Meter, Outcome, Period, Pool, Used},
+};
+
+use super::{
+    UsageCorrected,
+    check::{Checked, What, unique_key},
+    model::{self, Addition, Place, QUARTER, Seen, StoredEvent},
+};
+use crate::plans::{Aggregation, Plans, TrackedMeter};
+
+pub const EVENT_CONFLICT: Code =
+    Code::new(409, "event_conflict", "An event with this id was tracked before, with another content.");
+pub const UNKNOWN_EVENT: Code =
+    Code::new(400, "unknown_event", "There is no event of this id that could be corrected.");
+
+/// The events of one request.
+pub struct Work {
+    pub janua: Janua,
+    pub org: OrgId,
+    pub app: ApplicationId,
+    pub environment: Environment,
+    pub now: Timestamp,
+    pub events: Vec<Checked>,
+}
+
+/// What became of an event.
+pub enum Verdict {
+    Accepted,
+    Duplicate,
+    Rejected(Code),
+    Over(Box<(Meter, Used)>),
+}
+
+/// An event that was not seen before.
+struct Fresh<'a> {
+    /// Its place among the events of the request.
+    place: usize,
+    digest: &'a str,
+    meter: &'a TrackedMeter,
+    event: StoredEvent,
+    /// The values under which totals are kept, by property.
+    choices: Vec<(String, String)>,
+    /// Days and months in which its key is new.
+    new_in: Vec<Place>,
+    /// What it uses of the quota.
+    spends: i64,
+    /// What the audit log says of a correction.
+    corrected: Option<UsageCorrected>,
+}
+
+/// The transaction: ids, quotas, events and totals, all or nothing. What is refused has written nothing that stays, so that
+/// it need not be undone with everything that shares the commit.
+pub async fn commit(tx: &mut Tx, work: &Work) -> db::Result<(Vec<Verdict>, BTreeMap<String, Used>)> {
+    let plans = Plans::of(&work.janua);
+    let (mut verdicts, mut fresh) = (vec![], vec![]);
+    for (place, checked) in work.events.iter().enumerate() {
+        let verdict = match Seen::note(tx, &checked.digest, &checked.content, checked.stored.id, work.now).await? {
+            Some(seen) if seen.content == checked.content => Verdict::Duplicate,
+            Some(_) => Verdict::Rejected(EVENT_CONFLICT),
+            None => match enter(tx, work, plans, place, checked).await? {
+                Some(entered) => {
+                    fresh.push(entered);
+                    Verdict::Accepted
+                }
+                None => {
+                    Seen::forget(tx, &checked.digest, work.now).await?;
+                    Verdict::Rejected(UNKNOWN_EVENT)
+                }
+            },
+        };
+        verdicts.push(verdict);
+    }
+    let used = spend(tx, work, &mut fresh, &mut verdicts).await?;
+    let mut additions = BTreeMap::new();
+    for fresh in &fresh {
+        fresh.event.insert(tx).await?;
+        add_up(fresh, &mut additions);
+        if let Some(corrected) = &fresh.corrected {
+            let about = About::application(work.app, work.org);
+            events::record(tx, &work.janua, &By::default(), about, corrected).await?;
+        }
+    }
+    model::add(tx, work.app, work.environment, &additions).await?;
+    Ok((verdicts, used))
+}
+
+/// Looks up what the event is about; nothing for a correction of what cannot be corrected.
+async fn enter<'a>(
+    tx: &mut Tx,
+    work: &Work,
+    plans: &'a Plans,
+    place: usize,
+    checked: &'a Checked,
+) -> db::Result<Option<Fresh<'a>>> {
+    let mut event = checked.stored.clone();
+    let (mut spends, mut corrected) = (event.value, None);
+    if let What::Correction { of, digest } = &checked.what {
+        let seen = Seen::find(tx, digest, work.now).await?;
+        let Some(seen) = seen else { return Ok(None) };
+        let Some(first) = StoredEvent::hold(tx, work.app, &seen.event).await? else { return Ok(None) };
+        let is_sum = plans.meters.get(&first.meter).is_some_and(|meter| meter.aggregation == Aggregation::Sum);
+        if !is_sum || first.corrects.is_some() {
+            return Ok(None);
+        }
+        let (before, after) = (first.corrected_value(tx).await?, event.value);
+        event.value = after - before;
+        corrected =
+            Some(UsageCorrected { meter: first.meter.clone(), event_id: of.clone(), from: before, to: after });
+        event.corrects = Some(first.id.to_string());
+        // Beside the first one, wherever that is counted.
+        (event.meter, event.at, event.customer, event.properties) =
+            (first.meter, first.at, first.customer, first.properties);
+        spends = event.value;
+    }
+    let Some(meter) = plans.meters.get(&event.meter) else { return Ok(None) };
+    let mut choices = vec![];
+    for property in &meter.group_by {
+        if let Some(value) = event.properties.get(property).and_then(Value::as_str).filter(|value| !value.is_empty())
+        {
+            let choice = model::choice(tx, work.app, work.environment, &event.meter, property, value).await?;
+            choices.push((property.clone(), choice));
+        }
+    }
+    let mut fresh =
+        Fresh { place, digest: &checked.digest, meter, event, choices, new_in: vec![], spends, corrected };
+    match meter.aggregation {
+        Aggregation::Sum => {
+            // What is corrected in a period that ended changes nothing in this one.
+            let period = meter.meter.period;
+            if fresh.event.corrects.is_some() && period.start(fresh.event.at) != period.start(work.now) {
+                fresh.spends = 0;
+            }
+        }
+        Aggregation::Count => fresh.spends = 1,
+        Aggregation::Max | Aggregation::Latest => fresh.spends = 0,
+        Aggregation::Unique => {
+            let key = crypto::hash(unique_key(&fresh.event).as_bytes());
+            let mut is_new = false;
+            for place in unique_places(&fresh) {
+                if model::note_unique(tx, work.app, work.environment, &place, &key[..32]).await? {
+                    let whole = place.property.is_empty() && place.customer.is_empty();
+                    is_new |= whole && place.span == if quota_span(meter) == Period::Day { "d" } else { "m" };
+                    fresh.new_in.push(place);
+                }
+            }
+            fresh.spends = i64::from(is_new);
+        }
+    }
+    Ok(Some(fresh))
+}
+
+/// The period in which a unique key uses the quota once.
+fn quota_span(meter: &TrackedMeter) -> Period {
+    if meter.meter.period == Period::Day { Period::Day } else { Period::Month }
+}
+
+/// The totals an event is counted in: all and its customer's, as a whole and for each property.
+fn series(fresh: &Fresh<'_>) -> Vec<(String, String, String)> {
+    let customers: &[&str] = if fresh.event.customer.is_empty() { &[""] } else { &["", &fresh.event.customer] };
+    let mut series = vec![];
+    for customer in customers {
+        series.push((String::new(), (*customer).to_owned(), String::new()));
+        for (property, choice) in &fresh.choices {
+            series.push((property.clone(), (*customer).to_owned(), choice.clone()));
+        }
+    }
+    series
+}
+
+fn unique_places(fresh: &Fresh<'_>) -> Vec<Place> {
+    let at = fresh.event.at;
+    let spans = [("d", at.day().start().0), ("m", at.month().0.0)];
+    let mut places = vec![];
+    for (property, customer, choice) in series(fresh) {
+        for (span, slot) in spans {
+            let (property, customer, choice) = (property.clone(), customer.clone(), choice.clone());
+            places.push(Place { meter: fresh.event.meter.clone(), span, property, customer, choice, slot });
+        }
+    }
+    places
+}
+
+fn add_up(fresh: &Fresh<'_>, additions: &mut BTreeMap<Place, Addition>) {
+    let event = &fresh.event;
+    let is_correction = event.corrects.is_some();
+    let one = Addition {
+        total: event.value,
+        events: i64::from(!is_correction),
+        most: if is_correction { 0 } else { event.value },
+        latest: if is_correction { 0 } else { event.value },
+        latest_at: if is_correction { 0 } else { event.at.0 },
+    };
+    let slot = event.at.0.div_euclid(QUARTER) * QUARTER;
+    let places = series(fresh).into_iter().map(|(property, customer, choice)| Place {
+        meter: event.meter.clone(),
+        span: "q",
+        property,
+        customer,
+        choice,
+        slot,
+    });
+    for place in places.chain(fresh.new_in.iter().cloned()) {
+        let added = additions.get(&place).map_or(one, |there| there.and(one));
+        additions.insert(place, added);
+    }
+}
+
+/// Uses the quotas up, meter by meter; what does not fit is taken out again.
+async fn spend(
+    tx: &mut Tx,
+    work: &Work,
+    fresh: &mut Vec<Fresh<'_>>,
+    verdicts: &mut [Verdict],
+) -> db::Result<BTreeMap<String, Used>> {
+    let mut used = BTreeMap::new();
+    if work.environment == Environment::Test {
+        return Ok(used);
+    }
+    let pool = Pool { org: work.org, app: Some(work.app) };
+    let mut sums: BTreeMap<&str, (&TrackedMeter, i64)> = BTreeMap::new();
+    for one in fresh.iter() {
+        let name = &*one.meter.meter.name;
+        sums.entry(name).or_insert((one.meter, 0)).1 += one.spends;
+    }
+    let mut refused: HashMap<usize, (Meter, Used)> = HashMap::new();
+    for (name, (meter, sum)) in sums {
+        let last = match (meter.aggregation, sum) {
+            (Aggregation::Max | Aggregation::Latest, _) => {
+                let Some((plan, limit)) = quotas::limit_of(tx, &work.janua, work.org, &meter.meter).await? else {
+                    continue;
+                };
+                let ceiling = limit.as_ref().and_then(Limit::ceiling).unwrap_or(i64::MAX);
+                for one in fresh.iter().filter(|one| *one.meter.meter.name == *name && one.event.value > ceiling) {
+                    let used = Used { plan: plan.clone(), used: Some(one.event.value), limit: limit.clone() };
+                    refused.insert(one.place, (meter.meter.clone(), used));
+                }
+                continue;
+            }
+            (_, ..0) => {
+                quotas::spend_beyond(tx, &work.janua, pool, &meter.meter, sum).await?;
+                continue;
+            }
+            _ => match quotas::try_spend(tx, &work.janua, pool, &meter.meter, sum).await? {
+                Outcome::Counted(used) => used,
+                Outcome::Refused(mut now) => {
+                    // One by one, as far as it goes. Another event with a key that was refused is refused, too.
+                    let mut keys: BTreeSet<(&str, Timestamp)> = BTreeSet::new();
+                    for one in fresh.iter().filter(|one| *one.meter.meter.name == *name) {
+                        let key = (unique_key(&one.event), quota_span(meter).start(one.event.at));
+                        if one.spends == 0 && !(meter.aggregation == Aggregation::Unique && keys.contains(&key)) {
+                            continue;
+                        }
+                        let spends = if one.spends == 0 { 1 } else { one.spends };
+                        match quotas::try_spend(tx, &work.janua, pool, &meter.meter, spends).await? {
+                            Outcome::Counted(used) => now = used,
+                            Outcome::Refused(used) => {
+                                now = used.clone();
+                                refused.insert(one.place, (meter.meter.clone(), used));
+                                keys.insert(key);
+                            }
+                        }
+                    }
+                    now
+                }
+            },
+        };
+        used.insert(name.to_owned(), last);
+    }
+    for one in fresh.iter().filter(|one| refused.contains_key(&one.place)) {
+        Seen::forget(tx, one.digest, work.now).await?;
+        let key = crypto::hash(unique_key(&one.event).as_bytes());
+        for place in &one.new_in {
+            model::forget_unique(tx, work.app, work.environment, place, &key[..32]).await?;
+        }
+    }
+    fresh.retain(|one| !refused.contains_key(&one.place));
+    for (place, over) in refused {
+        verdicts[place] = Verdict::Over(Box::new(over));
+    }
+    Ok(used)
+}

@@ -1,0 +1,223 @@
+//! A published SMTP server and a published name server.
+use std::{
+    fs,
+    net::{TcpListener, TcpStream, UdpSocket},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+/// Keeps what it receives, to the byte. A file says at which step it refuses, and with which words: `rcpt 550 no such
+/// user`, `message cut`, `message hang`. `message keep-then-cut` keeps a mail and does not say so.
+const PROGRAM: &str = "
+import asyncio, pathlib, sys
+from aiosmtpd.smtp import SMTP, AuthResult
+
+home = pathlib.Path(sys.argv[1])
+
+def words(step):
+    file = home.joinpath('mood')
+    at, _, said = (file.read_text() if file.exists() else '').partition(' ')
+    return said if at == step else None
+
+async def mood(server, step):
+    said = words(step)
+    if said == 'hang':
+        await asyncio.sleep(600)
+    if said == 'cut':
+        server.transport.abort()
+    return said
+
+count = 0
+
+def keep(envelope):
+    global count
+    count += 1
+    home.joinpath('mail', f'{count:06}').write_bytes(envelope.content)
+
+class Handler:
+    async def handle_MAIL(self, server, session, envelope, address, options):
+        said = await mood(server, 'mail')
+        if said is None:
+            envelope.mail_from = address
+        return said or '250 OK'
+    async def handle_RCPT(self, server, session, envelope, address, options):
+        said = await mood(server, 'rcpt')
+        if said is None:
+            envelope.rcpt_tos.append(address)
+        with home.joinpath('rcpt').open('a') as log:
+            log.write(f'{envelope.mail_from} {address}\\n')
+        return said or '250 OK'
+    async def handle_DATA(self, server, session, envelope):
+        if words('message') == 'keep-then-cut':
+            keep(envelope)
+            server.transport.abort()
+            return '250 OK'
+        said = await mood(server, 'message')
+        if said is None:
+            keep(envelope)
+        return said or '250 2.0.0 Ok: queued as 4F2A1B3C9D'
+    async def handle_EHLO(self, server, session, envelope, hostname, responses):
+        session.host_name = hostname
+        said = await mood(server, 'ehlo')
+        return [said] if said else responses
+
+class Server(SMTP):
+    async def push(self, status):
+        text = status if isinstance(status, str) else status.decode()
+        if text.startswith('220 '):
+            text = await mood(self, 'greeting') or text
+        await super().push(text)
+
+def sign_in(server, session, envelope, mechanism, data):
+    said = words('auth')
+    return AuthResult(success=said is None, handled=False, message=said)
+
+async def serve():
+    loop = asyncio.get_running_loop()
+    home.joinpath('mail').mkdir()
+    handler = Handler()
+    make = lambda: Server(handler, loop=loop, authenticator=sign_in, auth_require_tls=False)
+    server = await loop.create_server(make, '127.0.0.1', int(sys.argv[2]))
+    await server.serve_forever()
+
+asyncio.run(serve())
+";
+
+pub fn python() -> String {
+    std::env::var("TEST_PYTHON").expect("TEST_PYTHON: scripts/test sets it, scripts/setup installs it")
+}
+
+pub struct SmtpServer {
+    child: Child,
+    folder: tempfile::TempDir,
+    pub port: u16,
+}
+
+impl SmtpServer {
+    pub fn start() -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new(python());
+        command.args(["-W", "ignore", "-c", PROGRAM]).arg(folder.path()).arg(port.to_string()).stderr(Stdio::null());
+        let child = command.spawn().expect("the SMTP server starts");
+        let listens = (0..3000).any(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+        assert!(listens, "the SMTP server does not listen");
+        Self { child, folder, port }
+    }
+
+    pub fn url(&self) -> String {
+        format!("smtp://user:password@127.0.0.1:{}", self.port)
+    }
+
+    pub fn mood(&self, mood: &str) {
+        fs::write(self.folder.path().join("mood"), mood).unwrap();
+    }
+
+    pub fn received(&self) -> Vec<String> {
+        let mut files: Vec<_> = fs::read_dir(self.folder.path().join("mail")).unwrap().flatten().collect();
+        files.sort_by_key(fs::DirEntry::file_name);
+        files.into_iter().map(|file| fs::read_to_string(file.path()).unwrap()).collect()
+    }
+
+    /// Sender and recipient of each envelope.
+    pub fn envelopes(&self) -> Vec<String> {
+        let log = fs::read_to_string(self.folder.path().join("rcpt")).unwrap_or_default();
+        log.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for SmtpServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A name server for `example.test`.
+pub struct NameServer {
+    process: Child,
+    pub port: u16,
+    folder: tempfile::TempDir,
+}
+
+impl NameServer {
+    pub async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let port = loop {
+            let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+                break port;
+            }
+        };
+        let home = folder.path().display().to_string();
+        let config = format!(
+            "server:\n  rundir: {home}\n  listen: 127.0.0.1@{port}\ndatabase:\n  storage: {home}\nlog:\n  \
+             - target: stderr\n    any: warning\nzone:\n  - domain: example.test\n    storage: {home}\n    \
+             file: example.test.zone\n    zonefile-load: whole\n"
+        );
+        fs::write(folder.path().join("knot.conf"), config).unwrap();
+        let mut server = Self { process: Self::spawn(folder.path(), &[]), port, folder };
+        server.answers().await;
+        server
+    }
+
+    fn spawn(folder: &Path, records: &[String]) -> Child {
+        let start = "@ 1 IN SOA ns hostmaster 1 1 1 1 1\n@ 1 IN NS ns\nns 1 IN A 127.0.0.1\n";
+        fs::write(folder.join("example.test.zone"), format!("{start}{}\n", records.join("\n"))).unwrap();
+        let path = format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default());
+        let mut command = Command::new("knotd");
+        command.env("PATH", path).arg("-c").arg(folder.join("knot.conf")).stdin(Stdio::null());
+        command.spawn().expect("knotd is installed by scripts/setup")
+    }
+
+    /// The zone with these lines in it, and no others, from now on.
+    pub async fn say(&mut self, records: &[String]) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        self.process = Self::spawn(self.folder.path(), records);
+        self.answers().await;
+    }
+
+    /// Nobody answers from now on.
+    pub fn stop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+
+    async fn answers(&mut self) {
+        let resolver = kernel::ports::dns::Resolver::new(&[([127, 0, 0, 1], self.port).into()]);
+        let there = async {
+            while resolver.texts("example.test").await.is_err() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), there).await.expect("the name server answers");
+    }
+}
+
+impl Drop for NameServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The lines of a zone file for the records that an answer asks for.
+pub fn zone_lines(records: &serde_json::Value) -> Vec<String> {
+    let line = |record: &serde_json::Value| {
+        let text = |field: &str| record[field].as_str().unwrap_or_default().to_owned();
+        let quoted: Vec<String> = text("value")
+            .as_bytes()
+            .chunks(200)
+            .map(|piece| format!("\"{}\"", String::from_utf8_lossy(piece)))
+            .collect();
+        match text("type").as_str() {
+            "TXT" => format!("{}. 1 IN TXT {}", text("name"), quoted.join(" ")),
+            _ => format!("{}. 1 IN CNAME {}.", text("name"), text("value")),
+        }
+    };
+    records.as_array().unwrap().iter().map(line).collect()
+}

@@ -1,0 +1,452 @@
+//! Certificates from a real certificate authority (Pebble), with a real name server, over real TLS.
+use std::{
+    net::SocketAddr,
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use identity::testing::{Person, signed_in};
+use kernel::{
+    clock::Clock,
+    config::Config,
+    testing::{NameServer, START, TestJanua},
+};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, ServerName, pem::PemObject as _},
+};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::oneshot,
+};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+use crate::{
+    edge,
+    settings::{Challenge, Directory, Port, Settings},
+    tests::{feature, id, make_app, site},
+};
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A certificate authority that checks names at our ports, and asks our name server.
+struct Authority {
+    process: Option<Child>,
+    folder: tempfile::TempDir,
+    port: u16,
+    management: u16,
+    dns: SocketAddr,
+    options: Vec<(&'static str, &'static str)>,
+}
+
+impl Authority {
+    async fn start(dns: SocketAddr, http: u16, tls: u16, options: &[(&'static str, &'static str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (port, management) = (free_port(), free_port());
+        // The authority's own certificate, and the root it comes from.
+        let root_key = KeyPair::generate().unwrap();
+        let mut root = CertificateParams::new(vec![]).unwrap();
+        root.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let root_certificate = root.self_signed(&root_key).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let issuer = rcgen::Issuer::from_params(&root, &root_key);
+        let leaf = CertificateParams::new(vec!["127.0.0.1".into()]).unwrap().signed_by(&key, &issuer).unwrap();
+        let file = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        file("root.pem", &root_certificate.pem());
+        file("cert.pem", &leaf.pem());
+        file("key.pem", &key.serialize_pem());
+        let home = folder.path().display();
+        let config = json!({ "pebble": {
+            "listenAddress": format!("127.0.0.1:{port}"), "managementListenAddress": format!("127.0.0.1:{management}"),
+            "certificate": format!("{home}/cert.pem"), "privateKey": format!("{home}/key.pem"),
+            "httpPort": http, "tlsPort": tls, "ocspResponderURL": "", "externalAccountBindingRequired": false,
+        }});
+        file("pebble.json", &config.to_string());
+        let mut authority = Self { process: None, folder, port, management, dns, options: options.to_vec() };
+        authority.run().await;
+        authority
+    }
+
+    async fn run(&mut self) {
+        let mut command = Command::new("pebble");
+        command.arg("-config").arg(self.folder.path().join("pebble.json"));
+        command
+            .arg("-dnsserver")
+            .arg(self.dns.to_string())
+            .env("PEBBLE_VA_NOSLEEP", "1")
+            .env("PEBBLE_WFE_NONCEREJECT", "0");
+        for (name, value) in &self.options {
+            command.env(name, value);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.process = Some(command.spawn().expect("pebble is installed by scripts/setup"));
+        for _ in 0..500 {
+            if TcpStream::connect(("127.0.0.1", self.port)).await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("the certificate authority does not listen");
+    }
+
+    fn stop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+    }
+
+    fn root(&self) -> std::path::PathBuf {
+        self.folder.path().join("root.pem")
+    }
+
+    fn directory(&self) -> String {
+        format!("https://127.0.0.1:{}/dir", self.port)
+    }
+
+    /// Those that the authority issues certificates with.
+    async fn issuers(&self) -> RootCertStore {
+        let roots = reqwest::Certificate::from_pem_bundle(&std::fs::read(self.root()).unwrap()).unwrap();
+        let client = reqwest::Client::builder().tls_certs_only(roots).no_proxy().build().unwrap();
+        let pem = client.get(format!("https://127.0.0.1:{}/roots/0", self.management)).send().await.unwrap();
+        let pem = pem.text().await.unwrap();
+        let mut store = RootCertStore::empty();
+        store.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
+        store
+    }
+}
+
+impl Drop for Authority {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A service with a listener for http and one for TLS, its authority and name server, and a domain that leads to it.
+struct Place {
+    dns: NameServer,
+    authority: Authority,
+    t: TestJanua,
+    ada: Person,
+    app: Value,
+    tls: u16,
+    stops: Vec<oneshot::Sender<()>>,
+}
+
+impl Place {
+    async fn start(challenge: Challenge, options: &[(&'static str, &'static str)]) -> Self {
+        let dns = NameServer::start().await;
+        let (http, tls) =
+            (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+        let (http_port, tls_port) = (http.local_addr().unwrap().port(), tls.local_addr().unwrap().port());
+        let authority = Authority::start(dns.address(), http_port, tls_port, options).await;
+        let config = Config { dns_servers: vec![dns.address()], ..Config::for_tests() }
+            .with(|tenancy: &mut tenancy::Settings| tenancy.access_token_life = Duration::from_hours(24 * 400))
+            .with(|edge: &mut edge::Settings| {
+                edge.edge_domain = "edge.example.test".into();
+                edge.edge_addresses = vec!["127.0.0.1".parse().unwrap()];
+            })
+            .with(|settings: &mut Settings| {
+                settings.edge_tls_listen = Some(([127, 0, 0, 1], tls_port).into());
+                settings.edge_probe_port = Port(http_port);
+                settings.acme = Directory(Some(authority.directory().parse().unwrap()));
+                settings.acme_ca = Some(authority.root());
+                settings.acme_challenge = challenge;
+                settings.acme_caa = "authority.example".into();
+            });
+        let t = TestJanua::start_with(config, feature).await;
+        // The authority goes by the real time.
+        t.advance(Clock::System.now().since(START));
+        let ada = signed_in(&t, "ada@example.com").await;
+        let app = make_app(&t, &ada, "Shop").await;
+        let mut place = Self { dns, authority, t, ada, app, tls: tls_port, stops: vec![] };
+        let body = site(&[("index.html", "<h1>Hello</h1>")]);
+        let path = format!("/apps/{}/deploy", id(&place.app));
+        let deployed = place.t.post(&path).header("content-type", "application/gzip").body(body);
+        let deployed = place.ada.asks(deployed).await;
+        assert_eq!(deployed.status, 200, "{}", deployed.text);
+        place.t.happened().await;
+        let (janua, (stop, stopped)) = (place.t.janua.clone(), oneshot::channel::<()>());
+        tokio::spawn(edge::serve(http, janua.clone(), async move { _ = stopped.await }));
+        place.stops.push(stop);
+        let (stop, stopped) = oneshot::channel::<()>();
+        tokio::spawn(super::serve_edge(tls, janua, async move { _ = stopped.await }));
+        place.stops.push(stop);
+        place
+    }
+
+    async fn onboard(&mut self, name: &str) -> Value {
+        let domain = format!("{name}.example.test");
+        let body = json!({ "appId": id(&self.app), "domain": domain });
+        let added = self.ada.asks(self.t.post("/domains/onboard").json(&body)).await;
+        assert_eq!(added.status, 200, "{}", added.text);
+        added.body
+    }
+
+    async fn lead(&mut self, domains: &[&Value], more: &[&str]) {
+        let mut records: Vec<String> = more.iter().map(ToString::to_string).collect();
+        for domain in domains {
+            let name = domain["domain"].as_str().unwrap().trim_end_matches(".example.test");
+            let proof = domain["records"][0]["value"].as_str().unwrap();
+            records.push(format!("_janua-challenge.{name} 1 IN TXT \"{proof}\""));
+            records.push(format!("{name} 1 IN A 127.0.0.1"));
+        }
+        self.dns.publish(&records).await;
+    }
+
+    fn path(&self, domain: &str) -> String {
+        format!("/domains/onboard/{}/{domain}", id(&self.app))
+    }
+
+    async fn check(&self, domain: &str) -> Value {
+        self.t.advance(Duration::from_secs(12));
+        let checked = self.ada.asks(self.t.post(&format!("{}/check", self.path(domain)))).await;
+        self.t.run_jobs().await;
+        assert_eq!(checked.status, 200, "{}", checked.text);
+        self.ada.asks(self.t.get(&self.path(domain))).await.body
+    }
+
+    async fn shown(&self, domain: &str) -> Value {
+        self.ada.asks(self.t.get(&self.path(domain))).await.body
+    }
+
+    /// A handshake as a browser makes it.
+    async fn connect(&self, name: &str) -> std::io::Result<TlsStream<TcpStream>> {
+        let mut config =
+            ClientConfig::builder().with_root_certificates(self.authority.issuers().await).with_no_client_auth();
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        self.connect_with(config, name).await
+    }
+
+    async fn connect_with(&self, config: ClientConfig, name: &str) -> std::io::Result<TlsStream<TcpStream>> {
+        let stream = TcpStream::connect(("127.0.0.1", self.tls)).await?;
+        TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(name.to_owned()).unwrap(), stream).await
+    }
+
+    async fn orders(&self) -> i64 {
+        let sql = "SELECT COALESCE(CAST(SUM(used) AS BIGINT), 0) AS n FROM domain_budget WHERE subject = 'orders'";
+        self.t.janua.db.one::<(i64,)>(sql, vec![]).await.unwrap().0
+    }
+
+    async fn finish(self) {
+        drop(self.stops);
+        self.t.run_jobs().await;
+        self.t.finish().await;
+    }
+}
+
+fn serial(stream: &TlsStream<TcpStream>) -> Vec<u8> {
+    stream.get_ref().1.peer_certificates().unwrap()[0].to_vec()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_domain_gets_its_certificate_and_is_served_over_tls() {
+    let mut place = Place::start(Challenge::Http01, &[]).await;
+    let shop = place.onboard("shop").await;
+    place.lead(&[&shop], &[]).await;
+    let active = place.check("shop.example.test").await;
+    assert_eq!(active["status"], "active", "{active}");
+    let certificate = &active["certificate"];
+    assert_eq!(certificate["status"], "valid", "{certificate}");
+    assert!(certificate["issuer"].as_str().unwrap().contains("Pebble"), "{certificate}");
+    assert!(certificate["renewAt"].as_str() < certificate["notAfter"].as_str());
+    let mut stream = place.connect("shop.example.test").await.expect("the browser trusts it");
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    let mut config =
+        ClientConfig::builder().with_root_certificates(place.authority.issuers().await).with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    drop(stream.shutdown().await);
+    let mut plain = place.connect_with(config, "shop.example.test").await.unwrap();
+    plain.write_all(b"GET / HTTP/1.1\r\nHost: shop.example.test\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    let _ = plain.read_to_string(&mut answer).await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("<h1>Hello</h1>"), "{answer}");
+    // Plain http leads to https, and to nowhere else; another name over this connection is refused.
+    let plain = crate::tests::ask(&place.t, "shop.example.test", "//evil.test/a?b", &[]).await;
+    assert_eq!((plain.status, plain.header("location")), (308, "https://shop.example.test/evil.test/a?b"));
+    let happened = place.t.happened().await;
+    assert!(happened.ends_with(&["CERTIFICATE_ISSUED".into(), "DOMAIN_ACTIVE".into()]), "{happened:?}");
+    // Nothing of the key is in the clear.
+    let stored: Vec<(Vec<u8>,)> = place.t.janua.db.all("SELECT sealed_key FROM certificate", vec![]).await.unwrap();
+    assert!(stored.len() == 1 && KeyPair::try_from(stored[0].0.as_slice()).is_err());
+    // Removed: the key is gone on every node at once.
+    place.ada.asks(place.t.ask(axum::http::Method::DELETE, &place.path("shop.example.test"))).await;
+    assert!(place.connect("shop.example.test").await.is_err());
+    let left: Vec<(String,)> = place.t.janua.db.all("SELECT name FROM certificate", vec![]).await.unwrap();
+    assert!(left.is_empty());
+    place.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f_w9_certificates_are_renewed_in_time_and_swapped_without_a_restart() {
+    let mut place = Place::start(Challenge::TlsAlpn01, &[]).await;
+    let shop = place.onboard("shop").await;
+    place.lead(&[&shop], &[]).await;
+    let active = place.check("shop.example.test").await;
+    assert_eq!(active["status"], "active", "tls-alpn-01: {active}");
+    let first = serial(&place.connect("shop.example.test").await.unwrap());
+    // Short of two thirds nothing happens. Pebble's certificates live for five years.
+    let (before, after) = (&active["certificate"]["notBefore"], &active["certificate"]["notAfter"]);
+    let moment = |text: &Value| text.as_str().unwrap().parse::<jiff::Timestamp>().unwrap().as_millisecond();
+    let life = Duration::from_millis(u64::try_from(moment(after) - moment(before)).unwrap());
+    place.t.advance(life.mul_f64(0.6));
+    place.t.run_jobs().await;
+    assert_eq!(place.orders().await, 1, "not yet");
+    place.t.advance(life.mul_f64(0.12));
+    place.t.run_jobs().await;
+    place.t.run_jobs().await;
+    let second = serial(&place.connect("shop.example.test").await.unwrap());
+    assert_ne!(second, first, "another one is served");
+    assert!(place.t.happened().await.contains(&"CERTIFICATE_RENEWED".to_owned()));
+    place.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn w20_unknown_names_and_names_that_do_not_lead_here_cause_no_order() {
+    let mut place = Place::start(Challenge::Http01, &[]).await;
+    let config =
+        ClientConfig::builder().with_root_certificates(place.authority.issuers().await).with_no_client_auth();
+    let count = kernel::testing::many(500);
+    for number in 0..count {
+        let refused = place.connect_with(config.clone(), &format!("n{number}.example.test")).await;
+        let error = refused.map(|_| ()).expect_err("no certificate").to_string();
+        assert!(error.contains("UnrecognisedName") || error.contains("unrecognized"), "{error}");
+    }
+    let shop = place.onboard("shop").await;
+    let proof = format!("_janua-challenge.shop 1 IN TXT \"{}\"", shop["records"][0]["value"].as_str().unwrap());
+    place.dns.publish(&[proof, "shop 1 IN A 192.0.2.1".into()]).await;
+    assert_eq!(place.check("shop.example.test").await["reason"], "points_elsewhere");
+    place.t.advance(Duration::from_hours(1));
+    place.t.run_jobs().await;
+    assert_eq!(place.orders().await, 0);
+    let wanted: Vec<(String,)> = place.t.janua.db.all("SELECT name FROM certificate", vec![]).await.unwrap();
+    assert!(wanted.is_empty(), "{wanted:?}");
+    place.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f_w7_while_the_authority_is_away_nothing_is_lost_or_doubled() {
+    let mut place = Place::start(Challenge::Http01, &[("PEBBLE_WFE_NONCEREJECT", "50")]).await;
+    let shop = place.onboard("shop").await;
+    place.lead(&[&shop], &[]).await;
+    place.authority.stop();
+    let waiting = place.check("shop.example.test").await;
+    assert_eq!((&waiting["status"], &waiting["reason"]), (&json!("issuing"), &json!("ca_unavailable")), "{waiting}");
+    assert_eq!(waiting["certificate"]["status"], "failing");
+    for _ in 0..24 {
+        place.t.advance(Duration::from_hours(1));
+        place.t.run_jobs().await;
+    }
+    assert!(place.orders().await <= 30, "within its budgets: {}", place.orders().await);
+    place.authority.run().await;
+    // A storm of refused nonces; tries go on until one comes through.
+    for _ in 0..40 {
+        place.t.advance(Duration::from_hours(1));
+        place.t.run_jobs().await;
+        if place.shown("shop.example.test").await["status"] == "active" {
+            break;
+        }
+    }
+    let active = place.shown("shop.example.test").await;
+    assert_eq!(active["status"], "active", "{active}");
+    place.connect("shop.example.test").await.expect("the one certificate");
+    place.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn w21_challenges_are_answered_for_their_own_host_alone() {
+    let place = Place::start(Challenge::Http01, &[]).await;
+    let sql = "INSERT INTO certificate (name, created_at) VALUES ('shop.example.test', 0)";
+    place.t.janua.db.exec(sql, vec![]).await.unwrap();
+    let sql = "INSERT INTO acme_challenge (token, name, kind, answer, ends_at)
+               VALUES ('abc_-1', 'shop.example.test', 'http-01', 'abc_-1.thumb', 9000000000000)";
+    place.t.janua.db.exec(sql, vec![]).await.unwrap();
+    let ask = async |host: &str, token: &str| {
+        let path = format!("/.well-known/acme-challenge/{token}");
+        let served = crate::tests::ask(&place.t, host, &path, &[]).await;
+        let api = place.t.get(&path).header("host", host).await;
+        assert_eq!(served.status == 200, api.status == 200, "both listeners say the same: {host} {token}");
+        served
+    };
+    for host in ["shop.example.test", "SHOP.example.test:80", "shop.example.test."] {
+        let answer = ask(host, "abc_-1").await;
+        assert_eq!((answer.status, answer.text().as_str()), (200, "abc_-1.thumb"), "{host}");
+    }
+    for (host, token) in [
+        ("other.example.test", "abc_-1"),
+        ("shop.example.test", "abc_-2"),
+        ("shop.example.test", "..%2Fabc_-1"),
+        ("shop.example.test", "abc_-1%00"),
+    ] {
+        assert_eq!(ask(host, token).await.status, 404, "{host} {token}");
+    }
+    place.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_whose_check_fails_waits_longer_and_says_why() {
+    let mut place = Place::start(Challenge::Http01, &[]).await;
+    let shop = place.onboard("shop").await;
+    // CAA forbids: no order is made at all.
+    place.lead(&[&shop], &["@ 1 IN CAA 0 issue \";\""]).await;
+    let refused = place.check("shop.example.test").await;
+    assert_eq!(refused["reason"], "caa_forbids", "{refused}");
+    assert_eq!(place.orders().await, 0);
+    assert!(refused["hint"].is_string());
+    place.lead(&[&shop], &[]).await;
+    place.t.advance(Duration::from_hours(25));
+    place.t.run_jobs().await;
+    let active = place.check("shop.example.test").await;
+    assert_eq!(active["status"], "active", "{active}");
+    place.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn f_w10_two_nodes_make_one_order_and_the_second_finishes_what_the_first_began() {
+    let mut place = Place::start(Challenge::Http01, &[]).await;
+    if place.t.folder().is_some() {
+        // SQLite has one node. A process that died in the middle of an order is the same there.
+        eprintln!("one node on SQLite: only the order that was left is resumed");
+    }
+    let shop = place.onboard("shop").await;
+    place.lead(&[&shop], &[]).await;
+    // A node that had it in hand and is gone: nobody else touches it before its lease is over.
+    place.t.advance(Duration::from_secs(12));
+    let path = format!("{}/check", place.path("shop.example.test"));
+    let checked = place.ada.asks(place.t.post(&path)).await;
+    assert_eq!(checked.body["status"], "issuing", "{}", checked.text);
+    let now = place.t.janua.clock.now();
+    let held = super::Certificate::claim(&place.t.janua.db, "shop.example.test", now).await.unwrap();
+    let held = held.expect("it is free");
+    place.t.run_jobs().await;
+    assert_eq!(place.shown("shop.example.test").await["status"], "issuing", "somebody else has it");
+    assert_eq!(place.orders().await, 0);
+    place.t.advance(Duration::from_mins(2));
+    if place.t.folder().is_none() {
+        let node = place.t.another_node(feature).await;
+        let (one, two) = tokio::join!(node.run_jobs(), place.t.run_jobs());
+        assert!(one + two > 0);
+    } else {
+        place.t.run_jobs().await;
+    }
+    place.t.run_jobs().await;
+    assert_eq!(place.shown("shop.example.test").await["status"], "active");
+    assert_eq!(place.orders().await, 1, "one order");
+    // Whoever comes back late changes nothing.
+    assert!(!held.renew_lease(&place.t.janua.db, now).await.unwrap(), "its number is not the last one");
+    place.finish().await;
+}
+
+#[test]
+fn pebble_is_there() {
+    let found =
+        std::env::var("PATH").unwrap_or_default().split(':').any(|folder| Path::new(folder).join("pebble").exists());
+    assert!(found, "scripts/setup installs pebble");
+}

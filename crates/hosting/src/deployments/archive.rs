@@ -1,0 +1,307 @@
+//! Reading a gzip-compressed tar as it arrives. It is taken whole or refused whole, and a refusal names the entry.
+use std::{
+    collections::HashSet,
+    io::{self, BufRead, Read},
+};
+
+use flate2::bufread::GzDecoder;
+use tar::EntryType;
+
+use super::names;
+
+/// What one archive may have, by the plan of the organization.
+#[derive(Debug, Clone, Copy)]
+pub struct ArchiveLimits {
+    pub archive: u64,
+    pub unpacked: u64,
+    pub files: u64,
+    pub file: u64,
+}
+
+/// Why an archive is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    pub kind: RefusalKind,
+    /// The entry it is about.
+    pub path: Option<String>,
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusalKind {
+    Invalid,
+    Ratio,
+    ArchiveTooLarge,
+    UnpackedTooLarge,
+    TooManyFiles,
+    FileTooLarge,
+    /// The client stopped sending, or the server could not go on reading.
+    Broken,
+}
+
+impl Refusal {
+    pub fn new(kind: RefusalKind, path: Option<&str>, reason: impl Into<String>) -> Self {
+        Self { kind, path: path.map(str::to_owned), reason: reason.into() }
+    }
+
+    fn invalid(path: Option<&str>, reason: impl Into<String>) -> Self {
+        Self::new(RefusalKind::Invalid, path, reason)
+    }
+}
+
+/// Takes the files of an archive, in its order.
+pub trait FileSink {
+    /// Reads the file to its end.
+    fn file(&mut self, path: &str, content: &mut dyn Read) -> Result<(), Refusal>;
+    /// A file that is left out because its name begins with a dot.
+    fn left_out(&mut self, path: &str);
+}
+
+/// A bomb of zeros has about 1000:1, real sites have 3:1 to 10:1.
+const HIGHEST_RATIO: u64 = 200;
+const RATIO_FROM: u64 = 10 << 20;
+/// How much padding may follow the end of the archive. GNU tar pads to 10 KiB, others to more.
+const MOST_PADDING: u64 = 1 << 20;
+const BLOCK: u64 = 512;
+/// How a gzip stream begins.
+const GZIP: &[u8] = &[0x1f, 0x8b];
+
+/// Reads a whole archive into `sink`.
+pub fn unpack(archive: impl BufRead, limits: &ArchiveLimits, sink: &mut dyn FileSink) -> Result<(), Refusal> {
+    let mut archive = Counted { inner: archive, read: 0, most: limits.archive };
+    let first = archive.fill_buf().map_err(|error| broken(None, &error))?;
+    if first.is_empty() || !GZIP.starts_with(&first[..first.len().min(GZIP.len())]) {
+        return Err(Refusal::invalid(None, "The body is not gzip."));
+    }
+    let mut guarded = Guarded { source: GzDecoder::new(archive), unpacked: 0 };
+    read_entries(&mut guarded, limits, sink)?;
+    read_end(&mut guarded)
+}
+
+fn read_entries<R: BufRead>(
+    guarded: &mut Guarded<Counted<R>>,
+    limits: &ArchiveLimits,
+    sink: &mut dyn FileSink,
+) -> Result<(), Refusal> {
+    let mut archive = tar::Archive::new(guarded);
+    let (mut seen, mut unpacked, mut files, mut entries_seen) = (HashSet::new(), 0_u64, 0_u64, 0_u64);
+    let mut before: Option<String> = None;
+    for entry in archive.entries().map_err(|error| broken(None, &error))? {
+        // The name of an entry whose header cannot be read is not known; the one before it says where to look.
+        let mut entry = entry.map_err(|error| broken(before.as_deref(), &error))?;
+        entries_seen += 1;
+        if entries_seen > limits.files.saturating_mul(4).saturating_add(1000) {
+            return Err(Refusal::new(RefusalKind::TooManyFiles, None, format!("More than {} files.", limits.files)));
+        }
+        let raw = entry.path_bytes().into_owned();
+        let shown = || String::from_utf8_lossy(&raw).chars().take(200).collect::<String>();
+        match entry.header().entry_type() {
+            EntryType::XGlobalHeader => continue,
+            EntryType::Regular | EntryType::Directory => {}
+            other => return Err(Refusal::invalid(Some(&shown()), describe_type(other))),
+        }
+        let is_folder = entry.header().entry_type() == EntryType::Directory;
+        let path = names::check(&raw).map_err(|reason| Refusal::invalid(Some(&shown()), reason))?;
+        if is_sparse(&mut entry).map_err(|error| broken(Some(&path), &error))? {
+            return Err(Refusal::invalid(Some(&path), "Sparse files are not allowed."));
+        }
+        before = Some(path.clone());
+        if is_folder {
+            continue;
+        }
+        if path.is_empty() || raw.ends_with(b"/") {
+            return Err(Refusal::invalid(Some(&shown()), "A file has the name of a folder."));
+        }
+        let size = entry.size();
+        if size > limits.file {
+            let reason = format!("The file has {size} bytes, and {} are allowed.", limits.file);
+            return Err(Refusal::new(RefusalKind::FileTooLarge, Some(&path), reason));
+        }
+        unpacked += size;
+        if unpacked > limits.unpacked {
+            let reason = format!("The files have more than {} bytes together.", limits.unpacked);
+            return Err(Refusal::new(RefusalKind::UnpackedTooLarge, Some(&path), reason));
+        }
+        files += 1;
+        if files > limits.files {
+            let reason = format!("More than {} files.", limits.files);
+            return Err(Refusal::new(RefusalKind::TooManyFiles, Some(&path), reason));
+        }
+        if !seen.insert(names::folded(&path)) {
+            return Err(Refusal::invalid(
+                Some(&path),
+                "The file is there twice (names that differ by case count as one).",
+            ));
+        }
+        if names::is_hidden(&path) {
+            sink.left_out(&path);
+            continue;
+        }
+        let mut content = WholeFile { left: size, entry: &mut entry };
+        sink.file(&path, &mut content)?;
+    }
+    refuse_files_as_folders(&seen)
+}
+
+/// `a` and `a/b` cannot both be files.
+fn refuse_files_as_folders(seen: &HashSet<String>) -> Result<(), Refusal> {
+    for path in seen {
+        for (at, _) in path.match_indices('/') {
+            if seen.contains(&path[..at]) {
+                return Err(Refusal::invalid(Some(path), "A file has the name of a folder."));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_sparse<R: Read>(entry: &mut tar::Entry<'_, R>) -> io::Result<bool> {
+    let Some(extensions) = entry.pax_extensions()? else { return Ok(false) };
+    for extension in extensions {
+        if extension?.key_bytes().starts_with(b"GNU.sparse") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn describe_type(kind: EntryType) -> &'static str {
+    match kind {
+        EntryType::Symlink => "Symbolic links are not allowed.",
+        EntryType::Link => "Hard links are not allowed.",
+        EntryType::Char | EntryType::Block => "Devices are not allowed.",
+        EntryType::Fifo => "Named pipes are not allowed.",
+        EntryType::GNUSparse => "Sparse files are not allowed.",
+        _ => "Only files and folders are allowed; the entry has another type.",
+    }
+}
+
+/// After the last entry: two blocks of zeros, padding, the end of the gzip stream, and nothing else.
+fn read_end<R: BufRead>(guarded: &mut Guarded<Counted<R>>) -> Result<(), Refusal> {
+    let (mut rest, mut buffer) = (0_u64, [0_u8; 8192]);
+    loop {
+        let read = guarded.read(&mut buffer).map_err(|error| broken(None, &error))?;
+        if read == 0 {
+            break;
+        }
+        rest += read as u64;
+        if buffer[..read].iter().any(|byte| *byte != 0) || rest > MOST_PADDING {
+            return Err(Refusal::invalid(None, "There is data after the end of the archive."));
+        }
+    }
+    // One of the two blocks was read together with the entries.
+    if rest < BLOCK {
+        return Err(Refusal::invalid(None, "The archive is cut off: its end is missing."));
+    }
+    let after = guarded.source.get_mut().fill_buf().map_err(|error| broken(None, &error))?;
+    if after.is_empty() {
+        Ok(())
+    } else {
+        Err(Refusal::invalid(None, "There is data after the end of the gzip stream."))
+    }
+}
+
+/// Errors of our own travel through readers of libraries as `io::Error`.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.reason)]
+struct Carried(Refusal);
+
+fn carried(refusal: Refusal) -> io::Error {
+    io::Error::other(Carried(refusal))
+}
+
+fn broken(path: Option<&str>, error: &io::Error) -> Refusal {
+    let mut inner: Option<&(dyn std::error::Error + 'static)> = error.get_ref().map(|inner| inner as _);
+    while let Some(found) = inner {
+        if let Some(Carried(refusal)) = found.downcast_ref() {
+            return Refusal { path: refusal.path.clone().or_else(|| path.map(str::to_owned)), ..refusal.clone() };
+        }
+        inner = match found.downcast_ref::<io::Error>() {
+            Some(wrapped) => wrapped.get_ref().map(|inner| inner as _),
+            None => found.source(),
+        };
+    }
+    let reason = match error.kind() {
+        io::ErrorKind::UnexpectedEof => "The archive is cut off.".to_owned(),
+        _ => format!("The archive cannot be read: {error}."),
+    };
+    Refusal::invalid(path, reason)
+}
+
+/// An error that ends the reading of an archive from inside its source.
+pub fn source_failed(reason: impl Into<String>) -> io::Error {
+    carried(Refusal::new(RefusalKind::Broken, None, reason))
+}
+
+/// The compressed bytes, counted.
+struct Counted<R> {
+    inner: R,
+    read: u64,
+    most: u64,
+}
+
+impl<R: BufRead> Read for Counted<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let found = self.fill_buf()?;
+        let count = found.len().min(into.len());
+        into[..count].copy_from_slice(&found[..count]);
+        self.consume(count);
+        Ok(count)
+    }
+}
+
+impl<R: BufRead> BufRead for Counted<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        let found = self.inner.fill_buf()?;
+        if self.read + found.len() as u64 > self.most {
+            let reason = format!("The archive has more than {} bytes.", self.most);
+            return Err(carried(Refusal::new(RefusalKind::ArchiveTooLarge, None, reason)));
+        }
+        Ok(found)
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.read += count as u64;
+        self.inner.consume(count);
+    }
+}
+
+/// The unpacked bytes, watched for a bomb.
+struct Guarded<R> {
+    source: GzDecoder<R>,
+    unpacked: u64,
+}
+
+impl<R: BufRead> Read for Guarded<Counted<R>> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.source.read(into)?;
+        self.unpacked += count as u64;
+        if self.unpacked > RATIO_FROM && self.unpacked / HIGHEST_RATIO > self.source.get_ref().read {
+            let reason = format!("The archive unpacks to more than {HIGHEST_RATIO} times its size.");
+            return Err(carried(Refusal::new(RefusalKind::Ratio, None, reason)));
+        }
+        Ok(count)
+    }
+}
+
+/// An entry that ends early is an error instead of a shorter file.
+struct WholeFile<'a, 'b, R: Read> {
+    left: u64,
+    entry: &'a mut tar::Entry<'b, R>,
+}
+
+impl<R: Read> Read for WholeFile<'_, '_, R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.entry.read(into)?;
+        if count == 0 && self.left > 0 && !into.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.left = self.left.saturating_sub(count as u64);
+        Ok(count)
+    }
+}
+
+/// What went wrong while a file was read, with its name.
+pub fn while_reading(path: &str, error: &io::Error) -> Refusal {
+    broken(Some(path), error)
+}

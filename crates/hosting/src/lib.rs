@@ -1,0 +1,34 @@
+//! Files of an app's users, deployments, the edge that serves them, domains and certificates.
+pub mod certificates;
+pub mod deployments;
+pub mod doctor;
+mod domains;
+pub mod edge;
+mod registrar;
+mod settings;
+mod storage;
+mod words;
+
+use kernel::{
+    config::{Config, Listed},
+    feature::{Feature, Part},
+};
+
+pub use self::settings::{Settings, TlsSource};
+
+pub const PART: Part = Part {
+    settings: &[Listed::of::<edge::Settings>(), Listed::of::<edge::cloudfront::Settings>(), Listed::of::<Settings>()],
+    feature,
+};
+
+pub fn feature(config: &Config) -> Feature {
+    edge::feature(config)
+        .and(deployments::feature())
+        .and(domains::feature(config))
+        .and(certificates::feature())
+        .and(registrar::feature(config))
+        .and(storage::feature())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! Accounts, apps and organizations that go take their objects along.
+use std::time::Duration;
+
+use axum::http::Method;
+use db::params;
+use identity::testing::PASSWORD;
+use serde_json::json;
+
+use super::{Shop, new, path_of, text};
+
+async fn used(shop: &Shop) -> i64 {
+    let sql = "SELECT CAST(COALESCE(SUM(used), 0) AS BIGINT) FROM quota WHERE meter = 'storage_bytes'";
+    let (used,): (i64,) = shop.t.janua.db.one(sql, params![]).await.unwrap();
+    used
+}
+
+async fn rows(shop: &Shop) -> i64 {
+    let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM storage_object";
+    let (rows,): (i64,) = shop.t.janua.db.one(sql, params![]).await.unwrap();
+    rows
+}
+
+async fn nothing_is_left(shop: &Shop, url: &str) {
+    assert_eq!((rows(shop).await, used(shop).await), (0, 0));
+    assert_eq!(shop.t.get(path_of(url)).await.status, 404, "at once");
+    shop.t.advance(Duration::from_mins(1));
+    shop.t.run_jobs().await;
+    assert_eq!(shop.files(), 0, "and the bytes by job");
+    let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM storage_file";
+    let (files,): (i64,) = shop.t.janua.db.one(sql, params![]).await.unwrap();
+    assert_eq!(files, 0);
+}
+
+#[tokio::test]
+async fn an_account_takes_its_objects_along() {
+    let shop = Shop::open().await;
+    let url = text(&shop.store("a.txt", "text/plain", b"words").await["downloadUrl"]);
+    shop.presign(&new("b.txt", 3)).await;
+    let of_admin = shop.ask_as(&shop.admin, Method::POST, "/storage/presign-upload").json(&new("c.txt", 2)).await;
+    assert_eq!((of_admin.status, used(&shop).await), (200, 10));
+    let at_the_service = identity::testing::login(&shop.t, "user@example.com", PASSWORD).await;
+    let user = identity::testing::Person::of(&at_the_service);
+    let gone = user.asks(shop.t.ask(Method::DELETE, "/auth/me").json(&json!({ "password": PASSWORD }))).await;
+    assert!((200..300).contains(&gone.status), "{}", gone.text);
+    assert_eq!((rows(&shop).await, used(&shop).await), (1, 2), "the other's stays");
+    let listed = shop.admin.asks(shop.t.get(&format!("/apps/{}/storage", shop.app))).await;
+    assert_eq!(listed.body["usage"], json!({ "objects": 1, "bytes": 2, "limitBytes": null }));
+    let path = format!("/storage/objects/{}", text(&of_admin.body["objectId"]));
+    shop.ask_as(&shop.admin, Method::DELETE, &path).await;
+    nothing_is_left(&shop, &url).await;
+    shop.finish().await;
+}
+
+#[tokio::test]
+async fn an_app_takes_its_objects_along() {
+    let shop = Shop::open().await;
+    let url = text(&shop.store("a.txt", "text/plain", b"words").await["downloadUrl"]);
+    let path = format!("/apps/{}", shop.app);
+    assert!((200..300).contains(&shop.admin.asks(shop.t.ask(Method::DELETE, &path)).await.status));
+    nothing_is_left(&shop, &url).await;
+    shop.finish().await;
+}
+
+#[tokio::test]
+async fn an_organization_takes_its_objects_along() {
+    let shop = Shop::open().await;
+    let made = shop.admin.asks(shop.t.post("/org").json(&json!({ "name": "Acme" }))).await.body;
+    let org = text(&made["id"]);
+    let app = shop.admin.asks(shop.t.post("/apps").json(&json!({ "name": "Second", "orgId": org }))).await.body;
+    let key = super::make_key(&shop.t, &shop.admin, &text(&app["id"]), "live").await;
+    let second = Shop { key, ..shop };
+    let offer =
+        second.ask_as(&second.admin, Method::POST, "/storage/presign-upload").json(&new("a.txt", 5)).await.body;
+    second.put(&offer, b"words").await;
+    let path = format!("/storage/finalize/{}", text(&offer["objectId"]));
+    let done = second.ask_as(&second.admin, Method::POST, &path).json(&json!({})).await;
+    assert_eq!(done.status, 200, "{}", done.text);
+    let export = second.admin.asks(second.t.get(&format!("/org/{org}/export"))).await;
+    assert_eq!(export.body["apps"][0]["storageObjects"][0]["name"], "a.txt", "{}", export.text);
+    let gone = second.admin.asks(second.t.ask(Method::DELETE, &format!("/org/{org}"))).await;
+    assert!((200..300).contains(&gone.status), "{}", gone.text);
+    nothing_is_left(&second, &text(&done.body["downloadUrl"])).await;
+    second.finish().await;
+}
+
+#[tokio::test]
+async fn files_that_no_row_knows_are_found() {
+    let shop = Shop::open().await;
+    shop.store("a.txt", "text/plain", b"words").await;
+    let stray = shop.t.folder.path().join("objects/o/00");
+    std::fs::create_dir_all(&stray).unwrap();
+    std::fs::write(stray.join("stray"), "left by a restore").unwrap();
+    shop.t.advance(Duration::from_hours(12));
+    shop.t.run_jobs().await;
+    assert_eq!(shop.files(), 2, "not at once: it may be on its way");
+    shop.t.advance(Duration::from_hours(25));
+    shop.t.run_jobs().await;
+    assert_eq!(shop.files(), 1);
+    shop.finish().await;
+}

@@ -1,0 +1,120 @@
+//! Resumable uploads (tus 1.0).
+use axum::{body::Body, http::Method};
+use bytes::Bytes;
+use data_encoding::BASE64;
+use futures_util::stream;
+use kernel::{
+    crypto::{digest, hash},
+    testing::{Answer, Ask},
+};
+use serde_json::json;
+
+use super::{Shop, path_of};
+
+fn tus<'a>(shop: &'a Shop, method: Method, path: &str) -> Ask<'a> {
+    shop.ask(method, path).header("tus-resumable", "1.0.0")
+}
+
+async fn create(shop: &Shop, length: usize) -> Answer {
+    let metadata = format!("filename {},filetype {},album {}", b64("words.txt"), b64("text/plain"), b64("x"));
+    let create = tus(shop, Method::POST, "/storage/uploads").header("upload-length", &length.to_string());
+    create.header("upload-metadata", &metadata).await
+}
+
+fn b64(text: &str) -> String {
+    BASE64.encode(text.as_bytes())
+}
+
+fn patch<'a>(shop: &'a Shop, path: &str, offset: usize) -> Ask<'a> {
+    let patch = tus(shop, Method::PATCH, path).header("content-type", "application/offset+octet-stream");
+    patch.header("upload-offset", &offset.to_string())
+}
+
+async fn offset(shop: &Shop, path: &str) -> String {
+    let head = tus(shop, Method::HEAD, path).await;
+    assert_eq!(head.status, 204, "{}", head.text);
+    assert_eq!(head.header("cache-control"), "no-store");
+    head.header("upload-offset").to_owned()
+}
+
+async fn goes_on_where_it_broke_off(shop: &Shop) {
+    let made = create(shop, 10).await;
+    assert_eq!((made.status, made.header("tus-resumable")), (201, "1.0.0"), "{}", made.text);
+    assert!(made.header("upload-expires").ends_with(" GMT"));
+    let path = path_of(made.header("location")).to_owned();
+    assert_eq!(offset(shop, &path).await, "0");
+    let broken = stream::iter([Ok(Bytes::from_static(b"0123")), Err(std::io::Error::other("gone"))]);
+    let cut = patch(shop, &path, 0).body(Body::from_stream(broken)).await;
+    assert_eq!(cut.status, 400);
+    assert_eq!(offset(shop, &path).await, "4", "what came is kept");
+    assert_eq!(patch(shop, &path, 0).body("0123").await.refusal(), (409, "offset_conflict"));
+    assert_eq!(patch(shop, &path, 4).body("456789AB").await.status, 413, "more than was announced");
+    let next = patch(shop, &path, offset(shop, &path).await.parse().unwrap())
+        .header("upload-checksum", &format!("sha256 {}", BASE64.encode(&digest(b"no"))))
+        .body("45")
+        .await;
+    assert_eq!(next.refusal(), (460, "checksum_mismatch"));
+    let next = patch(shop, &path, 4)
+        .header("upload-checksum", &format!("sha256 {}", BASE64.encode(&digest(b"45"))))
+        .body("45")
+        .await;
+    assert_eq!((next.status, next.header("upload-offset")), (204, "6"), "{}", next.text);
+    shop.t.expects(&[]).await;
+    let last = patch(shop, &path, 6).body("6789").await;
+    assert_eq!((last.status, last.header("upload-offset")), (204, "10"), "{}", last.text);
+    shop.t.expects(&["STORAGE_OBJECT_CREATED"]).await;
+    let id = path.rsplit('/').next().unwrap();
+    let object = shop.ask(Method::GET, &format!("/storage/objects/{id}")).await.body;
+    assert_eq!((&object["status"], &object["sha256"]), (&json!("ready"), &json!(hash(b"0123456789"))));
+    assert_eq!((&object["name"], &object["metadata"]), (&json!("words.txt"), &json!({ "album": "x" })));
+    assert_eq!(shop.read(object["downloadUrl"].as_str().unwrap()).await, (200, b"0123456789".to_vec()));
+    assert_eq!(offset(shop, &path).await, "10", "asked again");
+    shop.let_files_go().await;
+    assert_eq!(shop.files(), 1, "the pieces are gone");
+}
+
+#[tokio::test]
+async fn an_upload_goes_on_where_it_broke_off() {
+    for shop in [Shop::open().await, Shop::in_bucket().await] {
+        goes_on_where_it_broke_off(&shop).await;
+        shop.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_says_what_it_can_and_refuses_other_versions() {
+    let shop = Shop::open().await;
+    let options = shop.t.ask(Method::OPTIONS, "/storage/uploads").await;
+    assert_eq!((options.status, options.header("tus-version")), (204, "1.0.0"));
+    assert_eq!(options.header("tus-extension"), "creation,expiration,checksum,termination");
+    let old = shop.ask(Method::POST, "/storage/uploads").header("upload-length", "1").await;
+    assert_eq!((old.refusal(), old.header("tus-version")), ((412, "tus_version"), "1.0.0"));
+    let made = create(&shop, 5).await;
+    let path = path_of(made.header("location")).to_owned();
+    patch(&shop, &path, 0).body("123").await;
+    let other = tus(&shop, Method::PATCH, &path).header("content-type", "x/y").header("upload-offset", "3");
+    assert_eq!(other.body("4").await.refusal(), (415, "not_offset_stream"));
+    assert_eq!(tus(&shop, Method::DELETE, &path).await.status, 204);
+    assert_eq!(tus(&shop, Method::HEAD, &path).await.status, 404);
+    assert_eq!(shop.usage().await, (0, 0));
+    let empty = create(&shop, 0).await;
+    let id = empty.header("location").rsplit('/').next().unwrap().to_owned();
+    assert_eq!(shop.ask(Method::GET, &format!("/storage/objects/{id}")).await.body["status"], "ready");
+    shop.finish().await;
+}
+
+#[tokio::test]
+async fn two_who_go_on_at_once_do_not_mix() {
+    let shop = Shop::open().await;
+    let path = path_of(create(&shop, 4).await.header("location")).to_owned();
+    let (one, other) =
+        tokio::join!(patch(&shop, &path, 0).body("aaaa").send(), patch(&shop, &path, 0).body("bbbb").send());
+    let mut both = [one.status, other.status];
+    both.sort_unstable();
+    assert_eq!(both, [204, 409]);
+    let id = path.rsplit('/').next().unwrap();
+    let object = shop.ask(Method::GET, &format!("/storage/objects/{id}")).await.body;
+    let bytes = shop.read(object["downloadUrl"].as_str().unwrap()).await.1;
+    assert!([b"aaaa".to_vec(), b"bbbb".to_vec()].contains(&bytes));
+    shop.finish().await;
+}

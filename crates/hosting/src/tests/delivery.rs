@@ -1,0 +1,165 @@
+//! What the edge answers: paths, caching, compression, ranges, rules, hosts.
+use std::time::Duration;
+
+use super::*;
+
+#[tokio::test]
+async fn pages_assets_and_fallbacks_are_served_as_they_should_be() {
+    let t = start().await;
+    let ada = Owner::of(&t, "ada@example.com", "shop").await;
+    let script = "console.log('hello');\n".repeat(50);
+    ada.deployed(
+        &t,
+        &[
+            ("index.html", "home"),
+            ("docs/index.html", "docs"),
+            ("assets/app-DiwrgTda.js", &script),
+            ("_headers", "/*\n  X-Frame-Options: DENY\n/docs/*\n  Cache-Control: max-age=60\n  Set-Cookie: a=b\n"),
+            ("_redirects", "/old /docs/ 301\n/ext https://example.com/:splat\n"),
+            (".env", "SECRET=1"),
+            (".well-known/security.txt", "Contact: x"),
+        ],
+    )
+    .await;
+    let page = ask(&t, "shop.localhost", "/", &[]).await;
+    assert_eq!((page.status, page.text().as_str()), (200, "home"));
+    assert_eq!(page.header("cache-control"), "public, max-age=0, must-revalidate");
+    assert_eq!(page.header("content-type"), "text/html; charset=utf-8");
+    assert_eq!((page.header("x-content-type-options"), page.header("x-frame-options")), ("nosniff", "DENY"));
+    assert_eq!(page.header("vary"), "Accept-Encoding");
+    let same = ask(&t, "shop.localhost", "/", &[("if-none-match", page.header("etag"))]).await;
+    assert_eq!((same.status, same.body.len(), same.header("etag")), (304, 0, page.header("etag")));
+    let asset = ask(&t, "shop.localhost", "/assets/app-DiwrgTda.js", &[("accept-encoding", "br, gzip")]).await;
+    assert_eq!(asset.header("cache-control"), "public, max-age=31536000, immutable");
+    assert_eq!((asset.header("content-encoding"), asset.text()), ("", script.clone()), "plain until the job has run");
+    let docs = ask(&t, "shop.localhost", "/docs/", &[]).await;
+    assert_eq!((docs.header("cache-control"), docs.header("set-cookie")), ("max-age=60", ""));
+    assert_eq!(ask(&t, "shop.localhost", "/docs", &[]).await.header("location"), "/docs/");
+    let old = ask(&t, "shop.localhost", "/old?x=1", &[]).await;
+    assert_eq!((old.status, old.header("location")), (301, "/docs/?x=1"));
+    assert_eq!(shows(&t, "shop.localhost", "/.well-known/security.txt").await.0, 200);
+    for hidden in ["/.env", "/_headers", "/_redirects", "/.git/config", "/%2eenv"] {
+        assert_eq!(ask(&t, "shop.localhost", hidden, &[]).await.status, 404, "W06 {hidden}");
+    }
+    let deep = ask(&t, "shop.localhost", "/app/users/7", &[("accept", "text/html")]).await;
+    assert_eq!((deep.status, deep.text().as_str(), deep.header("cache-control")), (200, "home", "no-cache"));
+    let chunk = ask(&t, "shop.localhost", "/assets/gone-DiwrgTda.js", &[("accept", "*/*")]).await;
+    assert_eq!((chunk.status, chunk.header("cache-control")), (404, "no-cache"), "a missing chunk is never a page");
+    let post = send(&t, Request::post("/").header("host", "shop.localhost").body(()).unwrap()).await;
+    assert_eq!((post.status, post.header("allow")), (405, "GET, HEAD"));
+    let head = send(&t, Request::head("/").header("host", "shop.localhost").body(()).unwrap()).await;
+    assert_eq!((head.status, head.header("content-length"), head.body.len()), (200, "4", 0));
+
+    t.run_jobs().await;
+    let compressed = async |accept: &str| {
+        let asset = ask(&t, "shop.localhost", "/assets/app-DiwrgTda.js", &[("accept-encoding", accept)]).await;
+        (asset.header("content-encoding").to_owned(), asset.header("etag").to_owned(), asset.body)
+    };
+    let (coding, tag, body) = compressed("gzip, br").await;
+    let mut plain = vec![];
+    std::io::copy(&mut brotli::Decompressor::new(&body[..], 4096), &mut plain).unwrap();
+    assert_eq!((coding.as_str(), String::from_utf8(plain).unwrap()), ("br", script.clone()));
+    let (coding, other, body) = compressed("gzip;q=1.0, br;q=0").await;
+    let mut plain = String::new();
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&body[..]), &mut plain).unwrap();
+    assert_eq!((coding.as_str(), plain), ("gzip", script.clone()));
+    assert_ne!(tag, other, "each form has its own tag");
+    assert_eq!(compressed("identity").await.0, "");
+    assert_eq!(compressed("BR").await.0, "br", "W22");
+    let part = [("range", "bytes=0-6"), ("accept-encoding", "br")];
+    let part = ask(&t, "shop.localhost", "/assets/app-DiwrgTda.js", &part).await;
+    assert_eq!((part.status, part.text().as_str(), part.header("content-encoding")), (206, "console", ""), "W22");
+    assert_eq!(part.header("content-range"), format!("bytes 0-6/{}", script.len()));
+    let stale = [("range", "bytes=0-6"), ("if-range", "\"other\"")];
+    assert_eq!(ask(&t, "shop.localhost", "/assets/app-DiwrgTda.js", &stale).await.status, 200);
+    assert_eq!(ask(&t, "shop.localhost", "/", &[("range", "bytes=99-")]).await.status, 416);
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn files_longer_than_a_piece_come_whole_and_in_parts() {
+    let t = start().await;
+    let ada = Owner::of(&t, "ada@example.com", "shop").await;
+    let mut long = String::new();
+    while long.len() < 9 << 20 {
+        let part = format!("{:016x}", (long.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        long.push_str(&part);
+    }
+    ada.deployed(&t, &[("index.html", "x"), ("long.bin", &long)]).await;
+    let whole = ask(&t, "shop.localhost", "/long.bin", &[]).await;
+    assert!(whole.status == 200 && whole.body == long.as_bytes());
+    assert_eq!(whole.header("content-length"), long.len().to_string());
+    let (from, to) = ((1 << 20) - 3, (3 << 20) + 5);
+    let part = ask(&t, "shop.localhost", "/long.bin", &[("range", &format!("bytes={from}-{to}"))]).await;
+    assert!(part.status == 206 && part.body == long.as_bytes()[from..=to], "across pieces");
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn files_of_the_production_before_stay_reachable_for_a_day() {
+    let t = start().await;
+    let ada = Owner::of(&t, "ada@example.com", "shop").await;
+    ada.deployed(&t, &[("index.html", "one"), ("404.html", "none"), ("app.1a2b3c4d.js", "old"), ("gone.html", "g")])
+        .await;
+    ada.deployed(&t, &[("index.html", "two"), ("404.html", "none"), ("app.5e6f7a8b.js", "new")]).await;
+    assert_eq!(shows(&t, "shop.localhost", "/app.1a2b3c4d.js").await, (200, "old".into()));
+    assert_eq!(shows(&t, "shop.localhost", "/gone").await, (404, "none".into()), "pages are not kept");
+    t.advance(Duration::from_hours(24));
+    assert_eq!(shows(&t, "shop.localhost", "/app.1a2b3c4d.js").await, (404, "none".into()));
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn w07_w08_w09_odd_hosts_and_paths_get_nothing() {
+    let t = start().await;
+    let ada = Owner::of(&t, "ada@example.com", "shop").await;
+    ada.deployed(&t, &[("index.html", "home"), ("404.html", "none")]).await;
+    for host in ["SHOP.localhost", "shop.localhost.", "shop.localhost:8081"] {
+        assert_eq!(shows(&t, host, "/").await.0, 200, "{host}");
+    }
+    assert_eq!(shows(&t, "localhost", "/").await.0, 421, "the console's own host");
+    for host in ["other.localhost", "a.shop.localhost", "shop.localhost.evil.test", "aaaaaaaaaaaa--shop.localhost"] {
+        assert_eq!(shows(&t, host, "/").await, (404, "There is no site here.\n".into()), "{host}");
+    }
+    for path in ["/%2e%2e/", "/..%2f", "/%5cevil.test", "/a%00.html", "//evil.test/..", "/%252e%252e/"] {
+        let served = ask(&t, "shop.localhost", path, &[("x-forwarded-host", "evil.test")]).await;
+        assert_eq!((served.status, served.header("location")), (404, ""), "{path}");
+    }
+    let two = Request::get("/").header("host", "shop.localhost").header("host", "evil.test").body(()).unwrap();
+    assert_eq!(send(&t, two).await.status, 400);
+    let absolute = Request::get("http://evil.test/").header("host", "shop.localhost").body(()).unwrap();
+    assert_eq!(send(&t, absolute).await.status, 400);
+    let connection = Connection { sni: Some("other.localhost".into()) };
+    let request = Request::get("/").header("host", "shop.localhost").body(()).unwrap();
+    let edge = t.janua.own::<Arc<Edge>>();
+    assert_eq!(respond(&t.janua, edge, &connection, &request).await.status(), 421);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_site_can_be_switched_off_and_its_traffic_is_counted() {
+    let t = start().await;
+    let ada = Owner::of(&t, "ada@example.com", "shop").await;
+    ada.deployed(&t, &[("index.html", "home")]).await;
+    for _ in 0..3 {
+        shows(&t, "shop.localhost", "/").await;
+    }
+    t.janua.own::<Arc<Edge>>().traffic.flush(&t.janua).await;
+    let health = ada.person.asks(t.get("/deployments/health")).await;
+    assert_eq!((&health.body["edge"]["requests"], &health.body["edge"]["errors"]), (&json!(3), &json!(0)));
+    let path = format!("/apps/{}/cdn", ada.app);
+    let shown = ada.person.asks(t.get(&path)).await;
+    assert_eq!((&shown.body["provider"], &shown.body["hostname"]), (&json!("edge"), &json!("shop.localhost")));
+    let refused = ada.person.asks(t.post(&path).json(&json!({ "provider": "external" }))).await;
+    assert_eq!(refused.refusal(), (503, "cdn_not_configured"));
+    assert_eq!(ada.person.asks(t.ask(axum::http::Method::DELETE, &path)).await.status, 204);
+    assert_eq!(shows(&t, "shop.localhost", "/").await.0, 404);
+    let on = ada.person.asks(t.post(&path).json(&json!({}))).await;
+    assert_eq!((on.status, &on.body["id"]), (200, &shown.body["id"]));
+    assert_eq!(shows(&t, "shop.localhost", "/").await.0, 200);
+    t.run_jobs().await;
+    t.finish().await;
+}

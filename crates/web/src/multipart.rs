@@ -1,0 +1,175 @@
+//! The one form that sends a file: fields, then the file, as the last part. Browsers say how long the whole body is, and so
+//! how long the file is: it can go on as a stream, with its exact length, without being held anywhere.
+use bytes::{Bytes, BytesMut};
+use futures_util::{StreamExt as _, stream};
+use kernel::{
+    fault::{Fault, MALFORMED, Result},
+    ports::objects::Source,
+};
+
+/// More than the fields before a file and its name take.
+const LONGEST_HEAD: usize = 64 * 1024;
+
+/// A form with a file.
+pub struct FileForm {
+    pub fields: Vec<(String, String)>,
+    pub file_name: String,
+    pub content_type: String,
+    pub length: u64,
+    pub bytes: Source<'static>,
+}
+
+impl FileForm {
+    /// Reads the fields, and finds the file. `total` is the length of the whole body.
+    pub async fn read(content_type: &str, total: u64, mut body: Source<'static>) -> Result<Self> {
+        let wrong = || MALFORMED.because("Not a form with one file at its end.");
+        let boundary = boundary(content_type).ok_or_else(wrong)?;
+        let mut head = BytesMut::new();
+        let found = loop {
+            if let Some(found) = file_part(&head, &boundary) {
+                break found;
+            }
+            if head.len() > LONGEST_HEAD {
+                return Err(wrong());
+            }
+            head.extend_from_slice(&body.next().await.ok_or_else(wrong)??);
+        };
+        let tail = format!("\r\n--{boundary}--\r\n");
+        let length = total.checked_sub((found.start + tail.len()) as u64).ok_or_else(wrong)?;
+        let first = head.split_off(found.start).freeze();
+        let bytes = file_bytes(first, body, length, tail.into_bytes());
+        Ok(Self { fields: found.fields, file_name: found.name, content_type: found.content_type, length, bytes })
+    }
+
+    pub fn field(&self, name: &str) -> &str {
+        self.fields.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str()).unwrap_or_default()
+    }
+}
+
+fn boundary(content_type: &str) -> Option<String> {
+    let rest = content_type.strip_prefix("multipart/form-data")?;
+    let boundary = rest.split(';').find_map(|part| part.trim().strip_prefix("boundary="))?.trim_matches('"');
+    (1..=70).contains(&boundary.len()).then(|| boundary.to_owned())
+}
+
+struct FilePart {
+    fields: Vec<(String, String)>,
+    name: String,
+    content_type: String,
+    /// Where its bytes begin.
+    start: usize,
+}
+
+/// The file's part, once its headers are there whole.
+fn file_part(head: &[u8], boundary: &str) -> Option<FilePart> {
+    let (opening, between) = (format!("--{boundary}\r\n"), format!("\r\n--{boundary}\r\n"));
+    let mut at = head.starts_with(opening.as_bytes()).then_some(opening.len())?;
+    let mut fields = vec![];
+    loop {
+        let end = at + find(&head[at..], b"\r\n\r\n")?;
+        let headers = String::from_utf8_lossy(&head[at..end]).into_owned();
+        let start = end + 4;
+        let said = |name: &str| {
+            let mut lines = headers.lines();
+            lines.find_map(|line| {
+                let (key, value) = line.split_once(':')?;
+                key.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
+            })
+        };
+        let disposition = said("content-disposition")?;
+        let name = quoted(&disposition, "; name=\"")?;
+        if let Some(file_name) = quoted(&disposition, "; filename=\"") {
+            let content_type = said("content-type").unwrap_or_else(|| "application/octet-stream".to_owned());
+            return Some(FilePart { fields, name: file_name, content_type, start });
+        }
+        let length = find(&head[start..], between.as_bytes())?;
+        fields.push((name, String::from_utf8_lossy(&head[start..start + length]).into_owned()));
+        at = start + length + between.len();
+    }
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|window| window == wanted)
+}
+
+/// Browsers write quotes and line breaks in names as `%22`, `%0D` and `%0A`.
+fn quoted(disposition: &str, key: &str) -> Option<String> {
+    let rest = disposition.split_once(key)?.1;
+    let text = rest.split_once('"')?.0;
+    Some(text.replace("%22", "\"").replace("%0D", "").replace("%0A", ""))
+}
+
+/// The bytes of the file. What follows must be the end of the form, or the file was another one than it seemed.
+fn file_bytes(first: Bytes, rest: Source<'static>, length: u64, tail: Vec<u8>) -> Source<'static> {
+    struct State {
+        bytes: Source<'static>,
+        left: u64,
+        tail: Vec<u8>,
+        end: BytesMut,
+    }
+    let bytes: Source<'static> = Box::pin(stream::once(async { Ok(first) }).chain(rest));
+    let start = State { bytes, left: length, tail, end: BytesMut::new() };
+    Box::pin(stream::try_unfold(start, |mut state| async move {
+        loop {
+            let Some(piece) = state.bytes.next().await else {
+                let is_whole = state.left == 0 && state.end == state.tail;
+                return if is_whole { Ok(None) } else { Err(broken()) };
+            };
+            let mut piece = piece?;
+            let ours = usize::try_from(state.left).unwrap_or(usize::MAX).min(piece.len());
+            let behind = piece.split_off(ours);
+            state.left -= piece.len() as u64;
+            state.end.extend_from_slice(&behind);
+            if state.end.len() > state.tail.len() {
+                return Err(broken());
+            }
+            if !piece.is_empty() {
+                return Ok(Some((piece, state)));
+            }
+        }
+    }))
+}
+
+fn broken() -> Fault {
+    MALFORMED.because("The form does not end after its file.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn read(body: &str, pieces: usize) -> Result<(String, String, Vec<u8>)> {
+        let chunks: Vec<_> = body.as_bytes().chunks(pieces).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+        let source: Source<'static> = Box::pin(stream::iter(chunks));
+        let form = FileForm::read("multipart/form-data; boundary=xyz", body.len() as u64, source).await?;
+        let (name, visibility, length) = (form.file_name.clone(), form.field("visibility").to_owned(), form.length);
+        let mut bytes = vec![];
+        let mut source = form.bytes;
+        while let Some(piece) = source.next().await {
+            bytes.extend_from_slice(&piece?);
+        }
+        assert_eq!(bytes.len() as u64, length);
+        Ok((name, visibility, bytes))
+    }
+
+    const FORM: &str = "--xyz\r\nContent-Disposition: form-data; name=\"visibility\"\r\n\r\npublic\r\n\
+                        --xyz\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a%22b.txt\"\r\n\
+                        Content-Type: text/plain\r\n\r\nsome\r\n--xy words\r\n--xyz--\r\n";
+
+    #[tokio::test]
+    async fn a_file_comes_whole_however_it_is_cut() {
+        for pieces in [1, 3, 7, 64, 10_000] {
+            let (name, visibility, bytes) = read(FORM, pieces).await.unwrap();
+            assert_eq!((name.as_str(), visibility.as_str()), ("a\"b.txt", "public"));
+            assert_eq!(bytes, b"some\r\n--xy words");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_form_with_more_after_its_file_is_refused() {
+        let two = FORM.replace("--xyz--", "--xyz\r\nContent-Disposition: form-data; name=\"b\"\r\n\r\nx\r\n--xyz--");
+        assert!(read(&two, 1000).await.is_err());
+        assert!(read("--xyz\r\n", 10).await.is_err());
+        assert!(read("not a form", 10).await.is_err());
+    }
+}
