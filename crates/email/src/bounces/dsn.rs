@@ -27,7 +27,8 @@ pub fn read(raw: &[u8]) -> Option<Report> {
 fn field(text: &str, name: &str) -> Option<String> {
     let unfolded = text.replace("\r\n", "\n").replace("\n ", " ").replace("\n\t", " ");
     let values = unfolded.lines().filter_map(|line| line.split_once(':'));
-    let mut found = values.filter(|(field, _)| field.trim().eq_ignore_ascii_case(name)).map(|(_, value)| value.trim());
+    let mut found =
+        values.filter(|(field, _)| field.trim().eq_ignore_ascii_case(name)).map(|(_, value)| value.trim());
     found.next_back().map(str::to_owned)
 }
 

@@ -14,9 +14,9 @@ use tenancy::{
     enter::{self, NotAdmitted},
     events::By,
     machines::{
-        Kind, Machine, State as MachineState,
+        Act, Kind, Machine, State as MachineState,
         limits::{self, Outcome},
-        tokens::{self as machine_tokens, Act, Recognised},
+        tokens::{self as machine_tokens, Recognised},
     },
     sessions::{self, StoredSession, audience::Audience, read_refresh_token, sign_in::Typed, tokens},
 };

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{built, catalogue, guard_of};
 use crate::start::features;
 
-/// Its own profile, its own sign-out, the app's own sessions and devices.
+/// Its own profile, its own sign-out, the app's own sessions and devices, the user's own files in the app.
 const APPS_MAY: &[(&str, &str)] = &[
     ("GET", "/auth/me"),
     ("POST", "/auth/logout"),
@@ -20,6 +20,16 @@ const APPS_MAY: &[(&str, &str)] = &[
     ("POST", "/user/avatar/restore-from-oauth"),
     ("GET", "/oauth/userinfo"),
     ("POST", "/oauth/userinfo"),
+    ("POST", "/storage/presign-upload"),
+    ("POST", "/storage/finalize/{objectId}"),
+    ("GET", "/storage/objects"),
+    ("GET", "/storage/objects/{id}"),
+    ("PATCH", "/storage/objects/{id}"),
+    ("DELETE", "/storage/objects/{id}"),
+    ("POST", "/storage/uploads"),
+    ("GET", "/storage/uploads/{objectId}"),
+    ("PATCH", "/storage/uploads/{objectId}"),
+    ("DELETE", "/storage/uploads/{objectId}"),
 ];
 /// Open to everybody, and refused to a session that belongs to an app, should one come along.
 const OPEN_AND_OWN: &[(&str, &str)] = &[("POST", "/auth/accept-invite")];

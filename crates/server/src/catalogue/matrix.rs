@@ -490,14 +490,11 @@ async fn refusing_name_server() -> SocketAddr {
 
 /// A platform on which tenants of all kinds can be made.
 pub(super) async fn platform() -> TestJanua {
-    let config = Config {
-        dns_servers: vec![refusing_name_server().await],
-        ..Config::for_tests()
-    }
-    .with(|tenancy: &mut tenancy::Settings| tenancy.platform_owners = vec!["root@example.com".into()])
-    .with(|webhooks: &mut workshop::webhooks::Settings| {
-        webhooks.webhook_allow_nets = vec!["127.0.0.0/8".parse().expect("a network")];
-    });
+    let config = Config { dns_servers: vec![refusing_name_server().await], ..Config::for_tests() }
+        .with(|tenancy: &mut tenancy::Settings| tenancy.platform_owners = vec!["root@example.com".into()])
+        .with(|webhooks: &mut workshop::webhooks::Settings| {
+            webhooks.webhook_allow_nets = vec!["127.0.0.0/8".parse().expect("a network")];
+        });
     TestJanua::start_with(config, features).await
 }
 

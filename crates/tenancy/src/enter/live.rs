@@ -16,7 +16,7 @@ use crate::{
     accounts::factors::Whole,
     apps::{self, Application, Keyed},
     ids::{AccountId, ApplicationId, MachineId, OrgId, SessionId},
-    machines::{self, Machine, tokens::MachineClaims},
+    machines::{self, Machine, MachineClaims},
     orgs::{self, Membership},
     sessions::{
         self,

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use db::{Read, Tx, params, row};
 use kernel::{Janua, clock::Timestamp, fault::Fault, id::Id};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::json;
 
 use super::{
-    AGENT_LIMIT, Machine, MachineAct, MachineEvent, SuspendedBy,
+    AGENT_LIMIT, Machine, MachineAct, MachineEvent, MachineLimit, Per, SuspendedBy, Then,
     mails::{self, MachineNews},
     states,
 };
@@ -25,64 +25,6 @@ pub const REQUESTS: &str = "requests";
 
 /// How many limits a machine has at the most.
 pub const MOST: usize = 10;
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct MachineLimit {
-    /// `tokens`, `requests` (introspections), `spend` (minor units) or any meter that your services spend.
-    #[schemars(regex(pattern = "^[a-z][a-z0-9_.-]{0,63}$"))]
-    pub meter: String,
-    #[schemars(range(min = 1, max = 9_007_199_254_740_991_i64))]
-    pub max: i64,
-    pub per: Per,
-    /// Default: `refuse`.
-    #[serde(default)]
-    pub then: Then,
-}
-
-/// The window of a limit, in UTC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Per {
-    Hour,
-    Day,
-    Month,
-}
-
-/// What happens when a limit is used up.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Then {
-    #[default]
-    Refuse,
-    Suspend,
-}
-
-impl Per {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Hour => "hour",
-            Self::Day => "day",
-            Self::Month => "month",
-        }
-    }
-
-    /// When the window of a moment begins, and when it ends.
-    pub fn window(self, now: Timestamp) -> (Timestamp, Timestamp) {
-        const HOUR_MS: i64 = 3_600_000;
-        match self {
-            Self::Hour => {
-                let since = now.0.div_euclid(HOUR_MS) * HOUR_MS;
-                (Timestamp(since), Timestamp(since + HOUR_MS))
-            }
-            Self::Day => {
-                let since = now.day().start();
-                (since, Timestamp(since.0 + Timestamp::DAY_MS))
-            }
-            Self::Month => now.month(),
-        }
-    }
-}
 
 /// A limit and how much of it is used.
 #[derive(Debug, Clone, Serialize, JsonSchema)]

@@ -2,8 +2,10 @@
 //! an owner, a state, limits, secrets and tokens. Features add what is special about each kind.
 pub mod assertion;
 pub mod caller;
+mod claims;
 pub mod delegation;
 mod events;
+mod limit;
 pub mod limits;
 pub mod log;
 mod mails;
@@ -20,8 +22,10 @@ use kernel::{fault::Code, jobs::Chore};
 
 pub use self::{
     caller::{MachineToken, Managed, Rank, Warden},
+    claims::{Act, MachineClaims},
     events::{MachineAct, MachineEvent},
-    limits::{LimitView, MachineLimit},
+    limit::{MachineLimit, Per, Then},
+    limits::LimitView,
     model::{Kind, Machine, State, SuspendedBy},
 };
 pub(crate) use self::{events::EVENTS, mails::MAILS, states::GONE};

@@ -4,7 +4,7 @@ use kernel::clock::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{TOPIC, limits::MachineLimit};
+use super::{TOPIC, limit::MachineLimit};
 use crate::{
     events::About,
     ids::{AccountId, MachineId, OrgId},

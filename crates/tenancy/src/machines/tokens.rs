@@ -4,72 +4,25 @@ use std::{sync::Arc, time::Duration};
 
 use db::Tx;
 use kernel::{Janua, clock::Timestamp, crypto, fault::Result};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::json;
 
 use super::{
-    AGENT_EXPIRED, AGENT_SUSPENDED, Kind, Machine, MachineAct, MachineEvent, State,
+    AGENT_EXPIRED, AGENT_SUSPENDED, Act, Kind, Machine, MachineAct, MachineClaims, MachineEvent, State,
     limits::{self, Outcome},
     targets::Granted,
 };
 use crate::{
     enter::{self, Live, Living},
     events::{self, By},
-    ids::{AccountId, MachineId, OrgId, SessionId},
-    sessions::{audience::Audience, keys::MACHINE_TOKEN_LIFE, tokens},
+    ids::{AccountId, MachineId, SessionId},
+    sessions::{keys::MACHINE_TOKEN_LIFE, tokens},
 };
 
 /// How long tokens of agents and delegated tokens live.
 pub const SHORT_LIFE: Duration = Duration::from_mins(15);
 /// How many machines act one for another at the most.
 pub const DEEPEST: usize = 3;
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct MachineClaims {
-    pub iss: String,
-    /// The machine; in a delegated token the user it acts for.
-    pub sub: String,
-    pub aud: Audience,
-    pub client_id: MachineId,
-    pub jti: String,
-    pub iat: i64,
-    pub exp: i64,
-    #[serde(rename = "type")]
-    pub kind: Kind,
-    #[serde(rename = "gen")]
-    pub generation: i64,
-    #[serde(default)]
-    pub scope: String,
-    #[serde(rename = "orgId")]
-    pub org_id: OrgId,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub owner: Option<AccountId>,
-    /// The session of the user, in a delegated token.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sid: Option<SessionId>,
-    /// Who acts (RFC 8693, 4.1), in a delegated token.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub act: Option<Act>,
-}
-
-/// A machine that acts for a user, and the one that it acts for in turn.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Act {
-    pub sub: MachineId,
-    #[serde(rename = "type")]
-    pub kind: Kind,
-    #[serde(rename = "gen")]
-    pub generation: i64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub act: Option<Box<Act>>,
-}
-
-impl Act {
-    /// This machine and those it acts for.
-    pub fn chain(&self) -> impl Iterator<Item = &Self> {
-        std::iter::successors(Some(self), |act| act.act.as_deref())
-    }
-}
 
 /// The user whom a machine acts for.
 #[derive(Debug, Clone)]
