@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::AccountId,
     apps::{self, KeyKind, Keyed},
-    enter::AppKey,
+    enter::{AppKey, SECRET_KEY_REQUIRED},
     events::By,
     machines::{
         Kind, LimitView, Machine, MachineId, MachineToken, State as MachineState,
@@ -23,11 +23,6 @@ use tenancy::{
     sessions::{audience::Audience, sign_in::Typed},
 };
 
-const SECRET_KEY_REQUIRED: Code = Code::new(
-    403,
-    "secret_key_required",
-    "A publishable key may not do this. Call from a server, with a secret key.",
-);
 const INVALID_TOKEN: Code = Code::new(400, "invalid_token", "The token is invalid, or is not for this app.");
 const SPENDING_CONFLICT: Code =
     Code::new(409, "spending_conflict", "This idempotencyKey was used with another meter or amount.");

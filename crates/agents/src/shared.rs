@@ -10,12 +10,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::AccountId,
-    enter::Session,
+    enter::{self, Session},
     machines::{
         Kind, LIMIT_REACHED, LimitView, MOST_OF_ORG, Machine, MachineId, MachineLimit, State, SuspendedBy, limits,
         log::LogEntry, targets,
     },
-    orgs::{self, Membership, Org, OrgId, Role},
+    orgs::{Membership, Org, OrgId, Role},
 };
 
 /// What a machine may do, as its owner says it.
@@ -141,7 +141,7 @@ pub async fn home(tx: &mut Tx, janua: &Janua, session: &Session, wanted: Option<
         Some(org) => Membership::of(&mut *tx, org, account).await?.ok_or(NOT_FOUND)?.org.id,
         None => match Membership::active(tx, account).await? {
             Some(found) => session.org().map_or(found.org.id, |active| active.org.id),
-            None => orgs::create_own(tx, janua, session).await?.org.id,
+            None => enter::create_own_org(tx, janua, session).await?.org.id,
         },
     };
     if !Org::hold(tx, org).await? {

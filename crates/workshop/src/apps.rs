@@ -19,11 +19,11 @@ use tenancy::{
         slugs::{self, SLUG_TAKEN},
     },
     enter::{
-        Admin, InApp, Member, Session,
+        self, Admin, InApp, Member, Session,
         builders::{self, BUILDERS_ONLY},
     },
     events::{About, happenings::AppDeleted},
-    orgs::{self, Membership, OrgId, Role},
+    orgs::{Membership, OrgId, Role},
     quotas::QUOTA_EXCEEDED,
     records,
 };
@@ -191,7 +191,7 @@ async fn home(tx: &mut Tx, janua: &Janua, session: &Session, wanted: Option<OrgI
     if let Some(found) = Membership::may_build(tx, account.id, active).await? {
         return Ok(found);
     }
-    orgs::create_own(tx, janua, session).await
+    enter::create_own_org(tx, janua, session).await
 }
 
 async fn get_app(caller: InApp<Member>) -> Json<AppView> {

@@ -48,7 +48,7 @@ use crate::{
 };
 
 pub const INVALID_DOMAIN: Code =
-    Code::new(400, "invalid_domain", "This is not a domain that a server can be registered under.");
+    Code::new(400, "invalid_domain", "This cannot be a domain here. Use a public name such as shop.example.com.");
 const INVALID_NAME: Code = Code::new(
     400,
     "invalid_name",
@@ -59,7 +59,8 @@ const URL_OUTSIDE_DOMAIN: Code =
 const NAME_TAKEN: Code = Code::new(409, "name_taken", "There is another server of this name on this domain.");
 const PROOF_NOT_FOUND: Code =
     Code::new(409, "proof_not_found", "The proof of the domain was not found. Create it, then try again.");
-const DOMAIN_TAKEN: Code = Code::new(409, "domain_taken", "Another organization has proven this domain.");
+const DOMAIN_TAKEN: Code =
+    Code::new(409, "domain_taken", "Another organization has verified this domain, and its records still stand.");
 const NOT_VERIFIED: Code = Code::new(403, "not_verified", "The domain of this server is not proven.");
 const SERVER_REVOKED: Code =
     Code::new(403, "server_revoked", "The tokens of this server were revoked. Create a new secret first.");

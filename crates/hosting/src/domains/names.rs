@@ -5,7 +5,7 @@ use url::{Host, Url};
 use crate::edge;
 
 pub const INVALID_DOMAIN: Code =
-    Code::new(400, "invalid_domain", "This cannot be a domain of an app. Use a name such as shop.example.com.");
+    Code::new(400, "invalid_domain", "This cannot be a domain here. Use a public name such as shop.example.com.");
 
 /// Under which name of the domain the proof stands.
 pub const PLACE: &str = "_janua-challenge";

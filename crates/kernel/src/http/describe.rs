@@ -196,6 +196,9 @@ fn describe(about: &About<'_>, api: &OpenApi, rows: &[(RouteRow, Vec<Value>)]) -
             known.extend(names.iter().map(|(name, says)| (name.clone(), (*status, says.clone()))));
         }
         spell_out(operation, &codes, wordings.of(row.path), &mut shared);
+        for parameter in operation["parameters"].as_array_mut().into_iter().flatten() {
+            leave_out_usual_style(parameter);
+        }
         // An operation that asks for nothing says so: to some readers no word at all means that everything is asked for.
         if operation["security"].is_null() {
             operation["security"] = json!([]);
@@ -225,6 +228,19 @@ fn describe(about: &About<'_>, api: &OpenApi, rows: &[(RouteRow, Vec<Value>)]) -
         .collect::<Map<_, _>>()
         .into();
     Ok(document)
+}
+
+/// A style that a parameter of its place has anyway need not be said.
+fn leave_out_usual_style(parameter: &mut Value) {
+    let usual = match parameter["in"].as_str() {
+        Some("path" | "header") => "simple",
+        _ => "form",
+    };
+    if let Some(fields) = parameter.as_object_mut()
+        && fields.get("style").is_some_and(|style| style == usual)
+    {
+        fields.remove("style");
+    }
 }
 
 /// Every code this operation can answer: its inputs', its own, and everybody's.

@@ -28,8 +28,11 @@ use crate::{
     orgs::Org,
 };
 
-pub const SECRET_KEY_REQUIRED: Code =
-    Code::new(403, "secret_key_required", "A publishable key may not do this. Use a secret key, from a server.");
+pub const SECRET_KEY_REQUIRED: Code = Code::new(
+    403,
+    "secret_key_required",
+    "A publishable key may not do this. Call from a server, with a secret key.",
+);
 
 /// An admin of the organization that owns the app of the path's `{appId}`, or the holder of a secret key of that app
 /// (`Authorization: Bearer sk_…` or `X-Service-App-Key: sk_…`). Events name the user or the key as the actor.

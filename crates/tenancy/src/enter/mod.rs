@@ -13,6 +13,7 @@ mod deployer;
 mod live;
 mod memory;
 mod org;
+mod own_org;
 mod scim;
 mod session;
 mod visitor;
@@ -32,6 +33,7 @@ pub(crate) use live::living;
 pub use live::{ACCOUNT_TOPIC, Live, Living, member_by_session, read_origins, recognise, watch};
 pub use memory::Memory;
 pub use org::{Admin, AdminOrSelf, InOrg, Least, Member, Owner};
+pub use own_org::create_own_org;
 pub use scim::ScimToken;
 pub use session::{
     APP_KEY_MISMATCH, APP_SESSION, AnySession, Browser, Granted, INSUFFICIENT_SCOPE, MaybeSession, PlatformAdmin,

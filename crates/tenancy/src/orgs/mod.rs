@@ -5,25 +5,17 @@ pub mod people;
 pub mod scim_tokens;
 
 use db::{Db, FromRow, Reach, Read, Row, Tx, holding, params, row};
-use kernel::{
-    Janua,
-    clock::Timestamp,
-    fault::{Code, Result},
-    http::Key,
-};
+use kernel::{Janua, clock::Timestamp, fault::Code, http::Key};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::events::happenings::{AppDeleted, OrgCreated, OrgDeleted};
+use crate::events::happenings::{AppDeleted, OrgDeleted};
 pub use crate::ids::{OrgId, Role};
 use crate::{
-    accounts::Account,
     apps::{Application, slugs},
-    enter::Session,
     events::{self, About, By},
     gone,
     ids::{AccountId, ApplicationId, SessionId},
-    orgs::members::OrgMember,
     quotas,
 };
 
@@ -233,27 +225,6 @@ pub async fn end(tx: &mut Tx, janua: &Janua, by: &By, id: OrgId) -> db::Result<(
     changed(tx, id).await?;
     // Sessions of its apps went, too; which ones is not worth knowing.
     tx.notify(Reach::EveryNode, crate::ids::topic::SESSION, "").await
-}
-
-/// Creates an organization for a user who has none, and lets the session act for it. The account is held, so that two
-/// requests at once create one.
-pub async fn create_own(tx: &mut Tx, janua: &Janua, session: &Session) -> Result<Membership> {
-    let (account, now) = (session.account(), janua.clock.now());
-    Account::hold(tx, account.id).await?;
-    let name = format!("{}'s organization", account.name);
-    let mut org = Org::new(OrgId::new(&janua.entropy, now), &name, &slugs::made_from(janua, &account.name), now);
-    if !org.insert(tx).await? {
-        org.slug = slugs::slug_near(janua, &org.slug);
-        if !org.insert(tx).await? {
-            return Err(slugs::SLUG_TAKEN.into());
-        }
-    }
-    OrgMember::add(tx, janua, org.id, account.id, Role::Owner).await?;
-    session.record_about(tx, janua, About::in_org(org.id), &OrgCreated).await?;
-    if session.org().is_none() {
-        switch(tx, session.id(), account.id, org.id).await?;
-    }
-    Ok(Membership { org, role: Role::Owner })
 }
 
 /// The recipient of a mail.
