@@ -297,6 +297,9 @@ fn spell_out(operation: &mut Value, codes: &BTreeMap<u16, Codes>, wording: &dyn 
                 answer["description"] = json!("A page that says what is wrong.");
             }
             *answer = shared.share_page(status, answer.take());
+        } else if answer["content"].as_object().is_none_or(|kinds| kinds.keys().all(|kind| kind == "text/html")) {
+            // A page, or nothing but the status: the same for many.
+            *answer = shared.share(format!("Answered{status}"), answer.take());
         }
     }
     // Said by the HTTP layer itself, before any route is known, so without a body.

@@ -38,7 +38,7 @@ impl Shared {
     }
 
     /// Puts a response among the components, under its name and what else it can be; answers a reference to it.
-    fn share(&mut self, mut name: String, answer: Value) -> Value {
+    pub(super) fn share(&mut self, mut name: String, answer: Value) -> Value {
         if !answer["content"]["text/html"].is_null() {
             name.push_str("Page");
         }

@@ -109,6 +109,7 @@ async fn a_session_that_belongs_to_an_app_is_refused_wherever_the_rule_does_not_
         t.advance(std::time::Duration::from_secs(2));
     }
     t.run_jobs().await;
+    let ada = shop.enter(&t).await;
     assert_eq!(ada.asks(t.get("/auth/me")).await.status, 200, "ada is still there");
     t.finish().await;
 }

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Kind, Machine, MachineId,
+    Kind, Machine, MachineId, Rank,
     tokens::{self, Recognised},
 };
 use crate::{
@@ -39,15 +39,6 @@ impl OperationInput for MachineToken {
         requires(operation, &["machineToken"]);
         may_answer(operation, &[UNAUTHENTICATED]);
     }
-}
-
-/// How much somebody may decide about a machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rank {
-    /// Its owner, who is a member of its organization.
-    Owner,
-    OrgAdmin,
-    Platform,
 }
 
 /// A kind of machine as a type.

@@ -21,12 +21,12 @@ use std::time::Duration;
 use kernel::{fault::Code, jobs::Chore};
 
 pub use self::{
-    caller::{MachineToken, Managed, Rank, Warden},
+    caller::{MachineToken, Managed, Warden},
     claims::{Act, MachineClaims},
     events::{MachineAct, MachineEvent},
     limit::{MachineLimit, Per, Then},
     limits::LimitView,
-    model::{Kind, Machine, State, SuspendedBy},
+    model::{Kind, Machine, Rank, State, SuspendedBy},
 };
 pub(crate) use self::{events::EVENTS, mails::MAILS, states::GONE};
 pub use crate::ids::MachineId;

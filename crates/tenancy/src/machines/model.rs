@@ -48,6 +48,15 @@ pub enum SuspendedBy {
     OwnerGone,
 }
 
+/// How much somebody may decide about a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// Its owner, who is a member of its organization.
+    Owner,
+    OrgAdmin,
+    Platform,
+}
+
 macro_rules! words { ($($type:ident { $($variant:ident = $word:literal),+ })+) => { $(
     impl $type {
         pub fn name(self) -> &'static str {
