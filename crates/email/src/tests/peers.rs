@@ -37,6 +37,9 @@ def keep(envelope):
 
 class Handler:
     async def handle_MAIL(self, server, session, envelope, address, options):
+        # A connection from before the mood: a server that refuses connections has closed it.
+        if any(words(step) for step in ('greeting', 'ehlo', 'auth')):
+            server.transport.abort()
         said = await mood(server, 'mail')
         if said is None:
             envelope.mail_from = address

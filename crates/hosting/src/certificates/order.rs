@@ -188,11 +188,14 @@ async fn is_wanted(janua: &Janua, certificate: &Certificate) -> db::Result<bool>
 async fn may_order(janua: &Janua, certificate: &Certificate) -> Result<(), Failed> {
     if let (Some(app), Some(_)) = (certificate.app_id, certificate.org_id) {
         let resolver = janua.own::<Resolver>();
-        let unanswered = |_| Failed::here(Reason::DnsUnavailable, "no name server answered", None);
-        let trace = resolver.trace(&certificate.name).await.map_err(unanswered)?;
+        let unanswered = || Failed::here(Reason::DnsUnavailable, "no name server answered", None);
+        let trace = resolver.trace(&certificate.name).await.map_err(|_| unanswered())?;
         let target = domains::target(janua, app).await?;
+        if trace.is_cut_off {
+            return Err(unanswered());
+        }
         target.is_reached_by(&trace).map_err(|reason| Failed::here(reason, "the domain does not lead here", None))?;
-        let caa = resolver.authorities(&certificate.name).await.map_err(unanswered)?;
+        let caa = resolver.authorities(&certificate.name).await.map_err(|_| unanswered())?;
         if !domains::caa_allows(&caa, &janua.config.of::<Settings>().caa_identity()) {
             return Err(Failed::here(Reason::CaaForbids, "CAA records do not allow the certificate authority", None));
         }

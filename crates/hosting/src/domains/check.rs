@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use super::{
-    model::{Domain, Reason},
+    model::{Domain, Reason, Status},
     names,
 };
 use crate::{edge, settings::Settings};
@@ -138,6 +138,12 @@ pub async fn look(janua: &Janua, domain: &Domain, target: &Target) -> Result<Loo
     }
     let (trace, caa) = tokio::join!(resolver.trace(&domain.domain), resolver.authorities(&domain.domain));
     let (route, seen) = match (trace, caa) {
+        // What has led here stays so: the way may go on to us where nobody answers. For a domain that never did, the alias
+        // that was found is what its owner must change.
+        (Ok(trace), _) if trace.is_cut_off && has_led_here(domain) && target.is_reached_by(&trace).is_err() => {
+            tracing::debug!(domain = domain.domain, ?trace, "no name server answers where an alias leads");
+            (None, None)
+        }
         (Ok(trace), caa) => {
             let route = target.is_reached_by(&trace);
             (Some(route), Some(seen(janua, trace, &caa.unwrap_or_default())))
@@ -148,6 +154,10 @@ pub async fn look(janua: &Janua, domain: &Domain, target: &Target) -> Result<Loo
         }
     };
     Ok(Look { texts, route, seen })
+}
+
+fn has_led_here(domain: &Domain) -> bool {
+    matches!(domain.status, Status::Issuing | Status::Active | Status::Misconfigured)
 }
 
 fn seen(janua: &Janua, trace: Trace, caa: &[Caa]) -> Seen {
@@ -261,6 +271,7 @@ mod tests {
                 exists,
                 aliases: aliases.iter().map(|&alias| alias.to_owned()).collect(),
                 addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+                is_cut_off: false,
             })
         };
         assert_eq!(leads(true, &["abc.edge.test"], &["192.0.2.1"]), Ok(()));

@@ -37,6 +37,8 @@ pub struct Trace {
     pub exists: bool,
     pub aliases: Vec<String>,
     pub addresses: Vec<IpAddr>,
+    /// The name has an alias, and nobody answered for a name further on: there may be more aliases, and addresses.
+    pub is_cut_off: bool,
 }
 
 /// A record that says which authorities may issue certificates for a name (RFC 8659).
@@ -101,25 +103,39 @@ impl Resolver {
         Ok(exchanges)
     }
 
-    /// Where a name leads. Aliases are followed one by one, so that one whose target is gone is still seen.
+    /// Where a name leads. Aliases are followed one by one, so that one whose target is gone is still seen. An error when nobody
+    /// answers for the name itself.
     pub async fn trace(&self, name: &str) -> Result<Trace, NoAnswer> {
         let mut trace = Trace::default();
         let mut here = plain(name);
         loop {
-            let alias = |data: &RData| match data {
-                RData::CNAME(target) => Some(plain(&target.0.to_utf8())),
-                _ => None,
-            };
-            let Records { exists, found } = self.records(&here, RecordType::CNAME, alias).await?;
-            // An alias is a name that exists, wherever it leads.
-            trace.exists |= exists || !trace.aliases.is_empty();
-            match found.into_iter().next() {
-                Some(target) if trace.aliases.len() < LONGEST_CHAIN && !trace.aliases.contains(&target) => {
-                    trace.aliases.push(target.clone());
-                    here = target;
+            match self.follow(&mut trace, &here).await {
+                Ok(Some(target)) => here = target,
+                Ok(None) => return Ok(trace),
+                // An alias is a name that exists, wherever it leads, and says more than that nobody answers there.
+                Err(_) if !trace.aliases.is_empty() => {
+                    (trace.exists, trace.is_cut_off) = (true, true);
+                    return Ok(trace);
                 }
-                _ => break,
+                Err(error) => return Err(error),
             }
+        }
+    }
+
+    /// One step of a trace: the next name, or the addresses at its end.
+    async fn follow(&self, trace: &mut Trace, here: &str) -> Result<Option<String>, NoAnswer> {
+        let alias = |data: &RData| match data {
+            RData::CNAME(target) => Some(plain(&target.0.to_utf8())),
+            _ => None,
+        };
+        let Records { exists, found } = self.records(here, RecordType::CNAME, alias).await?;
+        trace.exists |= exists || !trace.aliases.is_empty();
+        if let Some(target) = found.into_iter().next()
+            && trace.aliases.len() < LONGEST_CHAIN
+            && !trace.aliases.contains(&target)
+        {
+            trace.aliases.push(target.clone());
+            return Ok(Some(target));
         }
         let v4 = |data: &RData| match data {
             RData::A(address) => Some(IpAddr::V4(address.0)),
@@ -130,10 +146,10 @@ impl Resolver {
             _ => None,
         };
         let (v4, v6) =
-            tokio::try_join!(self.records(&here, RecordType::A, v4), self.records(&here, RecordType::AAAA, v6))?;
+            tokio::try_join!(self.records(here, RecordType::A, v4), self.records(here, RecordType::AAAA, v6))?;
         trace.exists |= v4.exists || v6.exists;
         trace.addresses = [v4.found, v6.found].concat();
-        Ok(trace)
+        Ok(None)
     }
 
     /// The CAA records that count for a name: its own, or those of the nearest name above that has some.

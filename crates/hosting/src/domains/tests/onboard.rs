@@ -309,6 +309,10 @@ async fn f_w8_a_domain_that_leads_elsewhere_is_told_once_a_day_and_switched_off_
     site.pass(30, Duration::from_mins(20)).await;
     assert_eq!(site.shown("shop.example.test").await["status"], "active");
     site.dns.refuse(false).await;
+    // The same where only the zone that an alias leads to does not answer: it may lead on to us.
+    site.dns.publish(&[proof.clone(), "shop 1 IN CNAME old.host.example.".into()]).await;
+    site.pass(30, Duration::from_mins(20)).await;
+    assert_eq!(site.shown("shop.example.test").await["status"], "active");
     site.dns.publish(&[proof.clone(), "shop 1 IN A 192.0.2.9".into()]).await;
     site.pass(40, Duration::from_mins(30)).await;
     let astray = site.shown("shop.example.test").await;
