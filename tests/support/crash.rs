@@ -1,5 +1,6 @@
 //! The server dies at the places where it writes or syncs, one after the other.
 use std::{
+    fs,
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -17,6 +18,8 @@ const PLACES: &str = "write,pwrite64,writev,sendto,fsync,fdatasync,openat,rename
 const QUIET: usize = 3;
 const LAST: usize = 400;
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a request's work in the background is waited for.
+const BACKGROUND: Duration = Duration::from_millis(300);
 
 /// What a request did, as far as its sender knows: the answer, or nothing because the server died.
 pub type Heard = Option<(u16, Value)>;
@@ -50,6 +53,7 @@ impl Before<'_> {
     /// Visits the places of one request, each in a copy of the folder; afterwards `check` looks at what is left. Answers how
     /// often the server died.
     pub fn sweep(&self, request: impl Fn(&Server) -> Heard, check: impl Fn(&Path, &Server, &Heard)) {
+        self.settle();
         let step = extent(8, 1, "writes from one crash to the next");
         let (mut deaths, mut quiet) = (0, 0);
         for place in (1..LAST).step_by(step) {
@@ -68,6 +72,25 @@ impl Before<'_> {
         panic!("it never came to an end");
     }
 
+    /// Lets what the first start leaves to do in the background be done, such as jobs that have never run: it would be
+    /// done again in each copy, and its writes would count as places of the request.
+    fn settle(&self) {
+        let server = Server::start(self.folder, self.settings);
+        let journal = self.folder.join("data/janua.db-wal");
+        let written = || fs::metadata(&journal).and_then(|meta| Ok((meta.len(), meta.modified()?))).ok();
+        let (mut last, mut quiet) = (written(), Instant::now());
+        let started = Instant::now();
+        while quiet.elapsed() < 2 * BACKGROUND {
+            thread::sleep(Duration::from_millis(10));
+            let now = written();
+            if now != last {
+                (last, quiet) = (now, Instant::now());
+            }
+            assert!(started.elapsed() < PATIENCE, "it writes without end");
+        }
+        drop(server);
+    }
+
     /// Lets the server die at the `place`th write of one of its threads while it works on `request`. Answers what the
     /// sender heard, and whether the server died.
     fn die_at(&self, place: usize, folder: &Path, request: impl Fn(&Server) -> Heard) -> (Heard, bool) {
@@ -83,7 +106,7 @@ impl Before<'_> {
         // What is left to be done in the background counts too.
         let started = Instant::now();
         let mut died = false;
-        while !died && started.elapsed() < Duration::from_millis(300) {
+        while !died && started.elapsed() < BACKGROUND {
             died = server.child.try_wait().expect("it can be waited for").is_some();
             thread::sleep(Duration::from_millis(10));
         }

@@ -1,7 +1,7 @@
 //! What the command line does with payments.
 use std::time::Duration;
 
-use db::Db;
+use db::{Db, migrate};
 use kernel::{Janua, config::Config};
 
 use crate::{
@@ -53,7 +53,11 @@ pub async fn state(config: &Config, db: &Db) -> Result<Standing, String> {
         return Err(wrong.to_owned());
     }
     let Some(driver) = payments.driver() else { return Ok(Standing { is_odd: false, says: "off".into() }) };
-    let last = StoredEvent::last(db).await.map_err(|error| error.to_string())?;
+    // Before the first start, or after an update, the table may be missing; what to do then is said about the schema.
+    let last = match migrate::is_current(db).await {
+        true => StoredEvent::last(db).await.map_err(|error| error.to_string())?,
+        false => None,
+    };
     let last =
         last.map_or_else(|| "no event was received yet".to_owned(), |at| format!("the last event came at {at}"));
     let mode = if driver.livemode { "live" } else { "test: no money moves" };

@@ -63,6 +63,12 @@ pub async fn version(db: &Db) -> Result<Option<Version>, Error> {
     db.opt("SELECT number, applied_at FROM schema_migration ORDER BY number DESC LIMIT 1", params![]).await
 }
 
+/// Whether every migration this binary knows was applied.
+pub async fn is_current(db: &Db) -> bool {
+    let known = ALL.last().map(|step| step.number);
+    version(db).await.is_ok_and(|found| found.map(|found| found.number) >= known)
+}
+
 /// The next step to apply, after checking that all applied steps are known and unchanged.
 fn next(steps: &'static [Migration], applied: &[Applied]) -> Result<Option<&'static Migration>, MigrateError> {
     for (number, name, checksum) in applied {

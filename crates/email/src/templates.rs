@@ -179,6 +179,7 @@ struct TemplateView {
     subject: String,
     html: Option<String>,
     text: Option<String>,
+    #[schemars(with = "Map<String, Value>")]
     sample: Value,
     updated_at: Timestamp,
 }

@@ -52,6 +52,7 @@ struct SandboxView {
     status: String,
     /// What it is about, in the processor's form.
     object: serde_json::Map<String, Value>,
+    #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     items: Vec<Value>,
     trial_days: i64,
     cards: Vec<TestCard>,

@@ -2,7 +2,10 @@
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::http::{HeaderValue, Request, Version, header};
-use hyper::{body::Incoming, service::service_fn};
+use hyper::{
+    body::{Body as _, Incoming},
+    service::service_fn,
+};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::{conn::auto, graceful::GracefulShutdown},
@@ -114,6 +117,9 @@ impl Server {
                 let (janua, edge, connection) = (janua.clone(), edge.clone(), connection.clone());
                 let working = progress.working();
                 // Sites take no bodies.
+                if !request.body().is_end_stream() {
+                    working.leaves_body();
+                }
                 let request = request.map(drop);
                 async move {
                     let mut response = respond(&janua, &edge, &connection, &request).await;

@@ -10,6 +10,7 @@ mod idempotency;
 mod input;
 mod inside;
 mod limit;
+mod linger;
 mod origins;
 mod paging;
 mod patience;

@@ -10,7 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -18,6 +18,8 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time,
 };
+
+use super::linger::Linger;
 
 /// How often a connection is looked at before it is given up.
 const LOOKS: u32 = 5;
@@ -30,6 +32,8 @@ pub struct Progress {
     requests: AtomicUsize,
     /// Whether the client took something since the last look.
     wrote: AtomicBool,
+    /// Whether a request was answered whose body had not come as a whole.
+    unread: AtomicBool,
 }
 
 impl Progress {
@@ -52,21 +56,29 @@ impl Progress {
 
 pub struct Working(Arc<Progress>);
 
+impl Working {
+    /// Notes that the answer goes out before the whole body came, so that it is the last one.
+    pub fn leaves_body(&self) {
+        self.0.unread.store(true, Relaxed);
+    }
+}
+
 impl Drop for Working {
     fn drop(&mut self) {
         self.0.requests.fetch_sub(1, Relaxed);
     }
 }
 
-/// A stream that says when something was written.
+/// A stream that says when something was written, and lets a client that is still sending read its last answer.
 pub struct Watched<S> {
     stream: S,
     progress: Arc<Progress>,
+    linger: Option<Linger>,
 }
 
 impl<S> Watched<S> {
     pub fn new(stream: S, progress: Arc<Progress>) -> Self {
-        Self { stream, progress }
+        Self { stream, progress, linger: None }
     }
 
     fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -83,7 +95,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.note(written)
@@ -107,7 +119,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let Self { stream, progress, linger } = &mut *self;
+        if linger.is_none() {
+            ready!(Pin::new(&mut *stream).poll_shutdown(cx))?;
+            if !progress.unread.load(Relaxed) {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        linger.get_or_insert_with(Linger::new).poll(stream, cx)
     }
 }
 

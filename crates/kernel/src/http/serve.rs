@@ -7,7 +7,10 @@ use axum::{
     response::Response,
 };
 use futures_util::FutureExt as _;
-use hyper::{body::Incoming, service::service_fn};
+use hyper::{
+    body::{Body as _, Incoming},
+    service::service_fn,
+};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::{
@@ -124,11 +127,16 @@ impl Connection {
                 let working = progress.working();
                 let leaving = door.janua().leaving.is_so() && request.version() < Version::HTTP_2;
                 let answered = intercept.as_ref().and_then(|intercept| intercept(&request));
+                let is_unread = answered.is_some() && !request.body().is_end_stream();
                 let answer = match answered {
                     Some(response) => futures_util::future::Either::Left(std::future::ready(response)),
                     None => futures_util::future::Either::Right(door.clone().handle(peer, request.map(Body::new))),
                 };
                 answer.map(move |mut response| {
+                    // The door closes the connection where the rest of a body was not read.
+                    if is_unread || response.headers().contains_key(CONNECTION) {
+                        working.leaves_body();
+                    }
                     drop(working);
                     if leaving {
                         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));

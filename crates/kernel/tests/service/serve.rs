@@ -209,6 +209,41 @@ async fn where_the_rest_of_a_body_is_not_read_the_answer_says_that_it_is_the_las
     served.test.finish().await;
 }
 
+/// Behind a proxy a client that is refused early goes on sending for a moment; its connection must not be reset meanwhile.
+#[tokio::test]
+async fn who_goes_on_sending_gets_the_refusal_all_the_same() {
+    let served = start(Config::for_tests()).await;
+    for path in ["/count", "/nowhere"] {
+        let mut stream = TcpStream::connect(served.address).await.unwrap();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.readable().await.unwrap();
+        for _ in 0..20 {
+            stream.write_all(&[b' '; 100_000]).await.expect("nobody resets it");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let (head, body) = answer(&mut stream).await.unwrap();
+        let code = if path == "/count" { "too_large" } else { "not_found" };
+        assert!(head.contains("connection: close") && body.contains(code), "{head}{body}");
+    }
+    served.stop.send(()).unwrap();
+    assert_eq!(served.running.await.unwrap(), 0, "and nobody has to be cut off");
+    served.test.finish().await;
+}
+
+/// Who never stops sending is not listened to for long.
+#[tokio::test]
+async fn who_never_stops_sending_is_cut_off() {
+    let served = start(Config::for_tests()).await;
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    stream.write_all(b"POST /count HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000000\r\n\r\n").await.unwrap();
+    let sends = async { while stream.write_all(&[b' '; 100_000]).await.is_ok() {} };
+    tokio::time::timeout(Duration::from_secs(10), sends).await.expect("it is");
+    served.stop.send(()).unwrap();
+    served.running.await.unwrap();
+    served.test.finish().await;
+}
+
 async fn from(address: &str, to: SocketAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(format!("{address}:0").parse().unwrap()).unwrap();
