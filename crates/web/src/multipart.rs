@@ -34,16 +34,20 @@ impl FileForm {
             }
             head.extend_from_slice(&body.next().await.ok_or_else(wrong)??);
         };
-        let tail = format!("\r\n--{boundary}--\r\n");
-        let length = total.checked_sub((found.start + tail.len()) as u64).ok_or_else(wrong)?;
+        let length = total.checked_sub((found.start + tail(&boundary).len()) as u64).ok_or_else(wrong)?;
         let first = head.split_off(found.start).freeze();
-        let bytes = file_bytes(first, body, length, tail.into_bytes());
+        let bytes = file_bytes(first, body, length, &boundary);
         Ok(Self { fields: found.fields, file_name: found.name, content_type: found.content_type, length, bytes })
     }
 
     pub fn field(&self, name: &str) -> &str {
         self.fields.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str()).unwrap_or_default()
     }
+}
+
+/// What ends a form.
+fn tail(boundary: &str) -> Vec<u8> {
+    format!("\r\n--{boundary}--\r\n").into_bytes()
 }
 
 fn boundary(content_type: &str) -> Option<String> {
@@ -88,8 +92,9 @@ fn file_part(head: &[u8], boundary: &str) -> Option<FilePart> {
     }
 }
 
+/// Most places are ruled out by their first byte: files are long.
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    bytes.windows(wanted.len()).position(|window| window == wanted)
+    bytes.windows(wanted.len()).position(|window| window.first() == wanted.first() && window == wanted)
 }
 
 /// Browsers write quotes and line breaks in names as `%22`, `%0D` and `%0A`.
@@ -99,16 +104,18 @@ fn quoted(disposition: &str, key: &str) -> Option<String> {
     Some(text.replace("%22", "\"").replace("%0D", "").replace("%0A", ""))
 }
 
-/// The bytes of the file. What follows must be the end of the form, or the file was another one than it seemed.
-fn file_bytes(first: Bytes, rest: Source<'static>, length: u64, tail: Vec<u8>) -> Source<'static> {
+/// The bytes of the file. No part begins within them, and what follows is the end of the form, or the file was another one
+/// than its length says.
+fn file_bytes(first: Bytes, rest: Source<'static>, length: u64, boundary: &str) -> Source<'static> {
     struct State {
         bytes: Source<'static>,
         left: u64,
+        seam: Seam,
         tail: Vec<u8>,
         end: BytesMut,
     }
     let bytes: Source<'static> = Box::pin(stream::once(async { Ok(first) }).chain(rest));
-    let start = State { bytes, left: length, tail, end: BytesMut::new() };
+    let start = State { bytes, left: length, seam: Seam::new(boundary), tail: tail(boundary), end: BytesMut::new() };
     Box::pin(stream::try_unfold(start, |mut state| async move {
         loop {
             let Some(piece) = state.bytes.next().await else {
@@ -120,7 +127,7 @@ fn file_bytes(first: Bytes, rest: Source<'static>, length: u64, tail: Vec<u8>) -
             let behind = piece.split_off(ours);
             state.left -= piece.len() as u64;
             state.end.extend_from_slice(&behind);
-            if state.end.len() > state.tail.len() {
+            if state.end.len() > state.tail.len() || state.seam.begins_a_part(&piece) {
                 return Err(broken());
             }
             if !piece.is_empty() {
@@ -128,6 +135,32 @@ fn file_bytes(first: Bytes, rest: Source<'static>, length: u64, tail: Vec<u8>) -
             }
         }
     }))
+}
+
+/// Looks for the beginning of a part in bytes that come in pieces.
+struct Seam {
+    wanted: Vec<u8>,
+    /// The last bytes so far: one less than would be found.
+    last: Vec<u8>,
+}
+
+impl Seam {
+    /// The line break before the first byte is the one that ends the headers.
+    fn new(boundary: &str) -> Self {
+        Self { wanted: format!("\r\n--{boundary}").into_bytes(), last: b"\r\n".to_vec() }
+    }
+
+    fn begins_a_part(&mut self, piece: &[u8]) -> bool {
+        let kept = self.wanted.len() - 1;
+        self.last.extend_from_slice(&piece[..piece.len().min(kept)]);
+        let is_found = find(&self.last, &self.wanted).is_some() || find(piece, &self.wanted).is_some();
+        if piece.len() > kept {
+            self.last = piece[piece.len() - kept..].to_vec();
+        } else {
+            self.last.drain(..self.last.len().saturating_sub(kept));
+        }
+        is_found
+    }
 }
 
 fn broken() -> Fault {
@@ -168,7 +201,11 @@ mod tests {
     #[tokio::test]
     async fn a_form_with_more_after_its_file_is_refused() {
         let two = FORM.replace("--xyz--", "--xyz\r\nContent-Disposition: form-data; name=\"b\"\r\n\r\nx\r\n--xyz--");
-        assert!(read(&two, 1000).await.is_err());
+        for pieces in [1, 3, 7, 64, 10_000] {
+            assert!(read(&two, pieces).await.is_err(), "in pieces of {pieces}");
+        }
+        let at_once = FORM.replace("some\r\n--xy words", "--xyz\r\n");
+        assert!(read(&at_once, 1000).await.is_err(), "a part that begins where the file should");
         assert!(read("--xyz\r\n", 10).await.is_err());
         assert!(read("not a form", 10).await.is_err());
     }
