@@ -90,7 +90,8 @@ async fn call(me: &Me, form: &Fields) -> Result<ApiAnswer> {
 }
 
 /// A form knows text alone, so a field's name says what its value means: `name` is text, `name:some` text unless it is
-/// empty, `name:number`, `name:flag` (the last one counts), `name:list` (each value), `name:lines` (each line),
+/// empty, `name:number`, `name:flag`, `name:off` (the
+/// flag is false unless its box, whose name is `name:flag`, is ticked), `name:list` (each value), `name:lines` (each line),
 /// `name:described` (each line a name and, after a space, its description), `name:json`, `name:null` (text, or `null` when empty), and `name:body` (JSON whose fields are those of the body). A dot
 /// leads into a record.
 fn body(form: &Fields) -> Result<Map<String, Value>> {
@@ -116,6 +117,8 @@ fn body(form: &Fields) -> Result<Map<String, Value>> {
             "text" | "some" | "null" => Value::from(text),
             "number" => text.trim().parse::<i64>().map_err(|_| wrong("must be a whole number"))?.into(),
             "flag" => Value::from(text == "true"),
+            "off" if fields.contains_key(name) => continue,
+            "off" => Value::from(false),
             "list" => {
                 let list = fields.entry(name).or_insert_with(|| Value::Array(vec![]));
                 if let Value::Array(list) = list

@@ -258,7 +258,10 @@ async fn decide(t: &TestJanua, page: &Answer, decision: &str, cookies: &str) -> 
 
 /// Sends a form of the account or the console: one request to the interface, from the page at `back`.
 async fn act(t: &TestJanua, cookies: &str, call: &str, back: &str, fields: &[(&str, &str)]) -> Answer {
-    let fields: Vec<_> =
-        [("call", call), ("back", back), ("form", "it")].into_iter().chain(fields.iter().copied()).collect();
+    let mut all = vec![("call", call), ("back", back)];
+    if !fields.iter().any(|(name, _)| *name == "form") {
+        all.push(("form", "it"));
+    }
+    let fields: Vec<_> = all.into_iter().chain(fields.iter().copied()).collect();
     submit(t, "/act", &fields, cookies).await
 }

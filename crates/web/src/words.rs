@@ -103,6 +103,7 @@ pub fn sentence(field: &str, message: &str) -> String {
     let said = match message {
         "is required" | "must not be empty" => "Fill in this field",
         "must be an email address" => "Enter a valid email",
+        "must be a domain such as app.example.com" => "Enter a domain such as app.example.com",
         other => other,
     };
     let mut letters = said.chars();

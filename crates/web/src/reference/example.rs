@@ -13,11 +13,17 @@ const TEXTS: &[&str] = &[
     "https://example.com/",
     "#1d4ed8",
     "+493012345678",
+    "+49.3012345678",
     "123456",
     "01a2b3c4-d5e6-7f80-9a0b-1c2d3e4f5061",
     "example.com",
     "acct:ada@example.com",
     "a-longer-text-of-thirty-two-chars",
+    "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    "usd",
+    "USD",
+    "CH",
+    "a",
 ];
 
 impl<'a> Schemas<'a> {
@@ -90,6 +96,8 @@ fn string(schema: &Value, name: &str) -> &'static str {
         (_, "password" | "newPassword" | "currentPassword") => "correct horse battery staple",
         (_, "name") => "Ada",
         (_, "code") => "123456",
+        (_, "currency") => "usd",
+        (_, "countryCode") => "CH",
         _ => "text",
     };
     let checker = Checker::new(schema.clone()).ok();

@@ -11,7 +11,7 @@ use super::{
     who::who,
 };
 
-const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
+const METHODS: [&str; 6] = ["get", "post", "put", "patch", "delete", "options"];
 const JSON: &str = "application/json";
 /// How the names of what refusals look like begin, by the standards they keep to.
 const REFUSALS: [&str; 3] = ["Problem", "OAuth", "Scim"];

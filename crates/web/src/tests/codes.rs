@@ -193,7 +193,7 @@ async fn p09_p12_what_is_not_supported_is_said_at_the_client() {
         assert_eq!(error_of(&answer), (400, "invalid_grant"), "{wrong}");
     }
     assert_eq!(redeem(&t, &app.id, &code, &[]).await.status, 200);
-    for grant in ["password", "implicit", "urn:ietf:params:oauth:grant-type:token-exchange"] {
+    for grant in ["password", "implicit", "urn:ietf:params:oauth:grant-type:saml2-bearer"] {
         let answer = redeem(&t, &app.id, &code, &[("grant_type", grant)]).await;
         assert_eq!(error_of(&answer), (400, "unsupported_grant_type"), "{grant}");
     }

@@ -2,7 +2,7 @@
 use identity::testing::member;
 use kernel::testing::{Answer, TestJanua};
 
-use super::{act, base, browser, feature, post_form, visit};
+use super::{act, base, browser, post_form, start, visit};
 
 /// A gzip-compressed tar with one page.
 const ARCHIVE: &str = "H4sIAAAAAAACA8vMS0mt0Msoyc1hoBkwAAIzExMwDQToNBCYIrFB4ubmxqYMCgYMdAClxSWJRUArGUYmyEjNyclnGAWjYBSMglEw0gAAQ55vdQAIAAA=";
@@ -22,7 +22,7 @@ async fn upload(t: &TestJanua, to: &str, cookies: &str, target: &str, archive: &
 
 #[tokio::test]
 async fn an_archive_is_deployed_by_a_form_and_the_way_back_is_one_click() {
-    let t = TestJanua::start(|config| feature(config).and(hosting::feature(config))).await;
+    let t = start().await;
     member(&t, "ada@example.com").await;
     let ada = browser(&t, "ada@example.com").await;
     let made = act(&t, &ada, "POST /apps", "/console", &[("name", "Shop"), ("then", "/console/apps/{id}")]).await;

@@ -5,7 +5,7 @@ use identity::testing::{PASSWORD, Person, login, member};
 use kernel::testing::TestJanua;
 use serde_json::json;
 
-use super::{act, browser, feature, visit};
+use super::{act, browser, feature, post_form, visit};
 
 #[tokio::test]
 async fn domains_messages_suppressions_and_templates_have_pages() {
@@ -24,8 +24,7 @@ async fn domains_messages_suppressions_and_templates_have_pages() {
     assert!(page.status == 200 && page.text.contains("Add sending domain"), "{}", page.text);
     let to = format!("POST {api}/domains");
     let refused = act(&t, &ada, &to, &domains, &[("hostname", "co.uk"), ("form", "domain")]).await;
-    let page = visit(&t, refused.header("location"), &ada).await;
-    assert!(page.text.contains("must be a domain of your own"), "{}", page.text);
+    assert!(refused.status == 400 && refused.text.contains("ust be a domain of your own"), "{}", refused.text);
     let added = act(&t, &ada, &to, &domains, &[("hostname", "mail.example.test"), ("subdomains:flag", "true")]).await;
     assert_eq!(added.status, 303, "{}", added.text);
     let page = visit(&t, &domains, &ada).await;
@@ -63,26 +62,15 @@ async fn domains_messages_suppressions_and_templates_have_pages() {
     let frame = visit(&t, &format!("{message}/body"), &ada).await;
     let policy = frame.header("content-security-policy");
     assert!(policy.contains("default-src 'none'") && policy.ends_with("sandbox"), "{policy}");
-    let again = act(
-        &t,
-        &ada,
-        &format!("POST {api}/messages/{}/resend", sent.body["messageId"].as_str().unwrap()),
-        &message,
-        &[("done", "email_resent")],
-    )
-    .await;
+    let call = format!("POST {api}/messages/{}/resend", sent.body["messageId"].as_str().unwrap());
+    let again = post_form(&t, "/act", &[("call", &*call), ("back", &message), ("done", "email_resent")], &ada).await;
     assert!(visit(&t, again.header("location"), &ada).await.text.contains("Message queued again."));
 
     let list = format!("{root}/suppressions");
     assert!(visit(&t, &list, &ada).await.text.contains("Nobody is suppressed"));
-    let told = act(
-        &t,
-        &ada,
-        &format!("POST {api}/suppressions"),
-        &list,
-        &[("email", "gone@rcpt.test"), ("done", "recipient_suppressed")],
-    )
-    .await;
+    let call = format!("POST {api}/suppressions");
+    let fields = [("call", &*call), ("back", &list), ("email", "gone@rcpt.test"), ("done", "recipient_suppressed")];
+    let told = post_form(&t, "/act", &fields, &ada).await;
     let page = visit(&t, told.header("location"), &ada).await;
     assert!(page.text.contains("gone@rcpt.test is not written to any more."), "{}", page.text);
     let gone = act(&t, &ada, &format!("DELETE {api}/suppressions/gone%40rcpt.test"), &list, &[]).await;
