@@ -1,14 +1,58 @@
 //! The one form that sends a file: fields, then the file, as the last part. Browsers say how long the whole body is, and so
 //! how long the file is: it can go on as a stream, with its exact length, without being held anywhere.
+use axum::{
+    extract::{FromRequest, Request},
+    http::header,
+};
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt as _, stream};
 use kernel::{
-    fault::{Fault, MALFORMED, Result},
+    Janua,
+    fault::{Code, Fault, MALFORMED, Result},
+    http::{GenContext, Operation, OperationInput, Streamed, may_answer},
     ports::objects::Source,
 };
 
 /// More than the fields before a file and its name take.
 const LONGEST_HEAD: usize = 64 * 1024;
+
+const KIND: &str = "multipart/form-data";
+const NOT_FORM: Code = Code::new(415, "unsupported_media_type", "The request body must be a form.");
+
+/// The body of a form with a file, as it comes.
+pub struct StreamedForm {
+    /// Its `Content-Type`, which says where its parts end.
+    pub kind: String,
+    pub body: Streamed,
+}
+
+impl FromRequest<Janua> for StreamedForm {
+    type Rejection = Fault;
+
+    async fn from_request(request: Request, janua: &Janua) -> Result<Self> {
+        let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let kind = kind.filter(|kind| kind.to_ascii_lowercase().starts_with(KIND)).ok_or(NOT_FORM)?.to_owned();
+        Ok(Self { kind, body: Streamed::from_request(request, janua).await? })
+    }
+}
+
+impl OperationInput for StreamedForm {
+    fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
+        Streamed::operation_input(ctx, operation);
+        may_answer(operation, &[NOT_FORM]);
+        let Some(body) = operation.request_body.as_mut().and_then(|body| body.as_item_mut()) else { return };
+        let parts = schemars::json_schema!({ "type": "object", "additionalProperties": true });
+        body.content = std::mem::take(&mut body.content)
+            .into_iter()
+            .map(|(_, mut media)| {
+                if let Some(schema) = &mut media.schema {
+                    schema.json_schema = parts.clone();
+                }
+                (KIND.to_owned(), media)
+            })
+            .collect();
+    }
+}
 
 /// A form with a file.
 pub struct FileForm {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     form::{Fields, OwnPage},
-    me::Me,
+    me::{Me, Sender},
     page::{error, go, note_to, pages},
 };
 
@@ -73,22 +73,38 @@ fn checkout(fields: &Fields, name: &str, id: &str) -> Value {
     json!({ (name): id, "plan": plan, "interval": interval })
 }
 
-async fn begin_org_checkout(me: Me, _: OwnPage, Path(place): Path<OfOrg>, fields: Fields) -> Response {
+async fn begin_org_checkout(_: OwnPage, Sender(me): Sender, Path(place): Path<OfOrg>, fields: Fields) -> Response {
+    let me = match me {
+        Ok(me) => me,
+        Err(to_sign_in) => return to_sign_in,
+    };
     let body = checkout(&fields, "orgId", &place.id);
     onward(&me, "/billing/org/checkout", &body, "url", "Continue to the checkout").await
 }
 
-async fn begin_org_portal(me: Me, _: OwnPage, Path(place): Path<OfOrg>, _fields: Fields) -> Response {
+async fn begin_org_portal(_: OwnPage, Sender(me): Sender, Path(place): Path<OfOrg>, _fields: Fields) -> Response {
+    let me = match me {
+        Ok(me) => me,
+        Err(to_sign_in) => return to_sign_in,
+    };
     let body = json!({ "orgId": place.id });
     onward(&me, "/billing/org/portal", &body, "url", "Continue to the customer portal").await
 }
 
-async fn begin_app_checkout(me: Me, _: OwnPage, Path(place): Path<OfApp>, fields: Fields) -> Response {
+async fn begin_app_checkout(_: OwnPage, Sender(me): Sender, Path(place): Path<OfApp>, fields: Fields) -> Response {
+    let me = match me {
+        Ok(me) => me,
+        Err(to_sign_in) => return to_sign_in,
+    };
     let body = checkout(&fields, "appId", &place.app_id);
     onward(&me, "/billing/app/checkout", &body, "url", "Continue to the checkout").await
 }
 
-async fn begin_app_portal(me: Me, _: OwnPage, Path(place): Path<OfApp>, _fields: Fields) -> Response {
+async fn begin_app_portal(_: OwnPage, Sender(me): Sender, Path(place): Path<OfApp>, _fields: Fields) -> Response {
+    let me = match me {
+        Ok(me) => me,
+        Err(to_sign_in) => return to_sign_in,
+    };
     let body = json!({ "appId": place.app_id });
     onward(&me, "/billing/app/portal", &body, "url", "Continue to the customer portal").await
 }
@@ -102,14 +118,22 @@ async fn merchants_page(me: Me, Path(place): Path<OfApp>) -> Response {
     me.show("console/merchants.html", &place, &asks).await
 }
 
-async fn begin_onboarding(me: Me, _: OwnPage, Path(place): Path<OfApp>, fields: Fields) -> Response {
+async fn begin_onboarding(_: OwnPage, Sender(me): Sender, Path(place): Path<OfApp>, fields: Fields) -> Response {
+    let me = match me {
+        Ok(me) => me,
+        Err(to_sign_in) => return to_sign_in,
+    };
     let name = Some(fields.get("businessName")).filter(|name| !name.is_empty());
     let body =
         json!({ "appId": place.app_id, "country": fields.get("country").to_uppercase(), "businessName": name });
     onward(&me, "/connect/onboard/accounts", &body, "onboardingUrl", "Continue to the onboarding").await
 }
 
-async fn open_merchant(me: Me, _: OwnPage, Path(_): Path<OfApp>, fields: Fields) -> Response {
+async fn open_merchant(_: OwnPage, Sender(me): Sender, Path(_): Path<OfApp>, fields: Fields) -> Response {
+    let me = match me {
+        Ok(me) => me,
+        Err(to_sign_in) => return to_sign_in,
+    };
     let id: String = fields.get("accountId").chars().filter(|c| c.is_ascii_hexdigit() || *c == '-').collect();
     let body = json!({ "action": fields.get("action") });
     onward(&me, &format!("/connect/merchants/{id}"), &body, "url", "Continue to the merchant's account").await

@@ -3,7 +3,7 @@ use axum::{body::Body, http::Method, response::Response};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use kernel::{
     fault::{Fault, INVALID, MALFORMED, Result},
-    http::{Path, Routes, Streamed},
+    http::{Path, Routes},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,7 @@ use super::{
 use crate::{
     form::OwnPage,
     me::{Me, Sender},
+    multipart::StreamedForm,
     outcome::FormOutcome,
     page::{go, noted, pages},
 };
@@ -59,15 +60,14 @@ async fn upload_archive(
     _: OwnPage,
     Sender(me): Sender,
     Path(OfApp { app_id }): Path<OfApp>,
-    kind: FormType,
-    body: Streamed,
+    form: StreamedForm,
 ) -> Response {
     let me = match me {
         Ok(me) => me,
         Err(to_sign_in) => return to_sign_in,
     };
     let page = format!("/console/apps/{app_id}/deployments");
-    let outcome = match deploy(&me, &app_id, &kind, body).await {
+    let outcome = match deploy(&me, &app_id, form).await {
         Ok(id) => return me.keeps(go(&format!("{page}/{id}"))),
         Err(fault) => {
             noted(&fault);
@@ -77,8 +77,8 @@ async fn upload_archive(
     me.keeps(go(&crate::act::with_outcome(&me, &page, &outcome).await))
 }
 
-async fn deploy(me: &Me, app: &str, kind: &FormType, body: Streamed) -> Result<String> {
-    let boundary = multer::parse_boundary(&kind.0).map_err(|_| MALFORMED.because("The form cannot be read."))?;
+async fn deploy(me: &Me, app: &str, StreamedForm { kind, body }: StreamedForm) -> Result<String> {
+    let boundary = multer::parse_boundary(&kind).map_err(|_| MALFORMED.because("The form cannot be read."))?;
     let bytes = body.into_source().map_err(|fault: Fault| std::io::Error::other(fault.to_string()));
     let mut form = multer::Multipart::new(bytes.boxed(), boundary);
     let broken = |error: multer::Error| MALFORMED.caused_by(error);
@@ -102,17 +102,3 @@ async fn deploy(me: &Me, app: &str, kind: &FormType, body: Streamed) -> Result<S
     }
     Err(INVALID.at("archive", "required", "Choose an archive."))
 }
-
-/// The `Content-Type` of a form with files.
-struct FormType(String);
-
-impl axum::extract::FromRequestParts<kernel::Janua> for FormType {
-    type Rejection = Fault;
-
-    async fn from_request_parts(parts: &mut axum::http::request::Parts, _: &kernel::Janua) -> Result<Self> {
-        let kind = parts.headers.get(axum::http::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-        Ok(Self(kind.unwrap_or_default().to_owned()))
-    }
-}
-
-impl kernel::http::OperationInput for FormType {}

@@ -2,7 +2,7 @@
 use axum::{body::Body, response::Response};
 use kernel::{
     fault::{Fault, INVALID, Result},
-    http::{Path, Routes, Streamed},
+    http::{Path, Routes},
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use crate::{
     act::with_outcome,
     form::OwnPage,
     me::{Me, Sender},
-    multipart::FileForm,
+    multipart::{FileForm, StreamedForm},
     notices,
     outcome::FormOutcome,
     page::{by_field, go, noted, pages, status_of},
@@ -51,13 +51,13 @@ async fn upload_file(
     _: OwnPage,
     Sender(me): Sender,
     Path(OfApp { app_id }): Path<OfApp>,
-    body: Streamed,
+    form: StreamedForm,
 ) -> Response {
     let me = match me {
         Ok(me) => me,
         Err(to_sign_in) => return to_sign_in,
     };
-    let outcome = match store(&me, &app_id, body).await {
+    let outcome = match store(&me, &app_id, form).await {
         Ok(()) => FormOutcome {
             form: "upload".into(),
             notice: notices::sentence("object_uploaded", &Value::Null),
@@ -79,10 +79,10 @@ async fn upload_file(
     me.keeps(go(&to))
 }
 
-async fn store(me: &Me, app_id: &str, body: Streamed) -> Result<()> {
+async fn store(me: &Me, app_id: &str, StreamedForm { kind, body }: StreamedForm) -> Result<()> {
     let announced = body.announced().or_else(|| me.header("content-length").parse().ok());
     let total = announced.ok_or_else(|| INVALID.because("The form does not say how long it is."))?;
-    let form = FileForm::read(me.header("content-type"), total, body.into_source()).await?;
+    let form = FileForm::read(&kind, total, body.into_source()).await?;
     if form.file_name.is_empty() {
         return Err(INVALID.because("Choose a file first."));
     }
