@@ -26,7 +26,7 @@ use crate::support::{
 const PASSWORD: &str = "correct horse battery staple";
 
 /// One request on a connection of its own: the status and the body.
-fn send(to: SocketAddr, head: &str, body: &[u8]) -> io::Result<(u16, Vec<u8>)> {
+pub fn send(to: SocketAddr, head: &str, body: &[u8]) -> io::Result<(u16, Vec<u8>)> {
     let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(2))?;
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;
     stream.write_all(format!("{head}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes())?;

@@ -17,5 +17,6 @@ mod faults;
 mod nodes;
 mod one_node;
 mod outages;
+mod storage;
 mod usage;
 mod webhooks;

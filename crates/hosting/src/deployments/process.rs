@@ -25,7 +25,10 @@ use super::{
     build::{self, BuiltSite, KnownPieces, NewPack, Packer, SiteBuilder},
     model::{Built, Deployment, DeploymentError, DeploymentId, StoredPack},
 };
-use crate::edge::{manifest::Sha256, pieces};
+use crate::edge::{
+    manifest::Sha256,
+    pieces::{self, PieceError},
+};
 
 pub const INVALID_ARCHIVE: Code = Code::new(400, "invalid_archive", "The archive is refused. Nothing was deployed.");
 pub const COMPRESSION_RATIO: Code =
@@ -106,7 +109,7 @@ pub async fn receive(
     limits: ArchiveLimits,
     source: Source<'_>,
 ) -> Result<Received, Failure> {
-    let known = known_pieces(janua, app).await;
+    let known = known_pieces(janua, app).await?;
     let (chunks, reader) = mpsc::channel(WAITING);
     let (full, mut packs) = mpsc::channel::<NewPack>(1);
     let entropy = janua.entropy.clone();
@@ -207,8 +210,9 @@ pub async fn finish(janua: &Janua, app: ApplicationId, site: BuiltSite) -> Resul
     })
 }
 
-/// Contents of the app's newest deployments. One that cannot be read is left out: its contents are stored again.
-async fn known_pieces(janua: &Janua, app: ApplicationId) -> KnownPieces {
+/// Contents of the app's newest deployments. One that is damaged is left out: its contents are stored again. A store that does
+/// not answer would not take anything either, and is not asked for each of them.
+async fn known_pieces(janua: &Janua, app: ApplicationId) -> Result<KnownPieces, Failure> {
     let mut known = KnownPieces::default();
     let kept = Deployment::kept(&janua.db, app, COMPARED).await.unwrap_or_default();
     for live in kept.iter().filter_map(Deployment::live_manifest) {
@@ -218,10 +222,11 @@ async fn known_pieces(janua: &Janua, app: ApplicationId) -> KnownPieces {
                     known.add(&stored);
                 }
             }
+            Err(PieceError::Store(error)) => return Err(error.into()),
             Err(error) => tracing::warn!(%error, "cannot compare with an earlier deployment"),
         }
     }
-    known
+    Ok(known)
 }
 
 /// The chunks of a body as a reader on a thread of its own.

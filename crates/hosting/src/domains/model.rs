@@ -485,7 +485,7 @@ impl Domain {
 /// A window is counted in so many parts, and one part more than fits is looked at: no sliding window ever holds more.
 const PARTS: i64 = 12;
 
-/// Counts one against a budget of `most` in any `window`; `false` when it is spent. Callers have locked what the budget is of.
+/// Counts one against a budget of `most` in any `window`; `false` when it is spent.
 pub async fn spend(
     tx: &mut Tx,
     subject: &str,
@@ -493,14 +493,17 @@ pub async fn spend(
     window: std::time::Duration,
     most: i64,
 ) -> db::Result<bool> {
+    let length = i64::try_from(window.as_millis()).unwrap_or(i64::MAX);
+    let bucket = now.0.div_euclid(length / PARTS);
+    // The row is locked before the sum is read: of many at once each sees what those before it have spent.
+    let hold = "INSERT INTO domain_budget (subject, bucket, used, ends_at) VALUES ($1, $2, 0, $3)
+                ON CONFLICT (subject, bucket) DO UPDATE SET ends_at = excluded.ends_at";
+    tx.exec(hold, params![subject, bucket, now.0.saturating_add(length.saturating_mul(2))]).await?;
     if spent(&mut *tx, subject, now, window).await? >= most {
         return Ok(false);
     }
-    let window = i64::try_from(window.as_millis()).unwrap_or(i64::MAX);
-    let bucket = now.0.div_euclid(window / PARTS);
-    let count = "INSERT INTO domain_budget (subject, bucket, used, ends_at) VALUES ($1, $2, 1, $3)
-                 ON CONFLICT (subject, bucket) DO UPDATE SET used = domain_budget.used + 1";
-    tx.exec(count, params![subject, bucket, now.0.saturating_add(2 * window)]).await?;
+    let count = "UPDATE domain_budget SET used = used + 1 WHERE subject = $1 AND bucket = $2";
+    tx.exec(count, params![subject, bucket]).await?;
     Ok(true)
 }
 

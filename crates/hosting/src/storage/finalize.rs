@@ -7,7 +7,7 @@ use kernel::{
     Janua,
     fault::{Fault, INTERNAL, NOT_FOUND, Result},
     http::{Json, MaybeJson, Path, Routes},
-    ports::objects::{Content, Hasher, Key},
+    ports::objects::{Content, Hasher, Key, ObjectError},
     transact,
 };
 use schemars::JsonSchema;
@@ -184,7 +184,7 @@ async fn read(janua: &Janua, object: &StorageObject, file: &Key, whole: bool) ->
     };
     let (mut start, mut hash) = (vec![], Hasher::new());
     while let Some(piece) = bytes.next().await {
-        let piece = piece.map_err(|error| kernel::fault::UNAVAILABLE.caused_by(error))?;
+        let piece = piece.map_err(|error| ObjectError::Away(error.to_string()))?;
         let room = usize::try_from(first).unwrap_or_default().saturating_sub(start.len());
         start.extend_from_slice(&piece[..piece.len().min(room)]);
         hash.update(&piece);

@@ -1,4 +1,5 @@
 //! Storage through the front door, with the store in a folder and in a bucket.
+mod bucket;
 mod cases;
 mod leaving;
 mod objects;
@@ -54,7 +55,7 @@ impl Shop {
         Self::with(config, None).await
     }
 
-    async fn with(config: Config, bucket: Option<S3Server>) -> Self {
+    pub async fn with(config: Config, bucket: Option<S3Server>) -> Self {
         let t = TestJanua::start_with(config, feature).await;
         // The server of a bucket has no other clock than the wall's.
         t.advance(Clock::System.now().since(START));

@@ -98,3 +98,36 @@ async fn files_that_no_row_knows_are_found() {
     assert_eq!(shop.files(), 1);
     shop.finish().await;
 }
+
+#[tokio::test]
+async fn an_account_export_lists_its_objects_and_nobody_elses() {
+    let shop = Shop::open().await;
+    shop.store("a.txt", "text/plain", b"words").await;
+    let person =
+        identity::testing::Person::of(&identity::testing::login(&shop.t, "user@example.com", PASSWORD).await);
+    let export = person.asks(shop.t.get("/auth/export")).await;
+    let listed = export.body["storageObjects"].as_array().unwrap_or_else(|| panic!("{}", export.text));
+    assert_eq!((listed.len(), &listed[0]["name"], &listed[0]["size"]), (1, &json!("a.txt"), &json!(5)));
+    assert_eq!(listed[0]["downloadUrl"], json!(null), "an export is no key to the files");
+    let others = shop.admin.asks(shop.t.get("/auth/export")).await;
+    assert_eq!(others.body["storageObjects"], json!([]), "{}", others.text);
+    shop.finish().await;
+}
+
+#[tokio::test]
+async fn what_is_read_is_counted_and_nothing_else() {
+    let shop = Shop::open().await;
+    let url = text(&shop.store("a.txt", "text/plain", b"words").await["downloadUrl"]);
+    let path = path_of(&url);
+    let whole = shop.t.get(path).await;
+    assert_eq!((whole.status, whole.bytes.len()), (200, 5));
+    assert_eq!(shop.t.get(path).header("range", "bytes=1-2").await.status, 206);
+    assert_eq!(shop.t.get(path).header("if-none-match", whole.header("etag")).await.status, 304);
+    assert_eq!(shop.t.ask(Method::HEAD, path).await.status, 200);
+    crate::storage::egress::flush(&shop.t.janua).await;
+    crate::storage::egress::flush(&shop.t.janua).await;
+    let sql = "SELECT CAST(COALESCE(SUM(used), 0) AS BIGINT) FROM quota WHERE meter = 'storage_egress_bytes'";
+    let (used,): (i64,) = shop.t.janua.db.one(sql, params![]).await.unwrap();
+    assert_eq!(used, 7, "five bytes and two, each once");
+    shop.finish().await;
+}
