@@ -2,8 +2,11 @@
 use std::{
     collections::BTreeSet,
     fs,
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
     os::unix::fs::PermissionsExt as _,
     path::Path,
+    process::Command,
     sync::{
         Mutex,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -252,4 +255,82 @@ fn after_restore_does_the_same_for_a_database_put_back_by_hand() {
     let server = Server::start(folder.path(), SETTINGS);
     assert_eq!(ask(&server, "GET", "/auth/me", &owner.access, &Value::Null).0, 401);
     assert_eq!(login(&server, EMAIL, PASSWORD).0, 200);
+}
+
+/// One request on a connection of its own, wherever it goes: the status and everything that came back.
+fn send(to: SocketAddr, head: &str, body: &[u8]) -> (u16, String) {
+    let mut stream = TcpStream::connect(to).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let head = format!("{head}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
+    stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
+    let mut answer = vec![];
+    stream.read_to_end(&mut answer).unwrap();
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    (answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0), answer)
+}
+
+/// F-W12: what a backup brings back is served, byte for byte: every kept deployment, and files of users.
+#[test]
+fn f_w12_sites_and_files_come_back_with_a_backup() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let edge = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).unwrap();
+    let listen = edge.to_string();
+    let settings = [SETTINGS, &[("JANUA_EDGE_LISTEN", listen.as_str())]].concat();
+    let server = Server::start(folder.path(), &settings);
+    let owner = owner(&server, &[folder.path()], EMAIL);
+    well(ask(&server, "PATCH", &format!("/apps/{}", owner.app), &owner.access, &json!({ "slug": "shop" })));
+    let json_in = |said: &str| -> Value { serde_json::from_str(said.split("\r\n\r\n").nth(1).unwrap()).unwrap() };
+    let deploy = |words: &str| {
+        let site = folder.path().join("site");
+        fs::create_dir_all(&site).unwrap();
+        fs::write(site.join("index.html"), words).unwrap();
+        let packed = Command::new("tar").args(["-czf", "-", "-C"]).arg(&site).arg(".").output().unwrap().stdout;
+        let head = format!(
+            "POST /apps/{}/deploy HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Type: application/gzip",
+            owner.app, owner.access
+        );
+        let (status, said) = send(server.address, &head, &packed);
+        assert_eq!(status, 200, "{said}");
+        let url = text(&json_in(&said)["previewUrl"]);
+        url.split("//").nth(1).unwrap().split(':').next().unwrap().to_owned()
+    };
+    let (first, second) = (deploy("the first page"), deploy("the second page"));
+    let key = json!({ "type": "publishable", "environment": "live" });
+    let key = text(&well(ask(&server, "POST", &owner.keys(), &owner.access, &key))["value"]);
+    let stores = |request: &str, body: &Value| {
+        let head = format!(
+            "{request} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nX-Service-App-Key: {key}\r\n\
+             Content-Type: application/json",
+            owner.access
+        );
+        let (status, said) = send(server.address, &head, body.to_string().as_bytes());
+        assert_eq!(status, 200, "{said}");
+        json_in(&said)
+    };
+    let new = json!({ "name": "a.txt", "contentType": "text/plain", "size": 13, "visibility": "public" });
+    let offer = stores("POST /storage/presign-upload", &new);
+    let path = |url: &Value| text(url).replace("http://localhost:9", "");
+    let head = format!("PUT {} HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain", path(&offer["uploadUrl"]));
+    assert_eq!(send(server.address, &head, b"words of users").0, 403, "one byte more");
+    assert_eq!(send(server.address, &head, b"words of user").0, 204);
+    let object = stores(&format!("POST /storage/finalize/{}", text(&offer["objectId"])), &json!({}));
+    let (made, said) = backup(folder.path(), "sites.backup");
+    assert!(made, "{said}");
+    drop(server);
+
+    let beside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (restored, said) = restore(folder.path(), "sites.backup", beside.path(), &[]);
+    assert!(restored, "{said}");
+    fs::remove_dir_all(folder.path().join("data")).unwrap();
+    let server = Server::start(beside.path(), &settings);
+    for (host, words) in [
+        ("shop.localhost", "the second page"),
+        (second.as_str(), "the second page"),
+        (first.as_str(), "the first page"),
+    ] {
+        let (status, said) = send(edge, &format!("GET / HTTP/1.1\r\nHost: {host}"), b"");
+        assert!(status == 200 && said.ends_with(words), "{host}: {said}");
+    }
+    let (status, said) = send(server.address, &format!("GET {} HTTP/1.1\r\nHost: x", path(&object["url"])), b"");
+    assert!(status == 200 && said.ends_with("words of user"), "{said}");
 }
