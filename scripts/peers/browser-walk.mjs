@@ -143,7 +143,7 @@ export async function walk({ how, javaScriptEnabled, base, newPage, signIn, pres
   await nav(root, 'Members').click()
   await root.getByRole('link', { name: 'Invite member' }).click()
   await field(root, 'Email').fill(at('mia'))
-  await root.getByRole('button', { name: 'Send invitation' }).click()
+  await root.getByRole('button', { name: 'Send invitation', exact: true }).click()
   await told(root, `Invitation sent to ${at('mia')}.`)
   const mia = await open(phone)
   await mia.goto(await mailed(at('mia'), '/auth/accept-invite'))

@@ -20,6 +20,8 @@ const LAST: usize = 400;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a request's work in the background is waited for.
 const BACKGROUND: Duration = Duration::from_millis(300);
+/// A server that wrote nothing for so long has done what its start left to do, also on a busy machine.
+const STILL: Duration = Duration::from_secs(2);
 
 /// What a request did, as far as its sender knows: the answer, or nothing because the server died.
 pub type Heard = Option<(u16, Value)>;
@@ -80,7 +82,7 @@ impl Before<'_> {
         let written = || fs::metadata(&journal).and_then(|meta| Ok((meta.len(), meta.modified()?))).ok();
         let (mut last, mut quiet) = (written(), Instant::now());
         let started = Instant::now();
-        while quiet.elapsed() < 2 * BACKGROUND {
+        while quiet.elapsed() < STILL {
             thread::sleep(Duration::from_millis(10));
             let now = written();
             if now != last {
