@@ -128,7 +128,7 @@ fn f_w2_an_upload_that_is_killed_at_any_step_loses_nothing_and_leaves_nothing() 
     let before = Before { folder: folder.path(), settings: SETTINGS, room: env!("CARGO_TARGET_TMPDIR").into() };
     before.sweep(
         |server| {
-            let Some(offer) = user.presigns(server, words.len()) else { return None };
+            let offer = user.presigns(server, words.len())?;
             let put = User::puts(server, &offer, &words);
             let ready = (put == 204).then(|| user.finalizes(server, &offer)).flatten();
             Some((put, json!({ "offer": offer, "ready": ready.map(|(status, _)| status) })))
