@@ -273,9 +273,9 @@ impl Tenant {
             ("objects", "id") => "objectId",
             ("sessions" | "consents" | "trusted-devices" | "outbox", "id")
             | ("events", "eventId")
-            | ("merchants", "accountId") => return Some(RANDOM),
+            | ("merchants", "accountId")
+            | ("register", "operationId") => return Some(RANDOM),
             ("passkey", "credentialId") => return Some("none"),
-            ("register", "operationId") => return Some(RANDOM),
             (_, name) => name,
         };
         self.ids.get(name).map(String::as_str)
