@@ -12,7 +12,7 @@ use axum::{
 use hyper::body::Incoming;
 use kernel::{
     Janua,
-    http::{Handshake, Intercept, Shaking},
+    http::{Handshake, Intercept, Intercepted, Shaking},
     transact,
 };
 use rustls::{
@@ -183,7 +183,7 @@ pub fn handshake(janua: &Janua) -> Handshake {
 pub fn redirect(janua: &Janua) -> Intercept {
     let (keyring, base) = (janua.own::<Arc<Keyring>>().clone(), janua.config.base_url());
     let host = domains::base_host(janua).unwrap_or_default();
-    Arc::new(move |request: &Request<Incoming>| {
+    let answer = move |request: &Request<Incoming>| {
         let sent = request.headers().get(header::HOST)?.to_str().ok()?;
         let name = sent.split(':').next().unwrap_or_default().trim_end_matches('.');
         let path = request.uri().path_and_query()?.as_str();
@@ -194,5 +194,6 @@ pub fn redirect(janua: &Janua) -> Intercept {
         let mut response = StatusCode::PERMANENT_REDIRECT.into_response();
         response.headers_mut().insert(header::LOCATION, location);
         Some(response)
-    })
+    };
+    Arc::new(move |request| answer(request).map_or(Intercepted::No, Intercepted::Answer))
 }

@@ -372,7 +372,7 @@ async fn body(
 }
 
 /// The host that a request is for: lower case, without port and trailing dot.
-fn host_of(request: &Request<()>) -> Result<Cow<'_, str>, StatusCode> {
+pub fn host_of<B>(request: &Request<B>) -> Result<Cow<'_, str>, StatusCode> {
     let mut named = request.headers().get_all(header::HOST).iter();
     let header = named.next();
     if named.next().is_some() {
