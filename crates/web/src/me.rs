@@ -10,7 +10,7 @@ use axum::{
 };
 use kernel::{
     Janua,
-    fault::{Fault, INTERNAL, NOT_FOUND, Result, UNAUTHENTICATED},
+    fault::{Fault, INTERNAL, INVALID, NOT_FOUND, Result, UNAUTHENTICATED},
     http::{Client, GenContext, Operation, OperationInput},
 };
 use minijinja::{Value as Content, context, value::Serde};

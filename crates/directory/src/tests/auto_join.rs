@@ -44,7 +44,7 @@ async fn people_of_a_proven_domain_join_by_signing_in_if_the_organization_wants_
     t.expects(&["ORG_UPDATED"]).await;
 
     // New people, and those who had an account, with the next sign-in.
-    let grace = signed_in(&t, "Grace@ACME.test").await;
+    let grace = signed_in(&t, "grace@acme.test").await;
     assert_eq!(orgs_of(&t, &grace).await, [org.clone()]);
     assert!(t.happened().await.contains(&"MEMBER_JOINED".to_owned()));
     let early = Person::of(&login(&t, "early@acme.test", PASSWORD).await);
@@ -57,7 +57,7 @@ async fn people_of_a_proven_domain_join_by_signing_in_if_the_organization_wants_
     // Who was removed stays out until somebody invites them.
     let path = format!("/org/{org}/members/{}", grace.id);
     assert_eq!(ada.asks(t.ask(Method::DELETE, &path)).await.status, 204);
-    let grace = Person::of(&login(&t, "Grace@ACME.test", PASSWORD).await);
+    let grace = Person::of(&login(&t, "grace@acme.test", PASSWORD).await);
     assert!(orgs_of(&t, &grace).await.is_empty(), "removed is removed");
     assert_eq!(invite(&t, &ada, &org, "grace@acme.test", "member").await.status, 200);
     let token = invite_token(&t, "grace@acme.test").await;

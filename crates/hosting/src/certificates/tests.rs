@@ -3,7 +3,10 @@ use std::{
     net::SocketAddr,
     path::Path,
     process::{Child, Command, Stdio},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     time::Duration,
 };
 
@@ -471,6 +474,8 @@ struct HostedZone {
     moto: Moto,
     port: u16,
     id: String,
+    /// Until then it answers 503.
+    is_open: Arc<AtomicBool>,
     written: tokio::sync::mpsc::UnboundedReceiver<(String, oneshot::Sender<()>)>,
 }
 
@@ -492,12 +497,20 @@ impl HostedZone {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (tell, written) = tokio::sync::mpsc::unbounded_channel();
+        let is_open = Arc::new(AtomicBool::new(false));
+        let is_listening = is_open.clone();
         tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                if !is_listening.load(SeqCst) {
+                    let _ = stream.read(&mut [0; 4096]).await;
+                    let _ =
+                        stream.write_all(b"HTTP/1.1 503 x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").await;
+                    continue;
+                }
                 tokio::spawn(Self::pass_on(stream, moto_port, tell.clone()));
             }
         });
-        Self { moto, port, id, written }
+        Self { moto, port, id, is_open, written }
     }
 
     async fn pass_on(
@@ -541,7 +554,7 @@ impl HostedZone {
         let ask = ask.header("authorization", named("authorization")).header("x-amz-date", named("x-amz-date"));
         let answer = ask.header("content-type", "text/xml").body(body.to_owned()).send().await.unwrap();
         let (status, text) = (answer.status().as_u16(), answer.text().await.unwrap());
-        if path.ends_with("/rrset") {
+        if path.ends_with("/rrset/") {
             let (done, told) = oneshot::channel();
             tell.send((body.to_owned(), done)).unwrap();
             told.await.unwrap();
@@ -573,7 +586,11 @@ async fn all_hosts_of_the_edge_have_one_certificate_that_is_checked_by_dns() {
     let slug = place.app["slug"].as_str().unwrap().to_owned();
     let host = format!("{slug}.edge.example.test");
     assert!(place.connect(&host).await.is_err(), "not yet");
-    // The order was begun by the start.
+    // The order was begun by the start, and is taken up again when the zone answers.
+    let (failed,): (String,) = place.t.janua.db.one("SELECT error FROM certificate", vec![]).await.unwrap();
+    assert!(failed.contains("the zone: 503"), "{failed}");
+    zone.is_open.store(true, SeqCst);
+    place.t.advance(Duration::from_secs(61));
     {
         let Place { t, dns, .. } = &mut place;
         let mut seen = vec![];
@@ -592,7 +609,8 @@ async fn all_hosts_of_the_edge_have_one_certificate_that_is_checked_by_dns() {
                 }
             }
         }
-        assert_eq!(seen, [true, false], "written, and taken away again");
+        let said: Vec<(Option<String>,)> = t.janua.db.all("SELECT error FROM certificate", vec![]).await.unwrap();
+        assert_eq!(seen, [true, false], "written, and taken away again: {said:?}");
     }
     assert!(!zone.texts().await.contains("_acme-challenge"), "nothing is left in the zone");
     let first = serial(&place.connect(&host).await.expect("the browser trusts it"));

@@ -72,7 +72,7 @@ impl Zone {
             escape(name),
             escape(value)
         );
-        self.send(Method::POST, &format!("{API}/hostedzone/{}/rrset", self.id), body).await
+        self.send(Method::POST, &format!("{API}/hostedzone/{}/rrset/", self.id), body).await
     }
 
     async fn send(&self, method: Method, path: &str, body: String) -> Result<String, String> {

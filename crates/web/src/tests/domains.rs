@@ -55,9 +55,9 @@ async fn a_domain_is_found_bought_once_and_followed() {
         ("acceptTerms:flag", "true"),
     ];
     let with = |name: &str, value: &'static str| {
-        let change =
-            |(known, old): &(&'static str, &_)| if *known == name { (*known, value) } else { (*known, *old) };
-        right.iter().map(change).collect::<Vec<_>>()
+        let mut changed = right.to_vec();
+        changed.iter_mut().filter(|(known, _)| *known == name).for_each(|(_, old)| *old = value);
+        changed
     };
     let wrong = act(&t, &ada, "POST /domains/register", &search, &with("contact.phone", "12")).await;
     let told = visit(&t, wrong.header("location"), &ada).await;
