@@ -19,6 +19,7 @@ mod entry;
 mod figure;
 mod ground;
 mod growth;
+mod handshakes;
 mod health;
 mod identity;
 mod load;
@@ -33,6 +34,7 @@ mod rows;
 pub mod seed;
 mod servers;
 mod start;
+mod storage;
 mod storm;
 mod usage;
 mod usage_growth;
@@ -98,8 +100,12 @@ enum Scenario {
     Usage,
     /// Usage among many events, beside few
     UsageGrowth(usage_growth::Options),
-    /// A file of a deployed site
+    /// Files of deployed sites: small, unchanged, large, of ten thousand sites; and deploying them
     Edge,
+    /// Files of an app's users: upload URLs, finished uploads, lists
+    Storage,
+    /// TLS handshakes with the edge; nginx
+    Handshakes,
     /// All of the above, one after the other
     All,
     /// Those that are over soon and vary little: what `check` looks at
@@ -167,6 +173,8 @@ pub fn run() -> Result<()> {
         Scenario::Usage => one(usage::measure)?,
         Scenario::UsageGrowth(options) => usage_growth::measure(&rounds()?, &janua()?, options)?.into(),
         Scenario::Edge => one(edge::measure)?,
+        Scenario::Storage => one(storage::measure)?,
+        Scenario::Handshakes => one(handshakes::measure)?,
         Scenario::Quick => each(&rounds()?, &janua()?, &QUICK),
         Scenario::All => {
             let (rounds, janua) = (rounds()?, janua()?);
@@ -192,12 +200,14 @@ const QUICK: [(&str, Measure); 7] = [
     ("start", start::measure),
     ("memory", memory::measure),
 ];
-const SLOW: [(&str, Measure); 6] = [
+const SLOW: [(&str, Measure); 8] = [
     ("storm", storm::measure),
     ("directory", directory::measure),
     ("webhooks", webhooks::measure),
     ("usage", usage::measure),
     ("edge", edge::measure),
+    ("storage", storage::measure),
+    ("handshakes", handshakes::measure),
     ("open", connections::measure),
 ];
 

@@ -10,6 +10,7 @@ mod console;
 mod dead_ends;
 mod deployments;
 mod devices;
+mod domains;
 mod email;
 mod feedback;
 mod first_owner;

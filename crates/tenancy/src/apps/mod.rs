@@ -295,6 +295,22 @@ impl Application {
         Ok(found.into_iter().flat_map(|(origins,)| origins).chain(served).collect())
     }
 
+    /// The origins of served domains whose pages may ask for passkeys of this service, the oldest first.
+    pub async fn passkey_origins(db: &Db) -> db::Result<Vec<String>> {
+        let sql = "SELECT domain FROM app_domain WHERE passkeys_at IS NOT NULL AND status = 'active'
+                   ORDER BY passkeys_at, id LIMIT 100";
+        let found: Vec<(String,)> = db.all(sql, vec![]).await?;
+        Ok(found.into_iter().map(|(domain,)| format!("https://{domain}")).collect())
+    }
+
+    /// Whether pages of this origin may ask for passkeys of this service, to come in to this app.
+    pub async fn may_ask_for_passkeys(db: &Db, id: ApplicationId, origin: &str) -> db::Result<bool> {
+        let Some(domain) = origin.strip_prefix("https://") else { return Ok(false) };
+        let sql = "SELECT id FROM app_domain
+                   WHERE app_id = $1 AND domain = $2 AND status = 'active' AND passkeys_at IS NOT NULL";
+        Ok(db.opt::<(String,)>(sql, params![id, domain]).await?.is_some())
+    }
+
     /// Notes that somebody came in through it, and what they let it know, unless they are blocked. It stays until the
     /// transaction is over: its deletion waits, and takes along the session that begins meanwhile.
     pub async fn greet(
