@@ -9,7 +9,7 @@ use axum::{
 use kernel::{
     Janua,
     clock::Timestamp,
-    fault::{BAD_CURSOR, FORBIDDEN, INVALID, NOT_FOUND, Result},
+    fault::{BAD_CURSOR, FORBIDDEN, Fault, INVALID, NOT_FOUND, Result},
     http::{Json, Key, Listed, Page, Query, Routes, Scope as CursorScope},
 };
 use schemars::JsonSchema;
@@ -278,7 +278,7 @@ async fn of_invoice(
                 break;
             }
         }
-        Ok(rows)
+        Ok::<_, Fault>(rows)
     };
     let Listed { rows, next_cursor } = page.list(janua, "usage", list, fetch, key_of).await?;
     let usage = UsageList { usage: rows, as_of: janua.clock.now(), next_cursor };

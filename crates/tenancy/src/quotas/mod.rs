@@ -203,7 +203,7 @@ pub fn exceeded(janua: &Janua, pool: impl Into<Pool>, meter: &Meter, used: &Used
 /// Like [`spend`], for callers that go on when it does not fit.
 pub async fn try_spend(tx: &mut Tx, janua: &Janua, pool: Pool, meter: &Meter, n: i64) -> db::Result<Outcome> {
     let now = janua.clock.now();
-    let Some(Standing { plan, limit, own }) = standing(tx, janua, pool, meter).await? else {
+    let Some(Standing { plan, limit, own }) = standing(&mut *tx, janua, pool, meter).await? else {
         count(tx, pool.org, meter, n, now).await?;
         return Ok(Outcome::Counted(Used { plan: String::new(), used: None, limit: None }));
     };
@@ -254,7 +254,7 @@ pub async fn spend_beyond(
     n: i64,
 ) -> db::Result<()> {
     let (pool, now) = (pool.into(), janua.clock.now());
-    let (plan, limit, own) = match standing(tx, janua, pool, meter).await? {
+    let (plan, limit, own) = match standing(&mut *tx, janua, pool, meter).await? {
         Some(Standing { plan, limit, own }) if limit.is_some() || own.is_some() => (plan, limit, own),
         _ => return count(tx, pool.org, meter, n, now).await,
     };

@@ -17,3 +17,7 @@ CREATE INDEX app_quota_old ON app_quota (period);
 
 -- The plans that are in use.
 CREATE INDEX app_plan ON app (plan, id) WHERE plan <> '';
+
+-- What waits for somebody else and is read again each hour.
+CREATE INDEX merchant_payment_open ON merchant_payment (created_at, id) WHERE status = 'open';
+CREATE INDEX merchant_unsettled ON merchant (created_at, id) WHERE ended_at IS NULL AND status <> 'enabled';
