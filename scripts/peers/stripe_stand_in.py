@@ -250,7 +250,7 @@ class Processor:
             invoice.update(status="open", number=f"N-{id[-8:]}", hosted_invoice_url=f"https://invoice.example.test/{id}")
             invoice["status_transitions"]["finalized_at"] = self.now()
             self.emit("invoice.finalized", invoice)
-        if invoice["status"] != "open":
+        if invoice["status"] != "open" or (invoice["next_payment_attempt"] or 0) > self.now():
             return
         if subscription["status"] == "canceled":
             invoice["status"] = "void"
@@ -343,7 +343,8 @@ class Processor:
             subscription["status"] = "active"
         line = self.line(subscription, end, item["current_period_end"])
         invoice = self.invoice(subscription, "subscription_cycle", (start, end), [line])
-        self.at_time(self.now() + 3600, "collect", invoice["id"])
+        # A draft waits for an hour after its event was taken, and for three days when nobody takes it.
+        self.at_time(self.now() + 72 * 3600, "collect", invoice["id"])
         self.at_time(item["current_period_end"], "renew", id)
         self.emit("customer.subscription.updated", subscription)
 
@@ -420,6 +421,12 @@ class Processor:
         account.update(details_submitted=True, charges_enabled=done, payouts_enabled=done)
         account["requirements"].update(currently_due=due, past_due=due, disabled_reason=reason)
         self.emit("account.updated", account, id)
+
+    def taken(self, events):
+        for _, body in events:
+            event = json.loads(body)
+            if event["type"] == "invoice.created":
+                self.at_time(self.now() + 3600, "collect", event["data"]["object"]["id"])
 
     # Requests.
 
@@ -543,7 +550,7 @@ class Processor:
             if first != print_of:
                 said = "Keys for idempotent requests can only be used with the same parameters they were first used with."
                 return 400, {}, {"error": {"type": "idempotency_error", "message": said}}
-            return answer[0], {"idempotent-replayed": "true"}, answer[1]
+            return None if fault == "reset" else (answer[0], {"idempotent-replayed": "true"}, answer[1])
         try:
             if wrong:
                 raise Refused(400, "parameter_unknown", "; ".join(wrong))
@@ -584,6 +591,7 @@ class Processor:
             case "faults":
                 self.faults.extend(given["faults"])
             case "events":
+                self.taken(self.log[given.get("from", 0):])
                 new = [{"account": account, "body": body, "header": judge.sign(body, given["secret"], given["at"])}
                        for account, body in self.log[given.get("from", 0):]]
                 return {"events": new, "next": len(self.log)}
@@ -619,6 +627,8 @@ def deliver(processor):
         time.sleep(0.02)
         with processor.lock:
             hook, waits = processor.hook, processor.log[place:]
+            if hook is not None:
+                processor.taken(waits)
         if hook is None:
             continue
         for account, body in waits:

@@ -64,6 +64,8 @@ struct MeterView {
 struct MeterList {
     org_id: OrgId,
     plan: String,
+    /// Whether the app has a plan of its own, and so spends from a pool of its own.
+    has_own_plan: bool,
     meters: Vec<MeterView>,
 }
 
@@ -119,6 +121,7 @@ async fn list_meters(State(janua): State<Janua>, session: Session, Query(of): Qu
             resets_at: meter.period.resets_at(now),
         });
     }
+    let has_own_plan = own.is_some();
     let plan = own.map_or(scope.org.tier, |(_, plan)| plan);
-    Ok(Json(MeterList { org_id: scope.org.id, plan, meters }))
+    Ok(Json(MeterList { org_id: scope.org.id, plan, has_own_plan, meters }))
 }

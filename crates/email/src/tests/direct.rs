@@ -139,7 +139,7 @@ async fn mail_goes_to_the_best_server_that_answers_and_domains_that_take_none_bo
         ("empty.example.test", "bounced", "5.1.2"),
         ("bare.example.test", "delivered", "250"),
         ("inside.example.test", "deferred", "private or reserved"),
-        ("elsewhere.invalid", "deferred", "no name server"),
+        ("elsewhere.zone", "deferred", "no name server"),
     ] {
         let sent = shop.sends(&t, &mail(&format!("zoe@{domain}"))).await;
         deliver(&t).await;

@@ -46,8 +46,8 @@ async fn a_stored_object_is_attached_as_it_is_and_those_of_others_are_unknown() 
         assert_eq!(named, [field], "{attachment}");
     }
     // A program by its stored name, and more than a mail carries.
-    let program = store(&t, &shop, "run.exe", b"MZ").await;
-    let large = store(&t, &shop, "large.pdf", &vec![b'x'; 6 << 20]).await;
+    let program = store(&t, &shop, "run.exe", b"%PDF-1.7 x").await;
+    let large = store(&t, &shop, "large.pdf", &[&b"%PDF-1.7 "[..], &vec![b'x'; 6 << 20]].concat()).await;
     body["attachments"] = json!([{ "objectId": program }]);
     assert_eq!(shop.sends(&t, &body).await.body["errors"][0]["field"], "attachments.0.filename");
     body["attachments"] = json!([{ "objectId": large }, { "objectId": large }]);
