@@ -21,7 +21,10 @@ use lettre::{
     transport::smtp::{client::AsyncSmtpConnection, extension::ClientId},
 };
 use mail_auth::{
-    common::{crypto::{RsaKey, Sha256}, headers::HeaderWriter as _},
+    common::{
+        crypto::{RsaKey, Sha256},
+        headers::HeaderWriter as _,
+    },
     dkim::{Canonicalization, DkimSigner, Done},
 };
 use rusqlite::Connection;
@@ -135,7 +138,12 @@ fn bare(address: SocketAddr, slice: Duration) -> Result<u64> {
     let mail = format!(
         "From: no-reply@{HOST}\r\nTo: r@d.test\r\nSubject: Receipt\r\nMessage-ID: <1@{HOST}>\r\n\
          Date: Wed, 18 Nov 2026 05:00:00 +0000\r\nMIME-Version: 1.0\r\n\r\n{}\r\n",
-        "x".repeat(4096).as_bytes().chunks(70).map(|line| String::from_utf8_lossy(line).into_owned()).collect::<Vec<_>>().join("\r\n")
+        "x".repeat(4096)
+            .as_bytes()
+            .chunks(70)
+            .map(|line| String::from_utf8_lossy(line).into_owned())
+            .collect::<Vec<_>>()
+            .join("\r\n")
     );
     let envelope = Envelope::new(Some(format!("no-reply@{HOST}").parse()?), vec!["r@d.test".parse()?])?;
     runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -145,7 +153,8 @@ fn bare(address: SocketAddr, slice: Duration) -> Result<u64> {
             let (signer, mail, envelope) = (signer.clone(), mail.clone(), envelope.clone());
             tasks.spawn(async move {
                 let hello = ClientId::default();
-                let mut line = AsyncSmtpConnection::connect_tokio1(address, Some(PATIENCE), &hello, None, None).await?;
+                let mut line =
+                    AsyncSmtpConnection::connect_tokio1(address, Some(PATIENCE), &hello, None, None).await?;
                 let mut sent = 0_u64;
                 while Instant::now() < until {
                     let mut signed = vec![];
@@ -198,7 +207,8 @@ fn wait_for_mail(post: &Post, round: usize) -> Result<f64> {
     let mut waits = vec![];
     for turn in 0..TIMED {
         let before = post.sink.own.load(Relaxed);
-        let body = json!({ "email": format!("u{round}x{turn}@bench.test"), "password": "correct horse battery staple" });
+        let body =
+            json!({ "email": format!("u{round}x{turn}@bench.test"), "password": "correct horse battery staple" });
         let began = Instant::now();
         ask(post.ground.address(), "POST", "/auth/register", &Who::default(), &body)?;
         post.sink.until(&post.sink.own, before + 1)?;
@@ -244,7 +254,9 @@ impl Sink {
 fn talk(stream: TcpStream, of_apps: &AtomicU64, own: &AtomicU64, delay: Duration) -> Result<()> {
     stream.set_nodelay(true)?;
     let mut reader = BufReader::new(stream);
-    let say = |reader: &mut BufReader<TcpStream>, words: &str| reader.get_mut().write_all(format!("{words}\r\n").as_bytes());
+    let say = |reader: &mut BufReader<TcpStream>, words: &str| {
+        reader.get_mut().write_all(format!("{words}\r\n").as_bytes())
+    };
     say(&mut reader, "220 sink")?;
     let mut line = String::new();
     loop {

@@ -85,7 +85,8 @@ fn request(number: i64) -> Result<Vec<u8>> {
     let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
     let tag = hmac::sign(&key, format!("{at}.{body}").as_bytes());
     let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    let head = "POST /billing/webhook HTTP/1.1\r\nhost: bench\r\nconnection: keep-alive\r\ncontent-type: application/json";
+    let head =
+        "POST /billing/webhook HTTP/1.1\r\nhost: bench\r\nconnection: keep-alive\r\ncontent-type: application/json";
     let head = format!("{head}\r\nstripe-signature: t={at},v1={hex}\r\ncontent-length: {}", body.len());
     Ok(format!("{head}\r\n\r\n{body}").into_bytes())
 }
@@ -138,8 +139,10 @@ fn raw_events(path: &Path) -> Result<Side<'static>> {
                 let tx = connection.transaction()?;
                 for number in from + 1..=last {
                     let id = entry::id(number);
-                    tx.prepare_cached("UPDATE processor_event SET outcome = 'ignored', handled_at = ?2 WHERE id = ?1")?
-                        .execute(params![id, number])?;
+                    tx.prepare_cached(
+                        "UPDATE processor_event SET outcome = 'ignored', handled_at = ?2 WHERE id = ?1",
+                    )?
+                    .execute(params![id, number])?;
                     tx.prepare_cached("DELETE FROM job WHERE id = ?1")?.execute(params![id])?;
                 }
                 tx.commit()?;

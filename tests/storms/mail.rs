@@ -39,7 +39,8 @@ fn m4_mail_survives_kills_and_comes_twice_only_under_its_id() {
     let mut smtp = Moody::new();
     smtp.mood("ok");
     smtp.start();
-    let base = [("JANUA_RATE_LIMITS", "off"), ("JANUA_BASE_URL", "http://localhost:9"), ("JANUA_PLATFORM_OWNERS", EMAIL)];
+    let base =
+        [("JANUA_RATE_LIMITS", "off"), ("JANUA_BASE_URL", "http://localhost:9"), ("JANUA_PLATFORM_OWNERS", EMAIL)];
     // The account's own mails go to the outbox, where they are read.
     let server = Server::start(folder.path(), &base);
     owner(&server, &[folder.path()], EMAIL);
@@ -56,7 +57,8 @@ fn m4_mail_survives_kills_and_comes_twice_only_under_its_id() {
         let outcomes = thread::scope(|scope| {
             let writers: Vec<_> = (0..WRITERS)
                 .map(|writer| {
-                    let mut mine: Vec<u64> = again.iter().copied().filter(|number| number % WRITERS == writer).collect();
+                    let mut mine: Vec<u64> =
+                        again.iter().copied().filter(|number| number % WRITERS == writer).collect();
                     scope.spawn(move || {
                         let mut done = vec![];
                         loop {

@@ -39,7 +39,8 @@ struct StandIn {
 
 impl StandIn {
     fn start() -> Self {
-        let python = std::env::var("TEST_PYTHON").expect("TEST_PYTHON: scripts/test sets it, scripts/setup installs it");
+        let python =
+            std::env::var("TEST_PYTHON").expect("TEST_PYTHON: scripts/test sets it, scripts/setup installs it");
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/peers/stripe_stand_in.py");
         let mut child = Command::new(python).arg(script).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -107,7 +108,8 @@ fn fc4_payments_survive_kills_and_are_charged_once() {
     let mut kills = 0;
     for round in 0..rounds {
         let access = text(&well(login(&server, EMAIL, PASSWORD))["accessToken"]);
-        let org = text(&well(ask(&server, "POST", "/org", &access, &json!({ "name": format!("Org {round}") })))["id"]);
+        let org =
+            text(&well(ask(&server, "POST", "/org", &access, &json!({ "name": format!("Org {round}") })))["id"]);
         let mut step = |plan: &str, is_done: &dyn Fn(&Value) -> bool| {
             // A request that takes effect late, or whose answer comes late, or neither: killed in the middle.
             let (fault, after) = [("slow", 150), ("late", 150), ("", round as u64 * 7 % 40)][round % 3];

@@ -669,7 +669,8 @@ async fn an_app_with_a_plan_of_its_own_spends_from_a_pool_of_its_own() {
     let t = start(&plans).await;
     let shop = Shop::open(&t, "ada@example.com", "secret").await;
     let other = id(&make_app(&t, &shop.owner, "Other").await.body);
-    let other_key = make_key(&t, &shop.owner, &other, "secret", "live").await.body["value"].as_str().unwrap().to_owned();
+    let other_key =
+        make_key(&t, &shop.owner, &other, "secret", "live").await.body["value"].as_str().unwrap().to_owned();
     let spend = async |key: &str, value: i64| {
         let event = json!({ "meter": "api_calls", "value": value });
         t.post("/usage/track").json(&event).header("x-service-app-key", key).await
@@ -683,7 +684,10 @@ async fn an_app_with_a_plan_of_its_own_spends_from_a_pool_of_its_own() {
     pay(&t, &made.body["url"], CARD).await;
     let own = spend(&shop.key, 800).await;
     assert_eq!(own.status, 200, "{}", own.text);
-    assert_eq!(own.body["usage"]["api_calls"], json!({ "used": 800, "limit": 1000, "remaining": 200, "overage": false }));
+    assert_eq!(
+        own.body["usage"]["api_calls"],
+        json!({ "used": 800, "limit": 1000, "remaining": 200, "overage": false })
+    );
     let warned = t.happened().await;
     assert_eq!(warned.iter().filter(|one| *one == "QUOTA_WARNING").count(), 1, "{warned:?}");
     let over = spend(&shop.key, 201).await;

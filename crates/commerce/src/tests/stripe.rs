@@ -39,7 +39,8 @@ pub struct StandIn {
 
 impl StandIn {
     fn start(at: i64) -> Self {
-        let python = std::env::var("TEST_PYTHON").expect("TEST_PYTHON names a Python with what scripts/setup installs");
+        let python =
+            std::env::var("TEST_PYTHON").expect("TEST_PYTHON names a Python with what scripts/setup installs");
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/peers/stripe_stand_in.py");
         let mut command = Command::new(python);
         command.arg(script).arg("0").arg(at.to_string()).stdout(Stdio::piped());
@@ -301,7 +302,8 @@ async fn merchants_are_onboarded_paid_and_refunded_at_stripe() {
     let world = World::start().await;
     let t = &world.t;
     let shop = Shop::open(t, "ada@example.com", "secret").await;
-    let new = json!({ "appId": shop.app, "country": "DE", "businessName": "Berta's Bakery", "email": "berta@example.com" });
+    let new =
+        json!({ "appId": shop.app, "country": "DE", "businessName": "Berta's Bakery", "email": "berta@example.com" });
     let made = shop.owner.asks(t.post("/connect/onboard/accounts").json(&new)).await;
     assert_eq!((made.status, &made.body["account"]["status"]), (200, &json!("onboarding")), "{}", made.text);
     let merchant = made.body["account"]["accountId"].as_str().unwrap().to_owned();
@@ -342,7 +344,12 @@ async fn merchants_are_onboarded_paid_and_refunded_at_stripe() {
         world.pass(Duration::from_mins(2)).await;
         t.run_jobs().await;
         let said = refund(100, &key).await;
-        assert_eq!((said.status, said.body["refunded"].as_i64()), (200, Some(100 * (place as i64 + 1))), "{}", said.text);
+        assert_eq!(
+            (said.status, said.body["refunded"].as_i64()),
+            (200, Some(100 * (place as i64 + 1))),
+            "{}",
+            said.text
+        );
     }
     assert_eq!(world.count("refund").await, 3);
     world.deliver_all().await;
@@ -506,7 +513,8 @@ async fn pc13_the_money_of_a_second_subscription_goes_back_whatever_fails() {
     world.pay(&json!(format!("/{}", made["id"].as_str().unwrap())), "works").await;
     // Canceled, and the answer is lost; then the refund fails once.
     let events = world.events().await;
-    let completed: Vec<_> = events.into_iter().filter(|(_, body, _)| body.contains("checkout.session.completed")).collect();
+    let completed: Vec<_> =
+        events.into_iter().filter(|(_, body, _)| body.contains("checkout.session.completed")).collect();
     world.fail(&["", "reset", "", "", "", "after"]).await;
     world.deliver(&completed).await;
     for _ in 0..8 {
@@ -585,7 +593,8 @@ async fn live(world: &World, shop: &mut Shop, acts: &[(Act, u64)]) {
             }
             Act::Refund(amount) => {
                 let charges = world.bank.objects("charge").await;
-                let left = |charge: &Value| charge["amount"].as_i64().unwrap() - charge["amount_refunded"].as_i64().unwrap();
+                let left =
+                    |charge: &Value| charge["amount"].as_i64().unwrap() - charge["amount_refunded"].as_i64().unwrap();
                 let fits = charges.iter().find(|charge| charge["disputed"] == false && left(charge) >= *amount);
                 if let Some(charge) = fits {
                     world.refund(charge, *amount).await;
@@ -606,7 +615,8 @@ async fn live(world: &World, shop: &mut Shop, acts: &[(Act, u64)]) {
 #[test]
 fn fc3_m1_any_life_and_any_order_of_its_events_ends_as_the_processor_says() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let config = ProptestConfig { cases: 10, max_shrink_iters: 20, failure_persistence: None, ..ProptestConfig::default() };
+    let config =
+        ProptestConfig { cases: 10, max_shrink_iters: 20, failure_persistence: None, ..ProptestConfig::default() };
     TestRunner::new(config)
         .run(&acts(), |acts| {
             runtime.block_on(async {

@@ -240,11 +240,14 @@ async fn of_invoice(
     if let Some(name) = group_by.filter(|name| !matches!(*name, "event" | "customer")) {
         pieces.retain(|piece| knows(piece, name));
         if pieces.is_empty() {
-            return Err(INVALID.at("groupBy", "unknown", "must be customer, event or a property the meter groups by"));
+            return Err(INVALID.at(
+                "groupBy",
+                "unknown",
+                "must be customer, event or a property the meter groups by",
+            ));
         }
     }
-    let found_by =
-        format!("{invoice} {:?} {:?} {:?} {group_by:?}", report.app_id, report.meter, report.customer);
+    let found_by = format!("{invoice} {:?} {:?} {:?} {group_by:?}", report.app_id, report.meter, report.customer);
     let list = CursorScope::from(org).found_by(&found_by);
     let fetch = async |below: Key, most: u32| {
         // A cursor says in which piece it is, and where in it.

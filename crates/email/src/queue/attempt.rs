@@ -99,9 +99,7 @@ pub enum Tried {
 /// Makes one attempt.
 pub async fn attempt(janua: &Janua, due: &Due) -> Tried {
     match prepare(janua, due).await {
-        Ok(Ready::Mail { envelope, bytes }) => {
-            janua.own::<Courier>().deliver(janua, due, &envelope, &bytes).await
-        }
+        Ok(Ready::Mail { envelope, bytes }) => janua.own::<Courier>().deliver(janua, due, &envelope, &bytes).await,
         Ok(Ready::Not(tried)) => tried,
         Err(fault) => {
             let cause = fault.cause().map_or_else(|| fault.to_string(), |(cause, _)| cause.to_owned());

@@ -111,7 +111,8 @@ impl Routes {
         hello: &str,
         is_enforced: bool,
     ) -> Result<Arc<Smtp>, String> {
-        let port = u16::try_from(janua.config.of::<Settings>().email_direct_port).map_err(|error| error.to_string())?;
+        let port =
+            u16::try_from(janua.config.of::<Settings>().email_direct_port).map_err(|error| error.to_string())?;
         let at = SocketAddr::new(address, port);
         let key = (at, is_enforced.then(|| server.to_owned()));
         let mut lines = db::lock(&self.lines);
@@ -141,8 +142,11 @@ async fn look_up(janua: &Janua, domain: &str) -> Result<Route, SendError> {
         return Err(SendError::Never(format!("550 5.1.2 there is no domain {domain}")));
     }
     let is_implicit = records.found.is_empty();
-    let mut servers: Vec<(u16, u64, String)> =
-        records.found.into_iter().map(|(rank, name)| (rank, janua.entropy.up_to(u64::from(u32::MAX)), name)).collect();
+    let mut servers: Vec<(u16, u64, String)> = records
+        .found
+        .into_iter()
+        .map(|(rank, name)| (rank, janua.entropy.up_to(u64::from(u32::MAX)), name))
+        .collect();
     if servers.iter().any(|(.., name)| name.is_empty()) {
         if servers.len() == 1 {
             return Err(SendError::Never(format!("556 5.1.10 {domain} takes no mail")));

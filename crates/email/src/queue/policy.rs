@@ -47,14 +47,17 @@ impl Policy {
 
     /// Reads the file of a policy.
     fn read(text: &str, id: &str, now: Timestamp) -> Option<Self> {
-        let mut fields = text.lines().filter_map(|line| line.split_once(':')).map(|(name, value)| (name.trim(), value.trim()));
+        let mut fields =
+            text.lines().filter_map(|line| line.split_once(':')).map(|(name, value)| (name.trim(), value.trim()));
         if fields.next()? != ("version", "STSv1") {
             return None;
         }
         let (mut mode, mut age, mut servers) = (None, None, vec![]);
         for (name, value) in fields {
             match name {
-                "mode" if mode.is_none() => mode = Some(value).filter(|mode| matches!(*mode, "enforce" | "testing" | "none")),
+                "mode" if mode.is_none() => {
+                    mode = Some(value).filter(|mode| matches!(*mode, "enforce" | "testing" | "none"))
+                }
                 "max_age" if age.is_none() => age = value.parse::<u64>().ok().filter(|age| *age <= LONGEST_AGE),
                 "mx" => servers.push(value.trim_end_matches('.').to_lowercase()),
                 _ => {}
@@ -69,12 +72,14 @@ impl Policy {
     }
 
     async fn find(db: &Db, domain: &str, now: Timestamp) -> db::Result<Option<Self>> {
-        let sql = "SELECT policy_id, mode, servers, expires_at FROM email_policy WHERE domain = $1 AND expires_at > $2";
+        let sql =
+            "SELECT policy_id, mode, servers, expires_at FROM email_policy WHERE domain = $1 AND expires_at > $2";
         db.opt(sql, params![domain, now]).await
     }
 
     async fn store(&self, db: &Db, domain: &str) -> db::Result<()> {
-        let sql = "INSERT INTO email_policy (domain, policy_id, mode, servers, expires_at) VALUES ($1, $2, $3, $4, $5)
+        let sql =
+            "INSERT INTO email_policy (domain, policy_id, mode, servers, expires_at) VALUES ($1, $2, $3, $4, $5)
                    ON CONFLICT (domain) DO UPDATE SET policy_id = $2, mode = $3, servers = $4, expires_at = $5";
         db.exec(sql, params![domain, &self.policy_id, &self.mode, &self.servers, self.expires_at]).await.map(drop)
     }
@@ -90,7 +95,10 @@ pub async fn of(janua: &Janua, dns: &Resolver, domain: &str) -> db::Result<Optio
     if known.as_ref().is_some_and(|known| known.policy_id == id) {
         return Ok(known);
     }
-    match fetch(janua, domain).await.and_then(|text| Policy::read(&text, &id, now).ok_or_else(|| "cannot be read".into())) {
+    match fetch(janua, domain)
+        .await
+        .and_then(|text| Policy::read(&text, &id, now).ok_or_else(|| "cannot be read".into()))
+    {
         Ok(policy) => {
             policy.store(&janua.db, domain).await?;
             Ok(Some(policy))
@@ -112,7 +120,8 @@ fn id_of(texts: &[String]) -> Option<String> {
 }
 
 async fn fetch(janua: &Janua, domain: &str) -> Result<String, String> {
-    let mut url = Url::parse(&format!("https://mta-sts.{domain}/.well-known/mta-sts.txt")).map_err(|e| e.to_string())?;
+    let mut url =
+        Url::parse(&format!("https://mta-sts.{domain}/.well-known/mta-sts.txt")).map_err(|e| e.to_string())?;
     let port = u16::try_from(janua.config.of::<Settings>().email_policy_port).map_err(|e| e.to_string())?;
     url.set_port(Some(port)).map_err(|()| "no port".to_owned())?;
     let call = Call {

@@ -384,7 +384,11 @@ fn check_type(wrong: &mut Findings, index: usize, content_type: &str) {
         && content_type.bytes().all(|b| b.is_ascii_alphanumeric() || b"/.+-_;= ".contains(&b))
         && !content_type.to_ascii_lowercase().starts_with("multipart/");
     if !is_type {
-        wrong.say(&format!("attachments.{index}.contentType"), "wrong_form", "must be a type such as application/pdf");
+        wrong.say(
+            &format!("attachments.{index}.contentType"),
+            "wrong_form",
+            "must be a type such as application/pdf",
+        );
     }
 }
 
@@ -392,7 +396,8 @@ impl CheckedMail {
     /// Puts the bytes of stored objects into the mail, as they are now. The caller may read what the app has stored.
     pub async fn fetch_stored(&mut self, janua: &Janua, app: ApplicationId, prefix: &str) -> Result<(), Fault> {
         let mut wrong = Findings::below(prefix.to_owned());
-        let there = |content: &Content| content.attachments.iter().map(|one| one.content.len() / 4 * 3).sum::<usize>();
+        let there =
+            |content: &Content| content.attachments.iter().map(|one| one.content.len() / 4 * 3).sum::<usize>();
         for (index, id) in std::mem::take(&mut self.stored) {
             let at = format!("attachments.{index}.objectId");
             let left = LARGEST_ATTACHMENTS.saturating_sub(there(&self.content));

@@ -36,7 +36,12 @@ impl PolicyServer {
         fs::create_dir_all(folder.join(".well-known")).unwrap();
         let args = format!("s_server -accept 127.0.0.5:{port} -cert policy.pem -key key.pem -HTTP");
         let mut command = std::process::Command::new("openssl");
-        command.current_dir(folder).args(args.split(' ')).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .current_dir(folder)
+            .args(args.split(' '))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         Self { process: command.spawn().expect("openssl"), port }
     }
 }

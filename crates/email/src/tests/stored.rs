@@ -9,7 +9,11 @@ async fn store(t: &TestJanua, shop: &Shop, name: &str, bytes: &[u8]) -> String {
     let path = format!("/apps/{}/storage?name={name}", shop.app);
     let made = shop.owner.asks(t.post(&path).body(bytes.to_vec()).header("content-type", "application/pdf")).await;
     assert_eq!(made.status, 200, "{}", made.text);
-    made.body["id"].as_str().or_else(|| made.body["objectId"].as_str()).unwrap_or_else(|| panic!("{}", made.text)).to_owned()
+    made.body["id"]
+        .as_str()
+        .or_else(|| made.body["objectId"].as_str())
+        .unwrap_or_else(|| panic!("{}", made.text))
+        .to_owned()
 }
 
 #[tokio::test]
@@ -17,10 +21,13 @@ async fn a_stored_object_is_attached_as_it_is_and_those_of_others_are_unknown() 
     let t = TestJanua::start(with_storage).await;
     let shop = Shop::ready(&t, "ada@example.com", "mail.example.test").await;
     let other = Shop::ready(&t, "eve@example.com", "mail.eve.test").await;
-    let (own, foreign) =
-        (store(&t, &shop, "bills/march.pdf", b"%PDF-1.7 one").await, store(&t, &other, "secret.pdf", b"%PDF x").await);
+    let (own, foreign) = (
+        store(&t, &shop, "bills/march.pdf", b"%PDF-1.7 one").await,
+        store(&t, &other, "secret.pdf", b"%PDF x").await,
+    );
     let mut body = mail("zoe@rcpt.test");
-    body["attachments"] = json!([{ "objectId": own }, { "objectId": own, "filename": "copy.pdf", "contentType": "text/plain" }]);
+    body["attachments"] =
+        json!([{ "objectId": own }, { "objectId": own, "filename": "copy.pdf", "contentType": "text/plain" }]);
     let sent = shop.sends(&t, &body).await;
     assert_eq!(sent.status, 200, "{}", sent.text);
     // It is sent as it was when it was handed in.

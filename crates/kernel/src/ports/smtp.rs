@@ -105,7 +105,8 @@ impl Smtp {
             Security::Verified { name, authorities } => {
                 let mut parameters = TlsParameters::builder(name.clone());
                 for authority in authorities {
-                    parameters = parameters.add_root_certificate(Certificate::from_der(authority.clone()).map_err(wrong)?);
+                    parameters =
+                        parameters.add_root_certificate(Certificate::from_der(authority.clone()).map_err(wrong)?);
                 }
                 Tls::Required(parameters.build().map_err(wrong)?)
             }
@@ -165,9 +166,14 @@ impl Smtp {
             Tls::Opportunistic(parameters) if self.falls_back && connection.can_starttls() => {
                 if let Err(error) = connection.starttls(parameters.clone(), &self.hello).await {
                     tracing::debug!(%error, host = self.host, "a mail server offers encryption that fails");
-                    connection =
-                        AsyncSmtpConnection::connect_tokio1(server, Some(self.patience.connect), &self.hello, None, None)
-                            .await?;
+                    connection = AsyncSmtpConnection::connect_tokio1(
+                        server,
+                        Some(self.patience.connect),
+                        &self.hello,
+                        None,
+                        None,
+                    )
+                    .await?;
                 }
             }
             Tls::Required(parameters) => connection.starttls(parameters.clone(), &self.hello).await?,

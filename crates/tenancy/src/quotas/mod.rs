@@ -386,12 +386,7 @@ pub async fn used(mut from: impl Read, org: OrgId, meter: &Meter, now: Timestamp
 }
 
 /// How much of a meter an app with a plan of its own has used in the present period.
-pub async fn used_by_app(
-    mut from: impl Read,
-    app: ApplicationId,
-    meter: &Meter,
-    now: Timestamp,
-) -> db::Result<i64> {
+pub async fn used_by_app(mut from: impl Read, app: ApplicationId, meter: &Meter, now: Timestamp) -> db::Result<i64> {
     let sql = "SELECT used FROM app_quota WHERE app_id = $1 AND meter = $2 AND period = $3";
     let used: Option<(i64,)> = from.opt(sql, params![app, &*meter.name, meter.period.start(now)]).await?;
     Ok(used.map_or(0, |(used,)| used))
