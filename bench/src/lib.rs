@@ -23,7 +23,9 @@ mod handshakes;
 mod health;
 mod identity;
 mod load;
+mod mail;
 mod memory;
+mod payments;
 mod peer;
 mod poster;
 mod process;
@@ -100,6 +102,10 @@ enum Scenario {
     Usage,
     /// Usage among many events, beside few
     UsageGrowth(usage_growth::Options),
+    /// Events of the payment processor, accepted
+    Payments,
+    /// Mail of apps, and the platform's own beside it
+    Mail,
     /// Files of deployed sites: small, unchanged, large, of ten thousand sites; and deploying them
     Edge,
     /// Files of an app's users: upload URLs, finished uploads, lists
@@ -172,6 +178,8 @@ pub fn run() -> Result<()> {
         Scenario::Webhooks => one(webhooks::measure)?,
         Scenario::Usage => one(usage::measure)?,
         Scenario::UsageGrowth(options) => usage_growth::measure(&rounds()?, &janua()?, options)?.into(),
+        Scenario::Payments => one(payments::measure)?,
+        Scenario::Mail => one(mail::measure)?,
         Scenario::Edge => one(edge::measure)?,
         Scenario::Storage => one(storage::measure)?,
         Scenario::Handshakes => one(handshakes::measure)?,
@@ -200,11 +208,13 @@ const QUICK: [(&str, Measure); 7] = [
     ("start", start::measure),
     ("memory", memory::measure),
 ];
-const SLOW: [(&str, Measure); 8] = [
+const SLOW: &[(&str, Measure)] = &[
     ("storm", storm::measure),
     ("directory", directory::measure),
     ("webhooks", webhooks::measure),
     ("usage", usage::measure),
+    ("payments", payments::measure),
+    ("mail", mail::measure),
     ("edge", edge::measure),
     ("storage", storage::measure),
     ("handshakes", handshakes::measure),

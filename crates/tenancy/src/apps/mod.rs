@@ -360,6 +360,18 @@ impl Application {
         Ok(if greeted == 1 { Greeting::Welcome } else { Greeting::AppGone })
     }
 
+    /// Gives an app a plan of its own, or takes it: empty, and it shares its organization's. Billing says so, in the commit that
+    /// applies what was paid.
+    pub async fn set_plan(tx: &mut Tx, id: ApplicationId, plan: &str) -> db::Result<()> {
+        tx.exec("UPDATE app SET plan = $2 WHERE id = $1 AND plan <> $2", params![id, plan]).await.map(drop)
+    }
+
+    /// The plan that an app has for itself, if it has one.
+    pub async fn own_plan(mut from: impl Read, id: ApplicationId) -> db::Result<Option<String>> {
+        let plan: Option<(String,)> = from.opt("SELECT plan FROM app WHERE id = $1", params![id]).await?;
+        Ok(plan.map(|(plan,)| plan).filter(|plan| !plan.is_empty()))
+    }
+
     /// Counts somebody whose session to an app goes on as active in this month, unless that was done.
     pub(crate) async fn note_active(
         tx: &mut Tx,

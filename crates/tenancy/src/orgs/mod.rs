@@ -122,10 +122,14 @@ impl Org {
         Ok(is_there)
     }
 
-    /// How many organizations are on each plan but the first.
+    /// How many organizations, and apps with a plan of their own, are on each plan but the first.
     pub async fn plans_in_use(db: &Db) -> db::Result<Vec<PlanInUse>> {
         db.all(
-            "SELECT tier AS plan, CAST(COUNT(*) AS BIGINT) AS orgs FROM org WHERE tier <> 'free' GROUP BY tier ORDER BY tier",
+            "SELECT plan, CAST(SUM(orgs) AS BIGINT) AS orgs, CAST(SUM(apps) AS BIGINT) AS apps FROM
+                 (SELECT tier AS plan, COUNT(*) AS orgs, 0 AS apps FROM org WHERE tier <> 'free' GROUP BY tier
+                  UNION ALL
+                  SELECT plan, 0 AS orgs, COUNT(*) AS apps FROM app WHERE plan <> '' GROUP BY plan) used
+             GROUP BY plan ORDER BY plan",
             params![],
         )
         .await
@@ -165,8 +169,10 @@ row!(OrgOnPlan { id, tier });
 pub struct PlanInUse {
     pub plan: String,
     pub orgs: i64,
+    /// With a plan of their own.
+    pub apps: i64,
 }
-row!(PlanInUse { plan, orgs });
+row!(PlanInUse { plan, orgs, apps });
 
 /// Deletes what may be many rows, some at a time, before the organization itself is deleted: on SQLite every other writer
 /// would wait for all of it. Its owners stay until the end, and can ask again if this is cut off.
