@@ -143,7 +143,9 @@ function renewing(options = {}) {
       ;[live, refresh] = [`a${refreshes + 1}`, `r${refreshes + 1}`]
       return json({ accessToken: live, refreshToken: refresh, expiresIn: 900, user: {} })
     }
-    return headers.get('authorization') === `Bearer ${live}` ? json({ id: 'ada' }) : problem('unauthenticated', 401)
+    const isLive = headers.get('authorization') === `Bearer ${live}`
+    if (path === '/auth/sessions') await new Promise((resolve) => setTimeout(resolve, 100))
+    return isLive ? json({ id: 'ada' }) : problem('unauthenticated', 401)
   }, options)
   return { ...made, refreshes: () => refreshes, revoke: () => { refresh = 'none' } }
 }
@@ -159,6 +161,12 @@ test('many calls with an expired token renew it once', async () => {
   assert.deepEqual([kept.accessToken, kept.refreshToken], ['a2', 'r2'])
   assert.ok(kept.expiresAt > Date.now() + 890_000)
   await janua.get('/auth/me')
+  assert.equal(refreshes(), 1)
+})
+
+test('a refusal that comes after the renewal takes the new token', async () => {
+  const { janua, refreshes } = renewing({ session: { accessToken: 'old', refreshToken: 'r1' } })
+  await Promise.all([janua.get('/auth/sessions'), janua.get('/auth/me')])
   assert.equal(refreshes(), 1)
 })
 
