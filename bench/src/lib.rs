@@ -187,7 +187,7 @@ pub fn run() -> Result<()> {
         Scenario::All => {
             let (rounds, janua) = (rounds()?, janua()?);
             let mut all = each(&rounds, &janua, &QUICK);
-            all.add(each(&rounds, &janua, &SLOW));
+            all.add(each(&rounds, &janua, SLOW));
             all
         }
     };
