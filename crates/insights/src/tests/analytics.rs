@@ -1,0 +1,1 @@
+//! Analytics: exact, for admins, and without anybody who is gone.
