@@ -16,6 +16,7 @@ mod first_owner;
 mod form_post;
 mod forms;
 mod hosted;
+mod insights;
 mod leaving;
 mod look;
 mod machines;

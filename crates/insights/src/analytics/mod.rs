@@ -1,13 +1,13 @@
 //! Analytics. Each event of an app leaves a tally in its own transaction; counting happens later, in one transaction that
 //! takes the tallies and adds them to the counters. Whoever reads counts what waits first, so figures are never late.
 mod api;
-mod count;
+pub(crate) mod count;
 mod days;
 mod funnels;
 mod model;
 mod people;
 mod series;
-mod zones;
+pub(crate) mod zones;
 
 use std::time::Duration;
 
