@@ -4,7 +4,7 @@ mod api;
 pub(crate) mod count;
 mod days;
 mod funnels;
-mod model;
+pub(crate) mod model;
 mod people;
 mod series;
 pub(crate) mod zones;
