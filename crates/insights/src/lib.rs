@@ -1,5 +1,6 @@
-//! Analytics of apps and organizations: what happened, how many people were there, and how far they came.
+//! Analytics of apps and organizations, and observability of the platform.
 mod analytics;
+mod observability;
 
 use kernel::{
     config::Config,
@@ -9,7 +10,7 @@ use kernel::{
 pub const PART: Part = Part { settings: &[], feature };
 
 pub fn feature(_: &Config) -> Feature {
-    analytics::feature()
+    analytics::feature().and(observability::feature())
 }
 
 #[cfg(test)]

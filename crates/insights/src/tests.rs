@@ -1,5 +1,6 @@
 //! Insights through the front door.
 mod analytics;
+mod observability;
 
 use identity::testing::{PASSWORD, Person};
 use kernel::{
