@@ -32,6 +32,7 @@ const NOTICES: &[(&str, &str, &str)] = &[
     ("member_removed", "Member removed.", ""),
     ("token_created", "Token created.", ""),
     ("token_revoked", "Token revoked.", ""),
+    ("time_zone_changed", "Time zone saved. It counts from the next day on.", ""),
     ("plan_canceled", "The plan ends with its period.", ""),
     ("plan_kept", "The plan goes on.", ""),
     ("app_connected", "App connected to billing.", ""),

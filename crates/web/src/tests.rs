@@ -17,6 +17,7 @@ mod first_owner;
 mod form_post;
 mod forms;
 mod hosted;
+mod insights;
 mod leaving;
 mod look;
 mod machines;

@@ -262,7 +262,7 @@ impl Tenant {
     /// What stands for `{name}` after the segment `before`.
     fn id(&self, before: &str, name: &str) -> Option<&str> {
         let name = match (before, name) {
-            ("org" | "orgs", "id") => "org",
+            ("org" | "orgs", "id") | ("org", "orgId") => "org",
             ("webhooks", "id") => "webhookId",
             ("agent", "id") => "agent",
             ("framework-agent", "id") => "frameworkAgent",

@@ -95,6 +95,10 @@ async fn tenant(t: &TestJanua, owner: &Person, people: &[Person]) -> Tenant {
         let sql = "INSERT INTO app_user (app_id, account_id, first_sign_in_at, last_sign_in_at) VALUES ($1, $2, 0, 0)
              ON CONFLICT DO NOTHING";
         t.janua.db.exec(sql, params![app, &person.id]).await.expect("a user of the app");
+        // Events in the month of the tests' clock, whose first day is this.
+        let sql = "INSERT INTO user_period (app_id, period, since, account_id, events, last_at)
+                   VALUES ($1, 'm', 20454, $2, 1, 0) ON CONFLICT DO NOTHING";
+        t.janua.db.exec(sql, params![app, &person.id]).await.expect("events of a user");
         let sql =
             "INSERT INTO consent (id, account_id, client, resource, name, scopes, place, created_at, updated_at)
                    VALUES ($1, $2, $1, '', 'Client', 'openid', 'https://client.example.com', 0, 0)";

@@ -159,6 +159,7 @@ pub async fn enter_held(
     let pending = Pending { method: way.method.to_owned(), delivery: way.delivery, app: through };
     let aside = serde_json::to_vec(&pending).unwrap_or_default();
     let ticket = once::issue(tx, janua, factors::MFA_TICKET, Some(account.id), &aside).await?;
+    events::watch::tell(tx, janua, through, Some(account.id), events::watch::What::SecondFactorAsked).await?;
     db::answer_opens_account();
     Ok(Entered::Waiting(MfaChallenge {
         requires_mfa: true,
