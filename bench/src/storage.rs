@@ -52,7 +52,7 @@ pub fn measure(rounds: &Rounds, janua: &JanuaBinary) -> Result<Vec<Figure>> {
     let read =
         both_bare(rounds, &ground.server, &folder, what, (&answer, ask("keep-alive")), Some(Goal::Ratio(0.5)))?;
     figures.extend(read);
-    figures.extend(large(rounds, &ground, &folder)?);
+    figures.extend(large(&ground, &folder)?);
     drop(ground);
     figures.extend(lists(rounds, janua)?);
     Ok(figures)
@@ -181,7 +181,7 @@ fn put(slot: &Value, write: &mut dyn FnMut(&mut TcpStream) -> Result<()>) -> Res
 }
 
 /// A gibibyte, from the first byte to the finished object; the disk alone with one fsync. And how much memory it takes.
-fn large(rounds: &Rounds, ground: &Ground, folder: &Path) -> Result<Vec<Figure>> {
+fn large(ground: &Ground, folder: &Path) -> Result<Vec<Figure>> {
     let piece = vec![7; PIECE];
     let pieces = LARGE / PIECE as u64;
     let (idle, mut most) = (ground.server.resident_mb()?, 0.0_f64);

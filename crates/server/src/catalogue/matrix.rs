@@ -212,7 +212,7 @@ impl Tenant {
         let secret = text(&make(format!("/apps/{app}/keys"), secret).await["value"]);
         let deployed = deploy(t, owner, &app, archive()).await;
         assert_eq!(deployed.status, 200, "{}", deployed.text);
-        make(format!("/apps/{app}/domain"), json!({ "domain": "app.example.com" })).await;
+        make(format!("/apps/{app}/domain"), json!({ "domain": format!("app-{org}.example.com") })).await;
         let wallet = format!("0x{:0>40}", &org.replace('-', "")[..20]);
         let agent = make("/agent/register".into(), json!({ "name": "Bot", "wallet": wallet, "orgId": org })).await;
         let helper = json!({ "name": "Helper", "framework": "langgraph", "orgId": org });
@@ -240,7 +240,7 @@ impl Tenant {
         ids.extend([("tokenId", text(&token["id"])), ("keyId", text(&key["id"]))]);
         ids.insert("deploymentId", text(&deployed.body["id"]));
         ids.insert("email", format!("{org}%40example.com"));
-        ids.insert("domain", "app.example.com".into());
+        ids.insert("domain", format!("app-{org}.example.com"));
         ids.extend([
             ("org", org),
             ("appId", app),

@@ -110,7 +110,7 @@ struct OfSearch {
 async fn register_domain_page(me: Me, Path(OfApp { app_id }): Path<OfApp>) -> Response {
     let wanted = me.parameter("domain").trim().to_lowercase();
     let years = me.parameter("years").parse().ok().filter(|years| (1..=10).contains(years)).unwrap_or(1_i64);
-    let more = json!({ "wanted": wanted, "years": years });
+    let more = json!({ "wanted": wanted, "years": years, "offer": null });
     let offer = ("?offer", "/domains/availability?domain={wanted}");
     let purchases = ("?purchases", "/apps/{appId}/registrations?limit=20");
     let asks = if wanted.is_empty() { vec![APP, purchases] } else { vec![APP, purchases, offer] };
