@@ -22,7 +22,12 @@ pub const MAILS: &[Sample] = &[
 ];
 
 fn sample(news: SkillNews) -> SkillMail {
-    SkillMail { name: "Ada".into(), skill: "acme.pdf-tools 1.2.0".into(), page: "/marketplace/acme.pdf-tools".into(), news }
+    SkillMail {
+        name: "Ada".into(),
+        skill: "acme.pdf-tools 1.2.0".into(),
+        page: "/marketplace/acme.pdf-tools".into(),
+        news,
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,7 +127,13 @@ pub fn titled(skill: &Skill, version: Option<&str>) -> String {
 }
 
 /// Writes to the admins of the publisher.
-pub async fn tell_publisher(tx: &mut Tx, janua: &Janua, skill: &Skill, version: Option<&str>, news: SkillNews) -> db::Result<()> {
+pub async fn tell_publisher(
+    tx: &mut Tx,
+    janua: &Janua,
+    skill: &Skill,
+    version: Option<&str>,
+    news: SkillNews,
+) -> db::Result<()> {
     let Some(org) = skill.org_id else { return Ok(()) };
     let (title, page) = (titled(skill, version), format!("/console/orgs/{org}/skills/{}", skill.slug));
     for reader in orgs::admins_to_mail(tx, org).await? {
@@ -133,10 +144,21 @@ pub async fn tell_publisher(tx: &mut Tx, janua: &Janua, skill: &Skill, version: 
 }
 
 /// Writes to the platform owners.
-pub async fn tell_platform(tx: &mut Tx, janua: &Janua, skill: &Skill, version: Option<&str>, news: SkillNews) -> db::Result<()> {
+pub async fn tell_platform(
+    tx: &mut Tx,
+    janua: &Janua,
+    skill: &Skill,
+    version: Option<&str>,
+    news: SkillNews,
+) -> db::Result<()> {
     for owner in platform_owners(tx, janua).await? {
         let Some(email) = owner.email.filter(|_| owner.email_verified) else { continue };
-        let mail = SkillMail { name: owner.name, skill: titled(skill, version), page: "/console/platform/skills".into(), news };
+        let mail = SkillMail {
+            name: owner.name,
+            skill: titled(skill, version),
+            page: "/console/platform/skills".into(),
+            news,
+        };
         mail::send(tx, janua, &email, &mail).await?;
     }
     Ok(())
