@@ -8,6 +8,7 @@ use kernel::{
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::nav::{Area, NavEntry};
 use crate::{
@@ -83,7 +84,7 @@ async fn upload_package(
         Err(fault) => {
             noted(&fault);
             let mut outcome = FormOutcome::refused("publish", &fault);
-            let found = fault.extra("findings").and_then(|found| found.as_array());
+            let found = fault.extra("findings").and_then(Value::as_array);
             let sentences = found.into_iter().flatten().filter_map(|finding| finding["message"].as_str());
             let said: Vec<&str> = outcome.wrong.as_deref().into_iter().chain(sentences).collect();
             let said = said.join(" ");
