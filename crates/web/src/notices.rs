@@ -78,8 +78,6 @@ const NOTICES: &[(&str, &str, &str)] = &[
     ("skill_published", "Published.", ""),
     ("skill_waits", "Uploaded. A platform owner reviews this version before it is published.", ""),
     ("skill_saved", "Visibility changed.", ""),
-    ("version_yanked", "Version yanked.", ""),
-    ("version_restored", "Version offered again.", ""),
     ("version_decided", "Decision saved.", ""),
     // Email.
     ("email_domain_added", "Sending domain added. Create its DNS records.", ""),
