@@ -84,11 +84,11 @@ impl Mail for SkillMail {
             SkillNews::Approved => Letter::new(
                 "Your skill is published",
                 "A platform owner approved {}. Everybody who may see the skill can install this version now.",
-                "",
+                "Users who installed an earlier version see that an update is available.",
             ),
             SkillNews::Blocked => Letter::new(
                 "Your skill was blocked",
-                "{} was blocked. Nobody can install this version.",
+                "The skill {} was blocked. Nobody can install this version.",
                 "The skill's page shows what was found. Correct it, and publish a new version.",
             ),
             SkillNews::Revoked => Letter::new(
@@ -104,16 +104,16 @@ impl Mail for SkillMail {
             SkillNews::Restored => Letter::new(
                 "Your skill is back",
                 "A platform owner looked at the reports about {} and dismissed them. The skill is shown again.",
-                "",
+                "You do not have to do anything.",
             ),
             SkillNews::Removed => Letter::new(
                 "Your skill was removed",
                 "A platform owner looked at the reports about {} and removed the skill. Users who installed it are told.",
-                "",
+                "If you think that this is a mistake, contact the people who run this service.",
             ),
             SkillNews::InstalledEnded => Letter::new(
                 "Uninstall a skill",
-                "{} was withdrawn because it may be harmful. You installed it.",
+                "The skill {} was withdrawn because it may be harmful. You installed it.",
                 "Remove it from your agents, and check what they did with it.",
             ),
         };
