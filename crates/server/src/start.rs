@@ -34,6 +34,7 @@ const PARTS: &[Part] = &[
     email::PART,
     agents::PART,
     insights::PART,
+    market::PART,
     web::PART,
     site::PART,
 ];

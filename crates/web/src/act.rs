@@ -60,7 +60,7 @@ async fn act(_: OwnPage, Sender(me): Sender, form: Fields) -> Response {
 
 /// The page to go to, with the token of an outcome where it can show one.
 pub async fn with_outcome(me: &Me, to: &str, outcome: &FormOutcome) -> String {
-    let is_ours = ["/account", "/console"].iter().any(|ours| to.starts_with(ours));
+    let is_ours = ["/account", "/console", "/marketplace"].iter().any(|ours| to.starts_with(ours));
     let token = if is_ours { outcome::store(&me.janua, me.id(), outcome).await } else { None };
     match token {
         Some(token) => {

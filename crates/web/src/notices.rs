@@ -72,6 +72,17 @@ const NOTICES: &[(&str, &str, &str)] = &[
     ("switch_created", "Kill switch created. The old one no longer works.", ""),
     ("domain_verified", "Domain verified.", ""),
     ("server_revoked", "Revoked. All of its tokens and its secret are invalid.", ""),
+    // Skills.
+    ("skill_starred", "Starred.", ""),
+    ("skill_unstarred", "Star removed.", ""),
+    ("skill_installed", "Installed {version}. Your agents read it over MCP.", "Installed."),
+    ("skill_uninstalled", "Uninstalled.", ""),
+    ("skill_reported", "Report sent. Thank you.", ""),
+    ("skill_rated", "Rating saved.", ""),
+    ("skill_published", "Published.", ""),
+    ("skill_waits", "Uploaded. A platform owner reviews this version before it is published.", ""),
+    ("skill_saved", "Visibility changed.", ""),
+    ("version_decided", "Decision saved.", ""),
     // Email.
     ("email_domain_added", "Sending domain added. Create its DNS records.", ""),
     ("email_domain_removed", "Sending domain removed.", ""),

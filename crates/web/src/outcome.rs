@@ -121,6 +121,16 @@ impl FormOutcome {
         }
     }
 
+    /// The API did what a form with a file asked for. `notice` is one of [`notices`].
+    pub fn noted(form: &str, notice: &str) -> Self {
+        Self {
+            form: form.to_owned(),
+            notice: notices::sentence(notice, &Value::Null),
+            status: 200,
+            ..Self::default()
+        }
+    }
+
     /// The status of the page that shows it.
     pub fn status(&self) -> StatusCode {
         let is_known = self.status == 200 || REFUSED.contains(&self.status);

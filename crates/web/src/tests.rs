@@ -27,6 +27,7 @@ mod pages;
 mod people;
 mod reference;
 mod resources;
+mod skills;
 mod status;
 mod stock_clients;
 mod storage;
@@ -49,6 +50,7 @@ fn feature(config: &Config) -> Feature {
         .and(directory::feature(config))
         .and(workshop::feature(config))
         .and(hosting::feature(config))
+        .and(market::feature(config))
         .and(crate::feature(config))
 }
 

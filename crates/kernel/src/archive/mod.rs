@@ -87,7 +87,8 @@ pub fn unpack(archive: impl BufRead, limits: &ArchiveLimits, sink: &mut dyn File
     if first.is_empty() || !GZIP.starts_with(&first[..first.len().min(GZIP.len())]) {
         return Err(Refusal::invalid(None, "The body is not gzip."));
     }
-    let mut guarded = Guarded { source: GzDecoder::new(archive), unpacked: 0, ratio: limits.ratio, from: limits.ratio_from };
+    let mut guarded =
+        Guarded { source: GzDecoder::new(archive), unpacked: 0, ratio: limits.ratio, from: limits.ratio_from };
     read_entries(&mut guarded, limits, sink)?;
     read_end(&mut guarded)
 }
@@ -116,7 +117,9 @@ fn read_entries<R: BufRead>(
         }
         let is_folder = entry.header().entry_type() == EntryType::Directory;
         let path = names::check(&raw).map_err(|reason| Refusal::invalid(Some(&shown()), reason))?;
-        if let Some(reason) = wrong_extension(&mut entry, limits.overrides).map_err(|error| broken(Some(&path), &error))? {
+        if let Some(reason) =
+            wrong_extension(&mut entry, limits.overrides).map_err(|error| broken(Some(&path), &error))?
+        {
             return Err(Refusal::invalid(Some(&path), reason));
         }
         before = Some(path.clone());

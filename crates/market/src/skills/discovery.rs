@@ -1,9 +1,5 @@
 //! Public skills for programs that look at well-known addresses (Agent Skills discovery 0.2.0).
-use axum::{
-    extract::State,
-    http::HeaderMap,
-    response::Response,
-};
+use axum::{extract::State, http::HeaderMap, response::Response};
 use db::{params, row};
 use kernel::{
     Janua,

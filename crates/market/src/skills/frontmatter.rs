@@ -55,8 +55,10 @@ pub fn read(bytes: &[u8]) -> Result<SkillFile, Vec<Wrong>> {
 
 /// The YAML and the text after it.
 fn split(text: &str) -> Result<(&str, &str), (&'static str, &'static str)> {
-    const AMBIGUOUS: (&str, &str) =
-        ("ambiguous_frontmatter", "the front matter must have `---` on its first and its last line, and nowhere else");
+    const AMBIGUOUS: (&str, &str) = (
+        "ambiguous_frontmatter",
+        "the front matter must have `---` on its first and its last line, and nowhere else",
+    );
     let Some(rest) = text.strip_prefix("---") else {
         return Err(("no_frontmatter", "must begin with front matter (a line of ---)"));
     };
@@ -166,7 +168,11 @@ fn check(fields: Fields, body: &str) -> Result<SkillFile, Vec<Wrong>> {
     let mut errors = vec![];
     for (name, _) in fields.iter().filter(|(name, _)| !FIELDS.contains(&name.as_str())) {
         let shown: String = name.chars().take(100).collect();
-        errors.push(wrong(&shown, "unknown_field", format!("is no field of SKILL.md; allowed are {}", FIELDS.join(", "))));
+        errors.push(wrong(
+            &shown,
+            "unknown_field",
+            format!("is no field of SKILL.md; allowed are {}", FIELDS.join(", ")),
+        ));
     }
     let find = |wanted: &str| fields.iter().find(|(name, _)| name == wanted).map(|(_, value)| value);
     let name = required(&mut errors, find("name"), "name");
@@ -237,7 +243,9 @@ fn too_long(errors: &mut Vec<Wrong>, text: Option<&str>, field: &str, most: usiz
 fn tools(value: Option<&Value>) -> Option<Vec<String>> {
     match value {
         None => Some(vec![]),
-        Some(Value::String(text)) => Some(text.split([' ', ',', '\n']).filter(|t| !t.is_empty()).map(str::to_owned).collect()),
+        Some(Value::String(text)) => {
+            Some(text.split([' ', ',', '\n']).filter(|t| !t.is_empty()).map(str::to_owned).collect())
+        }
         Some(Value::Array(items)) => items.iter().map(|item| item.as_str().map(str::to_owned)).collect(),
         Some(_) => None,
     }
@@ -252,7 +260,8 @@ fn tags(errors: &mut Vec<Wrong>, value: Option<&Value>) -> Vec<String> {
         Some(Value::Array(items)) => items.iter().filter_map(|item| item.as_str().map(str::to_owned)).collect(),
         _ => vec![],
     };
-    let mut tags: Vec<String> = given.iter().map(|tag| tag.trim().to_lowercase()).filter(|tag| !tag.is_empty()).collect();
+    let mut tags: Vec<String> =
+        given.iter().map(|tag| tag.trim().to_lowercase()).filter(|tag| !tag.is_empty()).collect();
     tags.sort();
     tags.dedup();
     if tags.len() > MOST_TAGS || tags.iter().any(|tag| tag.len() > 32 || !is_name(tag)) {
@@ -276,15 +285,26 @@ mod tests {
         let file = read(text.as_bytes()).unwrap();
         assert_eq!((file.name.as_str(), file.description.as_str()), ("pdf-tools", "Reads: files."));
         assert_eq!(file.version.as_deref(), Some("1.0"), "a number stays as it was written");
-        assert_eq!((file.tags, file.allowed_tools), (vec!["files".into(), "pdf".into()], vec!["Read".into(), "Bash(git:*)".into()]));
+        assert_eq!(
+            (file.tags, file.allowed_tools),
+            (vec!["files".into(), "pdf".into()], vec!["Read".into(), "Bash(git:*)".into()])
+        );
         assert_eq!(file.body, "# Hello");
     }
 
     #[test]
     fn m20_everything_wrong_is_named() {
-        let long = format!("---\nname: {}\ndescription: {}\ncompatibility: {}\n---\n", "a".repeat(65), "b".repeat(1025), "c".repeat(501));
+        let long = format!(
+            "---\nname: {}\ndescription: {}\ncompatibility: {}\n---\n",
+            "a".repeat(65),
+            "b".repeat(1025),
+            "c".repeat(501)
+        );
         assert_eq!(codes(&long), ["wrong_form", "too_long", "too_long"]);
-        assert_eq!(codes("---\nversion: 1\nother: 2\n---\n"), ["unknown_field", "unknown_field", "required", "required"]);
+        assert_eq!(
+            codes("---\nversion: 1\nother: 2\n---\n"),
+            ["unknown_field", "unknown_field", "required", "required"]
+        );
         assert_eq!(codes("---\nname:\n  - a\ndescription: b\n---\n"), ["wrong_type"]);
     }
 

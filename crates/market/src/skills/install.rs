@@ -93,7 +93,8 @@ async fn star_skill(
         if count_of_person >= MOST_OF_PERSON {
             return Err(TOO_MANY_SKILLS.into());
         }
-        let sql = "INSERT INTO skill_star (skill_id, account_id, created_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+        let sql =
+            "INSERT INTO skill_star (skill_id, account_id, created_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
         let made = tx.exec(sql, params![skill.id, account, janua.clock.now()]).await?;
         let stars = count(tx, &janua, skill.id, i64::from(made == 1), 0).await?;
         if made == 1 {
@@ -130,7 +131,11 @@ async fn own_or_visible(janua: &Janua, session: &Session, slug: &str) -> Result<
             let skill = Skill::find(&janua.db, slug).await?.ok_or(NOT_FOUND)?;
             let mine = of(janua, skill.id, session.account().id).await?;
             let has_something = mine.starred || mine.version.is_some();
-            if has_something { Ok(skill) } else { Err(if fault.code() == REVOKED { NOT_FOUND.into() } else { fault }) }
+            if has_something {
+                Ok(skill)
+            } else {
+                Err(if fault.code() == REVOKED { NOT_FOUND.into() } else { fault })
+            }
         }
     }
 }
@@ -163,7 +168,8 @@ async fn install_skill(
     let wanted = wanted.and_then(|wanted| wanted.version);
     let version = choose(&janua, &skill, standing, wanted.as_deref()).await?;
     transact!(janua, async |tx| install(tx, &janua, &session, &skill, &version).await)?;
-    let download_url = format!("{}/skills/{}/download?version={}", janua.config.base_url(), skill.slug, encoded(&version.version));
+    let download_url =
+        format!("{}/skills/{}/download?version={}", janua.config.base_url(), skill.slug, encoded(&version.version));
     Ok(Json(InstallAnswer {
         slug: skill.slug,
         digest: format!("sha256:{}", version.digest),
@@ -251,7 +257,8 @@ impl FromRow for InstalledSkill {
             version: row.get("version")?,
             latest: row.get("latest_version")?,
             yanked: state == VersionState::Yanked,
-            revoked: matches!(state, VersionState::Revoked | VersionState::Blocked) || skill_state == SkillState::Removed,
+            revoked: matches!(state, VersionState::Revoked | VersionState::Blocked)
+                || skill_state == SkillState::Removed,
             installed_at: row.get("installed_at")?,
             skill_id: row.get("skill_id")?,
         })

@@ -90,7 +90,9 @@ async fn tell(tx: &mut Tx, janua: &Janua, skill: &Skill, version: Option<&Versio
             }
             None => events::record(tx, janua, &By::default(), about, &SkillRemoved { slug, reason }).await?,
         }
-        let Some(account) = Account::find(tx, reader).await?.filter(|account| account.email_verified) else { continue };
+        let Some(account) = Account::find(tx, reader).await?.filter(|account| account.email_verified) else {
+            continue;
+        };
         let Some(email) = account.email else { continue };
         let mail = SkillMail {
             name: account.name,

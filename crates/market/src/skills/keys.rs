@@ -65,7 +65,14 @@ const ALL: &str = "SELECT id, sealed, public_key, signs_from FROM skill_key ORDE
 
 async fn skills_pubkey(State(janua): State<Janua>, headers: HeaderMap) -> Result<Response> {
     let stored: Vec<Stored> = janua.db.all(ALL, params![]).await?;
-    let view = |key: Stored| SkillKey { kty: "OKP", crv: "Ed25519", alg: "EdDSA", for_use: "sig", kid: key.id, x: key.public_key };
+    let view = |key: Stored| SkillKey {
+        kty: "OKP",
+        crv: "Ed25519",
+        alg: "EdDSA",
+        for_use: "sig",
+        kid: key.id,
+        x: key.public_key,
+    };
     let keys = SkillKeys { keys: stored.into_iter().map(view).collect() };
     let bytes = serde_json::to_vec(&keys).map_err(|error| INTERNAL.caused_by(error))?;
     Ok(Document::new("application/json", bytes).answer(&headers))

@@ -22,7 +22,12 @@ pub const MAILS: &[Sample] = &[
 ];
 
 fn sample(news: SkillNews) -> SkillMail {
-    SkillMail { name: "Ada".into(), skill: "acme.pdf-tools 1.2.0".into(), page: "/marketplace/acme.pdf-tools".into(), news }
+    SkillMail {
+        name: "Ada".into(),
+        skill: "acme.pdf-tools 1.2.0".into(),
+        page: "/marketplace/acme.pdf-tools".into(),
+        news,
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,11 +84,11 @@ impl Mail for SkillMail {
             SkillNews::Approved => Letter::new(
                 "Your skill is published",
                 "A platform owner approved {}. Everybody who may see the skill can install this version now.",
-                "",
+                "Users who installed an earlier version see that an update is available.",
             ),
             SkillNews::Blocked => Letter::new(
                 "Your skill was blocked",
-                "{} was blocked. Nobody can install this version.",
+                "The skill {} was blocked. Nobody can install this version.",
                 "The skill's page shows what was found. Correct it, and publish a new version.",
             ),
             SkillNews::Revoked => Letter::new(
@@ -99,16 +104,16 @@ impl Mail for SkillMail {
             SkillNews::Restored => Letter::new(
                 "Your skill is back",
                 "A platform owner looked at the reports about {} and dismissed them. The skill is shown again.",
-                "",
+                "You do not have to do anything.",
             ),
             SkillNews::Removed => Letter::new(
                 "Your skill was removed",
                 "A platform owner looked at the reports about {} and removed the skill. Users who installed it are told.",
-                "",
+                "If you think that this is a mistake, contact the people who run this service.",
             ),
             SkillNews::InstalledEnded => Letter::new(
                 "Uninstall a skill",
-                "{} was withdrawn because it may be harmful. You installed it.",
+                "The skill {} was withdrawn because it may be harmful. You installed it.",
                 "Remove it from your agents, and check what they did with it.",
             ),
         };
@@ -122,7 +127,13 @@ pub fn titled(skill: &Skill, version: Option<&str>) -> String {
 }
 
 /// Writes to the admins of the publisher.
-pub async fn tell_publisher(tx: &mut Tx, janua: &Janua, skill: &Skill, version: Option<&str>, news: SkillNews) -> db::Result<()> {
+pub async fn tell_publisher(
+    tx: &mut Tx,
+    janua: &Janua,
+    skill: &Skill,
+    version: Option<&str>,
+    news: SkillNews,
+) -> db::Result<()> {
     let Some(org) = skill.org_id else { return Ok(()) };
     let (title, page) = (titled(skill, version), format!("/console/orgs/{org}/skills/{}", skill.slug));
     for reader in orgs::admins_to_mail(tx, org).await? {
@@ -133,10 +144,21 @@ pub async fn tell_publisher(tx: &mut Tx, janua: &Janua, skill: &Skill, version: 
 }
 
 /// Writes to the platform owners.
-pub async fn tell_platform(tx: &mut Tx, janua: &Janua, skill: &Skill, version: Option<&str>, news: SkillNews) -> db::Result<()> {
+pub async fn tell_platform(
+    tx: &mut Tx,
+    janua: &Janua,
+    skill: &Skill,
+    version: Option<&str>,
+    news: SkillNews,
+) -> db::Result<()> {
     for owner in platform_owners(tx, janua).await? {
         let Some(email) = owner.email.filter(|_| owner.email_verified) else { continue };
-        let mail = SkillMail { name: owner.name, skill: titled(skill, version), page: "/console/platform/skills".into(), news };
+        let mail = SkillMail {
+            name: owner.name,
+            skill: titled(skill, version),
+            page: "/console/platform/skills".into(),
+            news,
+        };
         mail::send(tx, janua, &email, &mail).await?;
     }
     Ok(())

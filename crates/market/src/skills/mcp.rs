@@ -13,13 +13,13 @@ use axum::{
 };
 use data_encoding::BASE64;
 use db::{params, row};
+use futures_util::StreamExt as _;
 use kernel::{
     Janua, crypto,
     fault::{INTERNAL, Result, UNAVAILABLE},
     http::{Json, Key, Routes},
     ports::objects::Key as ObjectKey,
 };
-use futures_util::StreamExt as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -88,7 +88,11 @@ fn refuse(code: i64, message: impl Into<String>) -> Outcome {
     Ok(Err(RpcError { code, message: message.into() }))
 }
 
-async fn serve_mcp(State(janua): State<Janua>, session: Session, Json(request): Json<RpcRequest>) -> Result<Response> {
+async fn serve_mcp(
+    State(janua): State<Janua>,
+    session: Session,
+    Json(request): Json<RpcRequest>,
+) -> Result<Response> {
     let is_id = |id: &Value| id.is_string() || id.is_number();
     let Some(id) = request.id else { return Ok(StatusCode::ACCEPTED.into_response()) };
     let outcome = match request.method.as_deref() {
@@ -162,9 +166,7 @@ impl Available {
     }
 
     fn entry(&self) -> Value {
-        let resource = |file: &PackedFile| {
-            json!({ "uri": self.uri(&file.path), "digest": format!("sha256:{}", file.digest), "size": file.size })
-        };
+        let resource = |file: &PackedFile| json!({ "uri": self.uri(&file.path), "digest": format!("sha256:{}", file.digest), "size": file.size });
         json!({
             "uri": self.uri(SKILL_MD),
             "frontmatter": self.version.frontmatter(),
@@ -177,7 +179,8 @@ impl Available {
         let mut resource = json!({ "uri": self.uri(path), "name": name, "mimeType": mime(path) });
         if path == SKILL_MD {
             let frontmatter = self.version.frontmatter();
-            (resource["name"], resource["description"]) = (frontmatter["name"].clone(), frontmatter["description"].clone());
+            (resource["name"], resource["description"]) =
+                (frontmatter["name"].clone(), frontmatter["description"].clone());
         }
         if let Some(file) = self.version.files.iter().find(|file| file.path == path) {
             resource["size"] = json!(file.size);
@@ -219,7 +222,7 @@ async fn available(janua: &Janua, session: &Session) -> db::Result<BTreeMap<Stri
     let sql = "SELECT skill.namespace, skill.name, skill_install.version_id FROM skill_install
                JOIN skill ON skill.id = skill_install.skill_id
                JOIN skill_version ON skill_version.id = skill_install.version_id
-               WHERE skill_install.account_id = $1 AND skill.state <> 'removed'
+               WHERE skill_install.account_id = $1 AND skill.state <> 'removed' AND skill.visibility <> 'org'
                  AND skill_version.state IN ('published', 'yanked')
                ORDER BY skill_install.installed_at DESC LIMIT $2";
     let installed: Vec<InstalledVersion> = janua.db.all(sql, params![account, MOST]).await?;
@@ -233,7 +236,13 @@ async fn load(janua: &Janua, root: String, id: VersionId) -> db::Result<Option<A
     Ok(version.filter(is_offered).map(|version| Available { root, version }))
 }
 
-async fn list(janua: &Janua, session: &Session, params: &Value, name: &str, show: fn(&Available) -> Value) -> Outcome {
+async fn list(
+    janua: &Janua,
+    session: &Session,
+    params: &Value,
+    name: &str,
+    show: fn(&Available) -> Value,
+) -> Outcome {
     let after = match &params["cursor"] {
         Value::Null => String::new(),
         // A cursor is the root of the last skill of the page before.
@@ -277,7 +286,9 @@ async fn get(janua: &Janua, session: &Session, params: &Value) -> Outcome {
 
 async fn read(janua: &Janua, session: &Session, params: &Value) -> Outcome {
     let uri = params["uri"].as_str().unwrap_or_default();
-    let Some((skill, path)) = find(janua, session, uri).await? else { return refuse(INVALID_PARAMS, "Unknown resource") };
+    let Some((skill, path)) = find(janua, session, uri).await? else {
+        return refuse(INVALID_PARAMS, "Unknown resource");
+    };
     let Some(file) = skill.version.files.iter().find(|file| file.path == path) else {
         return refuse(INVALID_PARAMS, "Unknown resource");
     };
@@ -313,7 +324,9 @@ async fn read_directory(janua: &Janua, session: &Session, params: &Value) -> Out
     if uri.ends_with('/') {
         return refuse(INVALID_PARAMS, "Unknown directory");
     }
-    let Some((skill, path)) = find(janua, session, uri).await? else { return refuse(INVALID_PARAMS, "Unknown directory") };
+    let Some((skill, path)) = find(janua, session, uri).await? else {
+        return refuse(INVALID_PARAMS, "Unknown directory");
+    };
     let inside = if path.is_empty() { String::new() } else { format!("{path}/") };
     let (mut children, mut folders) = (vec![], BTreeSet::new());
     for file in &skill.version.files {

@@ -2,12 +2,7 @@
 use std::{cmp::Ordering, collections::BTreeSet};
 
 use db::{Db, FromRow, FromValue, Read, Row, Tx, Value as Stored, holding, params, row};
-use kernel::{
-    Janua,
-    clock::Timestamp,
-    http::Key,
-    id::Id,
-};
+use kernel::{Janua, clock::Timestamp, http::Key, id::Id};
 use schemars::JsonSchema;
 use semver::Version as Semver;
 use serde::{Deserialize, Serialize};
@@ -17,7 +12,7 @@ use unicode_normalization::UnicodeNormalization as _;
 
 use super::{
     names::{Slug, skeleton},
-    package::{PackedFile, Package},
+    package::{Package, PackedFile},
     scan::{ENGINE, Finding, Scan, Verdict},
 };
 
@@ -97,7 +92,6 @@ pub struct Skill {
     pub is_verified: bool,
     pub visibility: Visibility,
     pub state: SkillState,
-    pub is_listed: bool,
     pub description: String,
     pub license: Option<String>,
     pub tags: Vec<String>,
@@ -111,7 +105,6 @@ pub struct Skill {
     /// In thousandths.
     pub score: i64,
     pub popularity: i64,
-    pub weight: i64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     /// Where it stands in the list it was read from.
@@ -131,7 +124,6 @@ impl FromRow for Skill {
             is_verified: row.get("is_verified")?,
             visibility: row.get("visibility")?,
             state: row.get("state")?,
-            is_listed: row.get("is_listed")?,
             description: row.get("description")?,
             license: row.get("license")?,
             tags: row.get("tags")?,
@@ -149,7 +141,6 @@ impl FromRow for Skill {
             ],
             score: row.get("score")?,
             popularity: row.get("popularity")?,
-            weight: row.get("weight")?,
             created_at: row.get("created_at")?,
             updated_at: row.get("updated_at")?,
             place: row.get("place")?,
@@ -189,10 +180,18 @@ macro_rules! skills {
 macro_rules! sorted {
     ($column:literal, $from:literal, $condition:literal) => {
         concat!(
-            "SELECT skill.*, org.name AS org_name, skill.", $column, " AS place FROM ", $from,
+            "SELECT skill.*, org.name AS org_name, skill.",
+            $column,
+            " AS place FROM ",
+            $from,
             " LEFT JOIN org ON org.id = skill.org_id
-              WHERE skill.is_listed AND (skill.", $column, ", skill.id) < ($1, $2) AND (NOT $4 OR skill.is_verified) ",
-            $condition, " ORDER BY skill.", $column, " DESC, skill.id DESC LIMIT $3"
+              WHERE skill.is_listed AND (skill.",
+            $column,
+            ", skill.id) < ($1, $2) AND (NOT $4 OR skill.is_verified) ",
+            $condition,
+            " ORDER BY skill.",
+            $column,
+            " DESC, skill.id DESC LIMIT $3"
         )
     };
 }
@@ -225,13 +224,20 @@ macro_rules! has_words {
 macro_rules! found_by {
     ($column:literal) => {
         concat!(
-            "SELECT skill.*, org.name AS org_name, skill.", $column, " AS place FROM skill
+            "SELECT skill.*, org.name AS org_name, skill.",
+            $column,
+            " AS place FROM skill
               LEFT JOIN org ON org.id = skill.org_id
-              WHERE skill.id IN (SELECT w.skill_id FROM skill_word w WHERE w.word = $6 AND ", has_words!(),
+              WHERE skill.id IN (SELECT w.skill_id FROM skill_word w WHERE w.word = $6 AND ",
+            has_words!(),
             "                    ORDER BY w.weight DESC, w.skill_id DESC LIMIT 1000)
-                AND skill.is_listed AND (skill.", $column, ", skill.id) < ($1, $2) AND (NOT $4 OR skill.is_verified)
+                AND skill.is_listed AND (skill.",
+            $column,
+            ", skill.id) < ($1, $2) AND (NOT $4 OR skill.is_verified)
                 AND ($5 = '' OR skill.namespace = $5)
-              ORDER BY skill.", $column, " DESC, skill.id DESC LIMIT $3"
+              ORDER BY skill.",
+            $column,
+            " DESC, skill.id DESC LIMIT $3"
         )
     };
 }
@@ -304,7 +310,14 @@ impl Skill {
         db.all(by[0], values).await
     }
 
-    async fn search(db: &Db, filter: &Filter, query: &str, sort: Sort, below: &Key, most: u32) -> db::Result<Vec<Self>> {
+    async fn search(
+        db: &Db,
+        filter: &Filter,
+        query: &str,
+        sort: Sort,
+        below: &Key,
+        most: u32,
+    ) -> db::Result<Vec<Self>> {
         let mut terms = terms(query);
         if terms.is_empty() {
             return Ok(vec![]);
@@ -481,7 +494,8 @@ pub fn weight(popularity: i64) -> i64 {
 async fn rarest(db: &Db, terms: &[String]) -> db::Result<usize> {
     let (mut rarest, mut least) = (0, i64::MAX);
     for (number, term) in terms.iter().enumerate().filter(|_| terms.len() > 1) {
-        let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM (SELECT skill_id FROM skill_word WHERE word = $1 LIMIT $2) AS some";
+        let sql =
+            "SELECT CAST(COUNT(*) AS BIGINT) FROM (SELECT skill_id FROM skill_word WHERE word = $1 LIMIT $2) AS some";
         let (count,): (i64,) = db.one(sql, params![term, MANY]).await?;
         if count < least {
             (rarest, least) = (number, count);
@@ -662,7 +676,8 @@ impl Version {
         (manifest, signature, key): (&str, &str, &str),
         now: Timestamp,
     ) -> db::Result<bool> {
-        let sql = "UPDATE skill_version SET state = 'published', reason = NULL, manifest = $2, signature = $3, key_id = $4,
+        let sql =
+            "UPDATE skill_version SET state = 'published', reason = NULL, manifest = $2, signature = $3, key_id = $4,
                           published_at = $5 WHERE id = $1 AND state = 'in_review'";
         Ok(tx.exec(sql, params![id, manifest, signature, key, now]).await? == 1)
     }
@@ -700,7 +715,8 @@ impl Version {
     }
 
     pub async fn readme(db: &Db, id: VersionId) -> db::Result<String> {
-        let found: Option<(String,)> = db.opt("SELECT html FROM skill_readme WHERE version_id = $1", params![id]).await?;
+        let found: Option<(String,)> =
+            db.opt("SELECT html FROM skill_readme WHERE version_id = $1", params![id]).await?;
         Ok(found.map(|(html,)| html).unwrap_or_default())
     }
 
@@ -773,7 +789,7 @@ impl Namespace {
 
     /// Namespaces that are domains, after one of them.
     pub async fn domains(db: &Db, after: &str, most: u32) -> db::Result<Vec<DomainOf>> {
-        let sql = "SELECT namespace, org_id, domain FROM skill_namespace
+        let sql = "SELECT namespace, org_id FROM skill_namespace
                    WHERE domain IS NOT NULL AND org_id IS NOT NULL AND namespace > $1 ORDER BY namespace LIMIT $2";
         db.all(sql, params![after, most]).await
     }
@@ -789,9 +805,8 @@ impl Namespace {
 pub struct DomainOf {
     pub namespace: String,
     pub org_id: OrgId,
-    pub domain: String,
 }
-row!(DomainOf { namespace, org_id, domain });
+row!(DomainOf { namespace, org_id });
 
 /// A line of an export.
 #[derive(Serialize)]
@@ -817,7 +832,9 @@ mod tests {
     #[test]
     fn a_skill_is_found_by_the_beginnings_of_its_name_and_the_words_of_its_description() {
         let words = words_of("com.example", "pdf-tools", "Reads PDF files; \u{fc}bersetzt.", &["office".into()]);
-        for word in ["pdf", "too", "tool", "tools", "example", "reads", "files", "\u{fc}bersetzt", "office", "#office"] {
+        for word in
+            ["pdf", "too", "tool", "tools", "example", "reads", "files", "\u{fc}bersetzt", "office", "#office"]
+        {
             assert!(words.contains(word), "{word}: {words:?}");
         }
         assert!(!words.contains("rea") && !words.contains("to"));

@@ -73,7 +73,13 @@ impl std::fmt::Display for Slug {
 
 /// The same for two names that people take for one: without hyphens, and with one letter for those that look alike.
 pub fn skeleton(name: &str) -> String {
-    name.replace('-', "").replace("rn", "m").replace("vv", "w").replace("cl", "d").replace('0', "o").replace(['1', 'i'], "l").replace('5', "s")
+    name.replace('-', "")
+        .replace("rn", "m")
+        .replace("vv", "w")
+        .replace("cl", "d")
+        .replace('0', "o")
+        .replace(['1', 'i'], "l")
+        .replace('5', "s")
 }
 
 /// Whether a skeleton is that of another name, or one edit away. Short names are too near to each other for the latter.
@@ -89,13 +95,34 @@ mod tests {
     fn m23_a_slug_has_one_form() {
         let slug = Slug::parse("com.example.pdf-tools").unwrap();
         assert_eq!((slug.namespace.as_str(), slug.name.as_str()), ("com.example", "pdf-tools"));
-        assert_eq!((slug.domain().as_deref(), slug.to_string().as_str()), (Some("example.com"), "com.example.pdf-tools"));
+        assert_eq!(
+            (slug.domain().as_deref(), slug.to_string().as_str()),
+            (Some("example.com"), "com.example.pdf-tools")
+        );
         assert_eq!(Slug::parse("acme.pdf-tools").unwrap().domain(), None);
         assert_eq!(Slug::parse("pdf-tools").unwrap().namespace, "");
         let long = format!("{}.a", "a.".repeat(80));
         for bad in [
-            "", ".", "a.", ".a", "a..b", "A.b", "a.B", "a.b_c", "a.b--c", "a.-b", "a.b-", "a/b", "a%2Fb", "a.b/", "a b", "-a.b",
-            "acme.\u{440}df", "a.b\0", "..", &long,
+            "",
+            ".",
+            "a.",
+            ".a",
+            "a..b",
+            "A.b",
+            "a.B",
+            "a.b_c",
+            "a.b--c",
+            "a.-b",
+            "a.b-",
+            "a/b",
+            "a%2Fb",
+            "a.b/",
+            "a b",
+            "-a.b",
+            "acme.\u{440}df",
+            "a.b\0",
+            "..",
+            &long,
         ] {
             assert!(Slug::parse(bad).is_err(), "{bad:?}");
         }
@@ -104,7 +131,13 @@ mod tests {
 
     #[test]
     fn names_that_look_alike_are_known() {
-        for (a, b) in [("pdf-tools", "pdftools"), ("pdf-t00ls", "pdf-tools"), ("learn", "leam"), ("pdf-tool", "pdf-tools"), ("git-flow", "g1t-f1ow")] {
+        for (a, b) in [
+            ("pdf-tools", "pdftools"),
+            ("pdf-t00ls", "pdf-tools"),
+            ("learn", "leam"),
+            ("pdf-tool", "pdf-tools"),
+            ("git-flow", "g1t-f1ow"),
+        ] {
             assert!(looks_like(&skeleton(a), &skeleton(b)), "{a} {b}");
         }
         assert!(!looks_like(&skeleton("csv"), &skeleton("tsv")), "short names");

@@ -104,7 +104,9 @@ fn content<'a>(pack: &'a [u8], file: &PackedFile) -> &'a [u8] {
 
 /// An error that names every field of `SKILL.md` that is wrong.
 pub fn invalid(wrong: Vec<Wrong>) -> Fault {
-    wrong.into_iter().fold(Fault::from(INVALID_SKILL), |fault, (field, code, message)| fault.and(field, code, message))
+    wrong
+        .into_iter()
+        .fold(Fault::from(INVALID_SKILL), |fault, (field, code, message)| fault.and(field, code, message))
 }
 
 fn refused(refusal: Refusal) -> Fault {
@@ -123,7 +125,8 @@ fn root(files: &[PackedFile]) -> Result<Option<String>, Fault> {
     }
     let first = files.first().and_then(|file| file.path.split_once('/')).map(|(folder, _)| folder.to_owned());
     let inside = first.filter(|folder| {
-        let is_inside = |file: &PackedFile| file.path.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with('/'));
+        let is_inside =
+            |file: &PackedFile| file.path.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with('/'));
         files.iter().all(is_inside) && files.iter().any(|file| file.path == format!("{folder}/{SKILL_MD}"))
     });
     let missing = || {

@@ -35,9 +35,11 @@ use super::{
     events::{SkillPublished, SkillReviewRequested},
     keys,
     mails::{SkillNews, tell_platform},
-    model::{Namespace, NewVersion, Skill, SkillId, SkillState, StoredObject, Version, VersionId, VersionState, Visibility},
+    model::{
+        Namespace, NewVersion, Skill, SkillId, SkillState, StoredObject, Version, VersionId, VersionState, Visibility,
+    },
     names::{Slug, looks_like, skeleton},
-    package::{INVALID_PACKAGE, INVALID_SKILL, LARGEST_PACKAGE, PackedFile, Package, invalid},
+    package::{INVALID_PACKAGE, INVALID_SKILL, LARGEST_PACKAGE, Package, PackedFile, invalid},
     ratings, readme,
     scan::{self, Scan, Verdict},
     view::{SkillView, Standing, VersionView},
@@ -194,13 +196,20 @@ async fn publish_skill(
 }
 
 /// A slug that is taken. The same package again gets the first answer.
-async fn repeated(janua: &Janua, session: &Session, known: &Skill, version: &str, package: &Package) -> Result<Response> {
+async fn repeated(
+    janua: &Janua,
+    session: &Session,
+    known: &Skill,
+    version: &str,
+    package: &Package,
+) -> Result<Response> {
     if Standing::of(janua, Some(session), known).await? != Standing::Admin {
         return Err(SLUG_TAKEN.into());
     }
     match Version::find(&janua.db, known.id, version).await? {
         Some(found) if found.digest == package.digest => show_skill(janua, found.id).await,
-        _ => Err(SLUG_TAKEN.because(format!("{} exists. Publish a version at /skills/{}/versions.", known.slug, known.slug))),
+        _ => Err(SLUG_TAKEN
+            .because(format!("{} exists. Publish a version at /skills/{}/versions.", known.slug, known.slug))),
     }
 }
 
@@ -252,7 +261,8 @@ async fn publish_version(
     };
     let made = transact!(janua, async |tx| {
         hold_admin(tx, &session, org).await?;
-        let held = Skill::hold(tx, skill.id).await?.filter(|held| held.state != SkillState::Removed).ok_or(NOT_FOUND)?;
+        let held =
+            Skill::hold(tx, skill.id).await?.filter(|held| held.state != SkillState::Removed).ok_or(NOT_FOUND)?;
         if Version::find(&mut *tx, held.id, &version).await?.is_some() {
             return Ok(None);
         }
@@ -352,7 +362,9 @@ fn number(package: &Package, wanted: Option<&str>) -> Result<String> {
     let own = package.skill.version.as_deref();
     let wrong = |code, say: &str| invalid(vec![("metadata.version".into(), code, say.to_owned())]);
     let version = match (wanted, own) {
-        (Some(wanted), Some(own)) if wanted != own => return Err(wrong("other_version", "must be the version of the query")),
+        (Some(wanted), Some(own)) if wanted != own => {
+            return Err(wrong("other_version", "must be the version of the query"));
+        }
         (Some(version), _) | (None, Some(version)) => version,
         (None, None) => return Err(wrong("required", "is missing, and the query has no version")),
     };
@@ -466,8 +478,11 @@ async fn insert(
     let about = skill.org_id.map(About::in_org).unwrap_or_default();
     if new.scan.verdict == Verdict::Allow {
         make_public(tx, janua, &skill, id).await?;
-        let event =
-            SkillPublished { slug: skill.slug.clone(), version: version.to_owned(), digest: new.package.digest.clone() };
+        let event = SkillPublished {
+            slug: skill.slug.clone(),
+            version: version.to_owned(),
+            digest: new.package.digest.clone(),
+        };
         session.record_about(tx, janua, about, &event).await?;
     } else {
         let findings = new.scan.findings.iter().map(|finding| finding.code.clone()).collect();

@@ -13,11 +13,7 @@ use kernel::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tenancy::{
-    accounts::AccountId,
-    enter::Session,
-    orgs::Membership,
-};
+use tenancy::{accounts::AccountId, enter::Session, orgs::Membership};
 
 use super::{
     events::SkillRated,
@@ -27,7 +23,8 @@ use super::{
 
 const NOT_INSTALLED: Code =
     Code::new(403, "not_installed", "Install the skill and use it for an hour before you rate it.");
-const OWN_SKILL: Code = Code::new(403, "own_skill", "Members of the organization that publishes a skill cannot rate it.");
+const OWN_SKILL: Code =
+    Code::new(403, "own_skill", "Members of the organization that publishes a skill cannot rate it.");
 const RATED_RECENTLY: Code =
     Code::new(409, "rated_recently", "You rated this skill in the last 24 hours. Change your rating later.");
 
@@ -161,7 +158,9 @@ async fn submit_rating(
 macro_rules! score {
     ($mean:literal) => {
         concat!(
-            "(10 * ", $mean, " + 1000 * (ratings_1 + 2 * ratings_2 + 3 * ratings_3 + 4 * ratings_4 + 5 * ratings_5))
+            "(10 * ",
+            $mean,
+            " + 1000 * (ratings_1 + 2 * ratings_2 + 3 * ratings_3 + 4 * ratings_4 + 5 * ratings_5))
              / (10 + ratings_1 + ratings_2 + ratings_3 + ratings_4 + ratings_5)"
         )
     };

@@ -60,7 +60,22 @@ mod tests {
              [ref]\n\n[ref]: vbscript:x\n\n`<i>code</i>` &lt;script&gt;\n",
         );
         let lower = html.to_lowercase();
-        for bad in ["<script", "<form", "<input", "<svg", "<img", "onclick=", "onerror=y>", "javascript:alert(1)\"", "href=\"data:", "vbscript:x\"", "<iframe", "<style", "href=\"java", "src="] {
+        for bad in [
+            "<script",
+            "<form",
+            "<input",
+            "<svg",
+            "<img",
+            "onclick=",
+            "onerror=y>",
+            "javascript:alert(1)\"",
+            "href=\"data:",
+            "vbscript:x\"",
+            "<iframe",
+            "<style",
+            "href=\"java",
+            "src=",
+        ] {
             assert!(!lower.contains(bad), "{bad} in {html}");
         }
         assert!(html.contains("<h1>Title</h1>") && html.contains("<table>"), "{html}");

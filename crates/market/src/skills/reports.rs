@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::{extract::State, http::StatusCode};
 use db::{Db, Tx, params, row};
+use db::{FromValue, Value as Stored};
 use kernel::{
     Janua,
     clock::Timestamp,
@@ -14,7 +15,6 @@ use kernel::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use db::{FromValue, Value as Stored};
 use tenancy::{
     accounts::AccountId,
     enter::Session,
@@ -116,7 +116,8 @@ async fn report_skill(
     let is_own = orgs.iter().any(|membership| Some(membership.org.id) == skill.org_id);
     // A person without an organization stands for themselves.
     let org_key = orgs.first().map_or_else(|| account.id.to_string(), |membership| membership.org.id.to_string());
-    let network = session.by().ip.and_then(|ip| ip.parse().ok()).map(|ip| network_of(ip).to_string()).unwrap_or_default();
+    let network =
+        session.by().ip.and_then(|ip| ip.parse().ok()).map(|ip| network_of(ip).to_string()).unwrap_or_default();
     let network_key = janua.vault.mac("skill-report", network.as_bytes());
     let is_grown_up = account.email_verified && now.since(account.created_at) >= GROWN_UP;
     transact!(janua, async |tx| {
@@ -134,8 +135,16 @@ async fn report_skill(
             .exec(
                 sql,
                 params![
-                    id, skill.id, account.id, new.version.clone(), new.reason, new.detail.clone(), counts, &org_key,
-                    &network_key, now
+                    id,
+                    skill.id,
+                    account.id,
+                    new.version.clone(),
+                    new.reason,
+                    new.detail.clone(),
+                    counts,
+                    &org_key,
+                    &network_key,
+                    now
                 ],
             )
             .await?;

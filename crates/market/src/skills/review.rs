@@ -192,7 +192,8 @@ async fn reported(db: &Db, below: &Key, most: u32) -> db::Result<Vec<Skill>> {
 
 async fn list_reported(State(janua): State<Janua>, _: PlatformOwner, page: Page) -> Result<Json<ReportedSkills>> {
     let fetch = async |below, most| reported(&janua.db, &below, most).await;
-    let Listed { rows, next_cursor } = page.list(&janua, "reported-skills", Scope::platform(), fetch, Skill::key).await?;
+    let Listed { rows, next_cursor } =
+        page.list(&janua, "reported-skills", Scope::platform(), fetch, Skill::key).await?;
     let mut skills = vec![];
     for skill in &rows {
         skills.push(ReportedSkill { skill: SkillView::of(skill), reports: Report::open(&janua.db, skill.id).await? });
@@ -239,7 +240,8 @@ async fn decide_reports(
                 Report::decide(tx, skill.id, "dismissed", now).await?;
                 if Skill::set_state(tx, skill.id, SkillState::Active).await? {
                     Skill::settle(tx, skill.id, None).await?;
-                    events::record(tx, &janua, &by, about(&skill), &SkillRestored { slug: skill.slug.clone() }).await?;
+                    events::record(tx, &janua, &by, about(&skill), &SkillRestored { slug: skill.slug.clone() })
+                        .await?;
                     tell_publisher(tx, &janua, &skill, None, SkillNews::Restored).await?;
                 }
             }

@@ -233,7 +233,8 @@ pub async fn choose(janua: &Janua, skill: &Skill, standing: Standing, wanted: Op
 /// What is said of a package beside its bytes.
 pub fn package_headers(skill: &Skill, version: &Version, cache: &'static str) -> HeaderMap {
     let digest = HEXLOWER.decode(version.digest.as_bytes()).map(|bytes| BASE64.encode(&bytes)).unwrap_or_default();
-    let signed = signature(version).map(|signature| format!("kid={}; alg=ed25519; sig={}", signature.kid, signature.value));
+    let signed =
+        signature(version).map(|signature| format!("kid={}; alg=ed25519; sig={}", signature.kid, signature.value));
     let name = format!("attachment; filename=\"{}-{}.tar.gz\"", skill.name, version.version.replace('+', "_"));
     let said = [
         (header::CONTENT_TYPE, "application/gzip".to_owned()),

@@ -20,10 +20,17 @@ const SAMPLES: &str = include_str!("samples.txt");
 const RANDOM: &str = "019c137e-c107-7f36-aa03-c8508b253019";
 /// A gzip-compressed tar with one page.
 const ARCHIVE: &str = "H4sIAAAAAAACA8vMS0mt0Msoyc1hoBkwAAIzExMwDQToNBCYIrFB4ubmxqYMCgYMdAClxSWJRUArGUYmyEjNyclnGAWjYBSMglEw0gAAQ55vdQAIAAA=";
+/// Packages of the skills `pdf-tools` and `csv-reader`.
+pub(super) const PACKAGES: [&str; 2] = [
+    "H4sIAAAAAAACAwv29vTx0ctNYaAhMAACMxMTMA0E6DRQ0gjBBoubG5oYMygYMNABlBaXJBYBrWQYmUBXV5crLzE31UqhICVNtyQ/P6eYKyW1OLkos6AkMz/PSiEoNTGlWCEtMye1WI8LpJphFIyCUTAKRsEwAABw96uPAAgAAA==",
+    "H4sIAAAAAAACAwv29vTx0ctNYaAhMAACMxMTMA0E6DRQ0hjBBoubGwKVKxgw0AGUFpckFgGtZBiZQFdXlysvMTfVSiG5uEy3KDUxJbWIKyW1OLkos6AkMz/PSiEIKFaskJaZk1qsxwVSzjAKRsEoGAWjYOgDAM40YboACAAA",
+];
 /// What a caller with the right role gets where that is not a success: the guard has let the request through.
 const REFUSED_LATER: &[(&str, &str, u16)] = &[
     // An archive is no JSON.
     ("POST", "/apps/{appId}/deploy", 415),
+    // The version of the tenant is published already.
+    ("POST", "/admin/skills/{slug}/versions/{version}", 409),
     ("POST", "/apps/{appId}/domain", 409),
     ("POST", "/apps/{appId}/domain/verify", 502),
     // It is the app's own name, and not one of its site.
@@ -162,6 +169,14 @@ pub(super) async fn deploy(t: &TestJanua, person: &Person, app: &str, archive: V
     person.asks(ask.body(archive)).await
 }
 
+/// Publishes a package of a skill.
+pub(super) async fn publish(t: &TestJanua, person: &Person, path: &str, package: &str) -> Answer {
+    let package = data_encoding::BASE64.decode(package.as_bytes()).expect("a package");
+    let made = person.asks(t.post(path).header("content-type", "application/gzip").body(package)).await;
+    assert_eq!(made.status, 200, "{path}: {}", made.text);
+    made
+}
+
 /// An organization with an app and one of everything else.
 pub(super) struct Tenant {
     pub(super) ids: BTreeMap<&'static str, String>,
@@ -182,7 +197,10 @@ impl Tenant {
         };
         let text = |value: &Value| value.as_str().expect("a text").to_owned();
         let mut ids = BTreeMap::from([("userId", owner.id.clone())]);
-        let org = text(&make("/org".into(), json!({ "name": "Acme" })).await["id"]);
+        let made = make("/org".into(), json!({ "name": "Acme" })).await;
+        let (org, slug) = (text(&made["id"]), text(&made["slug"]));
+        let skill = publish(t, owner, &format!("/skills?namespace={slug}&version=1.0.0"), PACKAGES[0]).await;
+        ids.extend([("slug", text(&skill.body["skill"]["slug"])), ("version", "1.0.0".to_owned())]);
         let put = "INSERT INTO org_member (org_id, account_id, role, joined_at) VALUES ($1, $2, $3, 0)";
         for (person, role) in people.iter().zip(["member", "admin", "owner", "member"]) {
             t.janua.db.exec(put, params![&org, &person.id, role]).await.expect("a member");

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     built, catalogue, guard_of,
-    matrix::{Row, Tenant, archive, deploy, platform},
+    matrix::{PACKAGES, Row, Tenant, archive, deploy, platform, publish},
 };
 
 /// Lists of which the platform has only one.
@@ -16,12 +16,16 @@ const OF_THE_PLATFORM: &[&str] = &[
     "/admin/audit-log",
     "/admin/outbox",
     "/admin/plans/orgs",
+    "/admin/skills/reported",
+    "/admin/skills/versions",
     "/admin/users",
     "/billing/admin/cost",
     "/billing/admin/events",
     "/status/incidents",
     // A cursor of the registry is the name of a server.
     "/registry/{key}/v0.1/servers",
+    // Everybody sees the same skills.
+    "/skills",
     "/v0.1/servers",
 ];
 /// Lists of an app that the query names; `commerce/src/tests/connect.rs` asks for them.
@@ -69,6 +73,14 @@ async fn tenant(t: &TestJanua, owner: &Person, people: &[Person]) -> Tenant {
     for (path, body) in more {
         let made = owner.asks(t.post(&path).json(&body)).await;
         assert!((200..300).contains(&made.status), "{path}: {}", made.text);
+    }
+    let slug = &tenant.ids["slug"];
+    let namespace = slug.split('.').next().expect("a namespace");
+    publish(t, owner, &format!("/skills/{slug}/versions?version=1.1.0"), PACKAGES[0]).await;
+    publish(t, owner, &format!("/skills?namespace={namespace}&version=1.0.0"), PACKAGES[1]).await;
+    for slug in [slug.clone(), format!("{namespace}.csv-reader")] {
+        let made = owner.asks(t.post(&format!("/skills/{slug}/install"))).await;
+        assert_eq!(made.status, 200, "{}", made.text);
     }
     let object = json!({ "name": "b.txt", "contentType": "text/plain", "size": 1 });
     let object = owner.asks(t.post("/storage/presign-upload").json(&object));

@@ -14,6 +14,7 @@ mod platform;
 mod quick_start;
 mod samples;
 mod search;
+mod skills;
 mod start;
 mod storage;
 mod usage;
@@ -38,6 +39,7 @@ const NAV: &[&[NavEntry]] = &[
     usage::NAV,
     billing::NAV,
     machines::NAV,
+    skills::NAV,
 ];
 
 pub fn routes() -> Routes {
@@ -53,6 +55,7 @@ pub fn routes() -> Routes {
         .and(usage::routes())
         .and(billing::routes())
         .and(machines::routes())
+        .and(skills::routes())
         .and(platform::routes())
         .and(search::routes())
         .and(design::routes())

@@ -47,7 +47,9 @@ pub fn packed(files: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 pub fn skill_md(name: &str, version: &str, description: &str, body: &str) -> String {
-    format!("---\nname: {name}\ndescription: {description}\nlicense: MIT\nmetadata:\n  version: \"{version}\"\n  tags: pdf, files\n---\n\n{body}\n")
+    format!(
+        "---\nname: {name}\ndescription: {description}\nlicense: MIT\nmetadata:\n  version: \"{version}\"\n  tags: pdf, files\n---\n\n{body}\n"
+    )
 }
 
 /// A package with a name, a version and a body.
@@ -91,5 +93,5 @@ pub fn objects(t: &TestJanua) -> usize {
         let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
         entries.flatten().map(|entry| if entry.path().is_dir() { files(&entry.path()) } else { 1 }).sum()
     }
-    files(&t.folder.path().join("files")) + files(&t.folder.path().join("objects"))
+    files(&t.folder.path().join("objects"))
 }

@@ -16,8 +16,12 @@ async fn an_agent_reads_the_skills_of_its_user_over_mcp() {
     assert_eq!(t.post("/mcp").json(&json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" })).await.status, 401);
     let hello = call(&t, &bob, "initialize", json!({ "protocolVersion": "2025-06-18" })).await;
     assert_eq!(hello["result"]["protocolVersion"], "2025-06-18");
-    assert_eq!(hello["result"]["capabilities"]["extensions"]["io.modelcontextprotocol/skills"]["directoryRead"], true);
-    let told = bob.asks(t.post("/mcp").json(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))).await;
+    assert_eq!(
+        hello["result"]["capabilities"]["extensions"]["io.modelcontextprotocol/skills"]["directoryRead"],
+        true
+    );
+    let told =
+        bob.asks(t.post("/mcp").json(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))).await;
     assert_eq!((told.status, told.text.as_str()), (202, ""));
     assert_eq!(call(&t, &bob, "skills/list", json!({})).await["result"]["skills"], json!([]));
     let uri = "skill://acme/pdf-tools/SKILL.md";
@@ -40,9 +44,12 @@ async fn an_agent_reads_the_skills_of_its_user_over_mcp() {
     }
     let folder = call(&t, &bob, "resources/directory/read", json!({ "uri": "skill://acme/pdf-tools" })).await;
     assert_eq!(folder["result"]["resources"][1]["mimeType"], "inode/directory", "{folder}");
-    let folder = call(&t, &bob, "resources/directory/read", json!({ "uri": "skill://acme/pdf-tools/references" })).await;
+    let folder =
+        call(&t, &bob, "resources/directory/read", json!({ "uri": "skill://acme/pdf-tools/references" })).await;
     assert_eq!(folder["result"]["resources"][0]["uri"], "skill://acme/pdf-tools/references/forms.md");
-    for bad in ["skill://acme/pdf-tools/../x", "skill://acme/pdf-tools/none", "skill://acme", "file:///etc/passwd", ""] {
+    for bad in
+        ["skill://acme/pdf-tools/../x", "skill://acme/pdf-tools/none", "skill://acme", "file:///etc/passwd", ""]
+    {
         assert_eq!(call(&t, &bob, "resources/read", json!({ "uri": bad })).await["error"]["code"], -32602, "{bad}");
         assert_eq!(call(&t, &bob, "skills/get", json!({ "uri": bad })).await["error"]["code"], -32602, "{bad}");
     }

@@ -69,7 +69,10 @@ async fn m19_every_bad_package_is_refused_as_a_whole() {
         ("long name", with(&[entry("a/".repeat(49).as_bytes(), b'0', b"1")])),
         ("deep name", with(&[entry(b"a/b/c/d/e/f/g/h/i/j", b'0', b"1")])),
         ("file as folder", with(&[entry(b"a", b'0', b"1"), entry(b"a/b", b'0', b"1")])),
-        ("bomb", packed(&[("SKILL.md", good.as_bytes()), ("zeros", &zeros[..2 << 20]), ("zeros2", &zeros[..2 << 20])])),
+        (
+            "bomb",
+            packed(&[("SKILL.md", good.as_bytes()), ("zeros", &zeros[..2 << 20]), ("zeros2", &zeros[..2 << 20])]),
+        ),
         ("large file", packed(&[("SKILL.md", good.as_bytes()), ("zeros", &zeros[..(2 << 20) + 1])])),
         ("many files", with(&many)),
         ("truncated", whole[..whole.len() - 20].to_vec()),
@@ -100,7 +103,8 @@ async fn m19_every_bad_package_is_refused_as_a_whole() {
     bytes.resize(bytes.len() + 1024, 0);
     let good = publish(&t, &ada, "?namespace=acme", gzip(&bytes)).await;
     assert_eq!(good.status, 200, "{}", good.text);
-    let paths: Vec<&str> = good.body["version"]["files"].as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap()).collect();
+    let paths: Vec<&str> =
+        good.body["version"]["files"].as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap()).collect();
     assert_eq!(paths[..2], [".gitignore", "SKILL.md"]);
     t.run_jobs().await;
     t.finish().await;
@@ -112,7 +116,13 @@ fn fixtures() -> Vec<(&'static str, String, Option<&'static str>)> {
     let named = |name: &str| format!("---\nname: {name}\ndescription: Reads.\n---\n");
     vec![
         ("plain", field(""), None),
-        ("every field", field("license: MIT\ncompatibility: Needs Python\nallowed-tools: Read Bash(git:*)\nmetadata:\n  version: \"1.0.0\"\n  author: acme\n"), None),
+        (
+            "every field",
+            field(
+                "license: MIT\ncompatibility: Needs Python\nallowed-tools: Read Bash(git:*)\nmetadata:\n  version: \"1.0.0\"\n  author: acme\n",
+            ),
+            None,
+        ),
         ("crlf", field("").replace('\n', "\r\n"), None),
         ("no front matter", "# Hello\n".into(), None),
         ("no end", "---\nname: pdf-tools\ndescription: x\n".into(), None),
@@ -164,8 +174,16 @@ fn fixtures() -> Vec<(&'static str, String, Option<&'static str>)> {
         ("full width", named("\u{ff41}\u{ff42}"), Some("names are ASCII here")),
         ("dashes in text", field("").replace("Reads.", "a --- b"), Some("it cuts the front matter at any ---")),
         ("dashes in a comment", field("# --- x\n"), Some("it cuts the front matter at any ---")),
-        ("no line break", format!("---name: pdf-tools\n{}", "description: x\n---\n"), Some("it cuts the front matter at any ---")),
-        ("long end", field("").replace("---\n\n# Body", "-----\n\n# Body"), Some("it cuts the front matter at any ---")),
+        (
+            "no line break",
+            format!("---name: pdf-tools\n{}", "description: x\n---\n"),
+            Some("it cuts the front matter at any ---"),
+        ),
+        (
+            "long end",
+            field("").replace("---\n\n# Body", "-----\n\n# Body"),
+            Some("it cuts the front matter at any ---"),
+        ),
         ("tools map", field("allowed-tools:\n  a: b\n"), Some("tools are texts here")),
         ("license list", field("license:\n  - MIT\n"), Some("a license is a text here")),
     ]
@@ -191,7 +209,12 @@ async fn m20_the_reference_implementation_agrees_but_for_the_listed_differences(
     let mut wrong = vec![];
     for (number, (what, text, difference)) in fixtures().into_iter().enumerate() {
         let ours = frontmatter::read(text.as_bytes());
-        let name = text.lines().find_map(|line| line.trim_start_matches('-').strip_prefix("name:")).unwrap_or("x").trim().to_owned();
+        let name = text
+            .lines()
+            .find_map(|line| line.trim_start_matches('-').strip_prefix("name:"))
+            .unwrap_or("x")
+            .trim()
+            .to_owned();
         let place = folder.path().join(number.to_string()).join(if name.is_empty() { "x" } else { &name });
         std::fs::create_dir_all(&place).unwrap();
         std::fs::write(place.join("SKILL.md"), &text).unwrap();

@@ -10,7 +10,10 @@ async fn a_skill_is_published_listed_and_downloaded() {
     let package = skill("pdf-tools", "1.0.0", "# PDF\n\nUse it.");
     let made = publish(&t, &ada, "?namespace=acme", package.clone()).await;
     assert_eq!(made.status, 200, "{}", made.text);
-    assert_eq!((&made.body["skill"]["slug"], &made.body["version"]["state"]), (&json!("acme.pdf-tools"), &json!("published")));
+    assert_eq!(
+        (&made.body["skill"]["slug"], &made.body["version"]["state"]),
+        (&json!("acme.pdf-tools"), &json!("published"))
+    );
     t.expects(&["SKILL_PUBLISHED"]).await;
     let again = publish(&t, &ada, "?namespace=acme", package.clone()).await;
     assert_eq!((again.status, &again.body), (200, &made.body), "the same bytes get the first answer");
@@ -20,7 +23,10 @@ async fn a_skill_is_published_listed_and_downloaded() {
     let shown = t.get("/skills/acme.pdf-tools").await;
     assert_eq!(shown.status, 200, "{}", shown.text);
     assert!(shown.body["readme"].as_str().unwrap().contains("<h1>PDF</h1>"), "{}", shown.text);
-    assert_eq!((&shown.body["starred"], &shown.body["version"]["files"][0]["path"]), (&Value::Null, &json!("SKILL.md")));
+    assert_eq!(
+        (&shown.body["starred"], &shown.body["version"]["files"][0]["path"]),
+        (&Value::Null, &json!("SKILL.md"))
+    );
     assert_eq!(shown.body["version"]["publishedBy"], Value::Null, "strangers do not see who published it");
     let bad = t.get("/skills/acme.pdf-tools").header("authorization", "Bearer none").await;
     assert_eq!(bad.status, 401, "a bad token is no missing one");
@@ -32,7 +38,10 @@ async fn a_skill_is_published_listed_and_downloaded() {
     assert_eq!(download.bytes, package, "the bytes as published");
     let digest = format!("\"{}\"", made.body["version"]["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap());
     assert_eq!(download.header("etag"), digest);
-    assert!(download.header("repr-digest").starts_with("sha-256=:") && download.header("x-skill-signature").contains("sig="));
+    assert!(
+        download.header("repr-digest").starts_with("sha-256=:")
+            && download.header("x-skill-signature").contains("sig=")
+    );
     assert_eq!(t.get("/skills/acme.pdf-tools").await.body["downloads"], 1);
 
     let mine = ada.asks(t.get("/skills/acme.pdf-tools")).await.body;
@@ -75,11 +84,15 @@ async fn m22_a_version_is_one_package_for_ever() {
 
     // Sixteen at once: one package wins.
     let bodies: Vec<String> = (0..16).map(|n| format!("# {n}")).collect();
-    let answers = kernel::testing::join_all(
-        bodies.iter().map(|body| send(&t, &ada, path, skill("pdf-tools", "3.0.0", body))),
-    )
-    .await;
-    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1, "{:?}", answers.iter().map(|a| a.status).collect::<Vec<_>>());
+    let answers =
+        kernel::testing::join_all(bodies.iter().map(|body| send(&t, &ada, path, skill("pdf-tools", "3.0.0", body))))
+            .await;
+    assert_eq!(
+        answers.iter().filter(|answer| answer.status == 200).count(),
+        1,
+        "{:?}",
+        answers.iter().map(|a| a.status).collect::<Vec<_>>()
+    );
     let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM skill_version WHERE version = '3.0.0'";
     assert_eq!(count(&t, sql).await, 1);
     t.run_jobs().await;
@@ -95,9 +108,14 @@ async fn m23_a_namespace_belongs_to_its_organization() {
     let ada = published(&t).await;
     let bob = signed_in(&t, "bob@example.com").await;
     org(&t, &bob, "other").await;
-    let try_as = async |person: &Person, query: &str| publish(&t, person, query, skill("pdf-tools", "1.0.0", "x")).await;
+    let try_as =
+        async |person: &Person, query: &str| publish(&t, person, query, skill("pdf-tools", "1.0.0", "x")).await;
     assert_eq!(try_as(&bob, "?namespace=acme").await.refusal(), (403, "not_your_namespace"));
-    assert_eq!(try_as(&bob, "?namespace=com.example").await.refusal(), (403, "not_your_namespace"), "an unproven domain");
+    assert_eq!(
+        try_as(&bob, "?namespace=com.example").await.refusal(),
+        (403, "not_your_namespace"),
+        "an unproven domain"
+    );
     assert_eq!(try_as(&bob, "?namespace=").await.refusal(), (403, "not_your_namespace"), "bare names");
     for bad in ["ACME", "a%2Fb", "a..b", ".", "a.", "acme%20", "acm%D0%B5"] {
         let refused = try_as(&bob, &format!("?namespace={bad}")).await;
@@ -107,22 +125,24 @@ async fn m23_a_namespace_belongs_to_its_organization() {
         let refused = t.get(&format!("/skills/{bad}")).await;
         assert!([400, 404].contains(&refused.status), "{bad}: {}", refused.text);
     }
-    assert_eq!(send(&t, &bob, "/skills/acme.pdf-tools/versions", skill("pdf-tools", "2.0.0", "x")).await.refusal(), (404, "not_found"));
+    assert_eq!(
+        send(&t, &bob, "/skills/acme.pdf-tools/versions", skill("pdf-tools", "2.0.0", "x")).await.refusal(),
+        (404, "not_found")
+    );
     let own = try_as(&bob, "").await;
     assert_eq!((own.status, &own.body["skill"]["slug"]), (200, &json!("other.pdf-tools")), "{}", own.text);
 
     // A domain that an app of the organization has proven.
     let app = ada.asks(t.post("/apps").json(&json!({ "name": "Shop" }))).await;
     let app = app.body["id"].as_str().unwrap();
-    let sql = "INSERT INTO app_domain (id, app_id, org_id, domain, token, status, created_at, updated_at, verified_at)
-               VALUES ('d', $1, (SELECT org_id FROM app WHERE id = $1), 'example.com', 't', 'verified', 0, 0, 0)";
-    if t.janua.db.exec(sql, params![app]).await.is_err() {
-        prove(&t, app).await;
-    }
+    prove(&t, app).await;
     let proven = publish(&t, &ada, "?namespace=com.example", skill("pdf-tools", "1.0.0", "x")).await;
     assert_eq!(proven.status, 200, "{}", proven.text);
     let publisher = &proven.body["skill"]["publisher"];
-    assert_eq!((&proven.body["skill"]["slug"], &publisher["verified"]), (&json!("com.example.pdf-tools"), &json!(true)));
+    assert_eq!(
+        (&proven.body["skill"]["slug"], &publisher["verified"]),
+        (&json!("com.example.pdf-tools"), &json!(true))
+    );
     assert_eq!(try_as(&bob, "?namespace=com.example").await.refusal(), (403, "not_your_namespace"));
     assert_eq!(t.get("/skills?verified=true").await.body["skills"].as_array().unwrap().len(), 1);
     // The proof is gone: no new versions, and no longer verified.
@@ -134,9 +154,11 @@ async fn m23_a_namespace_belongs_to_its_organization() {
     t.finish().await;
 }
 
-/// Writes a proven domain, whatever columns the table needs.
+/// Writes that an app has proven its domain.
 async fn prove(t: &TestJanua, app: &str) {
-    let sql = "INSERT INTO app_domain (app_id, domain, token, verified_at, created_at) VALUES ($1, 'example.com', 't', 0, 0)";
+    let sql =
+        "INSERT INTO app_domain (id, app_id, org_id, domain, token, status, status_since, created_at, verified_at)
+               SELECT 'd', app.id, app.org_id, 'example.com', 't', 'active', 0, 0, 0 FROM app WHERE app.id = $1";
     t.janua.db.exec(sql, params![app]).await.unwrap();
 }
 
@@ -158,7 +180,10 @@ async fn a_changed_slug_leads_to_the_skill_and_frees_nothing() {
     // Not even when the organization is gone.
     let gone = ada.asks(t.ask(Method::DELETE, &format!("/org/{id}"))).await;
     assert!(gone.status < 300, "{}", gone.text);
-    assert_eq!(publish(&t, &eve, "?namespace=acme", skill("csv", "1.0.0", "y")).await.refusal(), (403, "not_your_namespace"));
+    assert_eq!(
+        publish(&t, &eve, "?namespace=acme", skill("csv", "1.0.0", "y")).await.refusal(),
+        (403, "not_your_namespace")
+    );
     assert_eq!(t.get("/skills/acme.pdf-tools").await.refusal(), (410, "revoked"));
     assert_eq!(t.get("/skills").await.body["skills"], json!([]));
     t.run_jobs().await;
@@ -175,7 +200,8 @@ async fn visibility_decides_who_finds_a_skill() {
     let ada = published(&t).await;
     let bob = signed_in(&t, "bob@example.com").await;
     let set = async |visibility: &str| {
-        let set = ada.asks(t.ask(Method::PATCH, "/skills/acme.pdf-tools").json(&json!({ "visibility": visibility }))).await;
+        let set =
+            ada.asks(t.ask(Method::PATCH, "/skills/acme.pdf-tools").json(&json!({ "visibility": visibility }))).await;
         assert_eq!(set.status, 200, "{}", set.text);
     };
     let seen = async || {
@@ -191,7 +217,11 @@ async fn visibility_decides_who_finds_a_skill() {
     assert_eq!(seen().await, (0, 404, 404));
     for path in ["star", "install", "report"] {
         let body = json!({ "reason": "spam" });
-        assert_eq!(bob.asks(t.post(&format!("/skills/acme.pdf-tools/{path}")).json(&body)).await.status, 404, "{path}");
+        assert_eq!(
+            bob.asks(t.post(&format!("/skills/acme.pdf-tools/{path}")).json(&body)).await.status,
+            404,
+            "{path}"
+        );
     }
     assert_eq!(bob.asks(t.get("/skills/acme.pdf-tools/versions")).await.status, 404);
     assert_eq!(t.get("/ratings/aggregate?slug=acme.pdf-tools").await.status, 404);
@@ -214,7 +244,8 @@ async fn signatures_are_checked_by_a_second_library_and_keys_take_turns() {
         let keys = t.get("/.well-known/skills-pubkey").await.body;
         let signed = &version["signature"];
         let key = keys["keys"].as_array().unwrap().iter().find(|key| key["kid"] == signed["kid"]).unwrap();
-        let key: [u8; 32] = BASE64URL_NOPAD.decode(key["x"].as_str().unwrap().as_bytes()).unwrap().try_into().unwrap();
+        let key: [u8; 32] =
+            BASE64URL_NOPAD.decode(key["x"].as_str().unwrap().as_bytes()).unwrap().try_into().unwrap();
         let value = BASE64URL_NOPAD.decode(signed["value"].as_str().unwrap().as_bytes()).unwrap();
         let manifest = signed["manifest"].as_str().unwrap();
         let signature = Signature::from_slice(&value).unwrap();
@@ -244,14 +275,19 @@ async fn a_store_that_is_away_refuses_packages_and_leaves_the_rest() {
     let t = start().await;
     let ada = published(&t).await;
     // A file in place of the folder: nothing can be written or read there.
-    let store = ["files", "objects"].iter().map(|name| t.folder.path().join(name)).find(|path| path.exists()).unwrap();
+    let store =
+        ["files", "objects"].iter().map(|name| t.folder.path().join(name)).find(|path| path.exists()).unwrap();
     let aside = t.folder.path().join("aside");
     std::fs::rename(&store, &aside).unwrap();
     std::fs::write(&store, b"").unwrap();
     let refused = send(&t, &ada, "/skills/acme.pdf-tools/versions", skill("pdf-tools", "1.1.0", "x")).await;
     assert!([503, 507].contains(&refused.status), "{}", refused.text);
     assert_eq!(ada.asks(t.get("/skills/acme.pdf-tools/download")).await.status / 100, 5);
-    assert_eq!(t.get("/skills/acme.pdf-tools").await.body["latestVersion"], "1.0.0", "what is in the database is fine");
+    assert_eq!(
+        t.get("/skills/acme.pdf-tools").await.body["latestVersion"],
+        "1.0.0",
+        "what is in the database is fine"
+    );
     assert_eq!(t.get("/skills?query=pdf").await.status, 200);
     std::fs::remove_file(&store).unwrap();
     std::fs::rename(&aside, &store).unwrap();
@@ -268,7 +304,9 @@ async fn versions_have_one_number_and_packages_one_name() {
     let t = start().await;
     let ada = published(&t).await;
     let path = "/skills/acme.pdf-tools/versions";
-    let field = |answer: &Answer| (answer.status, answer.body["errors"][0]["field"].clone(), answer.body["errors"][0]["code"].clone());
+    let field = |answer: &Answer| {
+        (answer.status, answer.body["errors"][0]["field"].clone(), answer.body["errors"][0]["code"].clone())
+    };
     let disagree = send(&t, &ada, &format!("{path}?version=2.0.0"), skill("pdf-tools", "1.1.0", "x")).await;
     assert_eq!(field(&disagree), (400, json!("metadata.version"), json!("other_version")));
     let other = send(&t, &ada, path, skill("csv-tools", "1.1.0", "x")).await;
