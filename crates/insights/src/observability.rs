@@ -35,9 +35,11 @@ pub fn feature() -> Feature {
 }
 
 fn routes() -> Routes {
-    Routes::new("observability")
-        .get("/observability/functions", functions, "health of background jobs")
-        .get("/observability/api-gateway", api_gateway, "requests by route: rates, errors and times")
+    Routes::new("observability").get("/observability/functions", functions, "health of background jobs").get(
+        "/observability/api-gateway",
+        api_gateway,
+        "requests by route: rates, errors and times",
+    )
 }
 
 const CHORES: &[Chore] = &[Chore::sweep(
@@ -75,8 +77,7 @@ impl Kept {
     fn add(&mut self, other: &Self) {
         self.counts.add(&other.counts);
         self.version.clone_from(&other.version);
-        (self.started_at, self.in_flight, self.connections) =
-            (other.started_at, other.in_flight, other.connections);
+        (self.started_at, self.in_flight, self.connections) = (other.started_at, other.in_flight, other.connections);
     }
 }
 
@@ -149,7 +150,8 @@ async fn merge_an_hour(janua: &Janua) -> Result<bool> {
         let sql = "SELECT since FROM metric_span WHERE span = 'm' AND since < $1 ORDER BY since LIMIT 1";
         let Some((first,)) = tx.opt::<(i64,)>(sql, params![before]).await? else { return Ok(false) };
         let hour = first.div_euclid(HOUR) * HOUR;
-        let sql = "DELETE FROM metric_span WHERE span = 'm' AND since >= $1 AND since < $2 RETURNING since, node, data";
+        let sql =
+            "DELETE FROM metric_span WHERE span = 'm' AND since >= $1 AND since < $2 RETURNING since, node, data";
         let mut rows: Vec<Stored> = tx.put(sql, params![hour, hour + HOUR]).await?;
         rows.sort_by_key(|row| row.since);
         let mut nodes: BTreeMap<String, Kept> = BTreeMap::new();
@@ -459,7 +461,8 @@ async fn api_gateway(
     let mut series: BTreeMap<i64, RouteCounts> = BTreeMap::new();
     let mut nodes: BTreeMap<String, NodeView> = BTreeMap::new();
     for (since, node, kept) in kept_since(&janua.db, first).await? {
-        for (name, counts) in kept.counts.routes.iter().filter(|(name, _)| query.route.as_ref().is_none_or(|r| r == *name))
+        for (name, counts) in
+            kept.counts.routes.iter().filter(|(name, _)| query.route.as_ref().is_none_or(|r| r == *name))
         {
             total.add(counts);
             routes.entry(name.clone()).or_default().add(counts);
@@ -479,7 +482,12 @@ async fn api_gateway(
     let series = points.map(|at| {
         let counts = series.remove(&at).unwrap_or_default();
         let start = Timestamp(at * window.step());
-        GatewayPoint { start, requests: counts.requests(), errors: counts.classes[3], p95: counts.times.percentile(0.95) }
+        GatewayPoint {
+            start,
+            requests: counts.requests(),
+            errors: counts.classes[3],
+            p95: counts.times.percentile(0.95),
+        }
     });
     let series = series.collect();
     let mut routes: Vec<RouteTraffic> = routes

@@ -431,9 +431,11 @@ async fn j8_figures_are_what_a_recount_says() {
                     assert_eq!(said["activeUsers"][name], seen, "{name}, {context}");
                 }
             }
-            let path = format!("/analytics/app/{}/timeseries{query}&interval=week&metric=active_users", world.apps[0].id);
+            let path =
+                format!("/analytics/app/{}/timeseries{query}&interval=week&metric=active_users", world.apps[0].id);
             let said = ada.asks(t.get(&path)).await.body;
-            let sum: i64 = said["series"][0]["points"].as_array().unwrap().iter().filter_map(|p| p["value"].as_i64()).sum();
+            let sum: i64 =
+                said["series"][0]["points"].as_array().unwrap().iter().filter_map(|p| p["value"].as_i64()).sum();
             let mut weeks: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
             for day in from..=to {
                 let monday = crate::analytics::zones::week_of(day);

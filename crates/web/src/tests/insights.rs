@@ -29,7 +29,11 @@ async fn analytics_are_shown_with_the_period_before_and_the_time_zone_is_set() {
     for days in ["", "?days=7", "?days=365&funnel=sign_in", "?days=9999&funnel=nothing"] {
         let page = visit(&t, &format!("{app}/analytics{days}"), &ada).await;
         assert_eq!(page.status, 200, "{}", page.text);
-        assert!(page.text.contains("Monthly active users") && page.text.contains("Most active users"), "{}", page.text);
+        assert!(
+            page.text.contains("Monthly active users") && page.text.contains("Most active users"),
+            "{}",
+            page.text
+        );
         assert!(page.text.contains("bob@example.com") && page.text.contains("Password"), "{}", page.text);
     }
     let page = visit(&t, &format!("{app}/analytics?funnel=sign_in"), &ada).await;
