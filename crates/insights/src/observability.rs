@@ -96,7 +96,7 @@ async fn keep_minutes(janua: Janua) {
 pub async fn keep(janua: &Janua) -> Result<()> {
     let (node, started_at) = Node::of(janua);
     let since = (janua.clock.now().0 - 1).div_euclid(MINUTE) * MINUTE;
-    let mut kept = Kept {
+    let kept = Kept {
         version: janua.metrics.version().to_owned(),
         started_at: started_at.0,
         in_flight: janua.metrics.in_flight.get(),
@@ -107,12 +107,9 @@ pub async fn keep(janua: &Janua) -> Result<()> {
         let sql = "SELECT data FROM metric_span WHERE span = 'm' AND since = $1 AND node = $2";
         // A clock that went back meets a minute that was written before.
         let before: Option<(String,)> = tx.opt(sql, params![since, node]).await?;
-        if let Some(mut before) = before.and_then(|(data,)| serde_json::from_str::<Kept>(&data).ok()) {
-            before.add(&kept);
-            kept = before;
-        }
-        put(tx, "m", since, node, &kept).await?;
-        Ok(())
+        let mut sum: Kept = before.and_then(|(data,)| serde_json::from_str(&data).ok()).unwrap_or_default();
+        sum.add(&kept);
+        Ok(put(tx, "m", since, node, &sum).await?)
     })
 }
 
