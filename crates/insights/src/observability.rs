@@ -69,7 +69,6 @@ struct Kept {
     started_at: i64,
     in_flight: i64,
     connections: i64,
-    #[serde(flatten)]
     counts: Counts,
 }
 
