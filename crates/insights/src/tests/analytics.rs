@@ -254,9 +254,9 @@ async fn events_from_before_are_counted_by_a_job() {
     let app = make_app(&t, &ada, "Shop").await;
     for _ in 0..3 {
         assert_eq!(login_to(&t, &app, BOB).await.status, 200);
+        t.run_jobs().await;
         t.advance(DAY);
     }
-    t.run_jobs().await;
     let t = t.restart(feature).await;
     assert_eq!(login_to(&t, &app, BOB).await.status, 200);
     let ada = again(&t, ADA).await;
