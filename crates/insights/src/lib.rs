@@ -7,6 +7,8 @@ use kernel::{
     feature::{Feature, Part},
 };
 
+pub use observability::keep as keep_counts;
+
 pub const PART: Part = Part { settings: &[], feature };
 
 pub fn feature(_: &Config) -> Feature {

@@ -35,9 +35,11 @@ pub fn feature() -> Feature {
 }
 
 fn routes() -> Routes {
-    Routes::new("observability")
-        .get("/observability/functions", functions, "health of background jobs")
-        .get("/observability/api-gateway", api_gateway, "requests by route: rates, errors and times")
+    Routes::new("observability").get("/observability/functions", functions, "health of background jobs").get(
+        "/observability/api-gateway",
+        api_gateway,
+        "requests by route: rates, errors and times",
+    )
 }
 
 const CHORES: &[Chore] = &[Chore::sweep(
@@ -67,7 +69,6 @@ struct Kept {
     started_at: i64,
     in_flight: i64,
     connections: i64,
-    #[serde(flatten)]
     counts: Counts,
 }
 
@@ -75,8 +76,7 @@ impl Kept {
     fn add(&mut self, other: &Self) {
         self.counts.add(&other.counts);
         self.version.clone_from(&other.version);
-        (self.started_at, self.in_flight, self.connections) =
-            (other.started_at, other.in_flight, other.connections);
+        (self.started_at, self.in_flight, self.connections) = (other.started_at, other.in_flight, other.connections);
     }
 }
 
@@ -95,7 +95,7 @@ async fn keep_minutes(janua: Janua) {
 pub async fn keep(janua: &Janua) -> Result<()> {
     let (node, started_at) = Node::of(janua);
     let since = (janua.clock.now().0 - 1).div_euclid(MINUTE) * MINUTE;
-    let mut kept = Kept {
+    let kept = Kept {
         version: janua.metrics.version().to_owned(),
         started_at: started_at.0,
         in_flight: janua.metrics.in_flight.get(),
@@ -106,12 +106,9 @@ pub async fn keep(janua: &Janua) -> Result<()> {
         let sql = "SELECT data FROM metric_span WHERE span = 'm' AND since = $1 AND node = $2";
         // A clock that went back meets a minute that was written before.
         let before: Option<(String,)> = tx.opt(sql, params![since, node]).await?;
-        if let Some(mut before) = before.and_then(|(data,)| serde_json::from_str::<Kept>(&data).ok()) {
-            before.add(&kept);
-            kept = before;
-        }
-        put(tx, "m", since, node, &kept).await?;
-        Ok(())
+        let mut sum: Kept = before.and_then(|(data,)| serde_json::from_str(&data).ok()).unwrap_or_default();
+        sum.add(&kept);
+        Ok(put(tx, "m", since, node, &sum).await?)
     })
 }
 
@@ -149,7 +146,8 @@ async fn merge_an_hour(janua: &Janua) -> Result<bool> {
         let sql = "SELECT since FROM metric_span WHERE span = 'm' AND since < $1 ORDER BY since LIMIT 1";
         let Some((first,)) = tx.opt::<(i64,)>(sql, params![before]).await? else { return Ok(false) };
         let hour = first.div_euclid(HOUR) * HOUR;
-        let sql = "DELETE FROM metric_span WHERE span = 'm' AND since >= $1 AND since < $2 RETURNING since, node, data";
+        let sql =
+            "DELETE FROM metric_span WHERE span = 'm' AND since >= $1 AND since < $2 RETURNING since, node, data";
         let mut rows: Vec<Stored> = tx.put(sql, params![hour, hour + HOUR]).await?;
         rows.sort_by_key(|row| row.since);
         let mut nodes: BTreeMap<String, Kept> = BTreeMap::new();
@@ -459,7 +457,8 @@ async fn api_gateway(
     let mut series: BTreeMap<i64, RouteCounts> = BTreeMap::new();
     let mut nodes: BTreeMap<String, NodeView> = BTreeMap::new();
     for (since, node, kept) in kept_since(&janua.db, first).await? {
-        for (name, counts) in kept.counts.routes.iter().filter(|(name, _)| query.route.as_ref().is_none_or(|r| r == *name))
+        for (name, counts) in
+            kept.counts.routes.iter().filter(|(name, _)| query.route.as_ref().is_none_or(|r| r == *name))
         {
             total.add(counts);
             routes.entry(name.clone()).or_default().add(counts);
@@ -479,7 +478,12 @@ async fn api_gateway(
     let series = points.map(|at| {
         let counts = series.remove(&at).unwrap_or_default();
         let start = Timestamp(at * window.step());
-        GatewayPoint { start, requests: counts.requests(), errors: counts.classes[3], p95: counts.times.percentile(0.95) }
+        GatewayPoint {
+            start,
+            requests: counts.requests(),
+            errors: counts.classes[3],
+            p95: counts.times.percentile(0.95),
+        }
     });
     let series = series.collect();
     let mut routes: Vec<RouteTraffic> = routes

@@ -29,7 +29,8 @@ use super::{
     zones::{Zones, number},
 };
 
-pub const RANGE_TOO_LONG: Code = Code::new(400, "range_too_long", "The range of days is too long. Ask for fewer days.");
+pub const RANGE_TOO_LONG: Code =
+    Code::new(400, "range_too_long", "The range of days is too long. Ask for fewer days.");
 
 /// The most days that an overview covers.
 const MOST_DAYS: i64 = 366;
@@ -42,7 +43,11 @@ pub fn routes() -> Routes {
         .answers::<Overview>(200, "application/json")
         .answers::<String>(200, "text/csv")
         .fails(&[RANGE_TOO_LONG])
-        .get("/analytics/org/{orgId}/overview", org_analytics, "events and active users of all apps of an organization")
+        .get(
+            "/analytics/org/{orgId}/overview",
+            org_analytics,
+            "events and active users of all apps of an organization",
+        )
         .answers::<OrgOverview>(200, "application/json")
         .answers::<String>(200, "text/csv")
         .fails(&[RANGE_TOO_LONG])
@@ -141,7 +146,8 @@ pub fn day_at(field: &'static str, text: Option<&str>) -> Result<Option<i64>> {
     let Some(text) = text.map(str::trim).filter(|text| !text.is_empty()) else { return Ok(None) };
     let date: Option<jiff::civil::Date> = text.parse().ok();
     let date = date.filter(|date| (1970..=9000).contains(&date.year()));
-    date.map(|date| Some(number(date))).ok_or_else(|| INVALID.at(field, "wrong_form", "must be a date such as 2026-01-31"))
+    date.map(|date| Some(number(date)))
+        .ok_or_else(|| INVALID.at(field, "wrong_form", "must be a date such as 2026-01-31"))
 }
 
 #[derive(Debug, Default, Serialize, JsonSchema)]

@@ -23,7 +23,11 @@ const AT_ONCE: u32 = 500;
 const MOST_BEFORE_READING: usize = 20;
 
 /// Leaves a tally of what happened, in its transaction.
-pub async fn note(tx: &mut Tx, janua: &Janua, Occurrence { app, person, at, what }: Occurrence<'_>) -> db::Result<()> {
+pub async fn note(
+    tx: &mut Tx,
+    janua: &Janua,
+    Occurrence { app, person, at, what }: Occurrence<'_>,
+) -> db::Result<()> {
     let (id, kind, method) = match what {
         What::Event { id, kind, details } => (id, kind, method_in(details)),
         What::SecondFactorAsked => (EventId::new(&janua.entropy, at), SECOND_ASKED, String::new()),

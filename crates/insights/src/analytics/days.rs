@@ -89,7 +89,10 @@ mod tests {
     use super::*;
 
     fn distinct(gaps: &BTreeMap<(i64, i64), i64>, a: i64, b: i64) -> i64 {
-        gaps.iter().filter(|((day, gap), _)| (a..=b).contains(day) && (*gap == 0 || *gap > day - a)).map(|(_, n)| n).sum()
+        gaps.iter()
+            .filter(|((day, gap), _)| (a..=b).contains(day) && (*gap == 0 || *gap > day - a))
+            .map(|(_, n)| n)
+            .sum()
     }
 
     proptest! {

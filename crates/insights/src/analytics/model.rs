@@ -25,7 +25,8 @@ row!(Tally { id, app_id, kind, method, account_id, at });
 
 impl Tally {
     pub async fn insert(&self, tx: &mut Tx) -> db::Result<()> {
-        let sql = "INSERT INTO event_tally (id, app_id, kind, method, account_id, at) VALUES ($1, $2, $3, $4, $5, $6)";
+        let sql =
+            "INSERT INTO event_tally (id, app_id, kind, method, account_id, at) VALUES ($1, $2, $3, $4, $5, $6)";
         tx.send(sql, params![&self.id, self.app_id, &self.kind, &self.method, self.account_id, self.at]).await
     }
 
@@ -135,7 +136,8 @@ impl Counters {
             tx.send(sql, params![scope, by]).await?;
         }
         for ((app, funnel, day, step, within), users) in self.steps {
-            let sql = "INSERT INTO funnel_day (app_id, funnel, day, step, within, users) VALUES ($1, $2, $3, $4, $5, $6)
+            let sql =
+                "INSERT INTO funnel_day (app_id, funnel, day, step, within, users) VALUES ($1, $2, $3, $4, $5, $6)
                        ON CONFLICT (app_id, funnel, day, step, within) DO UPDATE SET users = funnel_day.users + $6";
             tx.send(sql, params![app, funnel.name(), day, number(step), number(within), users]).await?;
         }

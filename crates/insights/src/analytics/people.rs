@@ -28,7 +28,11 @@ const MOST_DAYS: i64 = 366;
 
 pub fn routes() -> Routes {
     Routes::new("analytics")
-        .get("/analytics/app/{appId}/top-users", top_users, "users of an app with the most events in a day, week or month")
+        .get(
+            "/analytics/app/{appId}/top-users",
+            top_users,
+            "users of an app with the most events in a day, week or month",
+        )
         .answers::<TopUsers>(200, "application/json")
         .answers::<String>(200, "text/csv")
         .get("/analytics/app/{appId}/funnels", funnel, "how many users reach each step of a funnel")

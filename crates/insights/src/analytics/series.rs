@@ -23,8 +23,11 @@ use super::{
     zones::{Zones, month_of, week_of},
 };
 
-const TOO_MANY_POINTS: Code =
-    Code::new(400, "too_many_points", "The series would have more than 1,000 points. Use a longer interval or fewer days.");
+const TOO_MANY_POINTS: Code = Code::new(
+    400,
+    "too_many_points",
+    "The series would have more than 1,000 points. Use a longer interval or fewer days.",
+);
 const MOST_POINTS: usize = 1000;
 const MOST_METRICS: usize = 5;
 const MOST_DAYS: i64 = 3660;
@@ -156,8 +159,12 @@ async fn timeseries(
 }
 
 fn metrics(text: Option<&str>, interval: Interval) -> Result<Vec<String>> {
-    let asked: Vec<String> =
-        text.unwrap_or("sign_ins").split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect();
+    let asked: Vec<String> = text
+        .unwrap_or("sign_ins")
+        .split(',')
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.is_empty())
+        .collect();
     if asked.is_empty() || asked.len() > MOST_METRICS {
         return Err(INVALID.at("metric", "wrong_number", "must be one to five metrics"));
     }
@@ -199,13 +206,7 @@ fn by_key(metric: &str, counts: &[DayCount], keys: impl Iterator<Item = i64>) ->
 
 type Values = (Vec<String>, Vec<Vec<i64>>, i64);
 
-async fn of_days(
-    janua: &Janua,
-    scope: &str,
-    metrics: &[String],
-    buckets: Vec<Bucket>,
-    today: i64,
-) -> Result<Values> {
+async fn of_days(janua: &Janua, scope: &str, metrics: &[String], buckets: Vec<Bucket>, today: i64) -> Result<Values> {
     if buckets.len() > MOST_POINTS {
         return Err(TOO_MANY_POINTS.into());
     }
@@ -221,7 +222,8 @@ async fn of_days(
             "returning_users" => of_people(|(seen, new)| seen - new),
             metric => {
                 let days = by_key(metric, &counts, from..=to);
-                let of = |day: i64| usize::try_from(day - from).ok().and_then(|at| days.get(at)).copied().unwrap_or(0);
+                let of =
+                    |day: i64| usize::try_from(day - from).ok().and_then(|at| days.get(at)).copied().unwrap_or(0);
                 buckets.iter().map(|bucket| (bucket.from..=bucket.to).map(of).sum()).collect()
             }
         }

@@ -11,8 +11,8 @@ const ROOT: &str = "root@example.com";
 const MINUTE: Duration = Duration::from_mins(1);
 
 async fn platform() -> TestJanua {
-    let config = Config::for_tests()
-        .with(|tenancy: &mut tenancy::Settings| tenancy.platform_owners = vec![ROOT.into()]);
+    let config =
+        Config::for_tests().with(|tenancy: &mut tenancy::Settings| tenancy.platform_owners = vec![ROOT.into()]);
     TestJanua::start_with(config, feature).await
 }
 
@@ -41,8 +41,8 @@ async fn m27_requests_are_counted_by_route_for_platform_admins_alone() {
     assert_eq!(said.body["nodes"].as_array().unwrap().len(), 1);
     assert_eq!(said.body["series"].as_array().unwrap().len(), 61);
     // Patterns and nothing else: no id, email or name.
-    for secret in [&app.id, &ada.id, &root.id, "ada@example.com", "Shop"] {
-        assert!(!said.text.contains(secret.trim()), "{secret}: {}", said.text);
+    for secret in [app.id.as_str(), &ada.id, &root.id, "ada@example.com", "Shop"] {
+        assert!(!said.text.contains(secret), "{secret}: {}", said.text);
     }
     let one = root.asks(t.get("/observability/api-gateway?window=1h&route=GET%20/apps/%7BappId%7D")).await.body;
     assert_eq!((&one["totals"]["requests"], one["routes"].as_array().unwrap().len()), (&json!(5), 1));
@@ -64,7 +64,12 @@ async fn functions_tell_how_jobs_fare() {
         all.clone().find(|one| one["name"] == name).cloned().unwrap_or_default()
     };
     let counting = of(&functions.body, "insights.count");
-    assert_eq!((&counting["kind"], &counting["health"]), (&json!("recurring"), &json!("healthy")), "{}", functions.text);
+    assert_eq!(
+        (&counting["kind"], &counting["health"]),
+        (&json!("recurring"), &json!("healthy")),
+        "{}",
+        functions.text
+    );
     assert!(counting["invocations"].as_u64().unwrap() >= 1 && counting["nextRunAt"].is_string());
     let mail = of(&functions.body, "mail.send");
     assert_eq!((&mail["kind"], &mail["health"]), (&json!("job"), &json!("healthy")), "{mail}");
@@ -79,7 +84,10 @@ async fn functions_tell_how_jobs_fare() {
     let mail = of(&functions, "mail.send");
     assert_eq!((&mail["dead"], &mail["health"]), (&json!(1), &json!("failing")));
     let tidy = of(&functions, "tidy");
-    assert_eq!((&tidy["waiting"], &tidy["oldestWaitingMs"], &tidy["health"]), (&json!(1), &json!(61000), &json!("degraded")));
+    assert_eq!(
+        (&tidy["waiting"], &tidy["oldestWaitingMs"], &tidy["health"]),
+        (&json!(1), &json!(61000), &json!("degraded"))
+    );
     t.janua.db.exec("DELETE FROM job WHERE id IN ('a', 'b')", vec![]).await.unwrap();
     t.run_jobs().await;
     t.finish().await;

@@ -48,7 +48,12 @@ impl Times {
     /// The time that this part of all took at the most, in milliseconds with two digits; none of nothing.
     pub fn percentile(&self, part: f64) -> Option<f64> {
         let count = self.count();
-        #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts")]
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "counts"
+        )]
         let place = ((count as f64 * part).ceil() as u64).clamp(1, count.max(1));
         let mut seen = 0;
         let found = self.0.iter().find(|(_, n)| {

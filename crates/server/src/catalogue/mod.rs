@@ -59,7 +59,9 @@ fn security(guard: &str) -> Option<Value> {
     match guard {
         "public" | "signature" => Some(json!([])),
         "session" | "agent-admin" | "platform-owner" | "platform-admin" | "active-org-admin" | "org-member"
-        | "org-admin" | "org-owner" | "app-member" | "app-admin" | "owning-org-admin" => Some(json!([{ "bearer": [] }, { "cookie": [] }])),
+        | "org-admin" | "org-owner" | "app-member" | "app-admin" | "owning-org-admin" => {
+            Some(json!([{ "bearer": [] }, { "cookie": [] }]))
+        }
         "session-or-app-key" => Some(json!([{ "bearer": [] }, { "cookie": [] }, { "appKey": [] }])),
         "session-optional" => Some(json!([{}, { "bearer": [] }, { "cookie": [] }])),
         "app-key" => Some(json!([{ "appKey": [] }, { "clientBasic": [] }, {}])),

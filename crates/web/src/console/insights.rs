@@ -17,12 +17,14 @@ use crate::{me::Me, page::pages};
 pub const NAV: &[NavEntry] = &[
     NavEntry::new(Area::App, "", "Analytics", "chart", "/analytics").for_admins(),
     NavEntry::new(Area::Org, "", "Analytics", "chart", "/analytics").for_admins(),
+    NavEntry::new(Area::Platform, "", "Observability", "activity", "/platform/observability"),
 ];
 
 pub fn routes() -> Routes {
     pages("pages")
         .get("/console/apps/{appId}/analytics", app_analytics_page, "events, users and funnels of an app")
         .get("/console/orgs/{id}/analytics", org_analytics_page, "events and users of an organization's apps")
+        .get("/console/platform/observability", observability_page, "requests and background jobs of all nodes")
 }
 
 /// The ranges that a page offers, in days.
@@ -78,4 +80,19 @@ async fn org_analytics_page(me: Me, Path(OfOrg { id }): Path<OfOrg>) -> Response
     let asks = [("org", "/org/{id}?limit=1"), ("?overview", "/analytics/org/{id}/overview?from={from}")];
     let more = json!({ "days": days, "ranges": RANGES });
     me.show_with("console/org_analytics.html", &AnalyticsOfOrg { id, from }, &asks, more).await
+}
+
+#[derive(Serialize)]
+struct Observed {
+    window: String,
+}
+
+async fn observability_page(me: Me) -> Response {
+    let asked = me.parameter("window");
+    let window = if ["1h", "24h", "7d"].contains(&asked.as_str()) { asked } else { "24h".to_owned() };
+    let asks = [
+        ("gateway", "/observability/api-gateway?window={window}"),
+        ("jobs", "/observability/functions?window={window}"),
+    ];
+    me.show("console/observability.html", &Observed { window }, &asks).await
 }

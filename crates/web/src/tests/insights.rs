@@ -1,6 +1,6 @@
 //! The pages of analytics.
 use identity::testing::{PASSWORD, Person, login, member};
-use kernel::testing::TestJanua;
+use kernel::{config::Config, testing::TestJanua};
 use serde_json::json;
 
 use super::{act, browser, feature, visit};
@@ -29,7 +29,11 @@ async fn analytics_are_shown_with_the_period_before_and_the_time_zone_is_set() {
     for days in ["", "?days=7", "?days=365&funnel=sign_in", "?days=9999&funnel=nothing"] {
         let page = visit(&t, &format!("{app}/analytics{days}"), &ada).await;
         assert_eq!(page.status, 200, "{}", page.text);
-        assert!(page.text.contains("Monthly active users") && page.text.contains("Most active users"), "{}", page.text);
+        assert!(
+            page.text.contains("Monthly active users") && page.text.contains("Most active users"),
+            "{}",
+            page.text
+        );
         assert!(page.text.contains("bob@example.com") && page.text.contains("Password"), "{}", page.text);
     }
     let page = visit(&t, &format!("{app}/analytics?funnel=sign_in"), &ada).await;
@@ -49,6 +53,30 @@ async fn analytics_are_shown_with_the_period_before_and_the_time_zone_is_set() {
     assert!(page.text.contains("in Europe/Zurich from"), "{}", page.text);
     let bob = browser(&t, "bob@example.com").await;
     assert!(matches!(visit(&t, &format!("{app}/analytics"), &bob).await.status, 403 | 404));
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn platform_owners_see_requests_and_jobs() {
+    let config = Config::for_tests()
+        .with(|tenancy: &mut tenancy::Settings| tenancy.platform_owners = vec!["root@example.com".into()]);
+    let t = TestJanua::start_with(config, |config| feature(config).and(insights::feature(config))).await;
+    member(&t, "root@example.com").await;
+    member(&t, "ada@example.com").await;
+    let root = browser(&t, "root@example.com").await;
+    let place = "/console/platform/observability";
+    let page = visit(&t, place, &root).await;
+    assert!(page.status == 200 && page.text.contains("No figures yet"), "{}", page.text);
+    t.advance(std::time::Duration::from_mins(1));
+    insights::keep_counts(&t.janua).await.expect("what was counted");
+    for window in ["", "?window=1h", "?window=7d", "?window=none"] {
+        let page = visit(&t, &format!("{place}{window}"), &root).await;
+        assert!(page.status == 200 && page.text.contains("POST /auth/login"), "{}", page.text);
+        assert!(page.text.contains("mail.send") && page.text.contains("Healthy"), "{}", page.text);
+    }
+    let ada = browser(&t, "ada@example.com").await;
+    assert_eq!(visit(&t, place, &ada).await.status, 403);
     t.run_jobs().await;
     t.finish().await;
 }
