@@ -40,7 +40,7 @@ _NEVER_REPLAYED = re.compile(r"/(auth|oauth)/")
 
 @dataclass(frozen=True)
 class Session:
-    """What a client holds of a session."""
+    """The tokens of a session."""
 
     access_token: str
     refresh_token: str | None = None
@@ -55,7 +55,7 @@ class Session:
 class Janua:
     """A client. Threads may share it.
 
-    ``app_key`` is a key of your app. ``session`` is whom it acts for; ``sign_in`` sets it. ``on_session`` hears of
+    ``app_key`` is a key of your app. ``session`` holds the user's tokens; ``sign_in`` sets it. ``on_session`` hears of
     renewed tokens, so that you can store them, and of ``None`` when the session ends.
     """
 
