@@ -220,7 +220,8 @@ export class Janua {
         const wait = asked ?? (isHarmless ? backoff(attempt) : Infinity)
         if (wait <= (this.#options.maxWait ?? 30_000)) {
           await response.body?.cancel()
-          await pause(wait, signal)
+          // Callers that were refused together do not come back together.
+          await pause(wait * (1 + Math.random() / 4), signal)
           continue
         }
       }

@@ -83,6 +83,23 @@ test('a lost answer creates nothing twice', async () => {
   assert.deepEqual(names, [created.id])
 })
 
+test('calls beyond the rate limit wait as long as the server says', async () => {
+  const limited = await startJanua({ JANUA_RATE_LIMITS: 'on', JANUA_RATE_LIMIT_PER_MINUTE: '120' })
+  try {
+    let refused = 0
+    const counted = async (url, init) => {
+      const response = await fetch(url, init)
+      if (response.status === 429) refused += 1
+      return response
+    }
+    const janua = createClient({ url: limited.url, fetch: counted, retries: 8 })
+    await Promise.all(Array.from({ length: 126 }, () => janua.get('/legal')))
+    assert.ok(refused > 0)
+  } finally {
+    await limited.stop()
+  }
+})
+
 test('all pages of a list', async () => {
   for (const name of ['One', 'Two', 'Three']) await owner.post('/apps', { body: { name } })
   const { fetch, to } = counting()

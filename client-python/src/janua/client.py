@@ -281,7 +281,8 @@ class Janua:
         if asked is None:
             # A lost connection, and a 503 without `Retry-After`, may come after the work was done.
             return 0.25 * 2 ** (attempt + 1) * random.uniform(0.5, 1) if is_harmless else None
-        return asked if asked <= self._max_wait else None
+        # Callers that were refused together do not come back together.
+        return asked * random.uniform(1, 1.25) if asked <= self._max_wait else None
 
     def _renew(self, used: Session) -> bool:
         """Renews the tokens, once for all threads that need it. Tells whether the session lives."""
