@@ -213,7 +213,7 @@ fn against_bare(
 }
 
 /// A request, and a bare server that gives the same answer to it.
-fn both_bare(
+pub fn both_bare(
     rounds: &Rounds,
     server: &Server,
     folder: &Path,

@@ -6,6 +6,7 @@ mod domains;
 pub mod edge;
 mod registrar;
 mod settings;
+mod sigv4;
 mod storage;
 mod words;
 

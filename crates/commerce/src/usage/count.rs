@@ -236,7 +236,7 @@ async fn spend(
     for (name, (meter, sum)) in sums {
         let last = match (meter.aggregation, sum) {
             (Aggregation::Max | Aggregation::Latest, _) => {
-                let Some((plan, limit)) = quotas::limit_of(tx, &work.janua, work.org, &meter.meter).await? else {
+                let Some((plan, limit)) = quotas::limit_of(tx, &work.janua, pool, &meter.meter).await? else {
                     continue;
                 };
                 let ceiling = limit.as_ref().and_then(Limit::ceiling).unwrap_or(i64::MAX);

@@ -7,6 +7,7 @@ use data_encoding::BASE64;
 use db::{Tx, params};
 use kernel::{
     Janua,
+    archive::ArchiveLimits,
     clock::Timestamp,
     fault::{Code, Fault, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_MISMATCH, INVALID, Result, STORAGE_FULL},
     http::{GenContext, Json, Operation, OperationInput, Query, Routes, Streamed, may_answer},
@@ -22,7 +23,6 @@ use tenancy::{
 };
 
 use super::{
-    archive::ArchiveLimits,
     events::{DeploymentActivated, DeploymentCreated, DeploymentFailed, DistributionProvisioned},
     jobs::{Compress, Prune},
     limits,

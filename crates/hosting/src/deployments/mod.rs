@@ -1,6 +1,5 @@
 //! Deployments: an archive becomes a site.
 mod api;
-pub mod archive;
 mod build;
 mod deploy;
 pub mod events;
@@ -10,7 +9,6 @@ mod jobs;
 mod limits;
 mod log;
 mod model;
-pub mod names;
 mod process;
 mod view;
 

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use kernel::{
     Janua,
+    archive::{self, ArchiveLimits, Refusal, RefusalKind},
     fault::{Code, Fault},
     ports::objects::{Key, ObjectError, Source},
 };
@@ -21,7 +22,6 @@ use tokio::{
 };
 
 use super::{
-    archive::{self, ArchiveLimits, Refusal, RefusalKind},
     build::{self, BuiltSite, KnownPieces, NewPack, Packer, SiteBuilder},
     model::{Built, Deployment, DeploymentError, DeploymentId, StoredPack},
 };

@@ -262,7 +262,7 @@ impl Tenant {
     /// What stands for `{name}` after the segment `before`.
     fn id(&self, before: &str, name: &str) -> Option<&str> {
         let name = match (before, name) {
-            ("org" | "orgs", "id") => "org",
+            ("org" | "orgs", "id") | ("org", "orgId") => "org",
             ("webhooks", "id") => "webhookId",
             ("agent", "id") => "agent",
             ("framework-agent", "id") => "frameworkAgent",
@@ -273,9 +273,9 @@ impl Tenant {
             ("objects", "id") => "objectId",
             ("sessions" | "consents" | "trusted-devices" | "outbox", "id")
             | ("events", "eventId")
-            | ("merchants", "accountId") => return Some(RANDOM),
+            | ("merchants", "accountId")
+            | ("register", "operationId") => return Some(RANDOM),
             ("passkey", "credentialId") => return Some("none"),
-            ("register", "operationId") => return Some(RANDOM),
             (_, name) => name,
         };
         self.ids.get(name).map(String::as_str)

@@ -59,7 +59,7 @@ fn security(guard: &str) -> Option<Value> {
     match guard {
         "public" | "signature" => Some(json!([])),
         "session" | "agent-admin" | "platform-owner" | "platform-admin" | "active-org-admin" | "org-member"
-        | "org-admin" | "org-owner" | "app-member" | "app-admin" => Some(json!([{ "bearer": [] }, { "cookie": [] }])),
+        | "org-admin" | "org-owner" | "app-member" | "app-admin" | "owning-org-admin" => Some(json!([{ "bearer": [] }, { "cookie": [] }])),
         "session-or-app-key" => Some(json!([{ "bearer": [] }, { "cookie": [] }, { "appKey": [] }])),
         "session-optional" => Some(json!([{}, { "bearer": [] }, { "cookie": [] }])),
         "app-key" => Some(json!([{ "appKey": [] }, { "clientBasic": [] }, {}])),
@@ -85,7 +85,7 @@ fn role(guard: &str) -> Option<&str> {
     let named = prefixes.iter().find_map(|prefix| guard.strip_prefix(prefix));
     let of_its_own = match guard {
         "platform-owner" | "platform-admin" => Some(guard),
-        "session-or-secret-key" => Some("admin"),
+        "session-or-secret-key" | "owning-org-admin" => Some("admin"),
         _ => None,
     };
     named.filter(|role| ROLES.contains(role)).or(of_its_own)

@@ -5,6 +5,7 @@ mod billing;
 mod deployments;
 mod design;
 mod email;
+mod insights;
 mod machines;
 mod mails;
 pub mod nav;
@@ -28,6 +29,7 @@ const NAV: &[&[NavEntry]] = &[
     orgs::NAV,
     quick_start::NAV,
     apps::NAV,
+    insights::NAV,
     deployments::NAV,
     webhooks::NAV,
     email::NAV,
@@ -43,6 +45,7 @@ pub fn routes() -> Routes {
         .and(start::routes())
         .and(orgs::routes())
         .and(apps::routes())
+        .and(insights::routes())
         .and(deployments::routes())
         .and(webhooks::routes())
         .and(email::routes())

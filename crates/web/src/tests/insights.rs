@@ -1,0 +1,54 @@
+//! The pages of analytics.
+use identity::testing::{PASSWORD, Person, login, member};
+use kernel::testing::TestJanua;
+use serde_json::json;
+
+use super::{act, browser, feature, visit};
+
+#[tokio::test]
+async fn analytics_are_shown_with_the_period_before_and_the_time_zone_is_set() {
+    let t = TestJanua::start(|config| feature(config).and(insights::feature(config))).await;
+    member(&t, "ada@example.com").await;
+    member(&t, "bob@example.com").await;
+    let ada = browser(&t, "ada@example.com").await;
+    let made = act(&t, &ada, "POST /apps", "/console", &[("name", "Shop"), ("then", "/console/apps/{id}")]).await;
+    let app = made.header("location").to_owned();
+    let id = app.rsplit('/').next().unwrap_or_default().to_owned();
+    let page = visit(&t, &format!("{app}/analytics"), &ada).await;
+    assert_eq!(page.status, 200, "{}", page.text);
+    assert!(page.text.contains("Charts appear after the first sign-in to the app."), "{}", page.text);
+    let person = Person::of(&login(&t, "ada@example.com", PASSWORD).await);
+    let new = json!({ "type": "publishable", "environment": "live" });
+    let key = person.asks(t.post(&format!("/apps/{id}/keys")).json(&new)).await;
+    let key = key.body["value"].as_str().expect("a key").to_owned();
+    for email in ["ada@example.com", "bob@example.com", "bob@example.com"] {
+        let body = json!({ "email": email, "password": PASSWORD });
+        let answer = t.post("/auth/login").json(&body).header("x-service-app-key", &key).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    }
+    for days in ["", "?days=7", "?days=365&funnel=sign_in", "?days=9999&funnel=nothing"] {
+        let page = visit(&t, &format!("{app}/analytics{days}"), &ada).await;
+        assert_eq!(page.status, 200, "{}", page.text);
+        assert!(page.text.contains("Monthly active users") && page.text.contains("Most active users"), "{}", page.text);
+        assert!(page.text.contains("bob@example.com") && page.text.contains("Password"), "{}", page.text);
+    }
+    let page = visit(&t, &format!("{app}/analytics?funnel=sign_in"), &ada).await;
+    assert!(page.text.contains("First factor") && page.text.contains("100%"), "{}", page.text);
+    let orgs = visit(&t, "/user/orgs", &ada).await;
+    let org = orgs.body["orgs"][0]["id"].as_str().expect("an organization").to_owned();
+    let place = format!("/console/orgs/{org}/analytics");
+    let page = visit(&t, &place, &ada).await;
+    assert!(page.status == 200 && page.text.contains("Shop"), "{}", page.text);
+    let zone = format!("PUT /analytics/org/{org}/time-zone");
+    let wrong = act(&t, &ada, &zone, &place, &[("timeZone", "Mars/Base"), ("form", "zone")]).await;
+    let page = visit(&t, wrong.header("location"), &ada).await;
+    assert!(page.text.contains("must be a time zone such as Europe/Zurich"), "{}", page.text);
+    let set = act(&t, &ada, &zone, &place, &[("timeZone", "Europe/Zurich"), ("form", "zone")]).await;
+    assert_eq!(set.status, 303, "{}", set.text);
+    let page = visit(&t, &place, &ada).await;
+    assert!(page.text.contains("in Europe/Zurich from"), "{}", page.text);
+    let bob = browser(&t, "bob@example.com").await;
+    assert!(matches!(visit(&t, &format!("{app}/analytics"), &bob).await.status, 403 | 404));
+    t.run_jobs().await;
+    t.finish().await;
+}
