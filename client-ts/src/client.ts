@@ -11,7 +11,6 @@ import type {
   Options,
   PathOf,
   Result,
-  Schemas,
 } from './types.js'
 
 export interface ClientOptions {
@@ -131,7 +130,7 @@ export class Janua {
   }
 
   /** Signs in with a password. The answer may ask for a second factor: then post to `/auth/2fa/login-verify`. */
-  signIn(email: string, password: string): Promise<Schemas['MayEnter']> {
+  signIn(email: string, password: string): Promise<Answer<'post', '/auth/login'>> {
     return this.#call('post', '/auth/login', { body: { email, password } })
   }
 
@@ -145,7 +144,7 @@ export class Janua {
     await this.setSession(null)
   }
 
-  /** The session, or null if nobody is signed in or the browser holds it in cookies. */
+  /** The session, or null if no user is signed in or the browser holds it in cookies. */
   async session(): Promise<Session | null> {
     return (await this.#store?.get()) ?? null
   }
@@ -221,7 +220,8 @@ export class Janua {
         const wait = asked ?? (isHarmless ? backoff(attempt) : Infinity)
         if (wait <= (this.#options.maxWait ?? 30_000)) {
           await response.body?.cancel()
-          await pause(wait, signal)
+          // Callers that were refused together do not come back together.
+          await pause(wait * (1 + Math.random() / 4), signal)
           continue
         }
       }
@@ -316,7 +316,7 @@ function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
   return unlessAborted(new Promise((resolve) => setTimeout(resolve, ms)), signal)
 }
 
-/** Stops waiting when the signal says so; what is waited for goes on, as others may wait for it too. */
+/** Stops waiting when the signal aborts. The promise itself goes on, as other calls may wait for it. */
 function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) return promise
   return new Promise((resolve, reject) => {

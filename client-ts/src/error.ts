@@ -1,6 +1,6 @@
 import type { code } from './description.js'
 
-/** Codes of failures that no server answered. */
+/** Codes of failures without an answer of the server. */
 export type ClientCode = 'network_error' | 'unexpected_response'
 
 /** Every code an error can have. */

@@ -3,7 +3,7 @@ export { createClient, Janua, type ClientOptions, type RequestOptions } from './
 export { JanuaError, type ClientCode, type Code, type FieldError } from './error.js'
 export { beginSignIn, finishSignIn, type PendingSignIn, type SignInRequest } from './oauth.js'
 export { memoryStore, webStore, type Session, type SessionStore } from './session.js'
-export { upload, type UploadOptions } from './upload.js'
+export { upload, type StoredObject, type UploadOptions } from './upload.js'
 export type {
   Answer,
   Bytes,

@@ -13,7 +13,7 @@ export interface SignInRequest {
   resource?: string | undefined
 }
 
-/** What a sign-in needs when the browser comes back. Keep it in `sessionStorage` or in a cookie of your server. */
+/** The state of a sign-in until the browser comes back. Keep it in `sessionStorage` or in a cookie of your server. */
 export interface PendingSignIn {
   clientId: string
   redirectUri: string

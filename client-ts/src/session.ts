@@ -1,4 +1,4 @@
-/** What a client holds of a session. */
+/** The tokens of a session. */
 export interface Session {
   accessToken: string
   /** None: the session ends with the access token. */

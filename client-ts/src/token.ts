@@ -39,7 +39,7 @@ export class TokenError extends Error {
   }
 }
 
-/** What an access token says. */
+/** The claims of an access token. */
 export interface Claims {
   iss: string
   /** The ID of the user; of the machine, for machines that act for themselves. */
@@ -56,7 +56,7 @@ export interface Claims {
   appId?: string
   /** The OAuth client that holds the token. */
   client_id?: string
-  /** What the client may do, separated by spaces. */
+  /** The granted scopes, separated by spaces. */
   scope?: string
   /** Machines only: `app`, `agent`, `framework` or `mcp`. */
   type?: string
@@ -118,7 +118,7 @@ export class Verifier {
     this.#options = options
   }
 
-  /** Whose request it is: the user of its cookie or `Authorization` header. */
+  /** Verifies the user of a request, by its cookie or `Authorization` header. */
   async verifyRequest(request: RequestLike): Promise<Claims> {
     const token = presentedToken(request)
     if (token === undefined) throw new TokenError('missing')
@@ -145,7 +145,7 @@ export class Verifier {
     const header = readPart(head)
     if (typeof header['alg'] !== 'string') throw new TokenError('malformed')
     if (header['alg'] !== 'RS256') throw new TokenError('algorithm')
-    // An ID token is signed by the same keys and says who somebody is, but opens nothing (RFC 9068, 4).
+    // An ID token is signed by the same keys, but grants no access (RFC 9068, 4).
     if (!/^(application\/)?at\+jwt$/i.test(String(header['typ'] ?? ''))) throw new TokenError('not_access_token')
     const signature = decode(mac)
     const key = (await this.#publicKeys()).get(String(header['kid'] ?? ''))
@@ -228,7 +228,7 @@ const TEXTS = ['sid', 'email', 'orgId', 'orgSlug', 'role', 'appId', 'client_id',
 function readClaims(body: Record<string, unknown>): Claims {
   const { iss, sub, exp } = body
   const aud = typeof body['aud'] === 'string' ? [body['aud']] : (body['aud'] ?? [])
-  // What is null is not said.
+  // A null claim counts as absent.
   const claims = Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null))
   const isWhole =
     typeof iss === 'string' &&

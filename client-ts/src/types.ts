@@ -2,7 +2,7 @@
 import type { components, paths, problems, webhooks } from './description.js'
 import type { ClientCode, JanuaError } from './error.js'
 
-/** The schemas of the description by name: `Schemas['AppView']`. */
+/** The schemas of the description by name: `Schemas['AppView']`. Prefer `Answer<'get', '/apps/{appId}'>`: names may change. */
 export type Schemas = components['schemas']
 
 export type Method = 'get' | 'post' | 'put' | 'patch' | 'delete'
@@ -29,7 +29,7 @@ type Success<O> = O extends { responses: infer R }
       (200 | 201 | 202 | 204)]
   : never
 
-/** What an operation answers. */
+/** The answer of an operation. */
 export type Answer<M extends Method, P extends PathOf<M>> = Success<Operation<M, P>>
 
 /** Bytes to send: a `File` from a form is a `Blob`. */
@@ -55,7 +55,7 @@ type BodyPart<O> = O extends { requestBody: { content: infer C } }
     ? { body?: Sent<C> | undefined }
     : { body?: undefined }
 
-/** How to call: the same for every operation. */
+/** Options that every operation has. */
 export interface CallOptions {
   /** Ends the call, its waiting and its retries. The promise rejects with the signal's reason. */
   signal?: AbortSignal | undefined

@@ -1,6 +1,9 @@
 import { JanuaError, readError, type Code } from './error.js'
 import type { Janua } from './client.js'
-import type { Schemas } from './types.js'
+import type { Answer } from './types.js'
+
+/** A stored file. */
+export type StoredObject = Answer<'get', '/storage/objects/{id}'>
 
 export interface UploadOptions {
   /** Default: the file's name. */
@@ -27,7 +30,7 @@ export async function upload(
   janua: Janua,
   file: Blob | ArrayBuffer | Uint8Array<ArrayBuffer>,
   options: UploadOptions = {},
-): Promise<Schemas['StorageObjectView']> {
+): Promise<StoredObject> {
   const blob = file instanceof Blob ? file : new Blob([file])
   const { onProgress, signal } = options
   const name = options.name ?? (blob as Partial<File>).name ?? 'file'
@@ -43,11 +46,12 @@ export async function upload(
 }
 
 /** One PUT, which goes to the bucket if the service has one: without the session and the app's key. */
-async function put(offer: Schemas['UploadOffer'], blob: Blob, { onProgress, signal }: UploadOptions): Promise<void> {
+async function put(offer: Answer<'post', '/storage/presign-upload'>, blob: Blob, options: UploadOptions): Promise<void> {
+  const { onProgress, signal } = options
   const { uploadUrl, method, headers } = offer
   const failed = (status: number, text: string, cause?: unknown) =>
     new JanuaError<Code>(status ? 'unexpected_response' : 'network_error', status, text, {}, undefined, { cause })
-  // Only this tells browsers how much has been sent.
+  // `fetch` does not report the progress of an upload.
   if (!onProgress || typeof XMLHttpRequest === 'undefined') {
     let response: Response
     try {
@@ -82,7 +86,7 @@ async function resumable(
   filename: string,
   filetype: string,
   { visibility = 'private', metadata, onProgress, signal, chunkSize = 8 * 1024 * 1024 }: UploadOptions,
-): Promise<Schemas['StorageObjectView']> {
+): Promise<StoredObject> {
   const values = { ...metadata, filename, filetype, visibility }
   const encoded = Object.entries(values).map(([key, value]) => `${key} ${base64(value)}`)
   const begun = await janua.request('POST', '/storage/uploads', {

@@ -56,7 +56,7 @@ export async function verifyWebhook(options: VerifyWebhookOptions): Promise<Webh
 
 interface Form {
   at: string
-  /** What stands before the body in the signed text. */
+  /** The signed text before the body. */
   head: string
   key: Uint8Array<ArrayBuffer>
   signatures: Uint8Array<ArrayBuffer>[]
@@ -87,7 +87,7 @@ function read(headers: RequestLike['headers'], name: string): string {
   return (Array.isArray(value) ? value.join(',') : value) ?? ''
 }
 
-/** Empty for what is no hexadecimal, which matches nothing. */
+/** Empty for malformed text, so that it matches no signature. */
 function fromHex(text: string): Uint8Array<ArrayBuffer> {
   if (!/^([0-9a-f]{2})*$/i.test(text)) return new Uint8Array()
   return Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16))

@@ -68,6 +68,31 @@ test('a session is renewed once for thirty-two calls', async () => {
   assert.equal(await janua.session(), null, 'a session that was ended is forgotten')
 })
 
+/** The code of an authenticator app (RFC 6238), `ahead` steps from now. */
+async function totp(secret, ahead = 0) {
+  const bits = [...secret].map((letter) => 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'.indexOf(letter).toString(2).padStart(5, '0')).join('')
+  const bytes = Uint8Array.from(bits.match(/.{8}/g), (byte) => parseInt(byte, 2))
+  const key = await crypto.subtle.importKey('raw', bytes, { name: 'HMAC', hash: 'SHA-1' }, false, ['sign'])
+  const step = new DataView(new ArrayBuffer(8))
+  step.setBigUint64(0, BigInt(Math.floor(Date.now() / 30_000) + ahead))
+  const mac = new DataView(await crypto.subtle.sign('HMAC', key, step.buffer))
+  return String((mac.getUint32(mac.getUint8(19) & 15) & 0x7fffffff) % 1_000_000).padStart(6, '0')
+}
+
+test('a sign-in with a second factor', async () => {
+  const user = await server.signUp('mia@example.com')
+  const { secret } = await user.post('/auth/2fa/setup', { body: { password: PASSWORD } })
+  await user.post('/auth/2fa/enable', { body: { code: await totp(secret) } })
+  const janua = createClient({ url: server.url })
+  const answer = await janua.signIn('mia@example.com', PASSWORD)
+  assert.deepEqual([answer.requiresMfa, await janua.session()], [true, null])
+  // A code is accepted once, so this is the next one.
+  await janua.post('/auth/2fa/login-verify', { body: { mfaTicket: answer.mfaTicket, code: await totp(secret, 1) } })
+  const session = await janua.session()
+  assert.ok(session.accessToken && session.refreshToken)
+  assert.equal((await janua.get('/auth/me')).email, 'mia@example.com')
+})
+
 test('a lost answer creates nothing twice', async () => {
   let lost = 0
   const lossy = async (url, init) => {
@@ -81,6 +106,23 @@ test('a lost answer creates nothing twice', async () => {
   const names = []
   for await (const one of owner.list('/apps')) if (one.name === 'Once') names.push(one.id)
   assert.deepEqual(names, [created.id])
+})
+
+test('calls beyond the rate limit wait as long as the server says', async () => {
+  const limited = await startJanua({ JANUA_RATE_LIMITS: 'on', JANUA_RATE_LIMIT_PER_MINUTE: '120' })
+  try {
+    let refused = 0
+    const counted = async (url, init) => {
+      const response = await fetch(url, init)
+      if (response.status === 429) refused += 1
+      return response
+    }
+    const janua = createClient({ url: limited.url, fetch: counted, retries: 8 })
+    await Promise.all(Array.from({ length: 126 }, () => janua.get('/legal')))
+    assert.ok(refused > 0)
+  } finally {
+    await limited.stop()
+  }
 })
 
 test('all pages of a list', async () => {

@@ -71,7 +71,14 @@ async function walk(command, args, env = {}) {
     await page.getByText(`Signed in as ada@example.com. The API knows user ${user.id}.`).waitFor({ timeout: 10_000 })
     assert.equal(page.url(), `${origin}/`, 'the code is not in the address bar')
     await told
+    // A token that is refused is renewed as an OAuth client does it.
+    const renewed = page.waitForResponse((answer) => answer.url().endsWith('/oauth/token') && answer.request().method() === 'POST')
+    await page.evaluate(() => {
+      const session = JSON.parse(sessionStorage.getItem('janua.session'))
+      sessionStorage.setItem('janua.session', JSON.stringify({ ...session, accessToken: 'expired' }))
+    })
     await page.reload()
+    assert.equal((await renewed).status(), 200)
     await page.getByText('Signed in as ada@example.com.').waitFor()
     await page.getByRole('button', { name: 'Sign out' }).click()
     await page.getByText('Not signed in.').waitFor()

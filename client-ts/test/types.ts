@@ -1,12 +1,12 @@
 // What the types promise. It is compiled, and never run.
-import { createClient, upload, type Answer, type Entry, type Schemas } from '../src/index.js'
+import { createClient, upload, type Answer, type Entry } from '../src/index.js'
 import { createVerifier, verifyWebhook } from '../src/server.js'
 
 const janua = createClient({ url: 'https://id.example.com', appKey: 'pk_live_x' })
 
 export async function calls() {
   const me: Answer<'get', '/auth/me'> = await janua.get('/auth/me')
-  const app: Schemas['AppView'] = await janua.post('/apps', { body: { name: 'Shop' } })
+  const app: Answer<'get', '/apps/{appId}'> = await janua.post('/apps', { body: { name: 'Shop' } })
   await janua.patch('/apps/{appId}', { path: { appId: app.id }, body: { name: 'Other' } })
   const nothing: undefined = await janua.delete('/apps/{appId}', { path: { appId: app.id } })
   // @ts-expect-error: there is no such path
@@ -50,10 +50,11 @@ export async function lists() {
     console.log(id)
   }
   for await (const page of janua.pages('/auth/audit-log')) console.log(page.nextCursor)
-  const row: Entry<'/billing/admin/cost'> = undefined as unknown as Schemas['CostRow']
+  const row = {} as Entry<'/billing/admin/cost'>
+  const currency: string = row.currency
   // @ts-expect-error: not a list with pages
   janua.list('/auth/sessions')
-  return row
+  return currency
 }
 
 export async function files(file: File) {

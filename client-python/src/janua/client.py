@@ -40,7 +40,7 @@ _NEVER_REPLAYED = re.compile(r"/(auth|oauth)/")
 
 @dataclass(frozen=True)
 class Session:
-    """What a client holds of a session."""
+    """The tokens of a session."""
 
     access_token: str
     refresh_token: str | None = None
@@ -55,7 +55,7 @@ class Session:
 class Janua:
     """A client. Threads may share it.
 
-    ``app_key`` is a key of your app. ``session`` is whom it acts for; ``sign_in`` sets it. ``on_session`` hears of
+    ``app_key`` is a key of your app. ``session`` holds the user's tokens; ``sign_in`` sets it. ``on_session`` hears of
     renewed tokens, so that you can store them, and of ``None`` when the session ends.
     """
 
@@ -281,7 +281,8 @@ class Janua:
         if asked is None:
             # A lost connection, and a 503 without `Retry-After`, may come after the work was done.
             return 0.25 * 2 ** (attempt + 1) * random.uniform(0.5, 1) if is_harmless else None
-        return asked if asked <= self._max_wait else None
+        # Callers that were refused together do not come back together.
+        return asked * random.uniform(1, 1.25) if asked <= self._max_wait else None
 
     def _renew(self, used: Session) -> bool:
         """Renews the tokens, once for all threads that need it. Tells whether the session lives."""

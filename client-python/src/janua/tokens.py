@@ -1,4 +1,4 @@
-"""Whose access token a request carries. RS256 only; the keys are those the service publishes, kept for five minutes."""
+"""Verification of access tokens: RS256 with the published keys of the service, which are kept for five minutes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TokenError(Exception):
 
 @dataclass(frozen=True)
 class Claims:
-    """What an access token says."""
+    """The claims of an access token."""
 
     iss: str
     sub: str
@@ -85,7 +85,7 @@ class Claims:
     client_id: str | None = None
     """The OAuth client that holds the token."""
     scope: str | None = None
-    """What the client may do, separated by spaces."""
+    """The granted scopes, separated by spaces."""
     type: str | None = None
     """Machines only: ``app``, ``agent``, ``framework`` or ``mcp``."""
     act: dict[str, Any] | None = None
@@ -122,7 +122,7 @@ class Verifier:
         self._since = 0.0
 
     def verify_request(self, headers: Mapping[str, str]) -> Claims:
-        """Whose request it is: the user of its cookie or ``Authorization`` header."""
+        """Verifies the user of a request, by its cookie or ``Authorization`` header."""
         given = {name.lower(): value for name, value in headers.items()}
         token = presented_token(given.get("cookie"), given.get("authorization"))
         if token is None:
@@ -152,7 +152,7 @@ class Verifier:
             raise TokenError("malformed")
         if header["alg"] != "RS256":
             raise TokenError("algorithm")
-        # An ID token is signed by the same keys and says who somebody is, but opens nothing (RFC 9068, 4).
+        # An ID token is signed by the same keys, but grants no access (RFC 9068, 4).
         if str(header.get("typ", "")).lower() not in ("at+jwt", "application/at+jwt"):
             raise TokenError("not_access_token")
         signature = _decode(parts[2])
@@ -228,7 +228,7 @@ def _read(part: str) -> dict[str, Any]:
 
 
 def _claims(body: dict[str, Any]) -> Claims:
-    # What is null is not said.
+    # A null claim counts as absent.
     said = {name: value for name, value in body.items() if value is not None}
     aud = said.get("aud", [])
     audiences = [aud] if isinstance(aud, str) else aud

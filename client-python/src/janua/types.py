@@ -1,4 +1,4 @@
-"""What the common routes answer. New fields may come; ``/openapi.json`` of a server has all of them."""
+"""Answers of the common routes. New fields may come; ``/openapi.json`` of a server has all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a delivery is genuine."""
+"""Verification of webhook deliveries."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def verify_webhook(headers: Mapping[str, str], body: bytes, secret: str, now: fl
 
 
 def _hexadecimal(text: str) -> bytes:
-    """Empty for what is no hexadecimal, which matches nothing."""
+    """Empty for malformed text, so that it matches no signature."""
     return bytes.fromhex(text) if re.fullmatch("([0-9a-fA-F]{2})*", text) else b""
 
 

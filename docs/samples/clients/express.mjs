@@ -7,7 +7,7 @@ const { ISSUER, CLIENT_ID, WEBHOOK_SECRET, PORT = '3000' } = process.env
 const verifier = createVerifier({ url: ISSUER, audience: CLIENT_ID })
 const app = express()
 
-// Who calls. The keys of the service are kept for five minutes, so most requests ask nobody.
+// Verifies the caller. The keys of the service are kept for five minutes, so most requests need no request to it.
 async function signedIn(request, response, next) {
   try {
     request.user = await verifier.verifyRequest(request)

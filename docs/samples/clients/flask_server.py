@@ -12,7 +12,7 @@ app = Flask(__name__)
 
 
 def signed_in(view):
-    """Who calls. The keys of the service are kept for five minutes, so most requests ask nobody."""
+    """Verifies the caller. The keys of the service are kept for five minutes, so most requests need no request to it."""
 
     @wraps(view)
     def checked(*args, **kwargs):
