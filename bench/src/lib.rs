@@ -22,6 +22,7 @@ mod growth;
 mod health;
 mod identity;
 mod load;
+mod machines;
 mod memory;
 mod peer;
 mod poster;
@@ -100,6 +101,8 @@ enum Scenario {
     UsageGrowth(usage_growth::Options),
     /// A file of a deployed site
     Edge,
+    /// Agents and other machines: tokens, lookups, and what they spend
+    Machines,
     /// All of the above, one after the other
     All,
     /// Those that are over soon and vary little: what `check` looks at
@@ -167,6 +170,7 @@ pub fn run() -> Result<()> {
         Scenario::Usage => one(usage::measure)?,
         Scenario::UsageGrowth(options) => usage_growth::measure(&rounds()?, &janua()?, options)?.into(),
         Scenario::Edge => one(edge::measure)?,
+        Scenario::Machines => one(machines::measure)?,
         Scenario::Quick => each(&rounds()?, &janua()?, &QUICK),
         Scenario::All => {
             let (rounds, janua) = (rounds()?, janua()?);
@@ -192,12 +196,13 @@ const QUICK: [(&str, Measure); 7] = [
     ("start", start::measure),
     ("memory", memory::measure),
 ];
-const SLOW: [(&str, Measure); 6] = [
+const SLOW: [(&str, Measure); 7] = [
     ("storm", storm::measure),
     ("directory", directory::measure),
     ("webhooks", webhooks::measure),
     ("usage", usage::measure),
     ("edge", edge::measure),
+    ("machines", machines::measure),
     ("open", connections::measure),
 ];
 

@@ -68,6 +68,11 @@ const NOTICES: &[(&str, &str, &str)] = &[
     ("switch_created", "Kill switch created. The old one no longer works.", ""),
     ("domain_verified", "Domain verified.", ""),
     ("server_revoked", "Revoked. All of its tokens and its secret are invalid.", ""),
+    // The code host.
+    ("link_saved", "Repository linked. Its production branch is being deployed.", ""),
+    ("link_removed", "Link removed.", ""),
+    ("delivery_run", "The delivery is being run again.", ""),
+    ("installation_disconnected", "Disconnected.", ""),
     // Email.
     ("email_domain_added", "Sending domain added. Create its DNS records.", ""),
     ("email_domain_removed", "Sending domain removed.", ""),

@@ -2,6 +2,7 @@
 //! every form is one API request.
 mod apps;
 mod billing;
+mod code;
 mod deployments;
 mod design;
 mod email;
@@ -36,6 +37,7 @@ const NAV: &[&[NavEntry]] = &[
     usage::NAV,
     billing::NAV,
     machines::NAV,
+    code::NAV,
 ];
 
 pub fn routes() -> Routes {
@@ -50,6 +52,7 @@ pub fn routes() -> Routes {
         .and(usage::routes())
         .and(billing::routes())
         .and(machines::routes())
+        .and(code::routes())
         .and(platform::routes())
         .and(search::routes())
         .and(design::routes())
