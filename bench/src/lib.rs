@@ -23,6 +23,7 @@ mod handshakes;
 mod health;
 mod identity;
 mod load;
+mod machines;
 mod mail;
 mod memory;
 mod payments;
@@ -112,6 +113,8 @@ enum Scenario {
     Storage,
     /// TLS handshakes with the edge; nginx
     Handshakes,
+    /// Agents and other machines: tokens, lookups, and what they spend
+    Machines,
     /// All of the above, one after the other
     All,
     /// Those that are over soon and vary little: what `check` looks at
@@ -183,6 +186,7 @@ pub fn run() -> Result<()> {
         Scenario::Edge => one(edge::measure)?,
         Scenario::Storage => one(storage::measure)?,
         Scenario::Handshakes => one(handshakes::measure)?,
+        Scenario::Machines => one(machines::measure)?,
         Scenario::Quick => each(&rounds()?, &janua()?, &QUICK),
         Scenario::All => {
             let (rounds, janua) = (rounds()?, janua()?);
@@ -218,6 +222,7 @@ const SLOW: &[(&str, Measure)] = &[
     ("edge", edge::measure),
     ("storage", storage::measure),
     ("handshakes", handshakes::measure),
+    ("machines", machines::measure),
     ("open", connections::measure),
 ];
 

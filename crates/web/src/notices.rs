@@ -83,6 +83,11 @@ const NOTICES: &[(&str, &str, &str)] = &[
     ("skill_waits", "Uploaded. A platform owner reviews this version before it is published.", ""),
     ("skill_saved", "Visibility changed.", ""),
     ("version_decided", "Decision saved.", ""),
+    // The code host.
+    ("link_saved", "Repository linked. Its production branch is being deployed.", ""),
+    ("link_removed", "Link removed.", ""),
+    ("delivery_run", "The delivery is being run again.", ""),
+    ("installation_disconnected", "Disconnected.", ""),
     // Email.
     ("email_domain_added", "Sending domain added. Create its DNS records.", ""),
     ("email_domain_removed", "Sending domain removed.", ""),

@@ -4,6 +4,7 @@ mod attacks;
 mod billing;
 mod branding;
 mod clients;
+mod code;
 mod codes;
 mod consents;
 mod console;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     built, catalogue, guard_of,
-    matrix::{PACKAGES, Row, Tenant, archive, deploy, platform, publish},
+    matrix::{PACKAGES, Row, Tenant, archive, deliver_again, deploy, installation_of, platform, publish},
 };
 
 /// Lists of which the platform has only one.
@@ -50,6 +50,8 @@ fn lists(description: &Value) -> Vec<Row> {
 async fn tenant(t: &TestJanua, owner: &Person, people: &[Person]) -> Tenant {
     let tenant = Tenant::of(t, owner, people).await;
     let (org, app) = (&tenant.ids["org"], &tenant.ids["appId"]);
+    installation_of(t, org, &owner.id).await;
+    deliver_again(t, &tenant.ids["installationId"]).await;
     let more = [
         ("/apps".to_owned(), json!({ "name": "Second", "orgId": org })),
         (format!("/apps/{app}/keys"), json!({ "type": "publishable", "environment": "live" })),

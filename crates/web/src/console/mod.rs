@@ -2,6 +2,7 @@
 //! every form is one API request.
 mod apps;
 mod billing;
+mod code;
 mod deployments;
 mod design;
 mod email;
@@ -40,6 +41,7 @@ const NAV: &[&[NavEntry]] = &[
     billing::NAV,
     machines::NAV,
     skills::NAV,
+    code::NAV,
 ];
 
 pub fn routes() -> Routes {
@@ -56,6 +58,7 @@ pub fn routes() -> Routes {
         .and(billing::routes())
         .and(machines::routes())
         .and(skills::routes())
+        .and(code::routes())
         .and(platform::routes())
         .and(search::routes())
         .and(design::routes())
