@@ -1,6 +1,7 @@
 //! Events of the payment processor: verified and stored before they are acknowledged, against raw SQLite that runs the same
 //! statements; and what verifying alone costs.
 use std::{
+    hint::black_box,
     path::Path,
     time::{Instant, SystemTime, UNIX_EPOCH},
 };

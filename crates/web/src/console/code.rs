@@ -69,7 +69,7 @@ async fn connect(_: OwnPage, Sender(me): Sender, Path(place): Path<OfOrg>, _fiel
         Err(to_sign_in) => return to_sign_in,
     };
     let body = json!({ "orgId": place.id });
-    match me.ask(Method::POST, "/codehost/authorize", Some(&body), None).await {
+    match me.ask(Method::POST, "/codehost/authorize", Some(&body)).await {
         Ok(said) => {
             let url = said.body["url"].as_str().unwrap_or("/console").to_owned();
             let text = "You choose an account and its repositories there, and come back here.";
@@ -101,7 +101,7 @@ async fn change_link(_: OwnPage, Sender(me): Sender, Path(place): Path<OfInstall
 
 async fn set_link(me: &Me, id: &str, fields: &Fields) -> Result<()> {
     let call = format!("/codehost/installations/{id}");
-    let shown = me.ask(Method::GET, &call, None, None).await?.body;
+    let shown = me.ask(Method::GET, &call, None).await?.body;
     let repository: i64 = fields.get("repositoryId").trim().parse().unwrap_or(0);
     let app = fields.get("appId");
     let others = shown["installation"]["links"].as_array().into_iter().flatten();
@@ -119,5 +119,5 @@ async fn set_link(me: &Me, id: &str, fields: &Fields) -> Result<()> {
             }),
         );
     }
-    me.ask(Method::PATCH, &call, Some(&json!({ "links": links })), None).await.map(drop)
+    me.ask(Method::PATCH, &call, Some(&json!({ "links": links }))).await.map(drop)
 }
