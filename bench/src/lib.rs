@@ -22,9 +22,7 @@ mod growth;
 mod health;
 mod identity;
 mod load;
-mod mail;
 mod memory;
-mod payments;
 mod peer;
 mod poster;
 mod process;
@@ -100,10 +98,6 @@ enum Scenario {
     Usage,
     /// Usage among many events, beside few
     UsageGrowth(usage_growth::Options),
-    /// Events of the payment processor, accepted
-    Payments,
-    /// Mail of apps, and the platform's own beside it
-    Mail,
     /// A file of a deployed site
     Edge,
     /// All of the above, one after the other
@@ -172,8 +166,6 @@ pub fn run() -> Result<()> {
         Scenario::Webhooks => one(webhooks::measure)?,
         Scenario::Usage => one(usage::measure)?,
         Scenario::UsageGrowth(options) => usage_growth::measure(&rounds()?, &janua()?, options)?.into(),
-        Scenario::Payments => one(payments::measure)?,
-        Scenario::Mail => one(mail::measure)?,
         Scenario::Edge => one(edge::measure)?,
         Scenario::Quick => each(&rounds()?, &janua()?, &QUICK),
         Scenario::All => {
@@ -200,13 +192,11 @@ const QUICK: [(&str, Measure); 7] = [
     ("start", start::measure),
     ("memory", memory::measure),
 ];
-const SLOW: [(&str, Measure); 8] = [
+const SLOW: [(&str, Measure); 6] = [
     ("storm", storm::measure),
     ("directory", directory::measure),
     ("webhooks", webhooks::measure),
     ("usage", usage::measure),
-    ("payments", payments::measure),
-    ("mail", mail::measure),
     ("edge", edge::measure),
     ("open", connections::measure),
 ];
