@@ -63,9 +63,11 @@ pub fn measure(rounds: &Rounds, janua: &JanuaBinary) -> Result<Vec<Figure>> {
     // The limit is the digest alone.
     let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
     let text = format!("1700000000.{}", "x".repeat(2048));
-    let digest = || spin(|| {
-        black_box(hmac::sign(&key, text.as_bytes()));
-    });
+    let digest = || {
+        spin(|| {
+            black_box(hmac::sign(&key, text.as_bytes()));
+        })
+    };
     let verified = rounds::interleave_short("payments", rounds.turn, digest, || {
         let tag = hmac::sign(&key, text.as_bytes());
         let (key, text) = (key.clone(), text.clone());
