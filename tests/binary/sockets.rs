@@ -301,7 +301,7 @@ fn w08_a_host_of_a_site_is_not_served_by_the_api_nor_the_api_by_the_edge() {
         assert_eq!(ask(host, "/health"), 200, "{host}: by whatever name health checks use");
     }
     assert_eq!(ask("shop.localhost", "/.well-known/acme-challenge/x"), 404, "an authority may ask here, too");
-    let mut stream = std::net::TcpStream::connect(edge).unwrap();
+    let mut stream = TcpStream::connect(edge).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();

@@ -69,7 +69,7 @@ pub fn routes() -> Routes {
         .fails(&[INVALID_DOMAIN, DOMAIN_EXISTS, QUOTA_EXCEEDED, TOO_MANY_DOMAINS])
         .get("/apps/{appId}/domains", list_domains, "the app's domains, newest first")
         .patch("/apps/{appId}/domains/{domain}", update_domain, "change what a domain is used for")
-        .fails(&[NO_DOMAIN, DOMAIN_NOT_ACTIVE, TOO_MANY_PASSKEY_DOMAINS])
+        .fails(&[DOMAIN_NOT_ACTIVE, TOO_MANY_PASSKEY_DOMAINS])
         .post("/apps/{appId}/domains/attach", attach_domain, "serve the app's site under a proven domain")
         .fails(&[INVALID_DOMAIN, NO_DOMAIN, DOMAIN_NOT_VERIFIED, NO_DISTRIBUTION, DOMAIN_SUSPENDED])
         .post("/domains/onboard", onboard, "add a custom domain; it is served as soon as its records are found")
@@ -270,11 +270,12 @@ async fn update_domain(
     Path(path): Path<OnboardingPath>,
     Json(change): Json<DomainChange>,
 ) -> Result<Json<DomainView>> {
-    let found = find(&janua, &caller, &path.domain).await?;
+    let name = names::host(&path.domain).ok_or(NOT_FOUND)?;
+    let found = Domain::find(&janua.db, caller.application.id, &name).await?.ok_or(NOT_FOUND)?;
     let most = janua.config.of::<Settings>().passkey_domains.0;
     let domain = transact!(janua, async |tx| {
         caller.hold(tx).await?;
-        let (mut domain, _) = found.hold(tx).await?.ok_or(NO_DOMAIN)?;
+        let (mut domain, _) = found.hold(tx).await?.ok_or(NOT_FOUND)?;
         let Some(wanted) = change.passkeys.filter(|wanted| *wanted != domain.passkeys_at.is_some()) else {
             return Ok(domain);
         };
