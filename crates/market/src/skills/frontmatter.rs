@@ -92,7 +92,7 @@ enum Open {
 fn parse(yaml: &str) -> Result<Fields, String> {
     let (mut open, mut whole, mut nodes) = (Vec::<Open>::new(), None, 0);
     for event in Parser::new_from_str(yaml) {
-        let (event, _) = event.map_err(|error| format!("must be YAML: {error}"))?;
+        let (event, span) = event.map_err(|error| format!("must be YAML: {error}"))?;
         nodes += 1;
         if nodes > MOST_NODES || open.len() > DEEPEST {
             return Err("has too many values".into());
@@ -104,7 +104,9 @@ fn parse(yaml: &str) -> Result<Fields, String> {
                 if is_key && matches!(style, ScalarStyle::Literal | ScalarStyle::Folded) {
                     return Err("must have plain keys".into());
                 }
-                Value::String(text.into_owned())
+                // The parser writes a missing value as `~`.
+                let is_empty = span.start.index() == span.end.index();
+                Value::String(if is_empty { String::new() } else { text.into_owned() })
             }
             Event::MappingStart(style, anchor, tag) => {
                 refuse_extras(anchor, tag.is_some())?;

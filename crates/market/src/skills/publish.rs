@@ -38,7 +38,7 @@ use super::{
     model::{
         Namespace, NewVersion, Skill, SkillId, SkillState, StoredObject, Version, VersionId, VersionState, Visibility,
     },
-    names::{Slug, looks_like, skeleton},
+    names::{INVALID_SLUG, Slug, looks_like, skeleton},
     package::{INVALID_PACKAGE, INVALID_SKILL, LARGEST_PACKAGE, Package, PackedFile, invalid},
     ratings, readme,
     scan::{self, Scan, Verdict},
@@ -71,7 +71,7 @@ pub fn routes() -> Routes {
         .answers::<PublishedSkill>(200, "application/json")
         .answers::<PublishedSkill>(202, "application/json")
         .fails(REFUSALS)
-        .fails(&[SLUG_TAKEN, builders::BUILDERS_ONLY])
+        .fails(&[SLUG_TAKEN, INVALID_SLUG, builders::BUILDERS_ONLY])
         .post("/skills/{slug}/versions", publish_version, "publish a new version")
         .answers::<PublishedVersion>(200, "application/json")
         .answers::<PublishedVersion>(202, "application/json")

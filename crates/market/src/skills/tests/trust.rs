@@ -208,6 +208,7 @@ async fn m25_reports_count_by_people_organizations_and_networks() {
         204,
         "it can be let go of"
     );
+    t.run_jobs().await;
     t.finish().await;
 }
 
@@ -223,8 +224,8 @@ async fn people_whose_reports_are_dismissed_stop_counting() {
             assert_eq!(report(&t, person, &format!("10.{round}.{n}.1")).await.status, 202);
         }
         let state = t.get("/skills/acme.pdf-tools").await.body["state"].clone();
-        // One report a person and skill is remembered, so three dismissals need other skills, too.
-        assert_eq!(state, if round < 3 { "under_review" } else { "active" }, "round {round}");
+        // One report a person and skill is remembered, so three dismissals need another skill, too.
+        assert_eq!(state, if round < 2 { "under_review" } else { "active" }, "round {round}");
         decide(&t, &root, "acme.pdf-tools/reports", "dismiss").await;
         let sql = "INSERT INTO skill_report (id, skill_id, account_id, reason, counts, org_key, network_key, state, created_at, decided_at)
                    SELECT skill_report.id || 'x', other.id, skill_report.account_id, 'spam', TRUE, '', '', 'dismissed', $1, $1
