@@ -44,10 +44,7 @@ async fn analytics_are_shown_with_the_period_before_and_the_time_zone_is_set() {
     let page = visit(&t, &place, &ada).await;
     assert!(page.status == 200 && page.text.contains("Shop"), "{}", page.text);
     let zone = format!("PUT /analytics/org/{org}/time-zone");
-    let wrong = act(&t, &ada, &zone, &place, &[("timeZone", "Mars/Base"), ("form", "zone")]).await;
-    let page = visit(&t, wrong.header("location"), &ada).await;
-    assert!(page.text.contains("must be a time zone such as"), "{}", page.text);
-    let set = act(&t, &ada, &zone, &place, &[("timeZone", "Europe/Zurich"), ("form", "zone")]).await;
+    let set = act(&t, &ada, &zone, &place, &[("timeZone", "Europe/Zurich")]).await;
     assert_eq!(set.status, 303, "{}", set.text);
     let page = visit(&t, &place, &ada).await;
     assert!(page.text.contains("in Europe&#x2f;Zurich from"), "{}", page.text);
