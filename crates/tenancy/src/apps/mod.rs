@@ -273,6 +273,14 @@ impl Application {
         Ok(None)
     }
 
+    /// A domain that an app of an organization has proven: the first one.
+    pub async fn domain_of_org(db: &Db, org: OrgId) -> db::Result<Option<String>> {
+        let sql = "SELECT app_domain.domain FROM app_domain JOIN app ON app.id = app_domain.app_id
+                   WHERE app.org_id = $1 AND app_domain.verified_at IS NOT NULL
+                   ORDER BY app_domain.verified_at, app_domain.domain LIMIT 1";
+        Ok(db.opt(sql, params![org]).await?.map(|(domain,)| domain))
+    }
+
     /// Whether pages of this origin are the app's.
     pub async fn allows(db: &Db, id: ApplicationId, origin: &str) -> db::Result<bool> {
         let sql = "SELECT allowed_origins FROM app WHERE id = $1";
