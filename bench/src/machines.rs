@@ -225,7 +225,11 @@ fn spending(
         let body = json!({ "token": token, "meter": "spend", "amount": 1 }).to_string();
         asks.push(client::request("POST", "/machine/spend", &Who::through(&key), &body, "keep-alive"));
     }
-    let ask = if machines == 1 { Ask::again(asks.remove(0)) } else { Ask::Many(asks.repeat(40)) };
+    let ask = if machines == 1 {
+        Ask::again(asks.remove(0))
+    } else {
+        Ask::Many(asks.iter().cycle().take(40 * asks.len()).cloned().collect())
+    };
     let path = {
         // The limit has the same tables with the same indexes, in a folder of its own.
         let other = rounds.folder()?;
