@@ -128,7 +128,8 @@ async fn every_route_is_in_the_catalogue_with_its_guard_and_every_row_is_built_o
         assert_eq!(said, expected, "{row:?} is not guarded as {guard}");
         assert_eq!(operation["x-role"].as_str(), role(guard), "{row:?} does not ask for the role of {guard}");
         let is_of_app = role(guard).is_some()
-            && (guard.starts_with("app-") || ["session-or-secret-key", "session-or-deploy-token"].contains(&guard.as_str()));
+            && (guard.starts_with("app-")
+                || ["session-or-secret-key", "session-or-deploy-token"].contains(&guard.as_str()));
         assert_eq!(is_of_app, row.1.starts_with("/apps/{appId}"), "{row:?} is guarded as {guard}");
         assert!(operation["summary"].as_str().is_some_and(|text| !text.is_empty()), "{row:?} has no description");
     }

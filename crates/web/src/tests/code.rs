@@ -143,7 +143,14 @@ async fn repositories_are_linked_and_deliveries_shown_without_a_script() {
         seen.text
     );
     let call = format!("DELETE /codehost/installations/{id}?keep=true");
-    let done = act(&t, &ada, &call, &one, &[("then", &page), ("done", "installation_disconnected")]).await;
+    let fields = [
+        ("call", call.as_str()),
+        ("back", &one),
+        ("form", "it"),
+        ("then", &page),
+        ("done", "installation_disconnected"),
+    ];
+    let done = post_form(&t, "/act", &fields, &ada).await;
     let told = visit(&t, done.header("location"), &ada).await;
     assert!(told.text.contains("Disconnected.") && told.text.contains("No repositories connected"), "{}", told.text);
     t.finish().await;
