@@ -224,6 +224,7 @@ impl InstallationAnswer {
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "a list is named after what it lists")]
 struct Installations {
     installations: Vec<InstallationView>,
     /// Whether a code host is connected to this server.

@@ -50,6 +50,7 @@ pub enum HostError {
 }
 
 impl HostError {
+    #[expect(clippy::needless_pass_by_value, reason = "the error ends here, so that it can be named in map_err")]
     fn away(text: impl ToString) -> Self {
         Self::Away { text: text.to_string(), wait: None }
     }
@@ -410,8 +411,7 @@ impl Host {
     pub async fn branch(&self, janua: &Janua, at: (i64, i64), name: &str) -> Result<Option<Tip>, HostError> {
         match self.get(janua, at, &format!("/repositories/{}/branches/{}", at.1, encode(name))).await {
             Ok(answer) if answer["name"] == name => Ok(tip(&answer["commit"])),
-            Ok(_) => Ok(None),
-            Err(HostError::Refused { status: 404, .. }) => Ok(None),
+            Ok(_) | Err(HostError::Refused { status: 404, .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -185,9 +185,10 @@ async fn align_repositories(
                     }
                 }
             }
-            let led = match messages.is_empty() {
-                true => Led::to("unchanged", "Nothing changed for this organization."),
-                false => Led::to("updated", messages.join(" ")),
+            let led = if messages.is_empty() {
+                Led::to("unchanged", "Nothing changed for this organization.")
+            } else {
+                Led::to("updated", messages.join(" "))
             };
             Ok(led.note(tx, janua, Some(&delivery.id), one.id).await?)
         })?;

@@ -198,6 +198,7 @@ impl Installation {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "the host's number, as the column is called")]
 pub struct Repository {
     pub repository_id: i64,
     pub full_name: String,
