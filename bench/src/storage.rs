@@ -165,10 +165,10 @@ fn put(slot: &Value, write: &mut dyn FnMut(&mut TcpStream) -> Result<()>) -> Res
     let path = &url[url::Position::BeforePath..];
     let mut head = format!("PUT {path} HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n");
     for (name, value) in slot["headers"].as_object().context("headers")? {
-        head.push_str(&format!("{name}: {}\r\n", value.as_str().unwrap_or_default()));
+        head.extend([name.as_str(), ": ", value.as_str().unwrap_or_default(), "\r\n"]);
     }
     if !head.to_lowercase().contains("content-length") {
-        head.push_str(&format!("content-length: {}\r\n", slot["object"]["size"]));
+        head.extend(["content-length: ", slot["object"]["size"].to_string().as_str(), "\r\n"]);
     }
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_mins(2)))?;
@@ -265,7 +265,7 @@ fn lists(rounds: &Rounds, janua: &JanuaBinary) -> Result<Vec<Figure>> {
 /// Ready objects of the one user, beside the one that is there.
 fn fill(folder: &Path, count: u64) -> Result<()> {
     let raw = Connection::open(database(folder))?;
-    raw.busy_timeout(Duration::from_secs(60))?;
+    raw.busy_timeout(Duration::from_mins(1))?;
     raw.execute(
         "WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < ?1)
          INSERT INTO storage_object (id, app_id, org_id, owner_id, environment, name, name_start, content_type, size, status,
