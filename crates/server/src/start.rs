@@ -33,6 +33,7 @@ const PARTS: &[Part] = &[
     hosting::PART,
     email::PART,
     agents::PART,
+    insights::PART,
     market::PART,
     web::PART,
     site::PART,

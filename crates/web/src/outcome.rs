@@ -39,7 +39,7 @@ const SHOWN_FOR: Duration = Duration::from_mins(30);
 const MOST_TYPED: usize = 64 * 1024;
 
 /// Fields of a form that say what to do; the others are the body of the request.
-pub const OWN_FIELDS: [&str; 8] = ["call", "back", "form", "then", "show", "captcha", "done", "shown"];
+pub const OWN_FIELDS: [&str; 9] = ["call", "back", "form", "then", "show", "captcha", "done", "shown", "once"];
 
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct FormOutcome {

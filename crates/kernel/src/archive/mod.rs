@@ -80,8 +80,17 @@ const BLOCK: u64 = 512;
 /// How a gzip stream begins.
 const GZIP: &[u8] = &[0x1f, 0x8b];
 
-/// Reads a whole archive into `sink`.
-pub fn unpack(archive: impl BufRead, limits: &ArchiveLimits, sink: &mut dyn FileSink) -> Result<(), Refusal> {
+/// How many entries the archive of a commit may have, the folder of the site or not.
+const MOST_OF_REPOSITORY: u64 = 500_000;
+
+/// Reads a whole archive into `sink`. Of the archive of a commit it is one folder, and what lies outside of it is passed over,
+/// whatever it is.
+pub fn unpack(
+    archive: impl BufRead,
+    limits: &ArchiveLimits,
+    within: Option<&str>,
+    sink: &mut dyn FileSink,
+) -> Result<(), Refusal> {
     let mut archive = Counted { inner: archive, read: 0, most: limits.archive };
     let first = archive.fill_buf().map_err(|error| broken(None, &error))?;
     if first.is_empty() || !GZIP.starts_with(&first[..first.len().min(GZIP.len())]) {
@@ -89,13 +98,21 @@ pub fn unpack(archive: impl BufRead, limits: &ArchiveLimits, sink: &mut dyn File
     }
     let mut guarded =
         Guarded { source: GzDecoder::new(archive), unpacked: 0, ratio: limits.ratio, from: limits.ratio_from };
-    read_entries(&mut guarded, limits, sink)?;
+    read_entries(&mut guarded, limits, within, sink)?;
     read_end(&mut guarded)
+}
+
+/// The name of an entry inside a folder of a repository. The archive of a commit has everything below one folder of its own.
+fn inside<'a>(raw: &'a [u8], folder: &str) -> Option<&'a [u8]> {
+    let below = raw.iter().position(|b| *b == b'/').map(|at| &raw[at + 1..])?;
+    let rest = if folder.is_empty() { below } else { below.strip_prefix(folder.as_bytes())?.strip_prefix(b"/")? };
+    (!rest.is_empty()).then_some(rest)
 }
 
 fn read_entries<R: BufRead>(
     guarded: &mut Guarded<Counted<R>>,
     limits: &ArchiveLimits,
+    within: Option<&str>,
     sink: &mut dyn FileSink,
 ) -> Result<(), Refusal> {
     let mut archive = tar::Archive::new(guarded);
@@ -105,10 +122,18 @@ fn read_entries<R: BufRead>(
         // The name of an entry whose header cannot be read is not known; the one before it says where to look.
         let mut entry = entry.map_err(|error| broken(before.as_deref(), &error))?;
         entries_seen += 1;
-        if entries_seen > limits.files.saturating_mul(4).saturating_add(1000) {
+        let most =
+            if within.is_some() { MOST_OF_REPOSITORY } else { limits.files.saturating_mul(4).saturating_add(1000) };
+        if entries_seen > most {
             return Err(Refusal::new(RefusalKind::TooManyFiles, None, format!("More than {} files.", limits.files)));
         }
-        let raw = entry.path_bytes().into_owned();
+        let mut raw = entry.path_bytes().into_owned();
+        if let Some(folder) = within {
+            match inside(&raw, folder) {
+                Some(rest) => raw = rest.to_vec(),
+                None => continue,
+            }
+        }
         let shown = || String::from_utf8_lossy(&raw).chars().take(200).collect::<String>();
         match entry.header().entry_type() {
             EntryType::XGlobalHeader => continue,
@@ -156,6 +181,9 @@ fn read_entries<R: BufRead>(
         }
         let mut content = WholeFile { left: size, entry: &mut entry };
         sink.file(&path, &mut content)?;
+    }
+    if let Some(folder) = within.filter(|_| files == 0) {
+        return Err(Refusal::invalid(Some(folder), "The commit has no files in this folder. Nothing is built here."));
     }
     refuse_files_as_folders(&seen)
 }

@@ -74,7 +74,7 @@ impl Package {
     /// Reads the bytes of a package. Takes a while, so not on a thread that serves.
     pub fn read(bytes: &[u8]) -> Result<Self, Fault> {
         let mut files = Files::default();
-        archive::unpack(bytes, &LIMITS, &mut files).map_err(refused)?;
+        archive::unpack(bytes, &LIMITS, None, &mut files).map_err(refused)?;
         let Files { mut files, pack } = files;
         let folder = root(&files)?;
         if let Some(folder) = &folder {

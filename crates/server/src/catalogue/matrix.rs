@@ -230,7 +230,7 @@ impl Tenant {
         let secret = text(&make(format!("/apps/{app}/keys"), secret).await["value"]);
         let deployed = deploy(t, owner, &app, archive()).await;
         assert_eq!(deployed.status, 200, "{}", deployed.text);
-        make(format!("/apps/{app}/domain"), json!({ "domain": "app.example.com" })).await;
+        make(format!("/apps/{app}/domain"), json!({ "domain": format!("app-{org}.example.com") })).await;
         let wallet = format!("0x{:0>40}", &org.replace('-', "")[..20]);
         let agent = make("/agent/register".into(), json!({ "name": "Bot", "wallet": wallet, "orgId": org })).await;
         let helper = json!({ "name": "Helper", "framework": "langgraph", "orgId": org });
@@ -251,6 +251,7 @@ impl Tenant {
         let hook = text(&make(format!("/apps/{app}/webhooks"), hook).await["id"]);
         let delivery = make(format!("/apps/{app}/webhooks/{hook}/test"), json!({})).await;
         ids.extend(email_of(t, &org, &app).await);
+        ids.insert("installationId", installation_of(t, &org, &owner.id).await);
         let object = json!({ "name": "a.txt", "contentType": "text/plain", "size": 1 });
         let object = owner.asks(t.post("/storage/presign-upload").json(&object));
         let object = object.header("x-service-app-key", &text(&key["value"])).await;
@@ -258,7 +259,7 @@ impl Tenant {
         ids.extend([("tokenId", text(&token["id"])), ("keyId", text(&key["id"]))]);
         ids.insert("deploymentId", text(&deployed.body["id"]));
         ids.insert("email", format!("{org}%40example.com"));
-        ids.insert("domain", "app.example.com".into());
+        ids.insert("domain", format!("app-{org}.example.com"));
         ids.extend([
             ("org", org),
             ("appId", app),
@@ -280,7 +281,7 @@ impl Tenant {
     /// What stands for `{name}` after the segment `before`.
     fn id(&self, before: &str, name: &str) -> Option<&str> {
         let name = match (before, name) {
-            ("org" | "orgs", "id") => "org",
+            ("org" | "orgs", "id") | ("org", "orgId") => "org",
             ("webhooks", "id") => "webhookId",
             ("agent", "id") => "agent",
             ("framework-agent", "id") => "frameworkAgent",
@@ -289,11 +290,12 @@ impl Tenant {
             ("Users", "id") => "scimUser",
             ("Groups", "id") => "groupId",
             ("objects", "id") => "objectId",
+            ("installations", "id") => "installationId",
             ("sessions" | "consents" | "trusted-devices" | "outbox", "id")
             | ("events", "eventId")
-            | ("merchants", "accountId") => return Some(RANDOM),
+            | ("merchants", "accountId")
+            | ("register", "operationId") => return Some(RANDOM),
             ("passkey", "credentialId") => return Some("none"),
-            ("register", "operationId") => return Some(RANDOM),
             (_, name) => name,
         };
         self.ids.get(name).map(String::as_str)
@@ -319,6 +321,39 @@ async fn email_of(t: &TestJanua, org: &str, app: &str) -> Vec<(&'static str, Str
                       VALUES ($1, $2, $2, 'manual', 0)";
     t.janua.db.exec(suppressed, params![app, format!("{org}@example.com")]).await.expect("a suppression");
     vec![("hostname", host), ("messageId", message), ("name", template)]
+}
+
+/// An installation at the code host, with a delivery.
+pub(super) async fn installation_of(t: &TestJanua, org: &str, account: &str) -> String {
+    let id = t.janua.entropy.uuid(t.janua.clock.now()).to_string();
+    let (count,): (i64,) = t
+        .janua
+        .db
+        .one("SELECT CAST(COUNT(*) AS BIGINT) FROM codehost_installation", params![])
+        .await
+        .expect("a number");
+    let installed = "INSERT INTO codehost_installation
+                         (id, org_id, external_id, account_login, account_type, status, repository_selection, permissions,
+                          may_uninstall, commit_statuses, pull_request_comments, connected_by, created_at, updated_at)
+                     VALUES ($1, $2, $3, 'acme', 'Organization', 'active', 'all', '{}', $4, $4, $4, $5, 0, 0)";
+    t.janua.db.exec(installed, params![&id, org, count + 1, false, account]).await.expect("an installation");
+    deliver(t, count + 1).await;
+    id
+}
+
+/// Another delivery to an installation, by its number at the host.
+async fn deliver(t: &TestJanua, external: i64) {
+    let delivery = t.janua.entropy.uuid(t.janua.clock.now()).to_string();
+    let delivered = "INSERT INTO codehost_delivery (id, event, external_id, facts, via, received_at)
+                     VALUES ($1, 'installation', $2, '{}', 'webhook', $3)";
+    t.janua.db.exec(delivered, params![&delivery, external, t.janua.clock.now()]).await.expect("a delivery");
+}
+
+/// A second delivery to an installation.
+pub(super) async fn deliver_again(t: &TestJanua, installation: &str) {
+    let sql = "SELECT external_id FROM codehost_installation WHERE id = $1";
+    let (external,): (i64,) = t.janua.db.one(sql, params![installation]).await.expect("an installation");
+    deliver(t, external).await;
 }
 
 /// Those who ask.
@@ -530,7 +565,7 @@ async fn p49_p50_every_guarded_route_asks_for_its_role_and_hides_other_tenants()
     for (number, row) in rows(&t.janua.description.get().expect("the description").value()).iter().enumerate() {
         let nobody = row.ask(&t, &row.path(&cast.hers, &cast.hers)).from("192.0.2.1").await;
         findings.check(nobody.status == 401, row, "nobody", &nobody);
-        if row.guard == "session-or-secret-key" {
+        if ["session-or-secret-key", "session-or-deploy-token"].contains(&row.guard.as_str()) {
             ask_with_keys(&t, row, &cast, &mut findings).await;
         }
         match role(&row.guard).filter(|role| ROLES.contains(role)) {

@@ -2,9 +2,11 @@
 //! every form is one API request.
 mod apps;
 mod billing;
+mod code;
 mod deployments;
 mod design;
 mod email;
+mod insights;
 mod machines;
 mod mails;
 pub mod nav;
@@ -29,6 +31,7 @@ const NAV: &[&[NavEntry]] = &[
     orgs::NAV,
     quick_start::NAV,
     apps::NAV,
+    insights::NAV,
     deployments::NAV,
     webhooks::NAV,
     email::NAV,
@@ -38,6 +41,7 @@ const NAV: &[&[NavEntry]] = &[
     billing::NAV,
     machines::NAV,
     skills::NAV,
+    code::NAV,
 ];
 
 pub fn routes() -> Routes {
@@ -45,6 +49,7 @@ pub fn routes() -> Routes {
         .and(start::routes())
         .and(orgs::routes())
         .and(apps::routes())
+        .and(insights::routes())
         .and(deployments::routes())
         .and(webhooks::routes())
         .and(email::routes())
@@ -53,6 +58,7 @@ pub fn routes() -> Routes {
         .and(billing::routes())
         .and(machines::routes())
         .and(skills::routes())
+        .and(code::routes())
         .and(platform::routes())
         .and(search::routes())
         .and(design::routes())
