@@ -538,6 +538,7 @@ fn words_of(namespace: &str, name: &str, description: &str, tags: &[String]) -> 
 
 /// One version of a skill. It never changes but for its state and its scan.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_field_names, reason = "the number of a version is called so, as its column and its field")]
 pub struct Version {
     pub id: VersionId,
     pub skill_id: SkillId,
