@@ -217,7 +217,7 @@ struct Functions {
     functions: Vec<Function>,
     window: Window,
     as_of: Timestamp,
-    /// How many nodes reported in the window.
+    /// Nodes that reported.
     nodes: usize,
 }
 
