@@ -216,6 +216,14 @@ async fn begin(janua: &Janua, driver: &Driver, order: &Order<'_>, plan: &Plan) -
             Err(why) => return Err(why.into()),
         }
     }
+    // One that was open before may have been paid or have ended meanwhile, without word of it yet.
+    if checkout.state == "open" {
+        match apply::sync_checkout(janua, driver, &checkout).await? {
+            "applied" | "second_subscription" => return Err(CHECKOUT_OPEN.into()),
+            "expired" => return Box::pin(begin(janua, driver, order, plan)).await,
+            _ => {}
+        }
+    }
     let checkout = open(janua, driver, checkout).await?;
     let url = checkout.url.clone().unwrap_or_default();
     Ok(Outcome { checkout: Some(checkout), kind: "new", url, preview: None })

@@ -409,7 +409,7 @@ pub async fn used_by_all(
     let sql = "SELECT org_id, CAST(SUM(used) AS BIGINT) AS used FROM
                    (SELECT org_id, used FROM quota WHERE meter = $1 AND period >= $2 AND period < $3 AND used > 0
                     UNION ALL
-                    SELECT org_id, used FROM app_quota WHERE meter = $1 AND period >= $2 AND period < $3 AND used > 0) both
+                    SELECT org_id, used FROM app_quota WHERE meter = $1 AND period >= $2 AND period < $3 AND used > 0) AS counted
                GROUP BY org_id";
     let rows: Vec<UsedByOrg> = db.all(sql, params![&*meter.name, from, to]).await?;
     Ok(rows.into_iter().map(|row| (row.org_id, row.used)).collect())
