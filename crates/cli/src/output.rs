@@ -4,7 +4,10 @@ use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::failure::{Failure, Result};
+use crate::{
+    failure::{Failure, Result},
+    server::now,
+};
 
 /// A column of a table: its title, and where its value lies in a row (`user.email`).
 pub type Column = (&'static str, &'static str);
@@ -89,8 +92,13 @@ impl Output {
             line(empty);
             return;
         }
+        // On a terminal how long ago is enough, and short.
+        let cell = |row: &Value, path: &str| {
+            let raw = self.width.and_then(|_| path.split('.').fold(row, |value, name| &value[name]).as_str());
+            raw.and_then(|text| ago(text, now())).unwrap_or_else(|| text_at(row, path))
+        };
         let cells: Vec<Vec<String>> =
-            rows.iter().map(|row| columns.iter().map(|(_, path)| text_at(row, path)).collect()).collect();
+            rows.iter().map(|row| columns.iter().map(|(_, path)| cell(row, path)).collect()).collect();
         let mut widths: Vec<usize> = columns.iter().map(|(title, _)| title.width()).collect();
         for row in &cells {
             for (width, cell) in widths.iter_mut().zip(row) {
@@ -105,6 +113,11 @@ impl Output {
         for row in &cells {
             line(&laid_out(row, &widths));
         }
+    }
+
+    /// The rest of a line on a terminal, of which so many columns are taken.
+    pub fn cut(&self, text: &str, taken: usize) -> String {
+        self.width.map_or_else(|| text.to_owned(), |width| shortened(text, width.saturating_sub(taken).max(8)))
     }
 
     /// The fields of one thing, a line each.
@@ -196,6 +209,21 @@ fn time(text: &str) -> Option<String> {
     Some(moment.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string())
 }
 
+/// How long ago a moment was, or how long it is until then.
+fn ago(text: &str, now: i64) -> Option<String> {
+    if text.len() < 20 || !text.ends_with('Z') {
+        return None;
+    }
+    let seconds = now.saturating_sub(text.parse::<jiff::Timestamp>().ok()?.as_second());
+    let (count, unit) = match seconds.unsigned_abs() {
+        0..60 => return Some("now".into()),
+        length @ 60..3600 => (length / 60, "m"),
+        length @ 3600..172_800 => (length / 3600, "h"),
+        length => (length / 86_400, "d"),
+    };
+    Some(if seconds > 0 { format!("{count}{unit} ago") } else { format!("in {count}{unit}") })
+}
+
 /// Names are chosen by others: nothing in them steers the terminal.
 pub fn shown(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
@@ -258,6 +286,14 @@ mod tests {
         assert_eq!(text_at(&row, "tags"), "a, b");
         assert_eq!(text_at(&row, "none|tags"), "a, b");
         assert_eq!(text_at(&row, "nowhere.at.all"), "");
+    }
+
+    #[test]
+    fn moments_are_short_in_tables() {
+        let at = |seconds: i64| ago("2026-01-31T10:00:00.000Z", 1_769_853_600 + seconds);
+        let texts = [at(5), at(300), at(7200), at(400_000), at(-300)].map(Option::unwrap);
+        assert_eq!(texts, ["now", "5m ago", "2h ago", "4d ago", "in 5m"]);
+        assert_eq!(ago("Shop", 0), None);
     }
 
     #[test]

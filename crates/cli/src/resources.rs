@@ -129,8 +129,8 @@ pub async fn apps(server: &Server, command: &Apps) -> Result<()> {
         Apps::Show => {
             let app = server.get(&format!("/apps/{}", server.app().await?)).await?;
             server.out.answer(&app, |out| {
-                out.record(&app, APP);
-                out.record(&app, &[("Redirect URLs", "redirectUris"), ("Origins", "allowedOrigins")]);
+                let more: [Column; 2] = [("Redirect URLs", "redirectUris"), ("Origins", "allowedOrigins")];
+                out.record(&app, &[APP, more.as_slice()].concat());
             });
             Ok(())
         }
@@ -1061,7 +1061,10 @@ pub async fn logs(server: &Server, Logs::Tail { no_follow, kind, lines }: &Logs)
 }
 
 fn log_line(server: &Server, event: &Value) -> String {
-    let (actor, target) = (text_at(event, "actorName|actor"), text_at(event, "target"));
+    let actor = text_at(event, "actorName|actor");
+    // Most of what happens to an app or a user has them as its target.
+    let is_known = |target: &str| target == text_at(event, "appId") || target == text_at(event, "actor");
+    let target = Some(text_at(event, "target")).filter(|target| !is_known(target)).unwrap_or_default();
     let details = event["details"].as_object().filter(|details| !details.is_empty());
     let details = details.map(|details| {
         let pairs = details.iter().map(|(name, value)| format!("{name}={}", text_at(&json!({ "v": value }), "v")));
@@ -1070,7 +1073,8 @@ fn log_line(server: &Server, event: &Value) -> String {
     let parts = [actor, target, text_at(event, "ip"), details.unwrap_or_default()];
     let rest: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     let kind = server.out.bold(&format!("{:<24}", text_at(event, "type")));
-    format!("{}  {kind}  {}", server.out.dim(&text_at(event, "at")), rest.join("  "))
+    // The time, the type and the gaps take 44 columns.
+    format!("{}  {kind}  {}", server.out.dim(&text_at(event, "at")), server.out.cut(&rest.join("  "), 44))
 }
 
 #[derive(clap::Args)]

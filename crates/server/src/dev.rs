@@ -4,7 +4,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader, ErrorKind, Write as _},
-    os::unix::{fs::DirBuilderExt as _, net::UnixStream},
+    os::unix::{fs::DirBuilderExt as _, net::UnixStream, process::CommandExt as _},
     path::{Path, PathBuf},
     process::ExitCode,
     sync::{
@@ -149,32 +149,47 @@ impl Dev {
         tokio::spawn(tick(clock.clone()));
         let (orders, mut ordered) = mpsc::channel(8);
         tokio::spawn(hear(listener, clock.clone(), orders));
-        let mut flags = flags.to_vec();
-        loop {
-            let (stop, stopped) = oneshot::channel::<()>();
-            let (started, has_started) = oneshot::channel();
-            let config = config(folder, &flags)?;
-            let beside = serve::Beside { clock: Clock::Manual(clock.clone()), started, stopped };
-            let mut serving = Box::pin(serve::run_beside(config, Some(beside)));
-            let seeded = tokio::select! {
-                ended = &mut serving => return ended,
-                seeded = seed(folder, has_started) => seeded?,
-            };
-            self.print(&seeded, || greeting(folder, &seeded));
-            // After a reset it is where it was.
-            let address = text(&seeded, "url").trim_start_matches("http://").to_owned();
-            flags.retain(|(name, _)| name != "listen");
-            flags.push(("listen".into(), address));
-            let order: Option<oneshot::Sender<()>> = tokio::select! {
-                ended = &mut serving => return ended,
-                order = ordered.recv() => order,
-            };
-            let _ = stop.send(());
-            serving.await?;
-            let Some(done) = order else { return Ok(ExitCode::SUCCESS) };
-            fs::remove_dir_all(folder.join("data"))?;
-            let _ = done.send(());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (started, has_started) = oneshot::channel();
+        let beside = serve::Beside { clock: Clock::Manual(clock), started, stopped };
+        let mut serving = Box::pin(serve::run_beside(config(folder, flags)?, Some(beside)));
+        let seeded = tokio::select! {
+            ended = &mut serving => return ended,
+            seeded = seed(folder, has_started) => seeded?,
+        };
+        self.print(&seeded, || greeting(folder, &seeded));
+        let order: Option<Order> = tokio::select! {
+            ended = &mut serving => return ended,
+            order = ordered.recv() => order,
+        };
+        let _ = stop.send(());
+        serving.await?;
+        let Some(Order { done, told }) = order else { return Ok(ExitCode::SUCCESS) };
+        clear(&folder.join("data")).await?;
+        let _ = done.send(());
+        let _ = told.await;
+        Err(self.again(flags, text(&seeded, "url").trim_start_matches("http://")))
+    }
+
+    /// The same program from the start, at the same address, in place of this one: whatever of the old database is still
+    /// being closed ends with it. Comes back only if that fails.
+    fn again(&self, flags: &[(String, String)], address: &str) -> anyhow::Error {
+        let program = match std::env::current_exe() {
+            Ok(program) => program,
+            Err(error) => return error.into(),
+        };
+        let mut command = std::process::Command::new(program);
+        command.args(["dev", "--listen", address]);
+        for (name, value) in flags.iter().filter(|(name, _)| name != "listen") {
+            command.args(["--set", &format!("{name}={value}")]);
         }
+        if self.json {
+            command.arg("--json");
+        }
+        if let Some(folder) = &self.folder {
+            command.arg("--folder").arg(folder);
+        }
+        command.exec().into()
     }
 }
 
@@ -204,6 +219,22 @@ async fn seed(folder: &Path, started: oneshot::Receiver<Started>) -> Result<Valu
         cli::seed(&started.url, OWNER, &folder.join("config"), code).await.map_err(|wrong| anyhow!(wrong))?;
     fs::write(file, seeded.to_string())?;
     Ok(seeded)
+}
+
+/// Deletes a folder in which the server that just stopped may still be closing files.
+async fn clear(folder: &Path) -> Result<()> {
+    const TRIES: u32 = 100;
+    for left in (0..TRIES).rev() {
+        match fs::remove_dir_all(folder) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) if left == 0 => {
+                return Err(error).with_context(|| format!("cannot delete {}", folder.display()));
+            }
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+    Ok(())
 }
 
 /// Where the folder is noted for later commands.
@@ -259,8 +290,14 @@ async fn tick(clock: Arc<AtomicI64>) {
     }
 }
 
+/// To start over: says when everything is deleted, and hears when that was passed on.
+struct Order {
+    done: oneshot::Sender<()>,
+    told: oneshot::Receiver<()>,
+}
+
 /// One order a connection: a line in, a line of JSON out.
-async fn hear(listener: UnixListener, clock: Arc<AtomicI64>, orders: mpsc::Sender<oneshot::Sender<()>>) {
+async fn hear(listener: UnixListener, clock: Arc<AtomicI64>, orders: mpsc::Sender<Order>) {
     while let Ok((stream, _)) = listener.accept().await {
         let (clock, orders) = (clock.clone(), orders.clone());
         tokio::spawn(async move {
@@ -269,6 +306,7 @@ async fn hear(listener: UnixListener, clock: Arc<AtomicI64>, orders: mpsc::Sende
             if tokio::io::BufReader::new(read).read_line(&mut line).await.is_err() {
                 return;
             }
+            let (tell, told) = oneshot::channel();
             let answer = match line.trim().split_once(' ').unwrap_or((line.trim(), "")) {
                 ("clock", to) => match moved(&clock, to.trim()) {
                     Ok(now) => json!({ "now": now }),
@@ -276,12 +314,13 @@ async fn hear(listener: UnixListener, clock: Arc<AtomicI64>, orders: mpsc::Sende
                 },
                 ("reset", _) => {
                     let (done, is_done) = oneshot::channel();
-                    let sent = orders.send(done).await.is_ok();
+                    let sent = orders.send(Order { done, told }).await.is_ok();
                     json!({ "reset": sent && is_done.await.is_ok() })
                 }
                 _ => json!({ "error": "unknown order" }),
             };
             let _ = write.write_all(format!("{answer}\n").as_bytes()).await;
+            let _ = tell.send(());
         });
     }
 }
