@@ -77,7 +77,7 @@ impl Before<'_> {
     /// Lets what the first start leaves to do in the background be done, such as jobs that have never run: it would be
     /// done again in each copy, and its writes would count as places of the request.
     fn settle(&self) {
-        let server = Server::start(self.folder, self.settings);
+        let mut server = Server::start(self.folder, self.settings);
         let journal = self.folder.join("data/janua.db-wal");
         let written = || fs::metadata(&journal).and_then(|meta| Ok((meta.len(), meta.modified()?))).ok();
         let (mut last, mut quiet) = (written(), Instant::now());
@@ -90,7 +90,9 @@ impl Before<'_> {
             }
             assert!(started.elapsed() < PATIENCE, "it writes without end");
         }
-        drop(server);
+        // Stopped in good order, it leaves no journal behind that a request would have to bring home, page by page.
+        server.signal("TERM");
+        assert!(server.ended(PATIENCE).0, "it stops");
     }
 
     /// Lets the server die at the `place`th write of one of its threads while it works on `request`. Answers what the

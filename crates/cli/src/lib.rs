@@ -110,8 +110,6 @@ enum Command {
     /// The audit log of an app
     #[command(subcommand)]
     Logs(resources::Logs),
-    /// What one request caused, by its X-Request-Id
-    Trace(resources::Trace),
     /// Any request to the API
     Api(resources::Api),
     /// Print the OpenAPI description of the server
@@ -209,7 +207,6 @@ async fn carry_out(command: Command, options: Options) -> Result<()> {
         Command::Agents(command) => resources::agents(&server, &command).await,
         Command::Mcp(command) => resources::mcp(&server, &command).await,
         Command::Logs(command) => resources::logs(&server, &command).await,
-        Command::Trace(wishes) => resources::trace(&server, &wishes).await,
         Command::Api(wishes) => resources::api(&server, &wishes).await,
         Command::Openapi => openapi(&server).await,
         Command::Completions { .. } => Err(Failure::failed("completions need no server")),

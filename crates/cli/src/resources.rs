@@ -1078,29 +1078,6 @@ fn log_line(server: &Server, event: &Value) -> String {
 }
 
 #[derive(clap::Args)]
-pub struct Trace {
-    /// The X-Request-Id of a request
-    request_id: String,
-}
-
-/// Everything that one request caused.
-pub async fn trace(server: &Server, wishes: &Trace) -> Result<()> {
-    let found = server.get(&format!("/observability/traces/{}", encoded(&wishes.request_id))).await?;
-    server.out.answer(&found, |out| {
-        let steps = ["entries", "steps", "events", "trace"].iter().find_map(|name| found[*name].as_array());
-        match steps {
-            Some(steps) => {
-                let columns =
-                    [("Time", "at"), ("Kind", "kind"), ("What", "name|type|event"), ("Status", "status|result")];
-                out.table(&columns, steps, "Nothing was recorded for this request.");
-            }
-            None => out.json(&found),
-        }
-    });
-    Ok(())
-}
-
-#[derive(clap::Args)]
 pub struct Api {
     /// GET, POST, PUT, PATCH or DELETE
     method: String,

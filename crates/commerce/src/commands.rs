@@ -54,9 +54,10 @@ pub async fn state(config: &Config, db: &Db) -> Result<Standing, String> {
     }
     let Some(driver) = payments.driver() else { return Ok(Standing { is_odd: false, says: "off".into() }) };
     // Before the first start, or after an update, the table may be missing; what to do then is said about the schema.
-    let last = match migrate::is_current(db).await {
-        true => StoredEvent::last(db).await.map_err(|error| error.to_string())?,
-        false => None,
+    let last = if migrate::is_current(db).await {
+        StoredEvent::last(db).await.map_err(|error| error.to_string())?
+    } else {
+        None
     };
     let last =
         last.map_or_else(|| "no event was received yet".to_owned(), |at| format!("the last event came at {at}"));

@@ -9,7 +9,7 @@ use hosting::{
 use kernel::{
     clock::Clock,
     config::Config,
-    http::{Listening, serve_with},
+    http::{Intercept, Listening, serve_with},
     jobs::Worker,
 };
 use tokio::{
@@ -91,10 +91,8 @@ pub async fn run_beside(config: Config, beside: Option<Beside>) -> Result<ExitCo
         sites.push(tokio::spawn(certificates::serve_edge(listener, node.janua.clone(), told(stopping.clone()))));
     }
     let secure = secure(&node, &stopping).await?;
-    let plain = Listening {
-        intercept: secure.is_some().then(|| certificates::redirect(&node.janua)),
-        ..Listening::default()
-    };
+    let redirect = secure.is_some().then(|| certificates::redirect(&node.janua));
+    let plain = Listening { intercept: intercept(&node, redirect), ..Listening::default() };
     let serving = tokio::spawn(serve_with(listener, node.door.clone(), told(stopping), plain));
     let is_signal = match beside {
         Some(Beside { started, stopped, .. }) => {
@@ -132,6 +130,14 @@ pub async fn run_beside(config: Config, beside: Option<Beside>) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
+/// What is answered before the API is asked, beside a redirect: sites have listeners of their own.
+fn intercept(node: &Node, redirect: Option<Intercept>) -> Option<Intercept> {
+    let config = &node.janua.config;
+    let serves_sites = config.of::<edge::Settings>().edge_listen.is_some()
+        || config.of::<hosting::Settings>().edge_tls_listen.is_some();
+    if serves_sites { Some(edge::refuse_sites(&node.janua, redirect)) } else { redirect }
+}
+
 /// The same service over TLS, if it ends here.
 async fn secure(node: &Node, stopping: &watch::Receiver<bool>) -> Result<Option<JoinHandle<usize>>> {
     let settings = node.janua.config.of::<hosting::Settings>();
@@ -143,7 +149,7 @@ async fn secure(node: &Node, stopping: &watch::Receiver<bool>) -> Result<Option<
         listener.with_context(|| format!("cannot listen on {} (setting tls_listen)", settings.tls_listen))?;
     tracing::info!(address = %listener.local_addr()?, "listening with TLS");
     let handshake = Some(certificates::handshake(&node.janua));
-    let listening = Listening { handshake, ..Listening::default() };
+    let listening = Listening { handshake, intercept: intercept(node, None) };
     Ok(Some(tokio::spawn(serve_with(listener, node.door.clone(), told(stopping.clone()), listening))))
 }
 

@@ -33,6 +33,8 @@ const PARTS: &[Part] = &[
     hosting::PART,
     email::PART,
     agents::PART,
+    insights::PART,
+    market::PART,
     web::PART,
     site::PART,
 ];

@@ -196,7 +196,8 @@ fn describe(about: &About<'_>, api: &OpenApi, rows: &[(RouteRow, Vec<Value>)]) -
             known.extend(names.iter().map(|(name, says)| (name.clone(), (*status, says.clone()))));
         }
         spell_out(operation, &codes, wordings.of(row.path), &mut shared);
-        for parameter in operation["parameters"].as_array_mut().into_iter().flatten() {
+        // Looked for and not indexed: an index that is not there would be added as a null, which OpenAPI does not allow.
+        for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
             leave_out_usual_style(parameter);
         }
         // An operation that asks for nothing says so: to some readers no word at all means that everything is asked for.
