@@ -112,7 +112,7 @@ fn rate(rounds: &Rounds, janua: &JanuaBinary) -> Result<Figure> {
                 post.hand_in(next)?;
                 handed += BATCH;
             }
-            post.sink.until(&post.sink.of_apps, before + handed)?;
+            Sink::until(&post.sink.of_apps, before + handed)?;
             Ok(Tally::done(handed, began.elapsed()))
         }))
     };
@@ -211,7 +211,7 @@ fn wait_for_mail(post: &Post, round: usize) -> Result<f64> {
             json!({ "email": format!("u{round}x{turn}@bench.test"), "password": "correct horse battery staple" });
         let began = Instant::now();
         ask(post.ground.address(), "POST", "/auth/register", &Who::default(), &body)?;
-        post.sink.until(&post.sink.own, before + 1)?;
+        Sink::until(&post.sink.own, before + 1)?;
         waits.push(began.elapsed().as_secs_f64() * 1000.0);
     }
     waits.sort_by(f64::total_cmp);
@@ -241,7 +241,7 @@ impl Sink {
         Ok(sink)
     }
 
-    fn until(&self, count: &AtomicU64, wanted: u64) -> Result<()> {
+    fn until(count: &AtomicU64, wanted: u64) -> Result<()> {
         let began = Instant::now();
         while count.load(Relaxed) < wanted {
             ensure!(began.elapsed() < PATIENCE, "mails do not come: {} of {wanted}", count.load(Relaxed));

@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::Result;
 use aws_lc_rs::hmac;
+use data_encoding::HEXLOWER;
 use rusqlite::{Connection, params};
 use serde_json::json;
 
@@ -91,7 +92,7 @@ fn request(number: i64) -> Result<Vec<u8>> {
     let (body, at) = (event(number), SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs());
     let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
     let tag = hmac::sign(&key, format!("{at}.{body}").as_bytes());
-    let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = HEXLOWER.encode(tag.as_ref());
     let head =
         "POST /billing/webhook HTTP/1.1\r\nhost: bench\r\nconnection: keep-alive\r\ncontent-type: application/json";
     let head = format!("{head}\r\nstripe-signature: t={at},v1={hex}\r\ncontent-length: {}", body.len());

@@ -212,6 +212,7 @@ struct FunctionsQuery {
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "a list is called as what it lists")]
 struct Functions {
     functions: Vec<Function>,
     window: Window,

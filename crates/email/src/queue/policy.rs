@@ -23,6 +23,7 @@ const LONGEST_AGE: u64 = 31_557_600;
 
 /// What a domain demands of those who deliver to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "the id of a policy, not of a row; its column has the name")]
 pub struct Policy {
     policy_id: String,
     mode: String,
@@ -56,7 +57,7 @@ impl Policy {
         for (name, value) in fields {
             match name {
                 "mode" if mode.is_none() => {
-                    mode = Some(value).filter(|mode| matches!(*mode, "enforce" | "testing" | "none"))
+                    mode = Some(value).filter(|mode| matches!(*mode, "enforce" | "testing" | "none"));
                 }
                 "max_age" if age.is_none() => age = value.parse::<u64>().ok().filter(|age| *age <= LONGEST_AGE),
                 "mx" => servers.push(value.trim_end_matches('.').to_lowercase()),

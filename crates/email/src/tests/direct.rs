@@ -72,7 +72,7 @@ impl Post {
 
     fn server(&self, address: &str, host: Option<&str>) -> SmtpServer {
         let keys = host.map(|host| (self.certificates.of(host), self.certificates.key()));
-        SmtpServer::start_at(address, self.port, keys)
+        SmtpServer::start_at(address, self.port, keys.as_ref())
     }
 
     fn say_policy(&self, text: &str) {
@@ -177,7 +177,7 @@ async fn encryption_is_taken_where_it_is_offered_whoever_holds_the_key() {
     assert_eq!(first.encrypted(), [true]);
     // An offer that fails: in the clear, as without one.
     drop(first);
-    let broken = SmtpServer::start_at("127.0.0.2", post.port, Some(("broken".into(), "broken".into())));
+    let broken = SmtpServer::start_at("127.0.0.2", post.port, Some(&("broken".into(), "broken".into())));
     t.advance(Duration::from_mins(1));
     let sent = shop.sends(&t, &mail("zoe@example.test")).await;
     deliver(&t).await;

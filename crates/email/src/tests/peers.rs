@@ -119,12 +119,12 @@ impl SmtpServer {
     }
 
     /// With a certificate and its key it offers encryption.
-    pub fn start_at(address: &str, port: u16, keys: Option<(PathBuf, PathBuf)>) -> Self {
+    pub fn start_at(address: &str, port: u16, keys: Option<&(PathBuf, PathBuf)>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new(python());
         command.args(["-W", "ignore", "-c", PROGRAM]).arg(folder.path()).arg(port.to_string()).arg(address);
         command.stderr(Stdio::null());
-        if let Some((certificate, key)) = &keys {
+        if let Some((certificate, key)) = keys {
             command.arg(certificate).arg(key);
         }
         let child = command.spawn().expect("the SMTP server starts");

@@ -59,16 +59,17 @@ impl Funnel {
     /// The steps that a tally stands for, as bits.
     fn steps_of(self, kind: &str, method: &str) -> u8 {
         match (self, kind) {
-            (Self::SignUp, "ACCOUNT_CREATED") | (Self::SignIn, "SIGN_IN_FAILED") => 0b1,
-            (Self::SignUp, "EMAIL_VERIFIED") => 0b10,
+            (Self::SignUp, "ACCOUNT_CREATED")
+            | (Self::SignIn, "SIGN_IN_FAILED")
+            | (Self::PasswordReset, "PASSWORD_RESET_REQUESTED")
+            | (Self::MagicLink, "MAGIC_LINK_REQUESTED") => 0b1,
+            (Self::SignUp, "EMAIL_VERIFIED") | (Self::PasswordReset, "PASSWORD_RESET") => 0b10,
             // Whoever comes by a link or through a provider has shown that the email is theirs.
             (Self::SignUp, "SIGNED_IN") => 0b1_0100 | if method == "pwd" { 0 } else { 0b10 },
             (Self::SignUp, "MFA_ENABLED" | "PASSKEY_ADDED") => 0b1000,
             (Self::SignUp, SEEN) => 0b1_0000,
             (Self::SignIn, SECOND_ASKED) => 0b111,
             (Self::SignIn, "SIGNED_IN") => 0b1011,
-            (Self::PasswordReset, "PASSWORD_RESET_REQUESTED") | (Self::MagicLink, "MAGIC_LINK_REQUESTED") => 0b1,
-            (Self::PasswordReset, "PASSWORD_RESET") => 0b10,
             (Self::PasswordReset, "SIGNED_IN") => 0b100,
             (Self::MagicLink, "SIGNED_IN") if method == "mail" => 0b10,
             _ => 0,

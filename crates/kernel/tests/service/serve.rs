@@ -219,7 +219,7 @@ async fn who_goes_on_sending_gets_the_refusal_all_the_same() {
         stream.write_all(head.as_bytes()).await.unwrap();
         stream.readable().await.unwrap();
         for _ in 0..20 {
-            stream.write_all(&[b' '; 100_000]).await.expect("nobody resets it");
+            stream.write_all(&vec![b' '; 100_000]).await.expect("nobody resets it");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let (head, body) = answer(&mut stream).await.unwrap();
@@ -237,7 +237,7 @@ async fn who_never_stops_sending_is_cut_off() {
     let served = start(Config::for_tests()).await;
     let mut stream = TcpStream::connect(served.address).await.unwrap();
     stream.write_all(b"POST /count HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000000\r\n\r\n").await.unwrap();
-    let sends = async { while stream.write_all(&[b' '; 100_000]).await.is_ok() {} };
+    let sends = async { while stream.write_all(&vec![b' '; 100_000]).await.is_ok() {} };
     tokio::time::timeout(Duration::from_secs(10), sends).await.expect("it is");
     served.stop.send(()).unwrap();
     served.running.await.unwrap();

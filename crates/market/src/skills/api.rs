@@ -16,7 +16,7 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
-    enter::{InOrg, MaybeSession, Member, Session},
+    enter::{Browser, InOrg, Member, Session},
     events::About,
 };
 
@@ -129,10 +129,10 @@ struct SkillDetail {
 
 async fn show_skill(
     State(janua): State<Janua>,
-    MaybeSession(session): MaybeSession,
+    who: Browser,
     Path(SkillPath { slug }): Path<SkillPath>,
 ) -> Result<Response> {
-    let parsed = Slug::parse(&slug)?;
+    let (parsed, session) = (Slug::parse(&slug)?, who.own());
     let found = reach(&janua, session.as_ref(), &slug).await;
     let (skill, standing) = match found {
         Err(fault) if fault.code() == NOT_FOUND => return moved(&janua, session.as_ref(), &parsed).await,

@@ -84,8 +84,8 @@ struct RpcError {
 /// What a method ends with: a result, an error of the protocol, or a fault of the server.
 type Outcome = Result<Result<Value, RpcError>>;
 
-fn refuse(code: i64, message: impl Into<String>) -> Outcome {
-    Ok(Err(RpcError { code, message: message.into() }))
+fn refuse(code: i64, message: impl Into<String>) -> Result<Value, RpcError> {
+    Err(RpcError { code, message: message.into() })
 }
 
 async fn serve_mcp(
@@ -98,7 +98,7 @@ async fn serve_mcp(
     let outcome = match request.method.as_deref() {
         // An answer of the client: we ask nothing.
         None => return Ok(StatusCode::ACCEPTED.into_response()),
-        Some(_) if request.jsonrpc != "2.0" || !is_id(&id) => refuse(INVALID_REQUEST, "Invalid request"),
+        Some(_) if request.jsonrpc != "2.0" || !is_id(&id) => Ok(refuse(INVALID_REQUEST, "Invalid request")),
         Some(method) => answer(&janua, &session, method, &request.params.unwrap_or_default()).await,
     };
     let (result, error) = match outcome? {
@@ -124,13 +124,13 @@ async fn answer(janua: &Janua, session: &Session, method: &str, params: &Value) 
             "_meta": { "io.modelcontextprotocol/serverInfo": server_info(janua) },
         }))),
         "ping" => Ok(Ok(json!({ "resultType": "complete" }))),
-        "skills/list" => list(janua, session, params, "skills", |skill| skill.entry()).await,
+        "skills/list" => list(janua, session, params, "skills", Available::entry).await,
         "resources/list" => list(janua, session, params, "resources", |skill| skill.resource(SKILL_MD)).await,
         "resources/templates/list" => Ok(Ok(cacheable(json!({ "resourceTemplates": [] })))),
         "skills/get" => get(janua, session, params).await,
         "resources/read" => read(janua, session, params).await,
         "resources/directory/read" => read_directory(janua, session, params).await,
-        _ => refuse(METHOD_NOT_FOUND, "Method not found"),
+        _ => Ok(refuse(METHOD_NOT_FOUND, "Method not found")),
     }
 }
 
@@ -190,7 +190,7 @@ impl Available {
 }
 
 fn mime(path: &str) -> String {
-    if path.ends_with(".md") {
+    if path.rsplit_once('.').is_some_and(|(_, kind)| kind.eq_ignore_ascii_case("md")) {
         return "text/markdown".into();
     }
     mime_guess::from_path(path).first_raw().unwrap_or("application/octet-stream").into()
@@ -247,7 +247,7 @@ async fn list(
         Value::Null => String::new(),
         // A cursor is the root of the last skill of the page before.
         Value::String(cursor) if cursor.starts_with(SCHEME) => cursor.clone(),
-        _ => return refuse(INVALID_PARAMS, "Invalid cursor"),
+        _ => return Ok(refuse(INVALID_PARAMS, "Invalid cursor")),
     };
     let all = available(janua, session).await?;
     let mut rest = all.into_iter().filter(|(root, _)| *root > after);
@@ -280,17 +280,17 @@ async fn get(janua: &Janua, session: &Session, params: &Value) -> Outcome {
     let found = find(janua, session, params["uri"].as_str().unwrap_or_default()).await?;
     match found.filter(|(_, path)| path == SKILL_MD) {
         Some((skill, _)) => Ok(Ok(cacheable(json!({ "skill": skill.entry() })))),
-        None => refuse(INVALID_PARAMS, "Unknown skill"),
+        None => Ok(refuse(INVALID_PARAMS, "Unknown skill")),
     }
 }
 
 async fn read(janua: &Janua, session: &Session, params: &Value) -> Outcome {
     let uri = params["uri"].as_str().unwrap_or_default();
     let Some((skill, path)) = find(janua, session, uri).await? else {
-        return refuse(INVALID_PARAMS, "Unknown resource");
+        return Ok(refuse(INVALID_PARAMS, "Unknown resource"));
     };
     let Some(file) = skill.version.files.iter().find(|file| file.path == path) else {
-        return refuse(INVALID_PARAMS, "Unknown resource");
+        return Ok(refuse(INVALID_PARAMS, "Unknown resource"));
     };
     let bytes = content(janua, &skill.version, file).await?;
     let mut content = json!({ "uri": uri, "mimeType": mime(&path) });
@@ -322,10 +322,10 @@ async fn content(janua: &Janua, version: &Version, file: &PackedFile) -> Result<
 async fn read_directory(janua: &Janua, session: &Session, params: &Value) -> Outcome {
     let uri = params["uri"].as_str().unwrap_or_default();
     if uri.ends_with('/') {
-        return refuse(INVALID_PARAMS, "Unknown directory");
+        return Ok(refuse(INVALID_PARAMS, "Unknown directory"));
     }
     let Some((skill, path)) = find(janua, session, uri).await? else {
-        return refuse(INVALID_PARAMS, "Unknown directory");
+        return Ok(refuse(INVALID_PARAMS, "Unknown directory"));
     };
     let inside = if path.is_empty() { String::new() } else { format!("{path}/") };
     let (mut children, mut folders) = (vec![], BTreeSet::new());
@@ -340,7 +340,7 @@ async fn read_directory(janua: &Janua, session: &Session, params: &Value) -> Out
         }
     }
     if children.is_empty() {
-        return refuse(INVALID_PARAMS, "Unknown directory");
+        return Ok(refuse(INVALID_PARAMS, "Unknown directory"));
     }
     Ok(Ok(cacheable(json!({ "resources": children }))))
 }

@@ -494,8 +494,7 @@ pub fn weight(popularity: i64) -> i64 {
 async fn rarest(db: &Db, terms: &[String]) -> db::Result<usize> {
     let (mut rarest, mut least) = (0, i64::MAX);
     for (number, term) in terms.iter().enumerate().filter(|_| terms.len() > 1) {
-        let sql =
-            "SELECT CAST(COUNT(*) AS BIGINT) FROM (SELECT skill_id FROM skill_word WHERE word = $1 LIMIT $2) AS some";
+        let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM (SELECT skill_id FROM skill_word WHERE word = $1 LIMIT $2) AS counted";
         let (count,): (i64,) = db.one(sql, params![term, MANY]).await?;
         if count < least {
             (rarest, least) = (number, count);
@@ -539,6 +538,7 @@ fn words_of(namespace: &str, name: &str, description: &str, tags: &[String]) -> 
 
 /// One version of a skill. It never changes but for its state and its scan.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_field_names, reason = "the number of a version is called so, as its column and its field")]
 pub struct Version {
     pub id: VersionId,
     pub skill_id: SkillId,

@@ -74,7 +74,7 @@ impl Package {
     /// Reads the bytes of a package. Takes a while, so not on a thread that serves.
     pub fn read(bytes: &[u8]) -> Result<Self, Fault> {
         let mut files = Files::default();
-        archive::unpack(bytes, &LIMITS, None, &mut files).map_err(refused)?;
+        archive::unpack(bytes, &LIMITS, None, &mut files).map_err(|refusal| refused(&refusal))?;
         let Files { mut files, pack } = files;
         let folder = root(&files)?;
         if let Some(folder) = &folder {
@@ -109,7 +109,7 @@ pub fn invalid(wrong: Vec<Wrong>) -> Fault {
         .fold(Fault::from(INVALID_SKILL), |fault, (field, code, message)| fault.and(field, code, message))
 }
 
-fn refused(refusal: Refusal) -> Fault {
+fn refused(refusal: &Refusal) -> Fault {
     let code = if refusal.kind == RefusalKind::ArchiveTooLarge { TOO_LARGE } else { INVALID_PACKAGE };
     let sentence = match &refusal.path {
         Some(path) => format!("{path}: {}", refusal.reason),

@@ -342,7 +342,7 @@ async fn find_place(janua: &Janua, session: &Session, wanted: Option<&str>) -> R
                 Some(membership) => membership.org.clone(),
                 None => {
                     builders::refuse_others(janua, session).await?;
-                    transact!(janua, async |tx| Ok(enter::create_own_org(tx, janua, session).await?))?.org
+                    transact!(janua, async |tx| enter::create_own_org(tx, janua, session).await)?.org
                 }
             };
             Ok(Place { org: org.id, namespace: org.slug, is_verified: false })

@@ -480,7 +480,7 @@ fn decode(run: &[u8]) -> Option<String> {
     // Bits beyond the last byte are no reason not to read the rest.
     let whole = &run[..run.len() - usize::from(run.len() % 4 == 1)];
     let cut = &run[..run.len() / 4 * 4];
-    let bytes = if run.len() % 2 == 0 { HEXLOWER_PERMISSIVE.decode(run).ok() } else { None };
+    let bytes = if run.len().is_multiple_of(2) { HEXLOWER_PERMISSIVE.decode(run).ok() } else { None };
     let bytes = bytes
         .or_else(|| BASE64_NOPAD.decode(whole).ok())
         .or_else(|| BASE64URL_NOPAD.decode(whole).ok())

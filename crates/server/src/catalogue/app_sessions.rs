@@ -32,7 +32,7 @@ const APPS_MAY: &[(&str, &str)] = &[
     ("DELETE", "/storage/uploads/{objectId}"),
 ];
 /// Open to everybody, and refused to a session that belongs to an app, should one come along.
-const OPEN_AND_OWN: &[(&str, &str)] = &[("POST", "/auth/accept-invite"), ("GET", "/skills/{slug}")];
+const OPEN_AND_OWN: &[(&str, &str)] = &[("POST", "/auth/accept-invite")];
 
 struct Shop {
     key: String,

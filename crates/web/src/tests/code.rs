@@ -43,6 +43,7 @@ async fn without_a_code_host_the_page_says_who_sets_it_up() {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one visit, from page to page")]
 async fn repositories_are_linked_and_deliveries_shown_without_a_script() {
     let folder = tempfile::tempdir().unwrap();
     let t = TestJanua::start_with(configured(&folder), feature).await;

@@ -40,7 +40,7 @@ async fn an_agent_reads_the_skills_of_its_user_over_mcp() {
         let read = call(&t, &bob, "resources/read", json!({ "uri": resource["uri"] })).await;
         let text = read["result"]["contents"][0]["text"].as_str().unwrap();
         assert_eq!(format!("sha256:{}", kernel::crypto::hash(text.as_bytes())), resource["digest"]);
-        assert_eq!(text.len(), resource["size"].as_u64().unwrap() as usize);
+        assert_eq!(Some(text.len() as u64), resource["size"].as_u64());
     }
     let folder = call(&t, &bob, "resources/directory/read", json!({ "uri": "skill://acme/pdf-tools" })).await;
     assert_eq!(folder["result"]["resources"][1]["mimeType"], "inode/directory", "{folder}");

@@ -17,7 +17,7 @@ fn entry(name: &[u8], kind: u8, content: &[u8]) -> Vec<u8> {
 
 fn with(entries: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = entry(b"SKILL.md", b'0', skill_md("pdf-tools", "1.0.0", "Reads.", "x").as_bytes());
-    entries.iter().for_each(|entry| bytes.extend_from_slice(entry));
+    bytes.extend(entries.concat());
     bytes.resize(bytes.len() + 1024, 0);
     gzip(&bytes)
 }
@@ -26,8 +26,9 @@ fn pax(records: &[(&str, &str)]) -> Vec<u8> {
     let mut text = String::new();
     for (key, value) in records {
         let rest = format!(" {key}={value}\n");
-        let length = (rest.len() + 1..).find(|n| n.to_string().len() + rest.len() == *n).unwrap();
-        text.push_str(&format!("{length}{rest}"));
+        let length = (rest.len() + 1..rest.len() + 9).find(|n| n.to_string().len() + rest.len() == *n).unwrap();
+        text += &length.to_string();
+        text += &rest;
     }
     entry(b"PaxHeaders/x", b'x', text.as_bytes())
 }
@@ -73,7 +74,7 @@ async fn m19_every_bad_package_is_refused_as_a_whole() {
             "bomb",
             packed(&[("SKILL.md", good.as_bytes()), ("zeros", &zeros[..2 << 20]), ("zeros2", &zeros[..2 << 20])]),
         ),
-        ("large file", packed(&[("SKILL.md", good.as_bytes()), ("zeros", &zeros[..(2 << 20) + 1])])),
+        ("large file", packed(&[("SKILL.md", good.as_bytes()), ("zeros", &zeros[..=(2 << 20)])])),
         ("many files", with(&many)),
         ("truncated", whole[..whole.len() - 20].to_vec()),
         ("two members", two),
@@ -87,7 +88,7 @@ async fn m19_every_bad_package_is_refused_as_a_whole() {
     }
     let other = publish(&t, &ada, "?namespace=acme", packed(&[("other/SKILL.md", good.as_bytes())])).await;
     assert_eq!((other.refusal(), &other.body["errors"][0]["code"]), ((400, "invalid_skill"), &json!("other_folder")));
-    let noise: Vec<u8> = (0..6_u32 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let noise: Vec<u8> = (0..6_u32 << 20).map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()[1]).collect();
     let large = publish(&t, &ada, "?namespace=acme", noise).await;
     assert_eq!(large.status, 413, "{}", large.text);
     assert_eq!(objects(&t), 0, "nothing is stored");

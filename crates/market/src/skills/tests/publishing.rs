@@ -149,6 +149,7 @@ async fn m23_a_namespace_belongs_to_its_organization() {
     t.janua.db.exec("UPDATE app_domain SET verified_at = NULL", params![]).await.unwrap();
     let lost = send(&t, &ada, "/skills/com.example.pdf-tools/versions", skill("pdf-tools", "1.1.0", "y")).await;
     assert_eq!(lost.refusal(), (403, "not_your_namespace"));
+    t.advance(Duration::from_hours(7));
     t.run_jobs().await;
     assert_eq!(t.get("/skills/com.example.pdf-tools").await.body["publisher"]["verified"], false);
     t.finish().await;
