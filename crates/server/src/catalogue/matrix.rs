@@ -37,6 +37,11 @@ const REFUSED_LATER: &[(&str, &str, u16)] = &[
     ("POST", "/apps/{appId}/domains/attach", 404),
     ("POST", "/apps/{appId}/webhooks/{webhookId}/deliveries/{deliveryId}/redeliver", 409),
     ("POST", "/webhooks/{id}/deliveries/{deliveryId}/redeliver", 409),
+    // Without `Accept: text/event-stream`; and the tenant's webhook is no listener.
+    ("GET", "/webhooks/listen", 406),
+    ("GET", "/apps/{appId}/webhooks/listen", 406),
+    ("POST", "/webhooks/listen/{id}/results", 404),
+    ("POST", "/apps/{appId}/webhooks/listen/{webhookId}/results", 404),
     // The message of the tenant has ended, and its content is gone.
     ("POST", "/apps/{appId}/email/messages/{messageId}/cancel", 409),
     ("POST", "/apps/{appId}/email/messages/{messageId}/resend", 410),
@@ -282,7 +287,7 @@ impl Tenant {
     fn id(&self, before: &str, name: &str) -> Option<&str> {
         let name = match (before, name) {
             ("org" | "orgs", "id") | ("org", "orgId") => "org",
-            ("webhooks", "id") => "webhookId",
+            ("webhooks" | "listen", "id") => "webhookId",
             ("agent", "id") => "agent",
             ("framework-agent", "id") => "frameworkAgent",
             ("mcp", "id") => "mcpServer",
