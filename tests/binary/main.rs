@@ -11,7 +11,6 @@ mod support;
 mod accounts;
 mod admin;
 mod backup;
-mod cli;
 mod documents;
 mod operators;
 mod seeded;

@@ -1,5 +1,4 @@
 //! Organizations through their front door.
-mod auto_join;
 mod invites;
 mod orgs;
 mod owners;

@@ -140,7 +140,6 @@ impl Feature {
 
     #[must_use]
     pub fn jobs(mut self, jobs: Jobs) -> Self {
-        self.own.declare(&jobs.known());
         self.jobs = self.jobs.and(jobs);
         self
     }

@@ -3,8 +3,9 @@ use axum::{extract::FromRequestParts, http::request::Parts};
 use kernel::{
     Janua,
     crypto::Secret,
-    fault::{Fault, NOT_FOUND, Result, UNAUTHENTICATED},
+    fault::{Fault, NOT_FOUND, RATE_LIMITED, Result, UNAUTHENTICATED},
     http::{GenContext, Operation, OperationInput, Path, bearer, requires},
+    transact,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -16,9 +17,11 @@ use tenancy::{
         caller::OfFramework,
         secrets::{self, Purpose},
     },
+    messages::budget,
 };
 
-use crate::pace::Paces;
+/// How often a network may try kill switches in an hour.
+const MOST_TRIES: u32 = 600;
 
 pub enum SessionOrSwitch {
     Session(Box<Managed<OfFramework>>),
@@ -49,7 +52,16 @@ impl FromRequestParts<Janua> for SessionOrSwitch {
             return Ok(Self::Session(Box::new(caller)));
         };
         let NotAdmitted(visitor) = NotAdmitted::from_request_parts(parts, janua).await?;
-        janua.own::<Paces>().switches.refuse_too_many(janua, visitor.client.network())?;
+        let client = visitor.client;
+        let is_within = db::aside(async {
+            transact!(janua, async |tx| {
+                Ok(budget::spend_by_network(tx, janua, "kill-switch", client, MOST_TRIES).await?)
+            })
+        })
+        .await?;
+        if !is_within {
+            return Err(Fault::from(RATE_LIMITED).retry_after(budget::HOUR));
+        }
         let found = secrets::find(&janua.db, Purpose::KillSwitch, &token, janua.clock.now()).await?;
         let found = found.ok_or(UNAUTHENTICATED)?;
         let Path(SwitchPath { id }) = Path::from_request_parts(parts, janua).await?;

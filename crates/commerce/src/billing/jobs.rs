@@ -81,11 +81,7 @@ impl Job for CancelSecond {
             return Ok(());
         }
         let canceled = match driver.cancel_now(&janua, &self.subscription).await {
-            // One that is canceled cannot be canceled again, but read: the money may not have gone back yet.
-            Err(NoAnswer::Missing) => match driver.subscription(&janua, &self.subscription).await {
-                Err(NoAnswer::Missing) => return Ok(()),
-                other => other?,
-            },
+            Err(NoAnswer::Missing) => return Ok(()),
             other => other?,
         };
         let Some(invoice) = canceled.latest_invoice else { return Ok(()) };
@@ -174,10 +170,9 @@ impl Job for FinishBegun {
                 tracing::warn!(%fault, "a checkout that was begun cannot be finished yet");
             }
         }
-        // What is stuck in one place holds up no other.
-        let lines = invoices::add_waiting(&janua, driver, before).await;
+        invoices::add_waiting(&janua, driver, before).await?;
         connect::finish_begun(&janua, driver, before).await?;
-        lines
+        Ok(())
     }
 }
 
@@ -233,8 +228,7 @@ impl Job for PullEvents {
     async fn run(self, janua: Janua) -> Result<(), Later> {
         let Some(driver) = Payments::of(&janua) else { return Ok(()) };
         pull(&janua, driver).await?;
-        // Events of merchants are not in our own list.
-        connect::read_again(&janua, driver).await
+        Ok(())
     }
 }
 

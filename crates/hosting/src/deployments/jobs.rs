@@ -6,7 +6,6 @@ use std::{
 
 use kernel::{
     Janua,
-    archive::Refusal,
     clock::Timestamp,
     jobs::{Job, Jobs, Later},
     ports::objects::Key,
@@ -20,6 +19,7 @@ use tenancy::{
 use tokio::task::spawn_blocking;
 
 use super::{
+    archive::Refusal,
     build::{self, KnownPieces, NewPack, Packer},
     events::{DeploymentExpired, DeploymentFailed},
     limits,

@@ -12,12 +12,8 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use super::{
-    measured::Measured,
-    minutes::{CountedRoute, Counts, Live},
-    process::Process,
-};
-use crate::{Janua, clock::Timestamp};
+use super::{measured::Measured, process::Process};
+use crate::Janua;
 
 /// All figures of a node. Labels are routes, kinds and states, which the program names, and never what callers send.
 pub struct Metrics {
@@ -32,8 +28,6 @@ pub struct Metrics {
     mails: Family<OutcomeLabels, Counter>,
     attempts: HashMap<&'static str, Family<OutcomeLabels, Counter>>,
     measured: Measured,
-    live: Live,
-    version: &'static str,
     pub in_flight: Gauge,
     pub connections: Gauge,
     /// Mails that were asked for and not sent, because the email had its share.
@@ -103,7 +97,6 @@ pub struct RouteMetrics {
     responses: [Counter; CLASSES.len()],
     by_class: [OnceLock<Counter>; CLASSES.len()],
     duration: OnceLock<Histogram>,
-    counted: CountedRoute,
 }
 
 impl RouteMetrics {
@@ -126,7 +119,6 @@ impl RouteMetrics {
             self.durations.get_or_create(&labels).clone()
         });
         duration.observe(took.as_secs_f64());
-        self.counted.record(&self.method, self.route, status, took);
     }
 }
 
@@ -161,8 +153,6 @@ impl Metrics {
             mails: Family::default(),
             attempts: HashMap::new(),
             measured: Measured::default(),
-            live: Live::default(),
-            version,
             in_flight: Gauge::default(),
             connections: Gauge::default(),
             mails_withheld: Counter::default(),
@@ -217,30 +207,11 @@ impl Metrics {
             responses: self.responses.clone(),
             by_class: Default::default(),
             duration: OnceLock::new(),
-            counted: self.live.route(),
         }
     }
 
-    /// Counts a job that ended at a moment, after it took so long. `error` is a word for what went wrong, if it did.
-    pub fn job_ended(
-        &self,
-        kind: &'static str,
-        outcome: &'static str,
-        took: Duration,
-        at: Timestamp,
-        error: Option<&'static str>,
-    ) {
+    pub fn job_ended(&self, kind: &'static str, outcome: &'static str) {
         self.jobs.get_or_create(&JobLabels { kind, outcome }).inc();
-        self.live.job(kind, outcome, took, at, error);
-    }
-
-    pub fn version(&self) -> &'static str {
-        self.version
-    }
-
-    /// What this node counted since this was last asked, for whoever keeps it.
-    pub fn take_counts(&self) -> Counts {
-        self.live.take()
     }
 
     /// Counts an attempt to send a mail: one of [`MAIL_OUTCOMES`].

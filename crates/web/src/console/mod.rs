@@ -2,11 +2,9 @@
 //! every form is one API request.
 mod apps;
 mod billing;
-mod code;
 mod deployments;
 mod design;
 mod email;
-mod insights;
 mod machines;
 mod mails;
 pub mod nav;
@@ -15,7 +13,6 @@ mod platform;
 mod quick_start;
 mod samples;
 mod search;
-mod skills;
 mod start;
 mod storage;
 mod usage;
@@ -31,7 +28,6 @@ const NAV: &[&[NavEntry]] = &[
     orgs::NAV,
     quick_start::NAV,
     apps::NAV,
-    insights::NAV,
     deployments::NAV,
     webhooks::NAV,
     email::NAV,
@@ -40,8 +36,6 @@ const NAV: &[&[NavEntry]] = &[
     usage::NAV,
     billing::NAV,
     machines::NAV,
-    skills::NAV,
-    code::NAV,
 ];
 
 pub fn routes() -> Routes {
@@ -49,7 +43,6 @@ pub fn routes() -> Routes {
         .and(start::routes())
         .and(orgs::routes())
         .and(apps::routes())
-        .and(insights::routes())
         .and(deployments::routes())
         .and(webhooks::routes())
         .and(email::routes())
@@ -57,8 +50,6 @@ pub fn routes() -> Routes {
         .and(usage::routes())
         .and(billing::routes())
         .and(machines::routes())
-        .and(skills::routes())
-        .and(code::routes())
         .and(platform::routes())
         .and(search::routes())
         .and(design::routes())
