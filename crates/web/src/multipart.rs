@@ -41,7 +41,8 @@ impl OperationInput for StreamedForm {
         Streamed::operation_input(ctx, operation);
         may_answer(operation, &[NOT_FORM]);
         let Some(body) = operation.request_body.as_mut().and_then(|body| body.as_item_mut()) else { return };
-        let parts = schemars::json_schema!({ "type": "object", "additionalProperties": true });
+        // A stream is not looked at before the session is: a visitor goes to the sign-in page, whatever the form holds.
+        let parts = schemars::json_schema!({});
         body.content = std::mem::take(&mut body.content)
             .into_iter()
             .map(|(_, mut media)| {
