@@ -32,6 +32,8 @@ pub enum Goal {
     RatioAtMost(f64),
     /// Less than this, whatever the limit.
     Below(f64),
+    /// At least this, whatever the limit.
+    AtLeast(f64),
 }
 
 impl Figure {
@@ -54,13 +56,14 @@ impl Figure {
             Goal::Ratio(least) => self.ratio() >= least,
             Goal::RatioAtMost(most) => self.ratio() <= most,
             Goal::Below(most) => self.ours() < most,
+            Goal::AtLeast(least) => self.ours() >= least,
         })
     }
 
     /// Whether a higher ratio is a better one.
     pub fn is_higher_better(&self) -> bool {
         match self.goal {
-            Some(Goal::Ratio(_)) => true,
+            Some(Goal::Ratio(_) | Goal::AtLeast(_)) => true,
             Some(Goal::RatioAtMost(_) | Goal::Below(_)) => false,
             None => self.unit.is_rate(),
         }
@@ -72,6 +75,7 @@ impl Figure {
             Goal::Ratio(least) => self.ratio() / least,
             Goal::RatioAtMost(most) => most / self.ratio(),
             Goal::Below(most) => most / self.ours(),
+            Goal::AtLeast(least) => self.ours() / least,
         })
     }
 
@@ -81,6 +85,7 @@ impl Figure {
             Some(Goal::Ratio(least)) => format!("ratio >= {least}"),
             Some(Goal::RatioAtMost(most)) => format!("ratio <= {most}"),
             Some(Goal::Below(most)) => format!("< {}", self.unit.write(most)),
+            Some(Goal::AtLeast(least)) => format!(">= {}", self.unit.write(least)),
         }
     }
 

@@ -213,7 +213,7 @@ fn against_bare(
 }
 
 /// A request, and a bare server that gives the same answer to it.
-fn both_bare(
+pub fn both_bare(
     rounds: &Rounds,
     server: &Server,
     folder: &Path,
@@ -253,7 +253,7 @@ pub fn side<'a>(pid: u32, mut work: impl FnMut(Duration) -> Result<u64> + 'a) ->
 
 /// The limit's side: the same work again and again, where the server does its own.
 #[expect(clippy::unnecessary_wraps, reason = "sides may fail to be made")]
-fn repeat<'a>(mut work: impl FnMut() -> Result<()> + 'a) -> Result<Side<'a>> {
+pub fn repeat<'a>(mut work: impl FnMut() -> Result<()> + 'a) -> Result<Side<'a>> {
     Ok(Box::new(move |slice| {
         Tally::here(SERVER, || {
             let until = Instant::now() + slice;

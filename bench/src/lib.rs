@@ -19,10 +19,14 @@ mod entry;
 mod figure;
 mod ground;
 mod growth;
+mod handshakes;
 mod health;
 mod identity;
 mod load;
+mod machines;
+mod mail;
 mod memory;
+mod payments;
 mod peer;
 mod poster;
 mod process;
@@ -33,6 +37,7 @@ mod rows;
 pub mod seed;
 mod servers;
 mod start;
+mod storage;
 mod storm;
 mod usage;
 mod usage_growth;
@@ -98,8 +103,18 @@ enum Scenario {
     Usage,
     /// Usage among many events, beside few
     UsageGrowth(usage_growth::Options),
-    /// A file of a deployed site
+    /// Events of the payment processor, accepted
+    Payments,
+    /// Mail of apps, and the platform's own beside it
+    Mail,
+    /// Files of deployed sites: small, unchanged, large, of ten thousand sites; and deploying them
     Edge,
+    /// Files of an app's users: upload URLs, finished uploads, lists
+    Storage,
+    /// TLS handshakes with the edge; nginx
+    Handshakes,
+    /// Agents and other machines: tokens, lookups, and what they spend
+    Machines,
     /// All of the above, one after the other
     All,
     /// Those that are over soon and vary little: what `check` looks at
@@ -166,12 +181,17 @@ pub fn run() -> Result<()> {
         Scenario::Webhooks => one(webhooks::measure)?,
         Scenario::Usage => one(usage::measure)?,
         Scenario::UsageGrowth(options) => usage_growth::measure(&rounds()?, &janua()?, options)?.into(),
+        Scenario::Payments => one(payments::measure)?,
+        Scenario::Mail => one(mail::measure)?,
         Scenario::Edge => one(edge::measure)?,
+        Scenario::Storage => one(storage::measure)?,
+        Scenario::Handshakes => one(handshakes::measure)?,
+        Scenario::Machines => one(machines::measure)?,
         Scenario::Quick => each(&rounds()?, &janua()?, &QUICK),
         Scenario::All => {
             let (rounds, janua) = (rounds()?, janua()?);
             let mut all = each(&rounds, &janua, &QUICK);
-            all.add(each(&rounds, &janua, &SLOW));
+            all.add(each(&rounds, &janua, SLOW));
             all
         }
     };
@@ -192,12 +212,17 @@ const QUICK: [(&str, Measure); 7] = [
     ("start", start::measure),
     ("memory", memory::measure),
 ];
-const SLOW: [(&str, Measure); 6] = [
+const SLOW: &[(&str, Measure)] = &[
     ("storm", storm::measure),
     ("directory", directory::measure),
     ("webhooks", webhooks::measure),
     ("usage", usage::measure),
+    ("payments", payments::measure),
+    ("mail", mail::measure),
     ("edge", edge::measure),
+    ("storage", storage::measure),
+    ("handshakes", handshakes::measure),
+    ("machines", machines::measure),
     ("open", connections::measure),
 ];
 

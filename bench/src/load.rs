@@ -57,6 +57,8 @@ pub enum Ask {
     Again(Vec<u8>),
     /// The same, to be refused each time.
     Refused(Vec<u8>),
+    /// The same, to be told each time that nothing has changed.
+    Unchanged(Vec<u8>),
     /// These, one after the other, whichever connection is free.
     Many(Vec<Vec<u8>>),
     /// A refresh token for each connection; each answer holds the next one.
@@ -150,6 +152,7 @@ fn generate(
     let (content, option) = match ask {
         Ask::Again(request) => (vec![text(request)], None),
         Ask::Refused(request) => (vec![text(request)], Some("--expect=4")),
+        Ask::Unchanged(request) => (vec![text(request)], Some("--expect=3")),
         Ask::Many(requests) => (requests.iter().map(text).collect(), None),
         Ask::Chain(tokens) => (tokens.clone(), Some("--chain")),
     };

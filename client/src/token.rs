@@ -224,11 +224,7 @@ impl Verifier {
         let url = format!("{}/.well-known/jwks.json", self.issuer);
         let answer = self.client.get(url).send().await.and_then(reqwest::Response::error_for_status);
         let set: KeySet = answer.map_err(unavailable)?.json().await.map_err(unavailable)?;
-        let keys = set.keys.into_iter().filter(|key| key.kty == "RSA").filter_map(|key| {
-            let read = |text: &str| BASE64URL_NOPAD.decode(text.as_bytes()).ok();
-            Some((key.kid, RsaPublicKeyComponents { n: read(&key.n)?, e: read(&key.e)? }))
-        });
-        Ok(keys.collect())
+        Ok(set.into_keys())
     }
 }
 
@@ -244,6 +240,16 @@ struct Header {
 #[derive(Deserialize)]
 struct KeySet {
     keys: Vec<Key>,
+}
+
+impl KeySet {
+    fn into_keys(self) -> HashMap<String, RsaPublicKeyComponents<Vec<u8>>> {
+        let keys = self.keys.into_iter().filter(|key| key.kty == "RSA").filter_map(|key| {
+            let read = |text: &str| BASE64URL_NOPAD.decode(text.as_bytes()).ok();
+            Some((key.kid, RsaPublicKeyComponents { n: read(&key.n)?, e: read(&key.e)? }))
+        });
+        keys.collect()
+    }
 }
 
 #[derive(Deserialize)]
@@ -385,6 +391,55 @@ mod tests {
         }
         let person = service.token(Some("at+jwt"), &nothing);
         assert_eq!(verifier.verify_machine(&person).await, Err(TokenError::User));
+    }
+
+    fn reason(error: &TokenError) -> &'static str {
+        match error {
+            TokenError::Missing => "missing",
+            TokenError::Malformed => "malformed",
+            TokenError::Algorithm => "algorithm",
+            TokenError::NotAccessToken => "not_access_token",
+            TokenError::Machine => "machine",
+            TokenError::User => "user",
+            TokenError::UnknownKey => "unknown_key",
+            TokenError::Signature => "signature",
+            TokenError::Expired => "expired",
+            TokenError::Issuer => "issuer",
+            TokenError::Audience => "audience",
+            TokenError::KeysUnavailable(_) => "keys_unavailable",
+        }
+    }
+
+    /// The clients in TypeScript and Python read the same file.
+    #[tokio::test]
+    async fn the_shared_vectors_are_judged_alike() {
+        let vectors: Value = serde_json::from_str(include_str!("../vectors/tokens.json")).unwrap();
+        let mut verifier = Verifier::new(vectors["issuer"].as_str().unwrap()).unwrap();
+        let cases = vectors["cases"].as_array().unwrap();
+        assert!(cases.len() > 90, "{}", cases.len());
+        for case in cases {
+            let (name, token) = (&case["name"], case["token"].as_str().unwrap());
+            let now = case["now"].as_u64().unwrap();
+            let set: KeySet = serde_json::from_value(vectors["keys"].clone()).unwrap();
+            verifier = verifier.with_clock(move || now);
+            verifier.audience = case["audience"].as_str().map(str::to_owned);
+            verifier.kept = Mutex::new(Some(Kept { keys: set.into_keys(), since: now }));
+            let judged = match case["kind"].as_str().unwrap() {
+                "machine" => verifier.verify_machine(token).await,
+                _ => verifier.verify(token).await,
+            };
+            match (&judged, case["reason"].as_str()) {
+                (Ok(claims), None) => {
+                    let Claims { sub, email, app_id, scope, kind, .. } = claims;
+                    let said = json!({ "sub": sub, "email": email, "appId": app_id, "scope": scope, "type": kind });
+                    for (claim, value) in case["claims"].as_object().unwrap() {
+                        assert_eq!(&said[claim], value, "{name}: {claim}");
+                    }
+                }
+                (Err(error), Some(expected)) => assert_eq!(reason(error), expected, "{name}"),
+                _ => panic!("{name}: {judged:?}"),
+            }
+        }
     }
 
     #[tokio::test]

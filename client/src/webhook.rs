@@ -99,6 +99,22 @@ mod tests {
         assert_eq!(WebhookError::SignatureMismatch.to_string(), "signature_mismatch");
     }
 
+    /// The clients in TypeScript and Python read the same file.
+    #[test]
+    fn the_shared_vectors_are_judged_alike() {
+        let vectors: serde_json::Value = serde_json::from_str(include_str!("../vectors/webhooks.json")).unwrap();
+        let cases = vectors["cases"].as_array().unwrap();
+        assert!(cases.len() > 30, "{}", cases.len());
+        for case in cases {
+            let text = |name: &str| case[name].as_str().unwrap();
+            let header = case["headers"]["webhook-signature"].as_str().unwrap();
+            let now = case["now"].as_u64().unwrap();
+            let judged = verify_webhook(header, text("body").as_bytes(), text("secret"), now);
+            let reason = judged.err().map(|error| error.to_string());
+            assert_eq!(reason.as_deref(), case["reason"].as_str(), "{}", case["name"]);
+        }
+    }
+
     proptest::proptest! {
         #[test]
         fn whatever_comes_is_refused_without_ado(header in "\\PC*", body: Vec<u8>) {

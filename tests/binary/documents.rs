@@ -223,6 +223,11 @@ fn the_page_about_webhooks_goes_as_printed() {
 }
 
 #[test]
+fn the_page_about_the_command_line_goes_as_printed() {
+    assert!(check("docs/cli.md", None, &users(), is_runnable) >= 3);
+}
+
+#[test]
 fn the_page_about_oauth_goes_as_printed() {
     check("docs/oauth.md", None, &users(), is_runnable);
 }

@@ -11,6 +11,7 @@ mod support;
 mod accounts;
 mod admin;
 mod backup;
+mod cli;
 mod documents;
 mod operators;
 mod seeded;

@@ -284,3 +284,26 @@ fn past_the_connection_limit_the_next_one_waits_its_turn() {
     waiting.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
+
+#[test]
+fn w08_a_host_of_a_site_is_not_served_by_the_api_nor_the_api_by_the_edge() {
+    let folder = tempfile::tempdir().unwrap();
+    let edge = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let server = Server::start(folder.path(), &[("JANUA_EDGE_LISTEN", &edge.to_string())]);
+    let ask = |host: &str, path: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        server.send(request.as_bytes()).0
+    };
+    for host in ["shop.localhost", "SHOP.localhost:8080", "shop.localhost.", "abcdefghijkl--shop.localhost"] {
+        assert_eq!((ask(host, "/health"), ask(host, "/console")), (421, 421), "{host}");
+    }
+    for host in ["localhost", "127.0.0.1:1", "janua", "janua.internal.example"] {
+        assert_eq!(ask(host, "/health"), 200, "{host}: by whatever name health checks use");
+    }
+    assert_eq!(ask("shop.localhost", "/.well-known/acme-challenge/x"), 404, "an authority may ask here, too");
+    let mut stream = TcpStream::connect(edge).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 421"), "{answer}");
+}

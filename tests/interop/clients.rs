@@ -281,6 +281,15 @@ fn wallets_for_python() {
 }
 
 #[test]
+fn wallets_for_node() {
+    let (stage, mut command) = (Stage::shared(), node("wallets.mjs"));
+    let body = json!({ "email": EMAIL, "password": PASSWORD, "options": { "tokenDelivery": "body" } });
+    let person = text(&ask(&stage.server, "POST", "/auth/login", "", &body)["accessToken"]);
+    command.args([stage.base(), person]);
+    assert_eq!(stage.run("wallets-node", command), ["siwe", "ethers", "done"]);
+}
+
+#[test]
 fn websites_in_a_browser() {
     let (stage, mut command) = (Stage::shared(), node("websites.mjs"));
     command.args([&stage.base(), EMAIL, PASSWORD, &stage.sites.to_string()]);

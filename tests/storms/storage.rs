@@ -16,6 +16,7 @@ use crate::{
         JANUA, SERVE, Server,
         clock::Wound,
         crash::{Before, Heard},
+        extent,
         people::{self, Owner, owner, text, well},
         wait,
     },
@@ -289,4 +290,89 @@ fn f_w2_a_deployment_that_is_killed_is_whole_or_nothing() {
             assert_eq!(shown(), (200, b"newer".to_vec()));
         },
     );
+}
+
+/// Resident memory of a server, in megabytes.
+fn megabytes(server: &Server) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    resident.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+}
+
+#[test]
+fn f_w11_slow_uploads_and_silent_connections_harm_nobody_and_are_cut_off() {
+    let room = tempfile::tempdir().unwrap();
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=x"])
+        .arg("-keyout")
+        .arg(room.path().join("key.pem"))
+        .arg("-out")
+        .arg(room.path().join("cert.pem"))
+        .output()
+        .unwrap();
+    assert!(made.status.success());
+    let file = |name: &str| room.path().join(name).display().to_string();
+    let (certificate, key) = (file("cert.pem"), file("key.pem"));
+    let edge = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let listen = edge.to_string();
+    let more = [
+        ("JANUA_EDGE_DOMAIN", "sites.example"),
+        ("JANUA_EDGE_LISTEN", "127.0.0.1:0"),
+        ("JANUA_EDGE_TLS_LISTEN", listen.as_str()),
+        ("JANUA_EDGE_CERTIFICATE", certificate.as_str()),
+        ("JANUA_EDGE_KEY", key.as_str()),
+    ];
+    let (uploads, silent) = (500, extent(400, 4000, "connections that say nothing to the edge"));
+    let mut raise = Command::new("prlimit");
+    raise.args([&format!("--pid={}", std::process::id()), &format!("--nofile={}", uploads + silent + 1_000)]);
+    assert!(raise.status().is_ok_and(|done| done.success()), "this machine allows fewer open files");
+    let server = Server::start(room.path(), &[SETTINGS, &more].concat());
+    let user = User::of(&server, room.path());
+    let offers: Vec<Value> = (0..10).map(|_| user.presigns(&server, 1_000_000).unwrap()).collect();
+    let before = megabytes(&server);
+    // Each at a thousand bytes a second. More than half of all places for uploads nobody gets from one network.
+    let mut slow: Vec<_> = (0..uploads)
+        .map(|number| {
+            let mut stream = server.connect();
+            let path = path_of(&offers[number % offers.len()]["uploadUrl"]);
+            let head = format!(
+                "PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 1000000\r\n\r\n"
+            );
+            std::io::Write::write_all(&mut stream, head.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    let mut mute: Vec<_> = (0..silent).map(|_| std::net::TcpStream::connect(edge).unwrap()).collect();
+    let mut took = vec![];
+    for _ in 0..4 {
+        for stream in &mut slow {
+            // Those that were refused are closed.
+            let _ = std::io::Write::write_all(stream, &[b'x'; 1000]);
+        }
+        let second = Instant::now();
+        while second.elapsed() < Duration::from_secs(1) {
+            let asked = Instant::now();
+            let (status, said) = people::ask(&server, "GET", "/auth/me", &user.owner.access, &Value::Null);
+            assert_eq!(status, 200, "{said}");
+            took.push(asked.elapsed());
+        }
+    }
+    took.sort();
+    let slowest = took[took.len() * 99 / 100];
+    assert!(slowest < Duration::from_millis(500), "the slowest hundredth of {} took {slowest:?}", took.len());
+    let grown = megabytes(&server).saturating_sub(before);
+    assert!(grown < 96, "{grown} MB more for {uploads} uploads and {silent} connections");
+    eprintln!("{} requests meanwhile, p99 {slowest:?}; {grown} MB more", took.len());
+    // Then nothing comes any more.
+    let stopped = Instant::now();
+    for stream in slow.iter_mut().chain(&mut mute) {
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let mut heard = vec![];
+        let ended = stream.read_to_end(&mut heard);
+        let is_reset = ended.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset);
+        assert!(ended.is_ok() || is_reset, "{ended:?} after {:?}", stopped.elapsed());
+    }
+    assert!(stopped.elapsed() < Duration::from_secs(40), "cut off after {:?}", stopped.elapsed());
+    let offer = user.presigns(&server, words().len()).unwrap();
+    assert_eq!(User::puts(&server, &offer, &words()), 200, "there is room again");
 }

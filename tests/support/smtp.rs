@@ -52,6 +52,12 @@ class Moody(Mailbox):
         wait("the SMTP server listens", || TcpStream::connect(("127.0.0.1", self.port)).ok());
     }
 
+    /// Every mail that it received.
+    pub fn all(&self) -> Vec<String> {
+        let files = fs::read_dir(self.folder.path().join("mail/new")).into_iter().flatten().filter_map(Result::ok);
+        files.filter_map(|file| fs::read_to_string(file.path()).ok()).collect()
+    }
+
     pub fn mails(&self, to: &str) -> usize {
         let files = fs::read_dir(self.folder.path().join("mail/new")).into_iter().flatten().filter_map(Result::ok);
         files.filter(|file| fs::read_to_string(file.path()).is_ok_and(|mail| mail.contains(to))).count()

@@ -4,6 +4,7 @@ mod domains;
 mod frameworks;
 mod machine;
 mod mcp;
+mod pace;
 mod registry;
 mod settings;
 mod shared;
@@ -33,6 +34,7 @@ pub fn feature(config: &Config) -> Feature {
         .declares(mcp::MAILS)
         .declares(registry::EVENTS)
         .jobs(mcp::jobs())
+        .own(pace::Paces::default())
         .own(mcp::Names(Resolver::new(&config.dns_servers)))
         .own(Arc::new(agents::lookup::Wallets::default()))
         .own(Arc::new(mcp::lookup::Domains::default()))

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     accounts::AccountId,
-    apps::{self, KeyKind, Keyed},
+    apps::KeyKind,
     enter::{AppKey, SECRET_KEY_REQUIRED},
     events::By,
     machines::{
@@ -102,12 +102,6 @@ struct SpendAnswer {
     resets_at: Option<Timestamp>,
 }
 
-/// Whether a service may ask about a token: it is the token's audience, or belongs to the machine's organization.
-async fn may_ask(janua: &Janua, keyed: &Keyed, found: &Recognised) -> Result<bool> {
-    let is_own = keyed.org_id == found.machine.org_id;
-    Ok(is_own || apps::counts_at(&janua.db, &found.claims.aud, keyed.app_id).await?)
-}
-
 async fn spend(
     State(janua): State<Janua>,
     AppKey(keyed): AppKey,
@@ -117,7 +111,7 @@ async fn spend(
         return Err(SECRET_KEY_REQUIRED.into());
     }
     let found = tokens::recognise(&janua, new.token.0.expose()).await?.ok_or(INVALID_TOKEN)?;
-    if !may_ask(&janua, &keyed, &found).await? {
+    if !found.may_be_asked_by(&janua, &keyed).await? {
         return Err(INVALID_TOKEN.into());
     }
     let (id, generation) = (found.machine.id, found.claims.generation);

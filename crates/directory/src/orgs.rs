@@ -26,7 +26,7 @@ pub fn routes() -> Routes {
         .post("/org", create_org, "create an organization")
         .fails(&[SLUG_TAKEN, BUILDERS_ONLY, QUOTA_EXCEEDED])
         .get("/org/{id}", get_org, "organization details and members")
-        .patch("/org/{id}", update_org, "update name, slug, branding")
+        .patch("/org/{id}", update_org, "update name, slug, branding and who joins automatically")
         .fails(&[SLUG_TAKEN])
         .delete("/org/{id}", delete_org, "delete the organization")
 }
@@ -85,12 +85,15 @@ async fn get_org(State(janua): State<Janua>, caller: InOrg<Member>, page: Page) 
 
 /// Omitted fields stay unchanged.
 #[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 struct OrgChange {
     #[schemars(length(max = 200), regex(pattern = "\\S"))]
     name: Option<String>,
     #[schemars(regex(pattern = "^[a-z0-9]([a-z0-9-]{0,46}[a-z0-9])?$"))]
     slug: Option<String>,
     branding: Option<Branding>,
+    /// Whether users with a verified email at one of its verified domains become members when they sign in.
+    auto_join: Option<bool>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -124,6 +127,10 @@ async fn update_org(
         if let Some(branding) = &change.branding {
             org.primary_color.clone_from(&branding.primary_color);
             fields.push("branding");
+        }
+        if let Some(auto_join) = change.auto_join {
+            org.auto_join = auto_join;
+            fields.push("autoJoin");
         }
         org.updated_at = janua.clock.now();
         if !org.save(tx).await? {

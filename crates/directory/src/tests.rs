@@ -1,4 +1,5 @@
 //! Organizations through their front door.
+mod auto_join;
 mod invites;
 mod orgs;
 mod owners;

@@ -37,7 +37,7 @@ use tenancy::{
 };
 
 pub use queue::deliver_due;
-pub use settings::Settings;
+pub use settings::{Delivery, Settings};
 
 pub const PART: Part = Part { settings: &[Listed::of::<Settings>()], feature };
 
@@ -68,6 +68,12 @@ const CHORES: &[Chore] = &[
     ),
     Chore::run("email_message.sealed", |janua| Box::pin(drop_bodies(janua))),
     Chore::run("email_hour", |janua| Box::pin(forget_hours(janua))),
+    Chore::sweep(
+        "email_policy",
+        "DELETE FROM email_policy WHERE domain IN
+             (SELECT domain FROM email_policy WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)",
+        KEYS_KEPT,
+    ),
 ];
 
 const GONE: &[Gone] = &[
@@ -123,6 +129,8 @@ pub fn feature(config: &Config) -> Feature {
         .own(domains::keys::Keyring::default())
         .own(queue::Courier::of(config))
         .own(pace::Pace::default())
+        .own(queue::Routes::default())
+        .declares(&[config.of::<Settings>().permit()])
         .jobs(domains::jobs())
         .declares(events::EVENTS)
         .declares(mails::MAILS)

@@ -1,10 +1,12 @@
 //! Mail of apps through the front door, against real SMTP servers and a real name server.
 mod bounced;
+mod direct;
 mod domains;
 mod faults;
 mod peers;
 mod refused;
 mod sent;
+mod stored;
 
 use axum::http::Method;
 use identity::testing::{Person, signed_in};

@@ -1,4 +1,5 @@
-//! What `janua doctor` looks at here: the edge's name in DNS, the certificate authority, and certificates that fail.
+//! What `janua doctor` looks at here: the edge's name in DNS, the certificate authority, certificates that fail or expire, and
+//! domains of apps that do not lead here.
 use std::time::Duration;
 
 use db::{Db, params, row};
@@ -9,7 +10,7 @@ use kernel::{
 };
 use url::Url;
 
-use crate::settings::{RegistrarKind, Settings, TlsSource};
+use crate::settings::{DnsDriver, RegistrarKind, Settings, TlsSource};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Certificates of a clock that is further off look expired, or not valid yet.
@@ -29,10 +30,12 @@ pub async fn run(config: &Config, db: Option<&Db>) -> Vec<(&'static str, Finding
         ("edge", edge(config).await),
         ("certificate authority", authority(&settings).await),
         ("tls", tls(config, &settings)),
+        ("wildcard", wildcard(config, &settings)),
         ("registrar", registrar(&settings)),
     ];
     if let Some(db) = db {
         findings.push(("certificates", certificates(db).await));
+        findings.push(("domains", domains(config, db).await));
     }
     findings
 }
@@ -126,6 +129,24 @@ fn tls(config: &Config, settings: &Settings) -> Finding {
     }
 }
 
+/// Sites on the edge's own domain need one certificate with a wildcard, from files or by DNS.
+fn wildcard(config: &Config, settings: &Settings) -> Finding {
+    let edge = config.of::<crate::edge::Settings>();
+    let is_public = crate::domains::host(&edge.edge_domain).is_some();
+    match (settings.acme_dns, settings.edge_tls_listen) {
+        _ if settings.edge_certificate.is_some() => Fine(format!("*.{} from files", edge.edge_domain)),
+        (DnsDriver::Route53, _) if settings.acme.0.is_none() => {
+            Wrong("acme_dns needs a certificate authority: set JANUA_ACME".into())
+        }
+        (DnsDriver::Route53, _) => Fine(format!("*.{} is ordered by itself", edge.edge_domain)),
+        (DnsDriver::Off, Some(_)) if is_public => Odd(format!(
+            "sites on *.{} have no certificate. Set JANUA_EDGE_CERTIFICATE and JANUA_EDGE_KEY, or JANUA_ACME_DNS",
+            edge.edge_domain
+        )),
+        (DnsDriver::Off, _) => Fine("none needed".into()),
+    }
+}
+
 fn registrar(settings: &Settings) -> Finding {
     match settings.registrar {
         RegistrarKind::Sandbox => Fine("sandbox: domains are registered in play".into()),
@@ -144,12 +165,48 @@ struct Failing {
 }
 row!(Failing { name, error });
 
+/// How many domains are looked up.
+const MOST_LOOKED_UP: u32 = 50;
+
+/// Looks up active domains of apps: each must lead here.
+async fn domains(config: &Config, db: &Db) -> Finding {
+    let sql = "SELECT domain FROM app_domain WHERE status = 'active' ORDER BY checked_at, id LIMIT $1";
+    let Ok(active) = db.all::<(String,)>(sql, params![MOST_LOOKED_UP]).await else { return Fine("none yet".into()) };
+    let sql = "SELECT domain FROM app_domain WHERE status = 'misconfigured' ORDER BY domain LIMIT 5";
+    let lost = db.all::<(String,)>(sql, params![]).await.unwrap_or_default();
+    let resolver = Resolver::new(&config.dns_servers);
+    let ours = &config.of::<crate::edge::Settings>().edge_addresses;
+    let mut astray: Vec<String> = lost.into_iter().map(|(name,)| format!("{name} leads elsewhere")).collect();
+    for (name,) in &active {
+        match resolver.addresses(name).await {
+            Ok(found) if found.is_empty() => astray.push(format!("{name} leads nowhere")),
+            Ok(found) if !ours.is_empty() && found.iter().any(|address| !ours.contains(address)) => {
+                astray.push(format!("{name} leads elsewhere"));
+            }
+            Ok(_) => {}
+            Err(error) => astray.push(format!("{name} cannot be looked up: {error}")),
+        }
+    }
+    let count = active.len();
+    if astray.is_empty() {
+        return Fine(format!("{count} active"));
+    }
+    astray.truncate(5);
+    Odd(format!("{count} active; {}. The console shows the records", astray.join("; ")))
+}
+
 async fn certificates(db: &Db) -> Finding {
     let now = Clock::System.now();
     let count = "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM certificate WHERE not_after > $1";
     let Ok((live,)) = db.one::<(i64,)>(count, params![now]).await else {
         return Fine("none yet".into());
     };
+    let expired = "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM certificate WHERE chain IS NOT NULL AND not_after <= $1";
+    if let Ok((expired @ 1..,)) = db.one::<(i64,)>(expired, params![now]).await {
+        return Wrong(format!(
+            "{live} valid, {expired} expired: see above whether the certificate authority answers"
+        ));
+    }
     let failing = "SELECT name, error FROM certificate WHERE error IS NOT NULL ORDER BY name LIMIT 5";
     match db.all::<Failing>(failing, params![]).await {
         Ok(failing) if !failing.is_empty() => {

@@ -1,11 +1,13 @@
 //! Files of an app's users, deployments, the edge that serves them, domains and certificates.
 pub mod certificates;
+pub mod codehost;
 pub mod deployments;
 pub mod doctor;
 mod domains;
 pub mod edge;
 mod registrar;
 mod settings;
+mod sigv4;
 mod storage;
 mod words;
 
@@ -17,7 +19,12 @@ use kernel::{
 pub use self::settings::{Settings, TlsSource};
 
 pub const PART: Part = Part {
-    settings: &[Listed::of::<edge::Settings>(), Listed::of::<edge::cloudfront::Settings>(), Listed::of::<Settings>()],
+    settings: &[
+        Listed::of::<edge::Settings>(),
+        Listed::of::<edge::cloudfront::Settings>(),
+        Listed::of::<Settings>(),
+        Listed::of::<codehost::Settings>(),
+    ],
     feature,
 };
 
@@ -28,6 +35,7 @@ pub fn feature(config: &Config) -> Feature {
         .and(certificates::feature())
         .and(registrar::feature(config))
         .and(storage::feature())
+        .and(codehost::feature(config))
 }
 
 #[cfg(test)]

@@ -28,6 +28,17 @@ kernel::settings! {
         acme_profile: String = "";
         /// How certificates are validated: `http-01` (port 80) or `tls-alpn-01` (port 443).
         acme_challenge: Challenge = "http-01";
+        /// Who answers for `edge_domain` in DNS, so that a certificate of `*.edge_domain` can be ordered: `route53` (a zone at
+        /// Amazon Route 53), or `off`.
+        acme_dns: DnsDriver = "off";
+        /// The ID of the zone, such as `Z0123456789ABC`.
+        acme_dns_zone: String = "";
+        /// The URL of the zone's API. Empty: Amazon's.
+        acme_dns_url: Option<Url> = "";
+        /// The access key that may change records of the zone.
+        acme_dns_access_key: Option<Secret> = "";
+        /// The secret of the access key.
+        acme_dns_secret_key: Option<Secret> = "";
         /// A PEM file with the certificate chain of `*.edge_domain`, read again when it changes.
         edge_certificate: Option<PathBuf> = "";
         /// A PEM file with its private key.
@@ -40,6 +51,8 @@ kernel::settings! {
         tls_certificate: Option<PathBuf> = "";
         /// A PEM file with the private key of the API.
         tls_key: Option<PathBuf> = "";
+        /// How many registered domains may ask for passkeys of this service; browsers accept five at most. 0: none.
+        passkey_domains: PasskeyDomains = "5";
         /// `sandbox`: domains are registered in play, nothing leaves the machine. `route53`: by Amazon Route 53 Domains.
         registrar: RegistrarKind = "sandbox";
         /// The URL of the registrar's API. Empty: Amazon's.
@@ -79,6 +92,21 @@ impl Setting for Port {
     }
 }
 
+/// How many registered domains may ask for passkeys of this service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PasskeyDomains(pub usize);
+
+impl Setting for PasskeyDomains {
+    fn parse(text: &str) -> Result<Self, String> {
+        text.trim()
+            .parse()
+            .ok()
+            .filter(|most| *most <= 5)
+            .map(Self)
+            .ok_or_else(|| "must be a number from 0 to 5".into())
+    }
+}
+
 /// The directory of a certificate authority, or none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Directory(pub Option<Url>);
@@ -113,6 +141,8 @@ macro_rules! choices { ($($(#[$about:meta])* $type:ident { $($variant:ident = $w
 choices! {
     /// How a certificate authority checks a name.
     Challenge { Http01 = "http-01", TlsAlpn01 = "tls-alpn-01" }
+    /// Who answers for the edge's own domain in DNS.
+    DnsDriver { Off = "off", Route53 = "route53" }
     /// Where TLS of the API comes from.
     TlsSource { Off = "off", Files = "files", Acme = "acme" }
     /// Who registers domains.

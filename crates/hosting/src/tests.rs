@@ -3,6 +3,7 @@ mod archives;
 mod delivery;
 mod deploys;
 mod members;
+pub mod moto;
 mod nodes;
 
 use std::{io::Write as _, sync::Arc};

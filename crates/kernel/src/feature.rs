@@ -140,6 +140,7 @@ impl Feature {
 
     #[must_use]
     pub fn jobs(mut self, jobs: Jobs) -> Self {
+        self.own.declare(&jobs.known());
         self.jobs = self.jobs.and(jobs);
         self
     }

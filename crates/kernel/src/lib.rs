@@ -1,5 +1,6 @@
 //! The base of all features: the HTTP server and route tables, jobs, settings, clock, randomness, secrets, errors,
 //! ports to the outside, and the [`Janua`] through which requests and jobs reach them. It depends on no feature.
+pub mod archive;
 pub mod clock;
 pub mod config;
 pub mod crypto;

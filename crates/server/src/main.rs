@@ -4,6 +4,7 @@ mod backup;
 mod billing;
 #[cfg(test)]
 mod catalogue;
+mod dev;
 mod doctor;
 mod jobs;
 mod keys;
@@ -20,7 +21,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use kernel::config::{Config, Effective};
 
 #[global_allocator]
@@ -33,19 +34,20 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// override the file. `janua config` lists all settings.
 #[derive(Parser)]
 #[command(name = "janua", version, propagate_version = true, arg_required_else_help = true)]
-#[command(after_help = "Examples:
-  janua serve                                   run a server on this machine
-  janua serve --listen 0.0.0.0:8080 --base-url https://id.example.com
-  JANUA_DATABASE_URL=postgres://janua@db/janua janua serve
-  janua doctor                                  find problems and how to fix them
-  janua backup /backup/janua-monday.backup      write a backup while the server runs
-  janua config --effective                      print the settings in effect")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
     settings: Settings,
 }
+
+const EXAMPLES: &str = "Examples:
+  janua serve                                   run a server on this machine
+  janua serve --listen 0.0.0.0:8080 --base-url https://id.example.com
+  JANUA_DATABASE_URL=postgres://janua@db/janua janua serve
+  janua doctor                                  find problems and how to fix them
+  janua backup /backup/janua-monday.backup      write a backup while the server runs
+  janua config --effective                      print the settings in effect";
 
 #[derive(clap::Args)]
 struct Settings {
@@ -73,6 +75,8 @@ struct Settings {
 enum Command {
     /// Run the server
     Serve,
+    /// Run a development server in a temporary folder, with people, an app, a mailbox and a clock that can be moved
+    Dev(dev::Dev),
     /// Apply database migrations without serving
     Migrate,
     /// Check the installation and say how to fix problems
@@ -135,6 +139,12 @@ impl Settings {
                 Err(error) => return Err(error).context("janua.toml"),
             },
         };
+        let flags = self.flags()?;
+        Ok(Config::load_with_sources(file.as_deref(), variables(), flags, &start::sections())?)
+    }
+
+    /// The settings among the flags.
+    fn flags(&self) -> Result<Vec<(String, String)>> {
         let named = [
             ("listen", &self.listen),
             ("base_url", &self.base_url),
@@ -147,18 +157,27 @@ impl Settings {
             let (name, value) = pair.split_once('=').with_context(|| format!("--set {pair}: must be NAME=VALUE"))?;
             flags.push((name.to_owned(), value.to_owned()));
         }
-        Ok(Config::load_with_sources(file.as_deref(), variables(), flags, &start::sections())?)
+        Ok(flags)
     }
 }
 
-/// The environment. What is not text cannot be a setting of ours.
+/// The environment. What is not text cannot be a setting of ours, and some variables belong to commands for developers.
 fn variables() -> impl Iterator<Item = (String, String)> {
-    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+    let texts =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    texts.filter(|(name, _)| !cli::VARIABLES.contains(&name.as_str()))
 }
 
 fn main() -> ExitCode {
+    // Commands for developers come first: they need nothing of the server.
+    let arguments: Vec<String> = std::env::args_os().skip(1).filter_map(|word| word.into_string().ok()).collect();
+    if cli::is_ours(&arguments) {
+        return cli::run(Cli::command);
+    }
     kernel::pages::keep_small();
-    let cli = Cli::parse();
+    let help = format!("Commands for developers (they talk to a server):\n{}\n{EXAMPLES}", cli::summary());
+    let cli = Cli::command().after_help(help).try_get_matches().and_then(|found| Cli::from_arg_matches(&found));
+    let cli = cli.unwrap_or_else(|error| error.exit());
     let code = run(cli).unwrap_or_else(|error| {
         say(&format!("janua: {error:#}"), Out::Error);
         ExitCode::FAILURE
@@ -179,6 +198,9 @@ fn run(cli: Cli) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
+    if let Command::Dev(dev) = &cli.command {
+        return run_dev(dev, &cli.settings);
+    }
     let config = cli.settings.load()?;
     kernel::telemetry::init(&config).map_err(anyhow::Error::msg)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -197,9 +219,24 @@ fn run(cli: Cli) -> Result<ExitCode> {
             Command::Mail(command) => Box::pin(mail::run(config, command)).await,
             Command::Billing(command) => Box::pin(billing::run(config, command)).await,
             Command::Sandbox(command) => Box::pin(billing::run_sandbox(config, command)).await,
-            Command::Config { .. } => Ok(ExitCode::SUCCESS),
+            Command::Config { .. } | Command::Dev(_) => Ok(ExitCode::SUCCESS),
         }
     })
+}
+
+/// A development server takes its settings from the flags alone.
+fn run_dev(dev: &dev::Dev, settings: &Settings) -> Result<ExitCode> {
+    if !dev.serves() {
+        return dev.tell();
+    }
+    let mut flags = settings.flags()?;
+    if !flags.iter().any(|(name, _)| name == "log") {
+        flags.push(("log".into(), "warn".into()));
+    }
+    let config = Config::load(None, [], flags.clone(), &start::sections())?;
+    kernel::telemetry::init(&config).map_err(anyhow::Error::msg)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(Box::pin(dev.serve(&flags)))
 }
 
 fn list_settings() {

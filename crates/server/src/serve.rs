@@ -9,13 +9,13 @@ use hosting::{
 use kernel::{
     clock::Clock,
     config::Config,
-    http::{Listening, serve_with},
+    http::{Intercept, Listening, serve_with},
     jobs::Worker,
 };
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
-    sync::watch,
+    sync::{oneshot, watch},
     task::{JoinHandle, JoinSet},
     time::{sleep, timeout},
 };
@@ -28,7 +28,23 @@ use crate::{
 /// Freed memory lies ready for a second before it can go back.
 const TIDY_EVERY: Duration = Duration::from_secs(1);
 
+/// What a development server has besides: a clock of its own, and somebody who waits for its start and ends it.
+pub struct Beside {
+    pub clock: Clock,
+    pub started: oneshot::Sender<Started>,
+    pub stopped: oneshot::Receiver<()>,
+}
+
+/// Where the server is.
+pub struct Started {
+    pub url: String,
+}
+
 pub async fn run(config: Config) -> Result<ExitCode> {
+    run_beside(config, None).await
+}
+
+pub async fn run_beside(config: Config, beside: Option<Beside>) -> Result<ExitCode> {
     // Bound first: a port that is taken is said before anything is touched.
     let listener =
         TcpListener::bind(config.listen).await.with_context(|| format!("cannot listen on {}", config.listen))?;
@@ -42,7 +58,8 @@ pub async fn run(config: Config) -> Result<ExitCode> {
     }
     let sites = say_where_sites_are(&config, &edge);
     let (base_url, drain) = (config.base_url(), config.drain_timeout);
-    let node = Node::start(config).await?;
+    let clock = beside.as_ref().map(|beside| beside.clock.clone());
+    let node = Node::start_by(config, clock).await?;
 
     let (stop, stopping) = watch::channel(false);
     let mut tasks = JoinSet::new();
@@ -59,7 +76,9 @@ pub async fn run(config: Config) -> Result<ExitCode> {
         greeting.push(format!("This installation has no owner yet. Create the owner's account at {link}"));
     }
     tasks.spawn(give_memory_back());
-    greet(greeting.join("\n"));
+    if beside.is_none() {
+        greet(greeting.join("\n"));
+    }
 
     let sites = match edge {
         Bound::Listening(listener) => Some(edge::serve(listener, node.janua.clone(), told(stopping.clone()))),
@@ -72,15 +91,22 @@ pub async fn run(config: Config) -> Result<ExitCode> {
         sites.push(tokio::spawn(certificates::serve_edge(listener, node.janua.clone(), told(stopping.clone()))));
     }
     let secure = secure(&node, &stopping).await?;
-    let plain = Listening {
-        intercept: secure.is_some().then(|| certificates::redirect(&node.janua)),
-        ..Listening::default()
-    };
+    let redirect = secure.is_some().then(|| certificates::redirect(&node.janua));
+    let plain = Listening { intercept: intercept(&node, redirect), ..Listening::default() };
     let serving = tokio::spawn(serve_with(listener, node.door.clone(), told(stopping), plain));
-    wait_for_signal().await?;
+    let is_signal = match beside {
+        Some(Beside { started, stopped, .. }) => {
+            let _ = started.send(Started { url: format!("http://{address}") });
+            tokio::select! {
+                signal = wait_for_signal() => signal.map(|()| true)?,
+                _ = stopped => false,
+            }
+        }
+        None => wait_for_signal().await.map(|()| true)?,
+    };
     // A second signal means now.
-    tokio::spawn(async {
-        if wait_for_signal().await.is_ok() {
+    tokio::spawn(async move {
+        if is_signal && wait_for_signal().await.is_ok() {
             kernel::telemetry::flush(crate::LAST_LINES);
             std::process::exit(130);
         }
@@ -104,6 +130,14 @@ pub async fn run(config: Config) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What is answered before the API is asked, beside a redirect: sites have listeners of their own.
+fn intercept(node: &Node, redirect: Option<Intercept>) -> Option<Intercept> {
+    let config = &node.janua.config;
+    let serves_sites = config.of::<edge::Settings>().edge_listen.is_some()
+        || config.of::<hosting::Settings>().edge_tls_listen.is_some();
+    if serves_sites { Some(edge::refuse_sites(&node.janua, redirect)) } else { redirect }
+}
+
 /// The same service over TLS, if it ends here.
 async fn secure(node: &Node, stopping: &watch::Receiver<bool>) -> Result<Option<JoinHandle<usize>>> {
     let settings = node.janua.config.of::<hosting::Settings>();
@@ -115,7 +149,7 @@ async fn secure(node: &Node, stopping: &watch::Receiver<bool>) -> Result<Option<
         listener.with_context(|| format!("cannot listen on {} (setting tls_listen)", settings.tls_listen))?;
     tracing::info!(address = %listener.local_addr()?, "listening with TLS");
     let handshake = Some(certificates::handshake(&node.janua));
-    let listening = Listening { handshake, ..Listening::default() };
+    let listening = Listening { handshake, intercept: intercept(node, None) };
     Ok(Some(tokio::spawn(serve_with(listener, node.door.clone(), told(stopping.clone()), listening))))
 }
 

@@ -33,6 +33,8 @@ const PARTS: &[Part] = &[
     hosting::PART,
     email::PART,
     agents::PART,
+    insights::PART,
+    market::PART,
     web::PART,
     site::PART,
 ];
@@ -61,10 +63,15 @@ pub struct Node {
 impl Node {
     /// The one server of an embedded database, or one of many on PostgreSQL.
     pub async fn start(config: Config) -> Result<Self> {
+        Self::start_by(config, None).await
+    }
+
+    /// The same by another clock than that of the machine or the database server.
+    pub async fn start_by(config: Config, clock: Option<Clock>) -> Result<Self> {
         make_folder(&config.data_dir)?;
         let lock = lock(&config)?;
         let alone = lock.is_some();
-        let node = Self::assemble(config, lock).await?;
+        let node = Self::assemble(config, lock, clock).await?;
         if alone {
             jobs::release_all(&node.janua.db, node.janua.clock.now()).await?;
             for release in &node.releases {
@@ -77,13 +84,13 @@ impl Node {
     /// A command that works on the database while a server may be running on it.
     pub async fn beside(config: Config) -> Result<Self> {
         make_folder(&config.data_dir)?;
-        Self::assemble(config, None).await
+        Self::assemble(config, None, None).await
     }
 
-    async fn assemble(config: Config, lock: Option<fs::File>) -> Result<Self> {
+    async fn assemble(config: Config, lock: Option<fs::File>, clock: Option<Clock>) -> Result<Self> {
         let db = open(&config).await?;
         // All nodes on one PostgreSQL server go by its clock.
-        let clock = Clock::shared(&db);
+        let clock = clock.unwrap_or_else(|| Clock::shared(&db));
         let applied = db.migrate(clock.now().0).await?;
         if !applied.is_empty() {
             tracing::info!(steps = applied.join(", "), "database migrations were applied");

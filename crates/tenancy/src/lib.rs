@@ -8,6 +8,7 @@ pub mod events;
 pub mod exports;
 pub mod gone;
 pub mod ids;
+pub mod lent;
 pub mod machines;
 pub mod messages;
 pub mod once;

@@ -62,6 +62,12 @@ pub(crate) const CHORES: &[Chore] = &[
              (SELECT org_id, meter, period FROM quota WHERE period > 0 AND period < $1 ORDER BY period LIMIT $2)",
         quotas::KEPT,
     ),
+    Chore::sweep(
+        "app_quota",
+        "DELETE FROM app_quota WHERE (app_id, meter, period) IN
+             (SELECT app_id, meter, period FROM app_quota WHERE period < $1 ORDER BY period LIMIT $2)",
+        quotas::KEPT,
+    ),
     Chore::run("send_budget", |janua| Box::pin(async move { Ok(budget::sweep(&janua).await?) })),
     Chore::run("upload", |janua| Box::pin(async move { Ok(uploads::sweep(&janua).await?) })),
     Chore::run("app_user", |janua| Box::pin(async move { Ok(end_users::note_wordless(&janua).await?) })),

@@ -2,7 +2,7 @@
 //! made as the person who sent the form, and refused where the interface refuses it. Either way the answer is a redirect to a
 //! page, which shows the [outcome] once.
 use axum::{
-    http::{Method, header},
+    http::{HeaderName, Method, header},
     response::Response,
 };
 use kernel::{
@@ -11,6 +11,7 @@ use kernel::{
     id::Id,
 };
 use serde_json::{Map, Value, json};
+use tenancy::enter::CAPTCHA_PASS;
 
 use crate::{
     form::{Fields, OwnPage},
@@ -18,6 +19,9 @@ use crate::{
     outcome::{self, FormOutcome, OWN_FIELDS},
     page::{error, go, local, noted, pages},
 };
+
+/// Of a request that must not be carried out twice, however often its form is sent.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 pub fn routes() -> Routes {
     pages("pages").body_limit(256 * 1024).post("/act", act, "what the forms of the account and the console send")
@@ -56,7 +60,7 @@ async fn act(_: OwnPage, Sender(me): Sender, form: Fields) -> Response {
 
 /// The page to go to, with the token of an outcome where it can show one.
 pub async fn with_outcome(me: &Me, to: &str, outcome: &FormOutcome) -> String {
-    let is_ours = ["/account", "/console"].iter().any(|ours| to.starts_with(ours));
+    let is_ours = ["/account", "/console", "/marketplace"].iter().any(|ours| to.starts_with(ours));
     let token = if is_ours { outcome::store(&me.janua, me.id(), outcome).await } else { None };
     match token {
         Some(token) => {
@@ -81,12 +85,13 @@ async fn call(me: &Me, form: &Fields) -> Result<ApiAnswer> {
     let body = Value::Object(body(form)?);
     let pass = if form.says("captcha") {
         let solution = json!({ "token": form.get("captcha") });
-        let said = me.ask(Method::POST, "/auth/captcha/verify", Some(&solution), None).await?;
+        let said = me.ask(Method::POST, "/auth/captcha/verify", Some(&solution)).await?;
         said.body["captchaPass"].as_str().map(str::to_owned)
     } else {
         None
     };
-    me.ask(method.ok_or_else(wrong)?, &to, Some(&body), pass.as_deref()).await
+    let headers = [(CAPTCHA_PASS, pass.unwrap_or_default()), (IDEMPOTENCY_KEY, form.get("once").to_owned())];
+    me.ask_with(method.ok_or_else(wrong)?, &to, Some(&body), &headers).await
 }
 
 /// A form knows text alone, so a field's name says what its value means: `name` is text, `name:some` text unless it is
@@ -148,9 +153,9 @@ fn body(form: &Fields) -> Result<Map<String, Value>> {
     Ok(body)
 }
 
-/// Where to go on to: `{id}` is that of what was made.
+/// Where to go on to: `{id}` is that of what was made or begun.
 fn filled(then: &str, body: &Value) -> String {
-    match body["id"].as_str().filter(|id| id.parse::<Id<Value>>().is_ok()) {
+    match body["id"].as_str().or(body["operationId"].as_str()).filter(|id| id.parse::<Id<Value>>().is_ok()) {
         Some(id) => then.replacen("{id}", id, 1),
         None => then.to_owned(),
     }

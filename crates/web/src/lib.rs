@@ -16,6 +16,7 @@ mod first_owner;
 mod form;
 mod home;
 mod look;
+mod marketplace;
 mod me;
 mod money;
 mod multipart;
@@ -61,6 +62,7 @@ pub fn feature(_: &Config) -> Feature {
             .and(account::routes())
             .and(console::routes())
             .and(sandbox::routes())
+            .and(marketplace::routes())
             .and(act::routes())
             .and(look::routes()),
     )

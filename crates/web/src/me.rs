@@ -5,12 +5,12 @@ use std::convert::Infallible;
 use axum::{
     body::{Body, to_bytes},
     extract::FromRequestParts,
-    http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header, request::Parts},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header, request::Parts},
     response::Response,
 };
 use kernel::{
     Janua,
-    fault::{Fault, INTERNAL, NOT_FOUND, Result, UNAUTHENTICATED},
+    fault::{Fault, INTERNAL, INVALID, NOT_FOUND, Result, UNAUTHENTICATED},
     http::{Client, GenContext, Operation, OperationInput},
 };
 use minijinja::{Value as Content, context, value::Serde};
@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tenancy::{
     accounts::Account,
-    enter::{Browser, CAPTCHA_PASS, Session, Within, builders, cookies, is_platform_owner},
+    enter::{Browser, Session, Within, builders, cookies, is_platform_owner},
     ids::AccountId,
 };
 
@@ -163,10 +163,22 @@ impl Me {
     }
 
     /// Asks as this person, from where they are.
-    pub async fn ask(&self, method: Method, to: &str, body: Option<&Value>, pass: Option<&str>) -> Result<ApiAnswer> {
+    pub async fn ask(&self, method: Method, to: &str, body: Option<&Value>) -> Result<ApiAnswer> {
+        self.ask_with(method, to, body, &[]).await
+    }
+
+    /// The same with headers; those that are empty are left out.
+    pub async fn ask_with(
+        &self,
+        method: Method,
+        to: &str,
+        body: Option<&Value>,
+        headers: &[(HeaderName, String)],
+    ) -> Result<ApiAnswer> {
         let mut request = self.request(method, to)?;
-        if let Some(pass) = pass.and_then(|pass| HeaderValue::try_from(pass).ok()) {
-            request.headers_mut().insert(CAPTCHA_PASS, pass);
+        for (name, value) in headers.iter().filter(|(_, value)| !value.is_empty()) {
+            let value = HeaderValue::try_from(value).map_err(|_| INVALID.at("once", "wrong_form", "is no key"))?;
+            request.headers_mut().insert(name, value);
         }
         if let Some(body) = body {
             request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -220,7 +232,7 @@ impl Me {
 
     /// What the interface answers at an address that is filled in as [`show`](Self::show) does.
     pub async fn get(&self, pattern: &str, place: &Value) -> Result<ApiAnswer> {
-        self.ask(Method::GET, &self.fill(pattern, place), None, None).await
+        self.ask(Method::GET, &self.fill(pattern, place), None).await
     }
 
     /// A parameter of the page's URL.
@@ -306,6 +318,7 @@ impl Me {
         // The dialog that is open: `?new=key` shows the form to create a key over the list of keys.
         content.insert("new".into(), json!(parameter(self.parts.uri.query(), "new")));
         content.insert("base".into(), json!(self.janua.config.base_url()));
+        content.insert("once".into(), json!(self.janua.entropy.uuid(self.janua.clock.now()).to_string()));
         content.insert("now".into(), json!(self.janua.clock.now()));
         content.insert(
             "me".into(),

@@ -39,7 +39,7 @@ const SHOWN_FOR: Duration = Duration::from_mins(30);
 const MOST_TYPED: usize = 64 * 1024;
 
 /// Fields of a form that say what to do; the others are the body of the request.
-pub const OWN_FIELDS: [&str; 8] = ["call", "back", "form", "then", "show", "captcha", "done", "shown"];
+pub const OWN_FIELDS: [&str; 9] = ["call", "back", "form", "then", "show", "captcha", "done", "shown", "once"];
 
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct FormOutcome {
@@ -117,6 +117,16 @@ impl FormOutcome {
             wrong: Some(fault.above_form()),
             errors: by_field(fault),
             status: status_of(fault).as_u16(),
+            ..Self::default()
+        }
+    }
+
+    /// The API did what a form with a file asked for. `notice` is one of [`notices`].
+    pub fn noted(form: &str, notice: &str) -> Self {
+        Self {
+            form: form.to_owned(),
+            notice: notices::sentence(notice, &Value::Null),
+            status: 200,
             ..Self::default()
         }
     }

@@ -4,18 +4,21 @@ mod attacks;
 mod billing;
 mod branding;
 mod clients;
+mod code;
 mod codes;
 mod consents;
 mod console;
 mod dead_ends;
 mod deployments;
 mod devices;
+mod domains;
 mod email;
 mod feedback;
 mod first_owner;
 mod form_post;
 mod forms;
 mod hosted;
+mod insights;
 mod leaving;
 mod look;
 mod machines;
@@ -25,6 +28,7 @@ mod pages;
 mod people;
 mod reference;
 mod resources;
+mod skills;
 mod status;
 mod stock_clients;
 mod storage;
@@ -47,6 +51,7 @@ fn feature(config: &Config) -> Feature {
         .and(directory::feature(config))
         .and(workshop::feature(config))
         .and(hosting::feature(config))
+        .and(market::feature(config))
         .and(crate::feature(config))
 }
 

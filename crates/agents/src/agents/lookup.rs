@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tenancy::{
+    apps::Application,
     enter::{Live, Memory},
     machines::{self, Machine, MachineId, State as MachineState, tokens::attest},
     orgs::{self, Org, OrgId},
@@ -112,6 +113,8 @@ struct AgentDetails {
 #[derive(Clone, Serialize, JsonSchema)]
 pub struct OrgName {
     pub name: String,
+    /// A domain that an app of it has proven.
+    pub domain: Option<String>,
 }
 
 /// Whether a machine could use a token now.
@@ -141,7 +144,13 @@ pub async fn verify_agent(
             status: agent.machine.state_at(janua.clock.now()),
             since: agent.machine.proven_at,
             caip10: agent.wallet.caip10(),
-            org: org.as_ref().map(|org| OrgName { name: org.name.clone() }),
+            org: match org {
+                Some(org) => {
+                    let domain = Application::domain_of_org(&janua.db, org.id).await?;
+                    Some(OrgName { name: org.name.clone(), domain })
+                }
+                None => None,
+            },
             proof: attest(&janua, &agent.wallet.caip10(), verified)?,
         }),
         None => None,

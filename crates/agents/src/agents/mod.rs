@@ -39,6 +39,7 @@ use self::{
 };
 use crate::{
     Settings,
+    pace::Paces,
     shared::{
         ListQuery, LogQuery, MachineLog, MachineView, Permissions, Selection, SuspendReason, TokenAnswer, check_name,
         draft, home, log,
@@ -210,9 +211,10 @@ struct ChallengeAnswer {
 /// The same for known and unknown wallets, and nothing is written.
 async fn challenge_agent(
     State(janua): State<Janua>,
-    NotAdmitted(_): NotAdmitted,
+    NotAdmitted(visitor): NotAdmitted,
     Json(asked): Json<ChallengeRequest>,
 ) -> Result<Json<ChallengeAnswer>> {
+    janua.own::<Paces>().challenges.refuse_too_many(&janua, visitor.client.network())?;
     let wallet = wallet(&janua, &asked.wallet, asked.chain_id)?;
     // Both stand in the text, so nothing may be in them that could look like another line of it.
     let is_target = |text: &str| text == janua.config.base_url() || targets::resource(text).is_some();
@@ -278,6 +280,7 @@ async fn agent_token(
         return Err(BAD_SIGNATURE.into());
     }
     let agent = signer(&janua, &challenge).await?;
+    janua.own::<Paces>().tokens.refuse_too_many(&janua, agent.machine.id)?;
     let outcome = redeem(&janua, &visitor, &challenge, &agent).await;
     if let Err(fault) = &outcome
         && [AGENT_SUSPENDED, AGENT_EXPIRED, AGENT_LIMIT].contains(&fault.code())

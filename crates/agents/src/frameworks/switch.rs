@@ -3,9 +3,8 @@ use axum::{extract::FromRequestParts, http::request::Parts};
 use kernel::{
     Janua,
     crypto::Secret,
-    fault::{Fault, NOT_FOUND, RATE_LIMITED, Result, UNAUTHENTICATED},
+    fault::{Fault, NOT_FOUND, Result, UNAUTHENTICATED},
     http::{GenContext, Operation, OperationInput, Path, bearer, requires},
-    transact,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -17,11 +16,9 @@ use tenancy::{
         caller::OfFramework,
         secrets::{self, Purpose},
     },
-    messages::budget,
 };
 
-/// How often a network may try kill switches in an hour.
-const MOST_TRIES: u32 = 600;
+use crate::pace::Paces;
 
 pub enum SessionOrSwitch {
     Session(Box<Managed<OfFramework>>),
@@ -52,16 +49,7 @@ impl FromRequestParts<Janua> for SessionOrSwitch {
             return Ok(Self::Session(Box::new(caller)));
         };
         let NotAdmitted(visitor) = NotAdmitted::from_request_parts(parts, janua).await?;
-        let client = visitor.client;
-        let is_within = db::aside(async {
-            transact!(janua, async |tx| {
-                Ok(budget::spend_by_network(tx, janua, "kill-switch", client, MOST_TRIES).await?)
-            })
-        })
-        .await?;
-        if !is_within {
-            return Err(Fault::from(RATE_LIMITED).retry_after(budget::HOUR));
-        }
+        janua.own::<Paces>().switches.refuse_too_many(janua, visitor.client.network())?;
         let found = secrets::find(&janua.db, Purpose::KillSwitch, &token, janua.clock.now()).await?;
         let found = found.ok_or(UNAUTHENTICATED)?;
         let Path(SwitchPath { id }) = Path::from_request_parts(parts, janua).await?;

@@ -2,6 +2,7 @@
 mod check;
 pub mod lookup;
 mod mails;
+mod manifest;
 pub mod model;
 mod proof;
 
@@ -256,7 +257,10 @@ impl Metadata {
         if [&self.packages, &self.remotes, &self.repository].into_iter().any(is_long) {
             return Err(INVALID.at("packages", "too_long", "must be at most 16 kB"));
         }
-        Ok(())
+        if self.version.as_deref().is_some_and(|version| !manifest::is_exact(version)) {
+            return Err(INVALID.at("version", "wrong_form", "must be one version, not a range and not latest"));
+        }
+        manifest::check(self.packages.as_ref(), self.remotes.as_ref(), self.repository.as_ref())
     }
 
     /// Writes what was given; a URL outside of the domain is refused.
@@ -293,7 +297,7 @@ fn document(server: &McpServer, version: &str) -> Value {
         remotes = json!([{ "type": "streamable-http", "url": url }]);
     }
     let mut document = json!({
-        "$schema": "https://static.modelcontextprotocol.io/schemas/2025-09-29/server.schema.json",
+        "$schema": "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json",
         "name": server.full_name, "description": server.machine.description, "version": version,
     });
     let lists = [("packages", &server.packages), ("remotes", &remotes)];

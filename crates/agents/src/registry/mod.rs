@@ -137,7 +137,8 @@ impl ServerEntry {
         let ours = format!("{}/janua", domains::reversed(host));
         let meta = json!({
             "io.modelcontextprotocol.registry/official": {
-                "status": "active", "publishedAt": entry.published_at, "updatedAt": entry.published_at,
+                "status": "active", "statusChangedAt": entry.published_at, "publishedAt": entry.published_at,
+                "updatedAt": entry.published_at,
                 "isLatest": entry.is_latest,
             },
             (ours): {

@@ -24,6 +24,11 @@ pub fn feature(config: &Config) -> Feature {
         .and(crate::feature(config))
 }
 
+/// With metered usage.
+pub fn with_usage(config: &Config) -> Feature {
+    feature(config).and(commerce::feature(config))
+}
+
 pub async fn start() -> TestJanua {
     TestJanua::start(feature).await
 }

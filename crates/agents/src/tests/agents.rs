@@ -561,3 +561,82 @@ async fn a_stranger_learns_nothing_about_a_token() {
     assert_eq!(answer.refusal(), (400, "invalid_token"));
     t.finish().await;
 }
+
+#[tokio::test]
+async fn challenges_and_tokens_have_a_pace() {
+    let t = start().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let wallet = EvmWallet::new(1);
+    let (id, _) = live_agent(&t, &ada, &wallet, json!({})).await;
+    let body = json!({ "wallet": wallet.address(), "agentId": id });
+    for _ in 1..30 {
+        assert_eq!(t.post("/agent/challenge").json(&body).await.status, 200);
+    }
+    let refused = t.post("/agent/challenge").json(&body).await;
+    assert_eq!((refused.refusal(), refused.header("retry-after")), ((429, "rate_limited"), "3"));
+    t.advance(Duration::from_mins(2));
+    let mut answers = vec![];
+    for _ in 0..61 {
+        t.advance(Duration::from_millis(2));
+        let network = format!("198.51.100.{}", answers.len() + 1);
+        let asked = t.post("/agent/challenge").json(&body).from(&network).await.body;
+        answers.push(redeem(&t, &asked, &wallet.sign(&text(&asked["message"]))).await.status);
+    }
+    assert_eq!(answers.iter().filter(|status| **status == 200).count(), 60, "60 a minute, from wherever they come");
+    assert_eq!(answers[60], 429);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn usage_counts_on_the_limits_of_an_agent_in_the_same_commit() {
+    let t = TestJanua::start(with_usage).await;
+    let (ada, eve) = (signed_in(&t, "ada@example.com").await, signed_in(&t, "eve@example.com").await);
+    let limits = json!({ "limits": [{ "meter": "api_calls", "max": 10, "per": "day", "then": "suspend" }] });
+    let (id, token) = live_agent(&t, &ada, &EvmWallet::new(1), limits).await;
+    let (key, foreign) = (app_key(&t, &ada).await, app_key(&t, &eve).await);
+    let track =
+        async |key: &str, body: Value| t.post("/usage/track").header("x-service-app-key", key).json(&body).await;
+    let named = |value: i64| json!({ "meter": "api_calls", "value": value, "agentId": id });
+    assert_eq!(track(&foreign, named(1)).await.refusal(), (400, "unknown_agent"));
+    let first = track(&key, json!({ "meter": "api_calls", "value": 4, "agentId": id, "eventId": "e1" })).await;
+    assert_eq!((first.status, &first.body["accepted"]), (200, &json!(1)), "{}", first.text);
+    let again = track(&key, json!({ "meter": "api_calls", "value": 4, "agentId": id, "eventId": "e1" })).await;
+    assert_eq!(again.body["duplicates"], 1, "counted once");
+    let by_token = async |key: &str, value: i64| {
+        let body = json!({ "meter": "api_calls", "value": value });
+        let ask = t
+            .post("/usage/track")
+            .header("x-service-app-key", key)
+            .header("authorization", &format!("Bearer {token}"));
+        ask.json(&body).await
+    };
+    assert_eq!(by_token(&key, 2).await.status, 200);
+    assert_eq!(by_token(&foreign, 2).await.status, 401, "the token is not for that app");
+    let used = async || ada.asks(t.get(&format!("/agent/{id}"))).await.body["agent"]["limits"][0]["used"].clone();
+    assert_eq!(used().await, 6);
+    let test = json!({ "meter": "api_calls", "value": 9, "agentId": id, "environment": "test" });
+    assert_eq!(track(&key, test).await.status, 200, "test events touch no limit");
+    t.happened().await;
+    let answers = join_all((0..16).map(|_| track(&key, named(1)))).await;
+    let count = |status: u16| answers.iter().filter(|answer| answer.status == status).count();
+    assert_eq!(
+        (count(200), count(429), count(403)),
+        (4, 1, 11),
+        "never past the limit, and suspended by the first one too many"
+    );
+    assert_eq!(t.happened().await, ["AGENT_LIMIT_REACHED", "AGENT_SUSPENDED"]);
+    assert_eq!(used().await, 10);
+    assert_eq!(me(&t, &token).await.status, 401);
+    let sums = "SELECT CAST(SUM(amount) AS BIGINT) FROM machine_spending";
+    let (sum,): (i64,) = t.janua.db.one(sums, params![]).await.unwrap();
+    let (counted,): (i64,) = t
+        .janua
+        .db
+        .one("SELECT CAST(SUM(value) AS BIGINT) FROM usage_event WHERE environment = 'live'", params![])
+        .await
+        .unwrap();
+    assert_eq!((sum, counted), (10, 10), "what was refused is counted nowhere");
+    t.run_jobs().await;
+    t.finish().await;
+}

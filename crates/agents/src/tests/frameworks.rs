@@ -132,6 +132,11 @@ async fn m10_a_kill_switch_has_one_purpose() {
     assert_eq!(newer.status, 200, "{}", newer.text);
     assert_eq!(pull(&x.kill_switch, Method::POST, path(&x, "/suspend")).await.status, 401, "the old one ended");
     assert_eq!(pull(&text(&newer.body["killSwitchToken"]), Method::POST, path(&x, "/suspend")).await.status, 200);
+    let mut tries = vec![];
+    for _ in 0..5 {
+        tries.push(pull("ks_live_nothing", Method::POST, path(&x, "/suspend")).await.status);
+    }
+    assert_eq!(tries, [401, 401, 401, 401, 429], "ten a minute from one network");
     t.run_jobs().await;
     t.finish().await;
 }

@@ -273,3 +273,76 @@ async fn m18_a_proof_that_is_gone_lapses_and_another_takes_over_only_then() {
     t.run_jobs().await;
     t.finish().await;
 }
+
+/// What the description of the registry's API requires of an answer (version 2025-12-01).
+fn registry_schema() -> Value {
+    let text = |least: u32, most: u32| json!({ "type": "string", "minLength": least, "maxLength": most });
+    let url = json!({ "type": "string", "pattern": r"^(https?://[^\s]+|\{[a-zA-Z_][a-zA-Z0-9_]*\}[^\s]*)$" });
+    let moment = json!({ "type": "string", "format": "date-time" });
+    let pair = json!({ "type": "object", "required": ["name"], "properties": { "name": { "type": "string" } } });
+    let http = json!({ "type": "object", "required": ["type", "url"], "properties": {
+        "type": { "enum": ["streamable-http", "sse"] }, "url": url, "headers": { "type": "array", "items": pair } } });
+    let stdio = json!({ "type": "object", "required": ["type"], "properties": { "type": { "enum": ["stdio"] } } });
+    let package = json!({ "type": "object", "required": ["registryType", "identifier", "transport"], "properties": {
+        "registryType": { "type": "string" }, "identifier": { "type": "string" },
+        "registryBaseUrl": { "type": "string", "format": "uri" },
+        "version": { "type": "string", "minLength": 1, "not": { "const": "latest" } },
+        "fileSha256": { "type": "string", "pattern": "^[a-f0-9]{64}$" },
+        "transport": { "anyOf": [stdio, http] }, "environmentVariables": { "type": "array", "items": pair } } });
+    let repository = json!({ "type": "object", "required": ["url", "source"], "properties": {
+        "url": { "type": "string", "format": "uri" }, "source": { "type": "string" }, "id": { "type": "string" } } });
+    let server = json!({ "type": "object", "required": ["name", "description", "version"], "properties": {
+        "name": { "type": "string", "minLength": 3, "maxLength": 200, "pattern": "^[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+$" },
+        "description": text(1, 100), "title": text(1, 100), "version": text(1, 255),
+        "$schema": { "type": "string", "format": "uri" }, "repository": repository,
+        "packages": { "type": "array", "items": package }, "remotes": { "type": "array", "items": http } } });
+    let official = json!({ "type": "object", "additionalProperties": false, "properties": {
+        "status": { "enum": ["active", "deprecated", "deleted"] }, "statusMessage": text(0, 500),
+        "statusChangedAt": moment, "publishedAt": moment, "updatedAt": moment, "isLatest": { "type": "boolean" } } });
+    let entry = json!({ "type": "object", "required": ["server"], "properties": { "server": server,
+        "_meta": { "type": "object", "properties": { "io.modelcontextprotocol.registry/official": official } } } });
+    json!({ "type": "object", "required": ["servers"], "properties": {
+        "servers": { "type": "array", "items": entry },
+        "metadata": { "type": "object", "properties": {
+            "nextCursor": { "type": "string" }, "count": { "type": "integer" } } } } })
+}
+
+#[tokio::test]
+async fn the_registry_answers_what_its_description_requires() {
+    let (t, names) = start_with_names().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let wrong =
+        json!({ "version": "1.x", "packages": [{ "registryType": "npm" }], "remotes": [{ "type": "stdio" }] });
+    assert_eq!(server(&t, &ada, wrong).await.status, 400);
+    let wrong = json!({ "packages": [{ "registryType": "npm" }], "remotes": [{ "type": "stdio" }] });
+    let wrong = server(&t, &ada, wrong).await;
+    assert_eq!(wrong.wrong_fields(), ["packages.0.identifier", "packages.0.transport", "remotes.0.type"]);
+    let full = json!({
+        "version": "1.0.0", "title": "Weather", "description": "Forecasts", "url": "https://example.test/mcp",
+        "packages": [{ "registryType": "npm", "identifier": "@example/weather", "version": "1.0.0",
+                       "transport": { "type": "stdio" }, "environmentVariables": [{ "name": "KEY", "isSecret": true }] }],
+        "repository": { "url": "https://github.com/example/weather", "source": "github", "id": "7" },
+    });
+    let made = server(&t, &ada, full).await;
+    assert_eq!(made.status, 200, "{}", made.text);
+    let id = text(&made.body["clientId"]);
+    names.set("_janua-mcp.example.test", &[&text(&made.body["server"]["proof"]["dns"]["value"])]);
+    assert_eq!(verify(&t, &ada, &id, json!({})).await.status, 200);
+    let next = json!({ "version": "1.1.0", "title": "Weather and tides" });
+    assert_eq!(ada.asks(t.ask(Method::PATCH, &format!("/mcp/{id}")).json(&next)).await.status, 200);
+
+    let schema = registry_schema();
+    let list = jsonschema::options().should_validate_formats(true).build(&schema).unwrap();
+    let entry = schema["properties"]["servers"]["items"].clone();
+    let entry = jsonschema::options().should_validate_formats(true).build(&entry).unwrap();
+    for path in ["/v0.1/servers", "/v0.1/servers?limit=1", "/v0.1/servers/test.example%2Fweather/versions"] {
+        let answer = t.get(path).await.body;
+        let wrong: Vec<_> = list.iter_errors(&answer).map(|error| error.to_string()).collect();
+        assert_eq!(wrong, Vec::<String>::new(), "{path}: {answer}");
+        assert!(!answer["servers"].as_array().unwrap().is_empty(), "{path}");
+    }
+    let one = t.get("/v0.1/servers/test.example%2Fweather/versions/latest").await.body;
+    assert!(entry.is_valid(&one), "{one}");
+    assert_eq!(one["server"]["version"], "1.1.0");
+    t.finish().await;
+}

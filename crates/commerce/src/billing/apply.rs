@@ -3,6 +3,7 @@
 use db::Tx;
 use kernel::{Janua, clock::Timestamp, fault::Result, installation, jobs, transact};
 use tenancy::{
+    apps::Application,
     events::{self, By},
     orgs::Org,
     quotas::FIRST_PLAN,
@@ -173,8 +174,11 @@ pub async fn settle(
     if matches!(subject.status.as_str(), "canceled" | "incomplete_expired") {
         subject.plan = FIRST_PLAN.into();
     }
-    if subject.app_id.is_empty() && subject.deleted_at.is_none() {
-        set_tier(tx, janua, subject, &tier, reason).await?;
+    match subject.app() {
+        None if subject.deleted_at.is_none() => set_tier(tx, janua, subject, &tier, reason).await?,
+        // Without a plan of its own an app shares its organization's.
+        Some(app) => Application::set_plan(tx, app, if tier == FIRST_PLAN { "" } else { &tier }).await?,
+        None => {}
     }
     Ok(subject.save(tx, janua.clock.now()).await?)
 }

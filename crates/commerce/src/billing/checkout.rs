@@ -192,7 +192,7 @@ async fn begin(janua: &Janua, driver: &Driver, order: &Order<'_>, plan: &Plan) -
                 return Ok((open, None));
             }
             Checkout::end(tx, open.id, "expired", now).await?;
-            replaced = open.processor_id.clone().map(|processor_id| (open.id, processor_id));
+            replaced = Some(open);
         }
         let checkout = order.checkout(janua, subject.id, "new", trial_days);
         checkout.insert(tx).await?;
@@ -200,11 +200,28 @@ async fn begin(janua: &Janua, driver: &Driver, order: &Order<'_>, plan: &Plan) -
         order.session.record_about(tx, janua, subject.about(), &event).await?;
         Ok((checkout, replaced))
     })?;
-    if let Some((id, processor_id)) = replaced {
-        // One that was paid meanwhile cannot expire; its event says so.
-        match driver.expire_checkout(janua, &format!("janua-{id}-expire"), None, &processor_id).await {
-            Ok(()) | Err(NoAnswer::Refused { .. } | NoAnswer::Missing) => {}
+    if let Some(open) = replaced
+        && let Some(processor_id) = &open.processor_id
+    {
+        match driver.expire_checkout(janua, &format!("janua-{}-expire", open.id), None, processor_id).await {
+            Ok(()) | Err(NoAnswer::Missing) => {}
+            // One that was paid meanwhile cannot expire. Its event may be lost, so it is read now: a second checkout
+            // would end in a second subscription.
+            Err(NoAnswer::Refused { .. }) => {
+                if apply::sync_checkout(janua, driver, &open).await? == "applied" {
+                    transact!(janua, async |tx| Ok(Checkout::end(tx, checkout.id, "failed", now).await?))?;
+                    return Err(CHECKOUT_OPEN.into());
+                }
+            }
             Err(why) => return Err(why.into()),
+        }
+    }
+    // One that was open before may have been paid or have ended meanwhile, without word of it yet.
+    if checkout.state == "open" {
+        match apply::sync_checkout(janua, driver, &checkout).await? {
+            "applied" | "second_subscription" => return Err(CHECKOUT_OPEN.into()),
+            "expired" => return Box::pin(begin(janua, driver, order, plan)).await,
+            _ => {}
         }
     }
     let checkout = open(janua, driver, checkout).await?;

@@ -81,7 +81,11 @@ impl Job for CancelSecond {
             return Ok(());
         }
         let canceled = match driver.cancel_now(&janua, &self.subscription).await {
-            Err(NoAnswer::Missing) => return Ok(()),
+            // One that is canceled cannot be canceled again, but read: the money may not have gone back yet.
+            Err(NoAnswer::Missing) => match driver.subscription(&janua, &self.subscription).await {
+                Err(NoAnswer::Missing) => return Ok(()),
+                other => other?,
+            },
             other => other?,
         };
         let Some(invoice) = canceled.latest_invoice else { return Ok(()) };
@@ -170,9 +174,10 @@ impl Job for FinishBegun {
                 tracing::warn!(%fault, "a checkout that was begun cannot be finished yet");
             }
         }
-        invoices::add_waiting(&janua, driver, before).await?;
+        // What is stuck in one place holds up no other.
+        let lines = invoices::add_waiting(&janua, driver, before).await;
         connect::finish_begun(&janua, driver, before).await?;
-        Ok(())
+        lines
     }
 }
 
@@ -228,7 +233,8 @@ impl Job for PullEvents {
     async fn run(self, janua: Janua) -> Result<(), Later> {
         let Some(driver) = Payments::of(&janua) else { return Ok(()) };
         pull(&janua, driver).await?;
-        Ok(())
+        // Events of merchants are not in our own list.
+        connect::read_again(&janua, driver).await
     }
 }
 

@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use tenancy::{
-    apps::ApplicationId,
+    apps::{Application, ApplicationId},
     orgs::OrgId,
-    quotas::{self, FIRST_PLAN, Limits, Meter},
+    quotas::{self, Limits, Meter, Period},
 };
 
 use super::{
@@ -167,10 +167,13 @@ impl BillingView {
             None => janua.clock.now(),
         };
         let subject = Subject::of(&janua.db, payer.org.id, &payer.app_key()).await?;
+        // An app with a plan of its own spends from a pool of its own.
         let plan = match (&payer.app, &subject) {
-            (Some(_), Some(subject)) if subject.is_subscribed() => subject.tier(plans.grace, now).to_owned(),
-            _ => payer.org.tier.clone(),
+            (Some(app), Some(_)) => Application::own_plan(&janua.db, app.id).await?,
+            _ => None,
         };
+        let has_own_plan = plan.is_some();
+        let plan = plan.unwrap_or_else(|| payer.org.tier.clone());
         let (invoices, checkout) = match &subject {
             Some(subject) => (
                 Invoice::page(&janua.db, subject.id, &Key::newest(), 12).await?,
@@ -188,7 +191,7 @@ impl BillingView {
             connected: is_app.then(|| of.is_some_and(|subject| subject.connected_at.is_some())),
             payer: of.filter(|_| is_app).map(|subject| subject.payer.clone()),
             plan_name: plans.find(&plan).map_or_else(|| plan.clone(), |found| found.title.clone()),
-            limits: limits(janua, payer, &plan).await?,
+            limits: limits(janua, payer, &plan, has_own_plan).await?,
             plan,
             status: of.map_or_else(|| "none".into(), |subject| subject.status.clone()),
             interval: of.and_then(|subject| subject.price_interval.clone()),
@@ -245,13 +248,19 @@ fn for_sale(plans: &Plans, payer: &Payer) -> Vec<PlanForSale> {
     sold
 }
 
-async fn limits(janua: &Janua, payer: &Payer, plan: &str) -> Result<Vec<LimitView>> {
-    let plan = if plan.is_empty() { FIRST_PLAN } else { plan };
+/// What the plan limits. What is there at any time (gauges) counts for the organization, also beside an app's own plan.
+async fn limits(janua: &Janua, payer: &Payer, plan: &str, has_own_plan: bool) -> Result<Vec<LimitView>> {
+    let (own, now) = (payer.app.as_ref().filter(|_| has_own_plan), janua.clock.now());
     let tracked = Plans::of(janua).meters.values().map(|meter| &meter.meter);
     let mut views = vec![];
     for meter in janua.declared::<Meter>().iter().chain(tracked) {
+        let own = own.filter(|_| meter.period != Period::Gauge);
+        let plan = if has_own_plan && own.is_none() { &payer.org.tier } else { plan };
         let Some(limit) = janua.own::<Limits>().find(plan, &meter.name) else { continue };
-        let used = quotas::used(&janua.db, payer.org.id, meter, janua.clock.now()).await?;
+        let used = match own {
+            Some(app) => quotas::used_by_app(&janua.db, app.id, meter, now).await?,
+            None => quotas::used(&janua.db, payer.org.id, meter, now).await?,
+        };
         views.push(LimitView {
             meter: meter.name.to_string(),
             unit: meter.unit.to_string(),
@@ -260,7 +269,7 @@ async fn limits(janua: &Janua, payer: &Payer, plan: &str) -> Result<Vec<LimitVie
             used,
             remaining: limit.ceiling().map(|ceiling| (ceiling - used).max(0)),
             hard: limit.hard,
-            resets_at: meter.period.resets_at(janua.clock.now()),
+            resets_at: meter.period.resets_at(now),
             overage: limit.overage.clone(),
         });
     }

@@ -12,7 +12,7 @@ use tenancy::{apps::ApplicationId, gone::Gone, once::Purpose};
 
 pub use self::{
     model::Merchant,
-    rules::{finish_begun, handle, handle_intent, handle_payment},
+    rules::{finish_begun, handle, handle_intent, handle_payment, read_again},
 };
 use crate::payments::money::Exact;
 

@@ -86,6 +86,13 @@ impl Merchant {
         db.all(sql, params![before]).await
     }
 
+    /// Those who are not set up, the latest first.
+    pub async fn unsettled(db: &Db, livemode: bool) -> db::Result<Vec<MerchantId>> {
+        let sql = "SELECT id FROM merchant WHERE ended_at IS NULL AND status <> 'enabled' AND account IS NOT NULL
+                     AND livemode = $1 ORDER BY created_at DESC, id DESC LIMIT 200";
+        Ok(db.all::<(MerchantId,)>(sql, params![livemode]).await?.into_iter().map(|(id,)| id).collect())
+    }
+
     pub async fn insert(&self, tx: &mut Tx) -> db::Result<()> {
         tx.exec(
             "INSERT INTO merchant (id, app_id, org_id, livemode, status, charges_enabled, payouts_enabled, details_submitted,
@@ -292,6 +299,12 @@ impl MerchantPayment {
         let sql =
             "SELECT * FROM merchant_payment WHERE status = 'creating' AND created_at < $1 ORDER BY id LIMIT 100";
         db.all(sql, params![before]).await
+    }
+
+    /// Those that can be paid, oldest first: they expire within a day.
+    pub async fn open(db: &Db, livemode: bool) -> db::Result<Vec<PaymentId>> {
+        let sql = "SELECT id FROM merchant_payment WHERE status = 'open' AND livemode = $1 ORDER BY created_at, id LIMIT 500";
+        Ok(db.all::<(PaymentId,)>(sql, params![livemode]).await?.into_iter().map(|(id,)| id).collect())
     }
 
     /// Writes a new one; `false` when the request was made before.

@@ -260,7 +260,9 @@ pub async fn send_refund(janua: &Janua, driver: &Driver, refund: &Refund) -> Res
 /// Goes on with what a dead process left.
 pub async fn finish_begun(janua: &Janua, driver: &Driver, before: Timestamp) -> Result<(), Later> {
     for merchant in Merchant::begun(&janua.db, before).await? {
-        create_account(janua, driver, &merchant).await?;
+        if let Err(fault) = create_account(janua, driver, &merchant).await {
+            tracing::warn!(%fault, "a merchant's account cannot be created yet");
+        }
     }
     for payment in MerchantPayment::begun(&janua.db, before).await? {
         if let Err(fault) = open_payment(janua, driver, payment).await {
@@ -270,6 +272,22 @@ pub async fn finish_begun(janua: &Janua, driver: &Driver, before: Timestamp) -> 
     for refund in Refund::begun(&janua.db, before).await? {
         if let Err(fault) = send_refund(janua, driver, &refund).await {
             tracing::warn!(%fault, "a refund that was begun cannot be made yet");
+        }
+    }
+    Ok(())
+}
+
+/// Reads what waits for somebody else: payments that are open and merchants who are not set up yet. So an event that was lost is
+/// made up for.
+pub async fn read_again(janua: &Janua, driver: &Driver) -> Result<(), Later> {
+    for payment in MerchantPayment::open(&janua.db, driver.livemode).await? {
+        if let Err(fault) = sync_payment(janua, driver, payment, None).await {
+            tracing::warn!(%fault, "an open payment cannot be read again yet");
+        }
+    }
+    for merchant in Merchant::unsettled(&janua.db, driver.livemode).await? {
+        if let Err(fault) = sync_account(janua, driver, merchant).await {
+            tracing::warn!(%fault, "a merchant's account cannot be read again yet");
         }
     }
     Ok(())

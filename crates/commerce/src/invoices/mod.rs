@@ -5,6 +5,7 @@ mod model;
 use kernel::{Janua, fault::Result, transact};
 use serde_json::json;
 use tenancy::{
+    apps::ApplicationId,
     events::{self, By},
     orgs::OrgId,
 };
@@ -25,6 +26,14 @@ use crate::{
         read::{self, Payment},
     },
 };
+
+/// The organization of an invoice, the apps whose usage it is for, and its lines for usage.
+pub async fn usage_of(janua: &Janua, id: InvoiceId) -> Result<Option<(OrgId, Vec<ApplicationId>, Vec<Item>)>> {
+    let Some(invoice) = Invoice::find(&janua.db, id).await? else { return Ok(None) };
+    let Some(subject) = Subject::find(&janua.db, invoice.subject_id).await? else { return Ok(None) };
+    let apps = freeze::apps_of(janua, &subject).await?;
+    Ok(Some((subject.org_id, apps, Item::of_invoice(&janua.db, &invoice.processor_id).await?)))
+}
 
 /// Reads an invoice and applies it; the lines of a new draft are added.
 pub async fn sync(janua: &Janua, driver: &Driver, id: &str) -> Result<Outcome> {

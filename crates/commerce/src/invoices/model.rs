@@ -62,6 +62,10 @@ row!(Invoice {
 });
 
 impl Invoice {
+    pub async fn find(mut from: impl Read, id: InvoiceId) -> db::Result<Option<Self>> {
+        from.opt("SELECT * FROM billing_invoice WHERE id = $1", params![id]).await
+    }
+
     pub async fn of_processor(mut from: impl Read, id: &str) -> db::Result<Option<Self>> {
         from.opt("SELECT * FROM billing_invoice WHERE processor_id = $1", params![id]).await
     }

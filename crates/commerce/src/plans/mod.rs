@@ -141,9 +141,11 @@ pub async fn load(janua: &Janua, file: Option<&Path>, shelf: &Shelf) -> Result<(
     let missing: Vec<String> = in_use
         .iter()
         .filter(|used| !plans.plans.contains_key(&used.plan))
-        .map(|used| match used.orgs {
-            1 => format!("1 organization is on the plan {:?}", used.plan),
-            n => format!("{n} organizations are on the plan {:?}", used.plan),
+        .map(|used| match (used.orgs, used.apps) {
+            (1, _) => format!("1 organization is on the plan {:?}", used.plan),
+            (0, 1) => format!("1 app is on the plan {:?}", used.plan),
+            (0, n) => format!("{n} apps are on the plan {:?}", used.plan),
+            (n, _) => format!("{n} organizations are on the plan {:?}", used.plan),
         })
         .collect();
     if !missing.is_empty() {

@@ -88,6 +88,12 @@ pub async fn serve(book: &mut Book<'_>, request: &Wire) -> Served {
             Ok(life::payment(book, account, id).await?.ok_or_else(|| Refusal::missing("payment intent")))
         }
         (Verb::Post, ["refunds"]) => refund(book, &params, account).await,
+        (Verb::Get, ["refunds"]) => {
+            let intent = params.get("payment_intent").unwrap_or_default();
+            let mut found = book.of_parent("refund", account).await?;
+            found.retain(|refund| refund["payment_intent"] == intent);
+            Ok(Ok(list("/v1/refunds", found, false)))
+        }
         (Verb::Get, ["events"]) => events(book, &params).await,
         (verb, ["accounts" | "account_links", ..]) => accounts::serve(book, verb, &path, &params).await,
         _ => Ok(Err(Refusal { status: 404, code: "url_invalid", message: format!("Unknown path {}", request.path) })),
@@ -195,7 +201,8 @@ async fn refund(book: &mut Book<'_>, params: &Params<'_>, account: &str) -> Serv
     let sql = "UPDATE sandbox_object SET body = $2 WHERE id = $1";
     book.tx.exec(sql, params![charge["id"].as_str().unwrap_or_default(), &charge]).await?;
     let refund = json!({ "id": book.id("re"), "object": "refund", "amount": amount, "status": "succeeded",
-                         "charge": charge["id"], "payment_intent": id, "currency": charge["currency"] });
+                         "charge": charge["id"], "payment_intent": id, "currency": charge["currency"],
+                         "metadata": params.metadata("metadata") });
     book.put("refund", account, &refund, None).await?;
     book.emit("refund.created", &refund, account).await?;
     book.emit("charge.refunded", &charge, account).await?;

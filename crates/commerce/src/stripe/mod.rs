@@ -16,6 +16,8 @@ use crate::payments::{
 pub const VERSION: &str = "2026-10-28.endive";
 /// For everything together. A handler waits for one request at a time.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// How many keys a request is tried under.
+const KEYS: u32 = 4;
 /// Answers are smaller than this.
 const LONGEST: usize = 4 << 20;
 
@@ -31,7 +33,21 @@ impl Stripe {
         Ok(Self { client: client.map_err(|error| format!("stripe_api_url: {error}"))?, api, key })
     }
 
+    /// A failure is kept under its key as any other answer is, and comes back each time: after one the request is made under the
+    /// next key. What must not happen twice is looked for before it is asked for again (refunds, lines of invoices).
     async fn ask(&self, request: Wire) -> Result<Value, NoAnswer> {
+        let mut last = NoAnswer::away("it fails again and again");
+        for turn in 0..KEYS {
+            let key = request.key.as_ref().map(|key| if turn == 0 { key.clone() } else { format!("{key}-{turn}") });
+            match self.ask_once(&request, key.as_deref()).await? {
+                Told::Answer(answer) => return answer,
+                Told::KeptFailure(why) => last = why,
+            }
+        }
+        Err(last)
+    }
+
+    async fn ask_once(&self, request: &Wire, key: Option<&str>) -> Result<Told, NoAnswer> {
         let mut url = self.api.join(&request.path).map_err(NoAnswer::away)?;
         let method = match request.verb {
             Verb::Get => Method::GET,
@@ -46,7 +62,7 @@ impl Stripe {
         if request.verb == Verb::Post {
             call = call.form(&request.params);
         }
-        if let Some(key) = &request.key {
+        if let Some(key) = key {
             call = call.header("idempotency-key", key);
         }
         if let Some(account) = &request.account {
@@ -59,9 +75,20 @@ impl Stripe {
         if answer.content_length().is_some_and(|length| length > LONGEST as u64) {
             return Err(NoAnswer::away("its answer is too long"));
         }
+        let is_kept = answer.headers().get("idempotent-replayed").is_some_and(|value| value == "true");
         let body: Value = answer.json().await.map_err(away)?;
-        judge(status, body, after.map(Duration::from_secs))
+        let judged = judge(status, body, after.map(Duration::from_secs));
+        match judged {
+            Err(why) if is_kept && status.is_server_error() => Ok(Told::KeptFailure(why)),
+            judged => Ok(Told::Answer(judged)),
+        }
     }
+}
+
+enum Told {
+    Answer(Result<Value, NoAnswer>),
+    /// A failure of an earlier request with the same key.
+    KeptFailure(NoAnswer),
 }
 
 fn judge(status: StatusCode, body: Value, after: Option<Duration>) -> Result<Value, NoAnswer> {

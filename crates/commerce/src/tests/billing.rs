@@ -11,9 +11,12 @@ use kernel::{
 };
 use serde_json::{Value, json};
 
-use super::{Shop, again, feature, start};
+use super::{Shop, again, feature, id, make_app, make_key, start};
 use crate::{
-    payments::{Source, sandbox_secret, signature},
+    payments::{
+        Source, sandbox_secret, signature,
+        wire::{Verb, Wire},
+    },
     settings::{PaymentsSetting, Settings},
 };
 
@@ -214,6 +217,28 @@ async fn a_year_in_the_sandbox() {
     let events = shop.owner.asks(t.get(&of_line)).await;
     let sum: i64 = events.body["usage"].as_array().unwrap().iter().map(|row| row["value"].as_i64().unwrap()).sum();
     assert_eq!(sum, 2003, "a line leads to its events: {}", events.text);
+    let of_invoice = format!("/usage?invoice={}", invoice["id"].as_str().unwrap());
+    let totals = shop.owner.asks(t.get(&of_invoice)).await;
+    let row = &totals.body["usage"][0];
+    assert_eq!(
+        (&row["meter"], &row["value"], &row["from"], &row["to"]),
+        (&json!("api_calls"), &json!(2003), &line["from"], &line["to"]),
+        "{}",
+        totals.text
+    );
+    let mut page = shop.owner.asks(t.get(&format!("{of_invoice}&groupBy=event&limit=1"))).await.body;
+    let mut values = vec![page["usage"][0]["value"].as_i64().unwrap()];
+    while let Some(cursor) = page["nextCursor"].as_str() {
+        page = shop.owner.asks(t.get(&format!("{of_invoice}&groupBy=event&limit=1&cursor={cursor}"))).await.body;
+        values.extend(page["usage"].as_array().unwrap().iter().map(|row| row["value"].as_i64().unwrap()));
+    }
+    assert_eq!(values, [503, 1500], "page by page, newest first");
+    let both = shop.owner.asks(t.get(&format!("{of_invoice}&window=day&tz=UTC"))).await;
+    assert_eq!((both.status, both.body["errors"].as_array().map(Vec::len)), (400, Some(2)), "{}", both.text);
+    let eve = owner(&t, "eve@example.com").await;
+    assert_eq!(eve.asks(t.get(&of_invoice)).await.refusal(), (404, "not_found"));
+    let unknown = "/usage?invoice=01900000-0000-7000-8000-000000000000";
+    assert_eq!(shop.owner.asks(t.get(unknown)).await.refusal(), (404, "not_found"));
 
     // Usage that came late is on the next invoice.
     let late = json!({ "meter": "api_calls", "value": 100, "timestamp": t.janua.clock.now().minus(10 * DAY) });
@@ -633,6 +658,63 @@ async fn apps_subscribe_on_their_own() {
     let (status,): (String,) =
         t.janua.db.one("SELECT status FROM billing_subject WHERE app_id <> ''", params![]).await.unwrap();
     assert_eq!(status, "canceled");
+    t.finish().await;
+}
+
+/// Two apps of one organization; one of them buys a plan.
+#[tokio::test]
+async fn an_app_with_a_plan_of_its_own_spends_from_a_pool_of_its_own() {
+    let limits = "[plans.free.limits]\napi_calls = 100\n[plans.app_pro.limits]\napi_calls = 1000\nkeys = 1\n";
+    let plans = format!("{PLANS}\n[plans.free]\nname = \"Free\"\n{limits}");
+    let t = start(&plans).await;
+    let shop = Shop::open(&t, "ada@example.com", "secret").await;
+    let other = id(&make_app(&t, &shop.owner, "Other").await.body);
+    let other_key =
+        make_key(&t, &shop.owner, &other, "secret", "live").await.body["value"].as_str().unwrap().to_owned();
+    let spend = async |key: &str, value: i64| {
+        let event = json!({ "meter": "api_calls", "value": value });
+        t.post("/usage/track").json(&event).header("x-service-app-key", key).await
+    };
+    assert_eq!(spend(&shop.key, 60).await.status, 200);
+    assert_eq!(spend(&other_key, 41).await.refusal(), (402, "quota_exceeded"), "the two share the organization's");
+    let connect = json!({ "appId": shop.app });
+    assert_eq!(shop.owner.asks(t.post("/billing/app/connect").json(&connect)).await.status, 200);
+    let wish = json!({ "appId": shop.app, "plan": "app_pro" });
+    let made = shop.owner.asks(t.post("/billing/app/checkout").json(&wish)).await;
+    pay(&t, &made.body["url"], CARD).await;
+    let own = spend(&shop.key, 800).await;
+    assert_eq!(own.status, 200, "{}", own.text);
+    assert_eq!(
+        own.body["usage"]["api_calls"],
+        json!({ "used": 800, "limit": 1000, "remaining": 200, "overage": false })
+    );
+    let warned = t.happened().await;
+    assert_eq!(warned.iter().filter(|one| *one == "QUOTA_WARNING").count(), 1, "{warned:?}");
+    let over = spend(&shop.key, 201).await;
+    assert_eq!(
+        (over.refusal(), &over.body["plan"], &over.body["used"]),
+        ((402, "quota_exceeded"), &json!("app_pro"), &json!(800))
+    );
+    assert_eq!(spend(&other_key, 40).await.status, 200, "the others go on with the organization's");
+    assert_eq!(spend(&other_key, 1).await.status, 402);
+    let many = join_all((0..8).map(|_| spend(&shop.key, 199))).await;
+    assert_eq!(many.iter().filter(|one| one.status == 200).count(), 1, "also of many at once");
+    let view = shop.owner.asks(t.get(&format!("/billing/app?appId={}", shop.app))).await.body;
+    let calls = view["limits"].as_array().unwrap().iter().find(|limit| limit["meter"] == "api_calls").unwrap();
+    assert_eq!((&view["plan"], &calls["used"], &calls["limit"]), (&json!("app_pro"), &json!(999), &json!(1000)));
+    let meters = shop.owner.asks(t.get(&format!("/usage/meters?appId={}", shop.app))).await.body;
+    let calls = meters["meters"].as_array().unwrap().iter().find(|meter| meter["name"] == "api_calls").unwrap();
+    assert_eq!((&meters["plan"], &calls["used"]), (&json!("app_pro"), &json!(999)));
+    // What is there at any time counts for the organization, whatever the app's plan says.
+    assert_eq!(make_key(&t, &shop.owner, &shop.app, "secret", "live").await.status, 200);
+    // When the plan ends, the app shares the organization's again.
+    let sql = "SELECT subscription FROM billing_subject WHERE app_id = $1";
+    let (subscription,): (String,) = t.janua.db.one(sql, params![&shop.app]).await.unwrap();
+    let gone = Wire::new(Verb::Delete, format!("/v1/subscriptions/{subscription}"));
+    crate::sandbox::serve_once(&t.janua, &gone).await.unwrap();
+    pass(&t, Duration::from_hours(2)).await;
+    let refused = spend(&shop.key, 1).await;
+    assert_eq!((refused.refusal(), &refused.body["plan"]), ((402, "quota_exceeded"), &json!("free")));
     t.finish().await;
 }
 

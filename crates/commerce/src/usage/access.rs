@@ -6,13 +6,14 @@ use axum::{
 use kernel::{
     Janua,
     fault::{FORBIDDEN, Fault, NOT_FOUND, Result, UNAUTHENTICATED},
-    http::{GenContext, Operation, OperationInput, may_answer},
+    http::{GenContext, Operation, OperationInput, bearer, may_answer},
 };
 use std::sync::Arc;
 use tenancy::{
     accounts::AccountId,
     apps::{Application, ApplicationId, Keyed},
     enter::{AnySession, AppKey, Session},
+    machines::tokens::{self, Recognised},
     orgs::{Membership, Org, OrgId, Role},
 };
 
@@ -22,6 +23,8 @@ use super::ORG_REQUIRED;
 pub struct Tracker {
     pub keyed: Arc<Keyed>,
     pub user: Option<AccountId>,
+    /// The machine whose token came along instead. What is tracked counts on its limits.
+    pub machine: Option<Recognised>,
     /// The `Idempotency-Key` of the request.
     pub idempotency_key: Option<String>,
 }
@@ -31,12 +34,21 @@ impl FromRequestParts<Janua> for Tracker {
 
     async fn from_request_parts(parts: &mut Parts, janua: &Janua) -> Result<Self> {
         let AppKey(keyed) = AppKey::from_request_parts(parts, janua).await?;
-        let user = if parts.headers.contains_key(header::AUTHORIZATION) {
+        let machine = match bearer(&parts.headers) {
+            Some(token) => tokens::recognise(janua, token).await?,
+            None => None,
+        };
+        let user = if machine.is_none() && parts.headers.contains_key(header::AUTHORIZATION) {
             Some(AnySession::from_request_parts(parts, janua).await?.0.account().id)
         } else {
             None
         };
-        Ok(Self { keyed, user, idempotency_key: text(&parts.headers, "idempotency-key") })
+        if let Some(machine) = &machine
+            && !machine.may_be_asked_by(janua, &keyed).await?
+        {
+            return Err(UNAUTHENTICATED.into());
+        }
+        Ok(Self { keyed, user, machine, idempotency_key: text(&parts.headers, "idempotency-key") })
     }
 }
 

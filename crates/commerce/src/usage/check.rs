@@ -1,5 +1,5 @@
 //! The events of a request: what each must look like, and what the caller's key may track.
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use kernel::{
     Janua,
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tenancy::{
     apps::{ApplicationId, Environment, KeyKind},
     enter::SECRET_KEY_REQUIRED,
+    machines::MachineId,
 };
 
 use super::{
@@ -57,6 +58,8 @@ pub struct NewEvent {
     /// Up to 20 texts of 256 characters. `key` is what a `unique` meter counts.
     properties: Option<BTreeMap<String, String>>,
     cost: Option<EventCost>,
+    /// The agent, framework agent or MCP server that used it, with a secret key. It counts on its limits, too.
+    agent_id: Option<MachineId>,
     /// The `eventId` of an event whose value was wrong.
     pub correct: Option<String>,
 }
@@ -75,7 +78,31 @@ pub struct Checked {
     pub digest: String,
     pub content: String,
     pub what: What,
+    /// The machine on whose limits it counts.
+    pub agent: Option<Agent>,
     pub stored: StoredEvent,
+}
+
+/// A machine that uses something.
+#[derive(Clone, Copy)]
+pub struct Agent {
+    pub id: MachineId,
+    /// That of its token, if one came along. Without one it must be of the app's organization.
+    pub generation: Option<i64>,
+}
+
+/// The machine of a request: that of the token, or the one that a secret key names.
+fn agent_of(tracker: &Tracker, named: Option<MachineId>) -> Result<Option<Agent>> {
+    if let Some(found) = &tracker.machine {
+        if named.is_some_and(|id| id != found.machine.id) {
+            return Err(INVALID.at("agentId", "other", "is not the agent of the token"));
+        }
+        return Ok(Some(Agent { id: found.machine.id, generation: Some(found.claims.generation) }));
+    }
+    if named.is_some() && tracker.keyed.kind != KeyKind::Secret {
+        return Err(SECRET_KEY_REQUIRED.into());
+    }
+    Ok(named.map(|id| Agent { id, generation: None }))
 }
 
 pub enum What {
@@ -98,11 +125,14 @@ pub fn check(
 ) -> Result<Checked> {
     let keyed = &tracker.keyed;
     let is_secret = keyed.kind == KeyKind::Secret;
-    let content = crypto::hash(
+    let agent = agent_of(tracker, new.agent_id)?;
+    let mut content =
         json!([&new.meter, &new.value, &new.customer, new.timestamp, &new.properties, &new.cost, &new.correct])
-            .to_string()
-            .as_bytes(),
-    );
+            .to_string();
+    if let Some(agent) = &agent {
+        let _ = write!(content, "{}", agent.id);
+    }
+    let content = crypto::hash(content.as_bytes());
     let value = shape(&new)?;
     let (customer, properties) = (new.customer.unwrap_or_default(), new.properties.unwrap_or_default());
     let cost = new.cost.as_ref().map(|cost| cost_of(janua, cost)).transpose()?;
@@ -137,7 +167,7 @@ pub fn check(
         }
         let digest = digest_of(&format!("correct:{of}:{}", stored.event_id));
         let what = What::Correction { digest: digest_of(&of), of };
-        return Ok(Checked { index, digest, content, what, stored });
+        return Ok(Checked { index, digest, content, what, agent: None, stored });
     }
     let name = new.meter.unwrap_or_default();
     let meter = Plans::of(janua).meters.get(&name);
@@ -162,7 +192,7 @@ pub fn check(
     }
     stored.meter = name;
     let digest = digest_of(&stored.event_id);
-    Ok(Checked { index, digest, content, what: What::Event, stored })
+    Ok(Checked { index, digest, content, what: What::Event, agent, stored })
 }
 
 /// The value of an event whose fields have the right form. All that are wrong are named at once.

@@ -7,13 +7,17 @@ use serde_json::Value;
 use tenancy::{
     apps::{ApplicationId, Environment},
     events::{self, About, By},
+    machines::{
+        AGENT_SUSPENDED, Machine, MachineId,
+        limits::{self, Left, NewSpending, Outcome as LimitOutcome},
+    },
     orgs::OrgId,
     quotas::{self, Limit, Meter, Outcome, Period, Pool, Used},
 };
 
 use super::{
     UsageCorrected,
-    check::{Checked, What, unique_key},
+    check::{Agent, Checked, What, unique_key},
     model::{self, Addition, Place, QUARTER, Seen, StoredEvent},
 };
 use crate::plans::{Aggregation, Plans, TrackedMeter};
@@ -22,6 +26,9 @@ pub const EVENT_CONFLICT: Code =
     Code::new(409, "event_conflict", "An event with this id was tracked before, with another content.");
 pub const UNKNOWN_EVENT: Code =
     Code::new(400, "unknown_event", "There is no event of this id that could be corrected.");
+
+pub const UNKNOWN_AGENT: Code =
+    Code::new(400, "unknown_agent", "There is no agent of this id in the organization of the app.");
 
 /// The events of one request.
 pub struct Work {
@@ -39,6 +46,8 @@ pub enum Verdict {
     Duplicate,
     Rejected(Code),
     Over(Box<(Meter, Used)>),
+    /// A limit of the machine leaves less.
+    OverLimit(Left),
 }
 
 /// An event that was not seen before.
@@ -46,6 +55,7 @@ struct Fresh<'a> {
     /// Its place among the events of the request.
     place: usize,
     digest: &'a str,
+    agent: Option<Agent>,
     meter: &'a TrackedMeter,
     event: StoredEvent,
     /// The values under which totals are kept, by property.
@@ -56,6 +66,18 @@ struct Fresh<'a> {
     spends: i64,
     /// What the audit log says of a correction.
     corrected: Option<UsageCorrected>,
+}
+
+impl Fresh<'_> {
+    /// Takes back what was written before the event was refused.
+    async fn forget(&self, tx: &mut Tx, work: &Work) -> db::Result<()> {
+        Seen::forget(tx, self.digest, work.now).await?;
+        let key = crypto::hash(unique_key(&self.event).as_bytes());
+        for place in &self.new_in {
+            model::forget_unique(tx, work.app, work.environment, place, &key[..32]).await?;
+        }
+        Ok(())
+    }
 }
 
 /// The transaction: ids, quotas, events and totals, all or nothing. What is refused has written nothing that stays, so that
@@ -80,7 +102,8 @@ pub async fn commit(tx: &mut Tx, work: &Work) -> db::Result<(Vec<Verdict>, BTree
         };
         verdicts.push(verdict);
     }
-    let used = spend(tx, work, &mut fresh, &mut verdicts).await?;
+    let mut used = spend(tx, work, &mut fresh, &mut verdicts).await?;
+    spend_of_agents(tx, work, &mut fresh, &mut verdicts, &mut used).await?;
     let mut additions = BTreeMap::new();
     for fresh in &fresh {
         fresh.event.insert(tx).await?;
@@ -131,8 +154,17 @@ async fn enter<'a>(
             choices.push((property.clone(), choice));
         }
     }
-    let mut fresh =
-        Fresh { place, digest: &checked.digest, meter, event, choices, new_in: vec![], spends, corrected };
+    let mut fresh = Fresh {
+        place,
+        digest: &checked.digest,
+        agent: checked.agent,
+        meter,
+        event,
+        choices,
+        new_in: vec![],
+        spends,
+        corrected,
+    };
     match meter.aggregation {
         Aggregation::Sum => {
             // What is corrected in a period that ended changes nothing in this one.
@@ -236,7 +268,7 @@ async fn spend(
     for (name, (meter, sum)) in sums {
         let last = match (meter.aggregation, sum) {
             (Aggregation::Max | Aggregation::Latest, _) => {
-                let Some((plan, limit)) = quotas::limit_of(tx, &work.janua, work.org, &meter.meter).await? else {
+                let Some((plan, limit)) = quotas::limit_of(tx, &work.janua, pool, &meter.meter).await? else {
                     continue;
                 };
                 let ceiling = limit.as_ref().and_then(Limit::ceiling).unwrap_or(i64::MAX);
@@ -277,15 +309,83 @@ async fn spend(
         used.insert(name.to_owned(), last);
     }
     for one in fresh.iter().filter(|one| refused.contains_key(&one.place)) {
-        Seen::forget(tx, one.digest, work.now).await?;
-        let key = crypto::hash(unique_key(&one.event).as_bytes());
-        for place in &one.new_in {
-            model::forget_unique(tx, work.app, work.environment, place, &key[..32]).await?;
-        }
+        one.forget(tx, work).await?;
     }
     fresh.retain(|one| !refused.contains_key(&one.place));
     for (place, over) in refused {
         verdicts[place] = Verdict::Over(Box::new(over));
     }
     Ok(used)
+}
+
+/// Counts what machines used on their own limits. What does not fit is taken out again; a limit may suspend its machine, and
+/// that stays.
+async fn spend_of_agents(
+    tx: &mut Tx,
+    work: &Work,
+    fresh: &mut Vec<Fresh<'_>>,
+    verdicts: &mut [Verdict],
+    used: &mut BTreeMap<String, Used>,
+) -> db::Result<()> {
+    if work.environment == Environment::Test || fresh.iter().all(|one| one.agent.is_none()) {
+        return Ok(());
+    }
+    // Held in one order by everybody.
+    let ids: BTreeSet<String> = fresh.iter().filter_map(|one| one.agent).map(|agent| agent.id.to_string()).collect();
+    let mut machines: HashMap<MachineId, Machine> = HashMap::new();
+    for id in ids.iter().filter_map(|id| id.parse().ok()) {
+        if let Some(machine) = Machine::hold(tx, id).await? {
+            machines.insert(id, machine);
+        }
+    }
+    let mut refused = BTreeSet::new();
+    for one in fresh.iter() {
+        let Some(agent) = one.agent else { continue };
+        let Err(verdict) = count_for(tx, work, one, agent, machines.get_mut(&agent.id)).await? else { continue };
+        one.forget(tx, work).await?;
+        if one.spends > 0 {
+            let pool = Pool { org: work.org, app: Some(work.app) };
+            quotas::spend_beyond(tx, &work.janua, pool, &one.meter.meter, -one.spends).await?;
+            if let Some(Used { used: Some(so_far), .. }) = used.get_mut(&*one.meter.meter.name) {
+                *so_far -= one.spends;
+            }
+        }
+        verdicts[one.place] = verdict;
+        refused.insert(one.place);
+    }
+    fresh.retain(|one| !refused.contains(&one.place));
+    Ok(())
+}
+
+/// Counts one event on the limits of its machine, and writes it into the machine's ledger.
+async fn count_for(
+    tx: &mut Tx,
+    work: &Work,
+    one: &Fresh<'_>,
+    agent: Agent,
+    machine: Option<&mut Machine>,
+) -> db::Result<Result<(), Verdict>> {
+    let is_known = |machine: &&mut Machine| agent.generation.is_some() || machine.org_id == work.org;
+    let Some(machine) = machine.filter(is_known) else { return Ok(Err(Verdict::Rejected(UNKNOWN_AGENT))) };
+    if !machine.accepts(agent.generation.unwrap_or(machine.generation), work.now) {
+        return Ok(Err(Verdict::Rejected(AGENT_SUSPENDED)));
+    }
+    let amount = match one.meter.aggregation {
+        Aggregation::Sum => one.event.value,
+        Aggregation::Count | Aggregation::Unique => one.spends,
+        Aggregation::Max | Aggregation::Latest => 0,
+    };
+    if amount <= 0 {
+        return Ok(Ok(()));
+    }
+    let by = By { app: Some(work.app), ..By::default() };
+    let meter = &*one.meter.meter.name;
+    match limits::count(tx, &work.janua, &by, machine, meter, amount).await? {
+        LimitOutcome::Counted(_) => {
+            let spending = NewSpending { app: work.app, meter, amount, action: Some("usage"), repeat_key: None };
+            limits::note_spending(tx, &work.janua, machine.id, &spending).await?;
+            Ok(Ok(()))
+        }
+        LimitOutcome::Refused(left) => Ok(Err(Verdict::OverLimit(left))),
+    }
 }

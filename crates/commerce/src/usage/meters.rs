@@ -12,7 +12,7 @@ use tenancy::{
     apps::{Application, ApplicationId, Environment},
     enter::Session,
     orgs::OrgId,
-    quotas::{self, Limits, Meter},
+    quotas::{self, Limits, Meter, Period},
 };
 
 use super::{
@@ -64,6 +64,8 @@ struct MeterView {
 struct MeterList {
     org_id: OrgId,
     plan: String,
+    /// Whether the app has a plan of its own, and so spends from a pool of its own.
+    has_own_plan: bool,
     meters: Vec<MeterView>,
 }
 
@@ -88,10 +90,18 @@ async fn list_meters(State(janua): State<Janua>, session: Session, Query(of): Qu
     let tracked = plans.meters.values().map(|meter| (&meter.meter, Some(meter)));
     let platform = janua.declared::<Meter>().iter().map(|meter| (meter, None));
     let (now, mut meters) = (janua.clock.now(), vec![]);
+    // An app with a plan of its own spends from a pool of its own what begins anew with a month or a day.
+    let own = match of.app_id {
+        Some(app) => Application::own_plan(&janua.db, app).await?.map(|plan| (app, plan)),
+        None => None,
+    };
     for (meter, tracked) in platform.chain(tracked) {
-        let limit = janua.own::<Limits>().find(&scope.org.tier, &meter.name);
-        let used = match tracked {
-            Some(tracked) if tracked.has_level() => level(&janua, &scope.apps, tracked, now).await?,
+        let own = own.as_ref().filter(|_| meter.period != Period::Gauge);
+        let plan = own.map_or(&scope.org.tier, |(_, plan)| plan);
+        let limit = janua.own::<Limits>().find(plan, &meter.name);
+        let used = match (tracked, own) {
+            (Some(tracked), _) if tracked.has_level() => level(&janua, &scope.apps, tracked, now).await?,
+            (_, Some((app, _))) => quotas::used_by_app(&janua.db, *app, meter, now).await?,
             _ => quotas::used(&janua.db, scope.org.id, meter, now).await?,
         };
         meters.push(MeterView {
@@ -111,5 +121,7 @@ async fn list_meters(State(janua): State<Janua>, session: Session, Query(of): Qu
             resets_at: meter.period.resets_at(now),
         });
     }
-    Ok(Json(MeterList { org_id: scope.org.id, plan: scope.org.tier, meters }))
+    let has_own_plan = own.is_some();
+    let plan = own.map_or(scope.org.tier, |(_, plan)| plan);
+    Ok(Json(MeterList { org_id: scope.org.id, plan, has_own_plan, meters }))
 }

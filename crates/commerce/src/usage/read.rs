@@ -9,7 +9,7 @@ use axum::{
 use kernel::{
     Janua,
     clock::Timestamp,
-    fault::{BAD_CURSOR, FORBIDDEN, INVALID, NOT_FOUND, Result},
+    fault::{BAD_CURSOR, FORBIDDEN, Fault, INVALID, NOT_FOUND, Result},
     http::{Json, Key, Listed, Page, Query, Routes, Scope as CursorScope},
 };
 use schemars::JsonSchema;
@@ -26,7 +26,10 @@ use super::{
     model::{self, Series, SlotTotal, StoredEvent},
     windows::{Range, Window},
 };
-use crate::plans::{Aggregation, Plans, TrackedMeter};
+use crate::{
+    invoices::{self, InvoiceId},
+    plans::{Aggregation, Plans, TrackedMeter},
+};
 
 pub fn routes() -> Routes {
     Routes::new("usage")
@@ -55,6 +58,9 @@ struct Report {
     /// Such as `Europe/Berlin`.
     #[schemars(length(min = 1, max = 64))]
     tz: Option<String>,
+    /// The usage that an invoice has lines for, each with the range of its line. Takes the place of `from`, `to`, `window`,
+    /// `environment` and `tz`.
+    invoice: Option<InvoiceId>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -118,6 +124,9 @@ async fn usage(
     accept: Accept,
     page: Page,
 ) -> Result<Response> {
+    if let Some(invoice) = report.invoice {
+        return of_invoice(&janua, &session, &report, invoice, &accept, page).await;
+    }
     let scope = access::scope(&janua, &session, report.org_id, report.app_id).await?;
     let (plans, now) = (Plans::of(&janua), janua.clock.now());
     let mut meters: Vec<&TrackedMeter> = match &report.meter {
@@ -176,13 +185,111 @@ async fn usage(
             }
         }
     };
-    let key = |row: &UsageRow| match &row.event {
-        Some(_) => Key { at: row.from, id: row.key.clone() },
-        None => Key { at: Timestamp(0), id: row.key.clone() },
-    };
-    let Listed { rows, next_cursor } = page.list(&janua, "usage", list, fetch, key).await?;
+    let Listed { rows, next_cursor } = page.list(&janua, "usage", list, fetch, key_of).await?;
     let usage = UsageList { usage: rows, as_of: now, next_cursor };
     Ok(if accept.csv { csv(&usage) } else { Json(usage).into_response() })
+}
+
+/// One app's part of a line of an invoice.
+struct Piece<'a> {
+    app: Application,
+    meter: &'a TrackedMeter,
+    from: Timestamp,
+    to: Timestamp,
+}
+
+/// What an invoice's lines count, down to the events. Strangers learn nothing about invoices.
+async fn of_invoice(
+    janua: &Janua,
+    session: &Session,
+    report: &Report,
+    invoice: InvoiceId,
+    accept: &Accept,
+    page: Page,
+) -> Result<Response> {
+    let instead = [
+        ("from", report.from.is_some()),
+        ("to", report.to.is_some()),
+        ("window", report.window.is_some()),
+        ("environment", report.environment.is_some()),
+        ("tz", report.tz.is_some()),
+    ];
+    let mut wrong = instead.into_iter().filter(|(_, is_there)| *is_there).map(|(field, _)| field);
+    if let Some(first) = wrong.next() {
+        let fault = INVALID.at(first, "invoice", "cannot be combined with invoice");
+        return Err(wrong.fold(fault, |fault, field| fault.and(field, "invoice", "cannot be combined with invoice")));
+    }
+    let (org, apps, items) = invoices::usage_of(janua, invoice).await?.ok_or(NOT_FOUND)?;
+    if report.org_id.is_some_and(|named| named != org) {
+        return Err(NOT_FOUND.into());
+    }
+    let scope = access::scope(janua, session, Some(org), report.app_id).await?;
+    let plans = Plans::of(janua);
+    let mut pieces = vec![];
+    for item in &items {
+        let Some(meter) = plans.meters.get(&item.meter) else { continue };
+        if report.meter.as_ref().is_some_and(|named| *named != item.meter) {
+            continue;
+        }
+        let (from, to) = item.usage_range();
+        let of_payer = scope.apps.iter().filter(|app| apps.contains(&app.id)).cloned();
+        pieces.extend(of_payer.map(|app| Piece { app, meter, from, to }));
+    }
+    let group_by = report.group_by.as_deref();
+    let knows = |piece: &Piece<'_>, name: &str| piece.meter.group_by.iter().any(|known| known == name);
+    if let Some(name) = group_by.filter(|name| !matches!(*name, "event" | "customer")) {
+        pieces.retain(|piece| knows(piece, name));
+        if pieces.is_empty() {
+            return Err(INVALID.at(
+                "groupBy",
+                "unknown",
+                "must be customer, event or a property the meter groups by",
+            ));
+        }
+    }
+    let found_by = format!("{invoice} {:?} {:?} {:?} {group_by:?}", report.app_id, report.meter, report.customer);
+    let list = CursorScope::from(org).found_by(&found_by);
+    let fetch = async |below: Key, most: u32| {
+        // A cursor says in which piece it is, and where in it.
+        let place = after(&below).and_then(|text| text.split_once('/'));
+        let (first, inside) = match place.and_then(|(place, rest)| Some((place.parse::<usize>().ok()?, rest))) {
+            Some((place, rest)) => (place, Some(Key { at: below.at, id: rest.to_owned() })),
+            None => (0, None),
+        };
+        let mut rows = vec![];
+        for (place, piece) in pieces.iter().enumerate().skip(first) {
+            let below = inside.clone().filter(|_| place == first).unwrap_or_else(Key::newest);
+            let range = Range::read(Some(piece.from), Some(piece.to), None, janua.clock.now())?;
+            let question = Question {
+                janua,
+                environment: Environment::Live,
+                customer: report.customer.as_deref().unwrap_or_default(),
+                windows: vec![(piece.from, piece.to)],
+                range,
+                window: Window::Total,
+            };
+            let left = most - u32::try_from(rows.len()).unwrap_or(most);
+            let apps = std::slice::from_ref(&piece.app);
+            let found = match group_by {
+                None => question.plain(apps, &[piece.meter], &below, left).await?,
+                Some("event") => question.events(&piece.app, piece.meter, &below, left).await?,
+                Some("customer") => question.grouped(&piece.app, piece.meter, None, &below, left).await?,
+                Some(name) => question.grouped(&piece.app, piece.meter, Some(name), &below, left).await?,
+            };
+            rows.extend(found.into_iter().map(|row| UsageRow { key: format!("{place}/{}", row.key), ..row }));
+            if rows.len() >= most as usize {
+                break;
+            }
+        }
+        Ok::<_, Fault>(rows)
+    };
+    let Listed { rows, next_cursor } = page.list(janua, "usage", list, fetch, key_of).await?;
+    let usage = UsageList { usage: rows, as_of: janua.clock.now(), next_cursor };
+    Ok(if accept.csv { csv(&usage) } else { Json(usage).into_response() })
+}
+
+fn key_of(row: &UsageRow) -> Key {
+    Key { at: if row.event.is_some() { row.from } else { Timestamp(0) }, id: row.key.clone() }
 }
 
 impl Question<'_> {

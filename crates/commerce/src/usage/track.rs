@@ -14,6 +14,7 @@ use serde_json::Value;
 use tenancy::{
     apps::{Environment, KeyKind},
     enter::SECRET_KEY_REQUIRED,
+    machines::{AGENT_LIMIT, AGENT_SUSPENDED},
     orgs::{Org, OrgId},
     quotas::{self, QUOTA_EXCEEDED, Used},
 };
@@ -22,7 +23,7 @@ use super::{
     UNKNOWN_METER,
     access::Tracker,
     check::{CURRENCY_MISMATCH, NewEvent, OUT_OF_WINDOW, check},
-    count::{EVENT_CONFLICT, UNKNOWN_EVENT, Verdict, Work, commit},
+    count::{EVENT_CONFLICT, UNKNOWN_AGENT, UNKNOWN_EVENT, Verdict, Work, commit},
     pace::Pace,
 };
 use crate::plans::Plans;
@@ -40,6 +41,9 @@ pub fn routes() -> Routes {
         UNKNOWN_EVENT,
         QUOTA_EXCEEDED,
         RATE_LIMITED,
+        UNKNOWN_AGENT,
+        AGENT_SUSPENDED,
+        AGENT_LIMIT,
     ])
 }
 
@@ -136,6 +140,7 @@ async fn track(State(janua): State<Janua>, tracker: Tracker, Json(body): Json<Tr
                 continue;
             }
             Verdict::Rejected(code) => code.into(),
+            Verdict::OverLimit(left) => left.fault(),
             Verdict::Over(over) => quotas::exceeded(&janua, keyed.org_id, &over.0, &over.1),
         };
         if !is_batch {

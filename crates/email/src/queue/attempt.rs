@@ -14,9 +14,9 @@ use lettre::address::Envelope;
 use tenancy::messages::relay::Relay;
 use tokio::sync::Semaphore;
 
-use super::lanes::Due;
+use super::{direct, lanes::Due};
 use crate::{
-    Settings,
+    Delivery, Settings,
     bounces::return_path,
     domains::keys::Keyring,
     sending::{Message, Recipient, content::Content},
@@ -24,6 +24,8 @@ use crate::{
 
 /// How apps' mail leaves this node: by connections of its own, so that it takes none from the platform's mail.
 pub struct Courier {
+    /// To the recipients' own servers, where the settings say so.
+    is_direct: bool,
     /// None where mail goes to the node's own port: the outbox of a development server, or the mailbox of a test.
     driver: Option<Arc<dyn Mail>>,
     relay: Relay,
@@ -35,7 +37,8 @@ impl Courier {
         let settings = config.of::<Settings>();
         let connections = settings.email_connections.get();
         let driver = config.smtp_url.as_ref().and_then(|_| mail::from_config(config).ok());
-        Self { driver, relay: Relay::with_places(connections), connections: Semaphore::new(connections) }
+        let is_direct = settings.email_delivery == Delivery::Direct;
+        Self { is_direct, driver, relay: Relay::with_places(connections), connections: Semaphore::new(connections) }
     }
 
     /// Why nothing is tried now, and for how long.
@@ -47,8 +50,17 @@ impl Courier {
         janua.config.of::<Settings>().email_connections.get()
     }
 
-    async fn deliver(&self, janua: &Janua, id: &str, envelope: &Envelope, bytes: &[u8]) -> Tried {
+    async fn deliver(&self, janua: &Janua, due: &Due, envelope: &Envelope, bytes: &[u8]) -> Tried {
+        let id = &due.id.to_string();
         let Ok(_place) = self.connections.acquire().await else { return Tried::Postponed(Duration::from_secs(1)) };
+        // Mail of the platform's own sender goes by the platform's own relay.
+        if self.is_direct && due.app_id.is_some() {
+            // A server that is away is one recipient domain's, and so is the lane that rests.
+            return match direct::deliver(janua, envelope, bytes).await {
+                Ok(answer) => Tried::Delivered(answer),
+                Err(why) => Tried::Done(Err(why)),
+            };
+        }
         let Ok(_turn) = self.relay.enter(janua.clock.now()).await else {
             return Tried::Postponed(self.relay.waits(janua.clock.now()).unwrap_or(Duration::from_secs(1)));
         };
@@ -72,6 +84,8 @@ impl Courier {
 /// What came of an attempt.
 pub enum Tried {
     Done(Result<String, SendError>),
+    /// The server of the recipient's own domain has it.
+    Delivered(String),
     /// Nothing was tried, and the lane rests for so long.
     Postponed(Duration),
     /// It may not be sent: the sender was removed, or it cannot be put into words.
@@ -85,9 +99,7 @@ pub enum Tried {
 /// Makes one attempt.
 pub async fn attempt(janua: &Janua, due: &Due) -> Tried {
     match prepare(janua, due).await {
-        Ok(Ready::Mail { envelope, bytes }) => {
-            janua.own::<Courier>().deliver(janua, &due.id.to_string(), &envelope, &bytes).await
-        }
+        Ok(Ready::Mail { envelope, bytes }) => janua.own::<Courier>().deliver(janua, due, &envelope, &bytes).await,
         Ok(Ready::Not(tried)) => tried,
         Err(fault) => {
             let cause = fault.cause().map_or_else(|| fault.to_string(), |(cause, _)| cause.to_owned());

@@ -115,7 +115,7 @@ async fn deliver(janua: &Janua, held: &Held, failures: &mut u32, rest: &mut Opti
         for (_, tried) in &tried {
             match tried {
                 Tried::Postponed(wait) => *rest = Some((*rest).unwrap_or_default().max(*wait)),
-                Tried::Done(Ok(_)) => *failures = 0,
+                Tried::Done(Ok(_)) | Tried::Delivered(_) => *failures = 0,
                 Tried::Done(Err(_)) => *failures = failures.saturating_add(1),
                 _ => {}
             }

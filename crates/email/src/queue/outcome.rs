@@ -46,7 +46,8 @@ pub async fn note(tx: &mut Tx, janua: &Janua, due: &Due, tried: &Tried) -> Resul
             mail.save(tx).await?;
         }
         Tried::Refused(why) => fail(tx, janua, &mut mail, why).await?,
-        Tried::Done(Ok(answer)) => sent(tx, janua, &mut mail, answer).await?,
+        Tried::Done(Ok(answer)) => sent(tx, janua, &mut mail, Status::Sent, answer).await?,
+        Tried::Delivered(answer) => sent(tx, janua, &mut mail, Status::Delivered, answer).await?,
         Tried::Done(Err(SendError::Never(answer))) => {
             mail.attempts += 1;
             bounce(tx, janua, &mut mail, answer).await?;
@@ -58,9 +59,9 @@ pub async fn note(tx: &mut Tx, janua: &Janua, due: &Due, tried: &Tried) -> Resul
     Ok(())
 }
 
-async fn sent(tx: &mut Tx, janua: &Janua, mail: &mut Recipient, answer: &str) -> Result<()> {
+async fn sent(tx: &mut Tx, janua: &Janua, mail: &mut Recipient, status: Status, answer: &str) -> Result<()> {
     let now = janua.clock.now();
-    mail.status = Status::Sent;
+    mail.status = status;
     (mail.next_at, mail.sent_at, mail.updated_at) = (None, Some(now), now);
     mail.attempts += 1;
     mail.answer = Some(answer.to_owned());

@@ -135,6 +135,7 @@ async fn draft(janua: &Janua, app: ApplicationId, new: NewMail, prefix: &str, no
             subject
         }
     };
+    mail.fetch_stored(janua, app, prefix).await?;
     mail.content.complete();
     let id = MessageId::new(&janua.entropy, now);
     let sealed = mail.content.seal(janua, id)?;

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 
 use data_encoding::BASE64;
 use kernel::{
+    Janua,
     clock::Timestamp,
     email::Email,
     fault::{Fault, INVALID},
@@ -10,6 +11,10 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use tenancy::{
+    apps::ApplicationId,
+    lent::{self, Lent, Wanted},
+};
 
 use super::content::{Attachment, Content};
 
@@ -86,11 +91,14 @@ pub struct TemplateUse {
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NewAttachment {
-    pub filename: String,
-    /// Such as `application/pdf`.
+    /// Left out with `objectId`: the object's name.
+    pub filename: Option<String>,
+    /// Such as `application/pdf`. Left out with `objectId`: the object's type.
     pub content_type: Option<String>,
-    /// The bytes in base64.
-    pub content: String,
+    /// The bytes in base64; or `objectId`.
+    pub content: Option<String>,
+    /// A stored object of the app, as it is now.
+    pub object_id: Option<String>,
     /// The content ID of a picture that the HTML shows as `cid:…`.
     pub inline: Option<String>,
 }
@@ -149,6 +157,8 @@ pub struct CheckedMail {
     pub locale: Option<String>,
     pub scheduled_at: Option<Timestamp>,
     pub content: Content,
+    /// Attachments whose bytes are in the app's storage, by their place among the attachments.
+    pub stored: Vec<(usize, String)>,
 }
 
 /// What is wrong, by field.
@@ -221,7 +231,7 @@ impl NewMail {
             wrong.say("scheduledAt", "out_of_range", "must be within 30 days");
         }
         let headers = headers(&mut wrong, self.headers.unwrap_or_default(), self.unsubscribe);
-        let attachments = attachments(&mut wrong, self.attachments.unwrap_or_default());
+        let (attachments, stored) = attachments(&mut wrong, self.attachments.unwrap_or_default());
         wrong.end()?;
         let content = Content {
             to: to.iter().map(Address::header).collect(),
@@ -244,6 +254,7 @@ impl NewMail {
             locale: self.locale,
             scheduled_at: self.scheduled_at.filter(|at| *at > now),
             content,
+            stored,
         })
     }
 }
@@ -308,30 +319,21 @@ fn headers(wrong: &mut Findings, headers: BTreeMap<String, String>, unsubscribe:
     headers.into_iter().collect()
 }
 
-fn attachments(wrong: &mut Findings, list: Vec<NewAttachment>) -> Vec<Attachment> {
+fn attachments(wrong: &mut Findings, list: Vec<NewAttachment>) -> (Vec<Attachment>, Vec<(usize, String)>) {
     if list.len() > MOST_ATTACHMENTS {
         wrong.say("attachments", "too_long", "must have at most 10 attachments");
-        return vec![];
+        return (vec![], vec![]);
     }
-    let (mut total, mut kept) = (0, vec![]);
+    let (mut total, mut kept, mut stored) = (0, vec![], vec![]);
     for (index, one) in list.into_iter().enumerate() {
         let at = |name: &str| format!("attachments.{index}.{name}");
-        let is_name = (1..=255).contains(&one.filename.len())
-            && is_clean(&one.filename)
-            && !one.filename.contains(['/', '\\', '"', '<', '>', '|', ':']);
-        let ending = one.filename.trim_end_matches(['.', ' ']).rsplit('.').next().unwrap_or_default();
-        if !is_name {
-            wrong.say(&at("filename"), "wrong_form", "must be a file name of 1 to 255 bytes");
-        } else if one.filename.contains('.') && EXECUTABLES.contains(&ending.to_ascii_lowercase().as_str()) {
-            wrong.say(&at("filename"), "not_allowed", "must not be a program");
+        if let Some(filename) = &one.filename {
+            check_filename(wrong, index, filename);
+        } else if one.object_id.is_none() {
+            wrong.say(&at("filename"), "required", "must be given");
         }
-        let content_type = one.content_type.unwrap_or_else(|| "application/octet-stream".to_owned());
-        let is_type = content_type.len() <= 127
-            && content_type.split_once('/').is_some_and(|(kind, rest)| !kind.is_empty() && !rest.is_empty())
-            && content_type.bytes().all(|b| b.is_ascii_alphanumeric() || b"/.+-_;= ".contains(&b))
-            && !content_type.to_ascii_lowercase().starts_with("multipart/");
-        if !is_type {
-            wrong.say(&at("contentType"), "wrong_form", "must be a type such as application/pdf");
+        if let Some(content_type) = &one.content_type {
+            check_type(wrong, index, content_type);
         }
         let is_id = |id: &String| {
             (1..=128).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"._@-".contains(&b))
@@ -339,16 +341,87 @@ fn attachments(wrong: &mut Findings, list: Vec<NewAttachment>) -> Vec<Attachment
         if one.inline.as_ref().is_some_and(|id| !is_id(id)) {
             wrong.say(&at("inline"), "wrong_form", "must be a content ID of letters, digits, and . _ @ -");
         }
-        match BASE64.decode(one.content.as_bytes()) {
-            Ok(bytes) => total += bytes.len(),
-            Err(_) => wrong.say(&at("content"), "wrong_form", "must be base64"),
+        match (&one.content, one.object_id) {
+            (Some(content), None) => match BASE64.decode(content.as_bytes()) {
+                Ok(bytes) => total += bytes.len(),
+                Err(_) => wrong.say(&at("content"), "wrong_form", "must be base64"),
+            },
+            (None, Some(id)) => stored.push((index, id)),
+            (None, None) => wrong.say(&at("content"), "required", "must be given, or objectId"),
+            (Some(_), Some(_)) => wrong.say(&at("objectId"), "wrong_form", "must not be given together with content"),
         }
-        kept.push(Attachment { filename: one.filename, content_type, content: one.content, inline: one.inline });
+        let is_stored = one.content.is_none();
+        let unknown = if is_stored { "" } else { "application/octet-stream" };
+        kept.push(Attachment {
+            filename: one.filename.unwrap_or_default(),
+            content_type: one.content_type.unwrap_or_else(|| unknown.to_owned()),
+            content: one.content.unwrap_or_default(),
+            inline: one.inline,
+        });
     }
     if total > LARGEST_ATTACHMENTS {
         wrong.say("attachments", "too_long", "must have at most 10 MiB together");
     }
-    kept
+    (kept, stored)
+}
+
+fn check_filename(wrong: &mut Findings, index: usize, filename: &str) {
+    let at = format!("attachments.{index}.filename");
+    let is_name = (1..=255).contains(&filename.len())
+        && is_clean(filename)
+        && !filename.contains(['/', '\\', '"', '<', '>', '|', ':']);
+    let ending = filename.trim_end_matches(['.', ' ']).rsplit('.').next().unwrap_or_default();
+    if !is_name {
+        wrong.say(&at, "wrong_form", "must be a file name of 1 to 255 bytes");
+    } else if filename.contains('.') && EXECUTABLES.contains(&ending.to_ascii_lowercase().as_str()) {
+        wrong.say(&at, "not_allowed", "must not be a program");
+    }
+}
+
+fn check_type(wrong: &mut Findings, index: usize, content_type: &str) {
+    let is_type = content_type.len() <= 127
+        && content_type.split_once('/').is_some_and(|(kind, rest)| !kind.is_empty() && !rest.is_empty())
+        && content_type.bytes().all(|b| b.is_ascii_alphanumeric() || b"/.+-_;= ".contains(&b))
+        && !content_type.to_ascii_lowercase().starts_with("multipart/");
+    if !is_type {
+        wrong.say(
+            &format!("attachments.{index}.contentType"),
+            "wrong_form",
+            "must be a type such as application/pdf",
+        );
+    }
+}
+
+impl CheckedMail {
+    /// Puts the bytes of stored objects into the mail, as they are now. The caller may read what the app has stored.
+    pub async fn fetch_stored(&mut self, janua: &Janua, app: ApplicationId, prefix: &str) -> Result<(), Fault> {
+        let mut wrong = Findings::below(prefix.to_owned());
+        let there =
+            |content: &Content| content.attachments.iter().map(|one| one.content.len() / 4 * 3).sum::<usize>();
+        for (index, id) in std::mem::take(&mut self.stored) {
+            let at = format!("attachments.{index}.objectId");
+            let left = LARGEST_ATTACHMENTS.saturating_sub(there(&self.content));
+            let most = u64::try_from(left).unwrap_or_default();
+            match lent::object(janua, Wanted { app, id: &id, most }).await? {
+                Lent::Unknown => wrong.say(&at, "unknown", "must be the id of a stored object of this app"),
+                Lent::TooLarge => wrong.say("attachments", "too_long", "must have at most 10 MiB together"),
+                Lent::Object(object) => {
+                    let one = &mut self.content.attachments[index];
+                    if one.filename.is_empty() {
+                        // A name in a folder is a path; a mail has files.
+                        object.name.rsplit('/').next().unwrap_or_default().clone_into(&mut one.filename);
+                        check_filename(&mut wrong, index, &one.filename);
+                    }
+                    if one.content_type.is_empty() {
+                        one.content_type = object.content_type;
+                        check_type(&mut wrong, index, &one.content_type);
+                    }
+                    one.content = BASE64.encode(&object.bytes);
+                }
+            }
+        }
+        wrong.end()
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 use std::{
     fs,
     net::{TcpListener, TcpStream, UdpSocket},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
 };
@@ -10,7 +10,7 @@ use std::{
 /// Keeps what it receives, to the byte. A file says at which step it refuses, and with which words: `rcpt 550 no such
 /// user`, `message cut`, `message hang`. `message keep-then-cut` keeps a mail and does not say so.
 const PROGRAM: &str = "
-import asyncio, pathlib, sys
+import asyncio, pathlib, ssl, sys
 from aiosmtpd.smtp import SMTP, AuthResult
 
 home = pathlib.Path(sys.argv[1])
@@ -52,6 +52,8 @@ class Handler:
             log.write(f'{envelope.mail_from} {address}\\n')
         return said or '250 OK'
     async def handle_DATA(self, server, session, envelope):
+        with home.joinpath('tls').open('a') as log:
+            log.write('yes\\n' if session.ssl else 'no\\n')
         if words('message') == 'keep-then-cut':
             keep(envelope)
             server.transport.abort()
@@ -62,6 +64,8 @@ class Handler:
         return said or '250 2.0.0 Ok: queued as 4F2A1B3C9D'
     async def handle_EHLO(self, server, session, envelope, hostname, responses):
         session.host_name = hostname
+        with home.joinpath('hello').open('a') as log:
+            log.write(f'{hostname}\\n')
         said = await mood(server, 'ehlo')
         return [said] if said else responses
 
@@ -76,12 +80,23 @@ def sign_in(server, session, envelope, mechanism, data):
     said = words('auth')
     return AuthResult(success=said is None, handled=False, message=said)
 
+def keys():
+    if len(sys.argv) < 6:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if sys.argv[4] == 'broken':
+        # No certificate at all: every handshake fails.
+        return context
+    context.load_cert_chain(sys.argv[4], sys.argv[5])
+    return context
+
 async def serve():
     loop = asyncio.get_running_loop()
     home.joinpath('mail').mkdir()
     handler = Handler()
-    make = lambda: Server(handler, loop=loop, authenticator=sign_in, auth_require_tls=False)
-    server = await loop.create_server(make, '127.0.0.1', int(sys.argv[2]))
+    make = lambda: Server(handler, loop=loop, authenticator=sign_in, auth_require_tls=False,
+        tls_context=keys())
+    server = await loop.create_server(make, sys.argv[3], int(sys.argv[2]))
     await server.serve_forever()
 
 asyncio.run(serve())
@@ -100,13 +115,22 @@ pub struct SmtpServer {
 impl SmtpServer {
     pub fn start() -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        Self::start_at("127.0.0.1", port, None)
+    }
+
+    /// With a certificate and its key it offers encryption.
+    pub fn start_at(address: &str, port: u16, keys: Option<&(PathBuf, PathBuf)>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new(python());
-        command.args(["-W", "ignore", "-c", PROGRAM]).arg(folder.path()).arg(port.to_string()).stderr(Stdio::null());
+        command.args(["-W", "ignore", "-c", PROGRAM]).arg(folder.path()).arg(port.to_string()).arg(address);
+        command.stderr(Stdio::null());
+        if let Some((certificate, key)) = keys {
+            command.arg(certificate).arg(key);
+        }
         let child = command.spawn().expect("the SMTP server starts");
         let listens = (0..3000).any(|_| {
             std::thread::sleep(Duration::from_millis(20));
-            TcpStream::connect(("127.0.0.1", port)).is_ok()
+            TcpStream::connect((address, port)).is_ok()
         });
         assert!(listens, "the SMTP server does not listen");
         Self { child, folder, port }
@@ -126,6 +150,17 @@ impl SmtpServer {
         files.into_iter().map(|file| fs::read_to_string(file.path()).unwrap()).collect()
     }
 
+    /// Whether each message came encrypted.
+    pub fn encrypted(&self) -> Vec<bool> {
+        let log = fs::read_to_string(self.folder.path().join("tls")).unwrap_or_default();
+        log.lines().map(|line| line == "yes").collect()
+    }
+
+    /// The names that clients gave themselves.
+    pub fn hellos(&self) -> String {
+        fs::read_to_string(self.folder.path().join("hello")).unwrap_or_default()
+    }
+
     /// Sender and recipient of each envelope.
     pub fn envelopes(&self) -> Vec<String> {
         let log = fs::read_to_string(self.folder.path().join("rcpt")).unwrap_or_default();
@@ -137,6 +172,46 @@ impl Drop for SmtpServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// An authority, and certificates of it that all have one key.
+pub struct Certificates(tempfile::TempDir);
+
+impl Certificates {
+    /// One for each of the hosts, and one for the server of policies.
+    pub fn make(hosts: &[&str], policy: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let openssl = |args: &str| {
+            let mut command = Command::new("openssl");
+            command.current_dir(folder.path()).args(args.split(' ')).stdin(Stdio::null());
+            let output = command.output().expect("openssl");
+            assert!(output.status.success(), "{args}: {}", String::from_utf8_lossy(&output.stderr));
+        };
+        let curve = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
+        openssl(&format!("req -x509 {curve} -keyout ca.key -out ca.pem -days 2 -subj /CN=authority"));
+        openssl("ecparam -name prime256v1 -genkey -noout -out ec.key");
+        openssl("pkcs8 -topk8 -nocrypt -in ec.key -out key.pem");
+        for (host, file) in hosts.iter().map(|host| (*host, *host)).chain([(policy, "policy")]) {
+            fs::write(folder.path().join("names"), format!("subjectAltName=DNS:{host}")).unwrap();
+            openssl(&format!("req -new -key key.pem -out {file}.csr -subj /CN={file}"));
+            openssl(&format!(
+                "x509 -req -in {file}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out {file}.pem -days 2 -extfile names"
+            ));
+        }
+        Self(folder)
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn of(&self, host: &str) -> PathBuf {
+        self.folder().join(format!("{host}.pem"))
+    }
+
+    pub fn key(&self) -> PathBuf {
+        self.folder().join("key.pem")
     }
 }
 

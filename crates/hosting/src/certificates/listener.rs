@@ -25,7 +25,7 @@ pub async fn serve(listener: TcpListener, janua: Janua, stop: impl Future<Output
         tokio::spawn(async move {
             match keyring.accept(&janua, stream).await {
                 Ok(Some(secured)) => {
-                    let connection = Connection { sni: Some(secured.name.into()) };
+                    let connection = Connection { sni: Some(secured.name.into()), peer: Some(peer.ip()) };
                     server.spawn(secured.stream, peer, connection, place);
                 }
                 Ok(None) => {}

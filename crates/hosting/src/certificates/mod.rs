@@ -13,6 +13,7 @@ mod order;
 mod own;
 mod renew;
 mod tls;
+mod zone;
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ use self::model::Certificate;
 pub use self::{
     challenge::{PATH as CHALLENGE_PATH, answer as challenge_answer},
     listener::serve as serve_edge,
-    own::{handshake, is_of_edge, is_own_name, redirect},
+    own::{handshake, is_of_edge, is_own_name, redirect, wildcard},
     tls::{Keyring, Secured},
 };
 use crate::{domains::Domain, settings::Settings};

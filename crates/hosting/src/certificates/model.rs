@@ -309,6 +309,11 @@ impl StoredChallenge {
         db.opt(sql, params![name, token]).await
     }
 
+    pub async fn in_zone(db: &Db, name: &str) -> db::Result<Option<Self>> {
+        let sql = "SELECT token, name, kind, answer FROM acme_challenge WHERE name = $1 AND kind = 'dns-01' LIMIT 1";
+        db.opt(sql, params![name]).await
+    }
+
     pub async fn for_handshake(db: &Db, name: &str) -> db::Result<Option<Self>> {
         let sql =
             "SELECT token, name, kind, answer FROM acme_challenge WHERE name = $1 AND kind = 'tls-alpn-01' LIMIT 1";

@@ -28,6 +28,8 @@ use super::{
     events::{CertificateFailed, CertificateIssued, CertificateRenewed},
     leaf,
     model::{Certificate, Failure, Issued, StoredChallenge, seal},
+    own,
+    zone::Zone,
 };
 use crate::{
     domains::{self, Domain, Reason, Status},
@@ -48,6 +50,9 @@ const LONGEST_WAIT: Duration = Duration::from_hours(24);
 const OLDEST_ORDER: Duration = Duration::from_hours(24);
 /// How often a node looks at an order before it lets go of it for a while.
 const ROUNDS: u32 = 40;
+const DNS: &str = "dns-01";
+/// Between two looks at whether all servers of a zone have a record.
+const ZONE_WAIT: Duration = Duration::from_secs(2);
 const CHALLENGE_LIFE: Duration = Duration::from_hours(24);
 
 /// Works on the order of a name.
@@ -177,7 +182,7 @@ async fn domain_of(janua: &Janua, certificate: &Certificate) -> db::Result<Optio
 
 async fn is_wanted(janua: &Janua, certificate: &Certificate) -> db::Result<bool> {
     if certificate.app_id.is_none() {
-        return Ok(super::is_own_name(janua, &certificate.name));
+        return Ok(own::is_ordered(janua, &certificate.name));
     }
     let found = domain_of(janua, certificate).await?;
     Ok(found.is_some_and(|domain| domain.is_served() && domain.status != Status::Misconfigured))
@@ -251,6 +256,7 @@ async fn drive(janua: &Janua, certificate: &Certificate, account: &Account) -> R
             }
             OrderStatus::Processing => {}
             OrderStatus::Valid => {
+                tidy_zone(janua, certificate).await;
                 let chain = order.certificate().await?.ok_or(Error::Str("the order has no certificate"))?;
                 let issued = leaf::read(janua, &certificate.name, chain, &key);
                 return Ok(Outcome::Issued(Box::new(issued.map_err(|text| {
@@ -260,7 +266,10 @@ async fn drive(janua: &Janua, certificate: &Certificate, account: &Account) -> R
                     })
                 })?)));
             }
-            OrderStatus::Invalid => return Err(Driven::Failed(invalid(&mut order).await)),
+            OrderStatus::Invalid => {
+                tidy_zone(janua, certificate).await;
+                return Err(Driven::Failed(invalid(&mut order).await));
+            }
         }
         tokio::time::sleep(Duration::from_millis(100 << round.min(4))).await;
         // Another node has taken over: what it does counts.
@@ -322,6 +331,7 @@ fn request(name: &str, key: &[u8]) -> Result<Vec<u8>, Error> {
 /// Keeps an answer for each name that is not authorized yet, on every node, and tells the authority that it may look.
 async fn answer_challenges(janua: &Janua, certificate: &Certificate, order: &mut Order) -> Result<(), Driven> {
     let wanted = match janua.config.of::<Settings>().acme_challenge {
+        _ if certificate.name.starts_with("*.") => (ChallengeType::Dns01, DNS),
         Challenge::Http01 => (ChallengeType::Http01, "http-01"),
         Challenge::TlsAlpn01 => (ChallengeType::TlsAlpn01, "tls-alpn-01"),
     };
@@ -338,13 +348,56 @@ async fn answer_challenges(janua: &Janua, certificate: &Certificate, order: &mut
             token: challenge.token.clone(),
             name: certificate.name.clone(),
             kind: wanted.1.to_owned(),
-            answer: challenge.key_authorization().as_str().to_owned(),
+            answer: match wanted.1 {
+                DNS => challenge.key_authorization().dns_value(),
+                _ => challenge.key_authorization().as_str().to_owned(),
+            },
         };
         let ends_at = janua.clock.now().plus(CHALLENGE_LIFE);
         transact!(janua, async |tx| Ok(stored.save(tx, ends_at).await?))?;
+        if wanted.1 == DNS {
+            write_to_zone(janua, certificate, &stored.answer).await?;
+        }
         challenge.set_ready().await?;
     }
     Ok(())
+}
+
+/// Where an authority looks for the answer of a name.
+fn record_name(name: &str) -> String {
+    format!("_acme-challenge.{}", name.trim_start_matches("*."))
+}
+
+/// Puts the answer into the zone, and waits until all of its servers have it: an authority that looks too early finds nothing,
+/// and counts that as a failure.
+async fn write_to_zone(janua: &Janua, certificate: &Certificate, answer: &str) -> Result<(), Driven> {
+    let failed = |text: String| {
+        let wait = Some(Duration::from_mins(1));
+        let failure =
+            Failure { reason: Reason::DnsUnavailable, text: format!("the zone: {text}"), counts: false, wait };
+        Driven::Failed(Failed { failure, keeps_order: true })
+    };
+    let zone = Zone::of(janua).ok_or_else(|| failed("none is configured".into()))?;
+    let change = zone.put(&record_name(&certificate.name), answer).await.map_err(failed)?;
+    for _ in 0..ROUNDS {
+        if zone.is_everywhere(&change).await.map_err(failed)? {
+            return Ok(());
+        }
+        tokio::time::sleep(ZONE_WAIT).await;
+        if !certificate.renew_lease(&janua.db, janua.clock.now()).await? {
+            return Err(failed("another node has taken over".into()));
+        }
+    }
+    Err(failed("the record has not reached all of its servers".into()))
+}
+
+/// Takes the answer out of the zone again. One that stays because a node died is replaced by the next order.
+async fn tidy_zone(janua: &Janua, certificate: &Certificate) {
+    let Some(zone) = Zone::of(janua).filter(|_| certificate.name.starts_with("*.")) else { return };
+    let Ok(Some(stored)) = StoredChallenge::in_zone(&janua.db, &certificate.name).await else { return };
+    if let Err(error) = zone.remove(&record_name(&certificate.name), &stored.answer).await {
+        tracing::warn!(error, name = certificate.name, "a record for the certificate authority stays in the zone");
+    }
 }
 
 /// What the authority says about a name that it could not check.

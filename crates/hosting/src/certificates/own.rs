@@ -12,7 +12,7 @@ use axum::{
 use hyper::body::Incoming;
 use kernel::{
     Janua,
-    http::{Handshake, Intercept, Shaking},
+    http::{Handshake, Intercept, Intercepted, Shaking},
     transact,
 };
 use rustls::{
@@ -25,7 +25,7 @@ use tokio::net::TcpStream;
 use super::{challenge, model::Certificate, order, tls::Keyring};
 use crate::{
     domains, edge,
-    settings::{Settings, TlsSource},
+    settings::{DnsDriver, Settings, TlsSource},
 };
 
 /// How often the files are looked at.
@@ -44,10 +44,28 @@ pub fn is_of_edge(janua: &Janua, name: &str) -> bool {
     label.is_some_and(|label| !label.is_empty() && !label.contains('.'))
 }
 
-/// Reads the files, or orders a certificate for the base URL's host. An error stops the start.
+/// The name with a wildcard for all hosts of the edge's own domain, if its certificate is ordered here.
+pub fn wildcard(janua: &Janua) -> Option<String> {
+    let settings = janua.config.of::<Settings>();
+    if settings.acme_dns == DnsDriver::Off || settings.edge_certificate.is_some() || !settings.orders_certificates() {
+        return None;
+    }
+    Some(format!("*.{}", janua.config.of::<edge::Settings>().edge_domain.to_lowercase()))
+}
+
+/// Whether a certificate of this name is ordered for the installation itself.
+pub fn is_ordered(janua: &Janua, name: &str) -> bool {
+    is_own_name(janua, name) || wildcard(janua).is_some_and(|wildcard| wildcard == name)
+}
+
+/// Reads the files, or orders certificates for the base URL's host and the edge's own domain. An error stops the start.
 pub async fn start(janua: &Janua) -> Result<(), String> {
     let settings = janua.config.of::<Settings>();
     load(janua)?;
+    check_zone(janua, &settings)?;
+    if let Some(wildcard) = wildcard(janua) {
+        want(janua, &wildcard).await?;
+    }
     if settings.tls != TlsSource::Acme {
         return Ok(());
     }
@@ -60,16 +78,35 @@ pub async fn start(janua: &Janua) -> Result<(), String> {
     let Some(host) = host.filter(|_| janua.config.is_https()) else {
         return Err("tls: acme needs a base_url with https:// and a public name".into());
     };
+    want(janua, &host).await
+}
+
+/// Orders a certificate of the installation's own, unless it has a live one.
+async fn want(janua: &Janua, name: &str) -> Result<(), String> {
     let now = janua.clock.now();
     let ordered = transact!(janua, async |tx| {
-        let there = Certificate::find(&mut *tx, &host).await?;
+        let there = Certificate::find(&mut *tx, name).await?;
         if there.is_none_or(|there| !there.is_live(now)) {
-            Certificate::want(tx, &host, None, now).await?;
-            order::enqueue(tx, janua, &host).await?;
+            Certificate::want(tx, name, None, now).await?;
+            order::enqueue(tx, janua, name).await?;
         }
         Ok(())
     });
     ordered.map_err(|fault| fault.to_string())
+}
+
+fn check_zone(janua: &Janua, settings: &Settings) -> Result<(), String> {
+    if settings.acme_dns == DnsDriver::Off {
+        return Ok(());
+    }
+    let has_keys = settings.acme_dns_access_key.is_some() && settings.acme_dns_secret_key.is_some();
+    if settings.acme_dns_zone.trim().is_empty() || !has_keys {
+        return Err("acme_dns: route53 needs acme_dns_zone, acme_dns_access_key and acme_dns_secret_key".into());
+    }
+    if domains::host(&janua.config.of::<edge::Settings>().edge_domain).is_none() {
+        return Err("acme_dns needs an edge_domain that is a public name".into());
+    }
+    Ok(())
 }
 
 /// Puts the certificates that come from files in place.
@@ -146,7 +183,7 @@ pub fn handshake(janua: &Janua) -> Handshake {
 pub fn redirect(janua: &Janua) -> Intercept {
     let (keyring, base) = (janua.own::<Arc<Keyring>>().clone(), janua.config.base_url());
     let host = domains::base_host(janua).unwrap_or_default();
-    Arc::new(move |request: &Request<Incoming>| {
+    let answer = move |request: &Request<Incoming>| {
         let sent = request.headers().get(header::HOST)?.to_str().ok()?;
         let name = sent.split(':').next().unwrap_or_default().trim_end_matches('.');
         let path = request.uri().path_and_query()?.as_str();
@@ -157,5 +194,6 @@ pub fn redirect(janua: &Janua) -> Intercept {
         let mut response = StatusCode::PERMANENT_REDIRECT.into_response();
         response.headers_mut().insert(header::LOCATION, location);
         Some(response)
-    })
+    };
+    Arc::new(move |request| answer(request).map_or(Intercepted::No, Intercepted::Answer))
 }

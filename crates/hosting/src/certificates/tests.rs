@@ -3,7 +3,10 @@ use std::{
     net::SocketAddr,
     path::Path,
     process::{Child, Command, Stdio},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     time::Duration,
 };
 
@@ -29,7 +32,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use crate::{
     edge,
     settings::{Challenge, Directory, Port, Settings},
-    tests::{feature, id, make_app, site},
+    tests::{feature, id, make_app, moto::Moto, site},
 };
 
 fn free_port() -> u16 {
@@ -142,6 +145,14 @@ struct Place {
 
 impl Place {
     async fn start(challenge: Challenge, options: &[(&'static str, &'static str)]) -> Self {
+        Self::start_with(challenge, options, |_| {}).await
+    }
+
+    async fn start_with(
+        challenge: Challenge,
+        options: &[(&'static str, &'static str)],
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
         let dns = NameServer::start().await;
         let (http, tls) =
             (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
@@ -160,6 +171,7 @@ impl Place {
                 settings.acme_ca = Some(authority.root());
                 settings.acme_challenge = challenge;
                 settings.acme_caa = "authority.example".into();
+                change(settings);
             });
         let t = TestJanua::start_with(config, feature).await;
         // The authority goes by the real time.
@@ -454,4 +466,161 @@ fn pebble_is_there() {
     let found =
         std::env::var("PATH").unwrap_or_default().split(':').any(|folder| Path::new(folder).join("pebble").exists());
     assert!(found, "scripts/setup installs pebble");
+}
+
+/// A zone at a published stand-in for Route 53 (moto). What is written there is published by the test before the writer hears
+/// that it was: moto answers no DNS itself.
+struct HostedZone {
+    moto: Moto,
+    port: u16,
+    id: String,
+    /// Until then it answers 503.
+    is_open: Arc<AtomicBool>,
+    written: tokio::sync::mpsc::UnboundedReceiver<(String, oneshot::Sender<()>)>,
+}
+
+/// Moto tells services apart by the credential's scope.
+const SCOPE: &str =
+    "AWS4-HMAC-SHA256 Credential=AKID/20260101/us-east-1/route53/aws4_request, SignedHeaders=host, Signature=0";
+
+impl HostedZone {
+    async fn start() -> Self {
+        let moto = Moto::start().await;
+        let moto_port = moto.port;
+        let made = "<CreateHostedZoneRequest xmlns=\"https://route53.amazonaws.com/doc/2013-04-01/\">\
+                    <Name>edge.example.test</Name><CallerReference>1</CallerReference></CreateHostedZoneRequest>";
+        let url = format!("http://127.0.0.1:{moto_port}/2013-04-01/hostedzone");
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let made =
+            client.post(url).header("authorization", SCOPE).body(made).send().await.unwrap().text().await.unwrap();
+        let id = made.split("<Id>").nth(1).and_then(|rest| rest.split("</Id>").next()).expect("a zone").to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (tell, written) = tokio::sync::mpsc::unbounded_channel();
+        let is_open = Arc::new(AtomicBool::new(false));
+        let is_listening = is_open.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                if !is_listening.load(SeqCst) {
+                    let _ = stream.read(&mut [0; 4096]).await;
+                    let _ =
+                        stream.write_all(b"HTTP/1.1 503 x\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").await;
+                    continue;
+                }
+                tokio::spawn(Self::pass_on(stream, moto_port, tell.clone()));
+            }
+        });
+        Self { moto, port, id, is_open, written }
+    }
+
+    async fn pass_on(
+        mut stream: TcpStream,
+        moto_port: u16,
+        tell: tokio::sync::mpsc::UnboundedSender<(String, oneshot::Sender<()>)>,
+    ) {
+        let mut read = vec![];
+        loop {
+            let mut part = [0; 4096];
+            let n = stream.read(&mut part).await.unwrap_or(0);
+            read.extend_from_slice(&part[..n]);
+            let text = String::from_utf8_lossy(&read).into_owned();
+            let Some((head, body)) = text.split_once("\r\n\r\n") else {
+                if n == 0 {
+                    return;
+                }
+                continue;
+            };
+            let length = head.to_lowercase();
+            let length = length.split("content-length: ").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
+            if n > 0 && body.len() < length.unwrap_or(0) {
+                continue;
+            }
+            break;
+        }
+        let request = String::from_utf8(read).unwrap();
+        let (head, body) = request.split_once("\r\n\r\n").unwrap();
+        let mut first = head.lines().next().unwrap().split(' ');
+        let (method, path) = (first.next().unwrap(), first.next().unwrap());
+        let named = |name: &str| {
+            let mut lines = head.lines().filter_map(|line| line.split_once(": "));
+            lines
+                .find(|(given, _)| given.eq_ignore_ascii_case(name))
+                .map(|(_, value)| value.to_owned())
+                .unwrap_or_default()
+        };
+        assert!(named("authorization").contains("/us-east-1/route53/aws4_request"), "{head}");
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let ask = client.request(method.parse().unwrap(), format!("http://127.0.0.1:{moto_port}{path}"));
+        let ask = ask.header("authorization", named("authorization")).header("x-amz-date", named("x-amz-date"));
+        let answer = ask.header("content-type", "text/xml").body(body.to_owned()).send().await.unwrap();
+        let (status, text) = (answer.status().as_u16(), answer.text().await.unwrap());
+        if path.ends_with("/rrset/") {
+            let (done, told) = oneshot::channel();
+            tell.send((body.to_owned(), done)).unwrap();
+            told.await.unwrap();
+        }
+        let head = format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", text.len());
+        let _ = stream.write_all((head + &text).as_bytes()).await;
+    }
+
+    /// The TXT records that moto has in the zone.
+    async fn texts(&self) -> String {
+        let id = self.id.trim_start_matches("/hostedzone/");
+        let url = format!("http://127.0.0.1:{}/2013-04-01/hostedzone/{id}/rrset?type=TXT&name=_", self.moto.port);
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        client.get(url).header("authorization", SCOPE).send().await.unwrap().text().await.unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_hosts_of_the_edge_have_one_certificate_that_is_checked_by_dns() {
+    let mut zone = HostedZone::start().await;
+    let mut place = Place::start_with(Challenge::Http01, &[], |settings| {
+        settings.acme_dns = crate::settings::DnsDriver::Route53;
+        settings.acme_dns_zone = zone.id.clone();
+        settings.acme_dns_url = Some(format!("http://127.0.0.1:{}/", zone.port).parse().unwrap());
+        settings.acme_dns_access_key = Some("AKID".to_owned().into());
+        settings.acme_dns_secret_key = Some("secret".to_owned().into());
+    })
+    .await;
+    let slug = place.app["slug"].as_str().unwrap().to_owned();
+    let host = format!("{slug}.edge.example.test");
+    assert!(place.connect(&host).await.is_err(), "not yet");
+    // The order was begun by the start, and is taken up again when the zone answers.
+    let (failed,): (String,) = place.t.janua.db.one("SELECT error FROM certificate", vec![]).await.unwrap();
+    assert!(failed.contains("the zone: 503"), "{failed}");
+    zone.is_open.store(true, SeqCst);
+    place.t.advance(Duration::from_secs(61));
+    {
+        let Place { t, dns, .. } = &mut place;
+        let mut seen = vec![];
+        let mut jobs = std::pin::pin!(t.run_jobs());
+        loop {
+            tokio::select! {
+                _ = &mut jobs => break,
+                Some((body, done)) = zone.written.recv() => {
+                    let value = body.split("&quot;").nth(1).or_else(|| body.split('"').nth(3)).unwrap().to_owned();
+                    let is_put = body.contains("UPSERT");
+                    assert!(body.contains("<Name>_acme-challenge.edge.example.test.</Name>"), "{body}");
+                    let record = format!("_acme-challenge.edge 1 IN TXT \"{value}\"");
+                    dns.publish(&if is_put { vec![record] } else { vec![] }).await;
+                    seen.push(is_put);
+                    done.send(()).unwrap();
+                }
+            }
+        }
+        let said: Vec<(Option<String>,)> = t.janua.db.all("SELECT error FROM certificate", vec![]).await.unwrap();
+        assert_eq!(seen, [true, false], "written, and taken away again: {said:?}");
+    }
+    assert!(!zone.texts().await.contains("_acme-challenge"), "nothing is left in the zone");
+    let first = serial(&place.connect(&host).await.expect("the browser trusts it"));
+    let preview =
+        serial(&place.connect(&format!("abcdefghijkl--{slug}.edge.example.test")).await.expect("previews, too"));
+    assert_eq!(first, preview);
+    assert!(place.connect(&format!("a.{host}")).await.is_err(), "a wildcard covers one label");
+    assert!(place.connect("edge.example.test").await.is_err());
+    // Plain http leads to https.
+    let plain = crate::tests::ask(&place.t, &host, "/", &[]).await;
+    assert_eq!((plain.status, plain.header("location").to_owned()), (308, format!("https://{host}/")));
+    place.finish().await;
 }

@@ -47,6 +47,8 @@ pub struct Keyring {
     /// The certificates from files: of the service itself, and of all names of the edge's own domain.
     own: ArcSwapOption<ServerConfig>,
     edge: ArcSwapOption<ServerConfig>,
+    /// The certificate that was ordered for all names of the edge's own domain.
+    wildcard: ArcSwapOption<(Arc<CertifiedKey>, Arc<ServerConfig>)>,
     config: OnceLock<Arc<ServerConfig>>,
     /// Counts how often notices may have been missed: what was kept before is read again, if the database answers.
     epoch: AtomicU64,
@@ -82,6 +84,7 @@ impl Default for Keyring {
             unknown: Recent::new(MOST, UNKNOWN),
             own: ArcSwapOption::empty(),
             edge: ArcSwapOption::empty(),
+            wildcard: ArcSwapOption::empty(),
             config: OnceLock::new(),
             epoch: AtomicU64::new(0),
             changes: AtomicU64::new(0),
@@ -138,7 +141,21 @@ impl Keyring {
 
     /// Whether a name has a certificate that is valid now.
     pub async fn has(&self, janua: &Janua, name: &str) -> bool {
-        self.in_files(janua, name).is_some() || self.find(janua, name).await.is_some()
+        self.in_files(janua, name).is_some()
+            || self.find(janua, name).await.is_some()
+            || self.by_wildcard(janua, name).await.is_some()
+    }
+
+    /// The certificate with a wildcard that was ordered, for a name of the edge's own domain.
+    async fn by_wildcard(&self, janua: &Janua, name: &str) -> Option<Arc<ServerConfig>> {
+        let wildcard = super::wildcard(janua).filter(|_| super::is_of_edge(janua, name))?;
+        let key = self.find(janua, &wildcard).await?;
+        if let Some(kept) = self.wildcard.load_full().filter(|kept| Arc::ptr_eq(&kept.0, &key)) {
+            return Some(kept.1.clone());
+        }
+        let config = Arc::new(server_config(Arc::new(Always(key.clone()))).ok()?);
+        self.wildcard.store(Some(Arc::new((key, config.clone()))));
+        Some(config)
     }
 
     async fn find(&self, janua: &Janua, name: &str) -> Option<Arc<CertifiedKey>> {
@@ -218,6 +235,10 @@ impl Keyring {
             return Ok(Some(Secured { stream, name }));
         }
         if let Some(config) = self.in_files(janua, &name) {
+            let stream = start.into_stream(config).await?;
+            return Ok(Some(Secured { stream, name }));
+        }
+        if let Some(config) = self.by_wildcard(janua, &name).await {
             let stream = start.into_stream(config).await?;
             return Ok(Some(Secured { stream, name }));
         }

@@ -5,9 +5,12 @@ use std::{
 };
 
 use aws_lc_rs::digest;
-use kernel::{entropy::Entropy, ports::objects::Key};
+use kernel::{
+    archive::{FileSink, Refusal, RefusalKind, names, while_reading},
+    entropy::Entropy,
+    ports::objects::Key,
+};
 
-use super::archive::{FileSink, Refusal, RefusalKind, while_reading};
 use crate::edge::{
     headers,
     manifest::{LARGEST_PIECE, Piece, Sha256, StoredFile, StoredManifest},
@@ -244,6 +247,11 @@ impl<Put: FnMut(NewPack) -> Result<(), Refusal>> FileSink for SiteBuilder<Put> {
         }
         self.files.push(StoredFile { path: path.to_owned(), hash, size, pieces, gzip: None, br: None });
         Ok(())
+    }
+
+    /// Dotfiles are never served.
+    fn leaves_out(&self, path: &str) -> bool {
+        names::is_hidden(path)
     }
 
     fn left_out(&mut self, path: &str) {

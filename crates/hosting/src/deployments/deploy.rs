@@ -7,6 +7,7 @@ use data_encoding::BASE64;
 use db::{Tx, params};
 use kernel::{
     Janua,
+    archive::ArchiveLimits,
     clock::Timestamp,
     fault::{Code, Fault, IDEMPOTENCY_IN_PROGRESS, IDEMPOTENCY_MISMATCH, INVALID, Result, STORAGE_FULL},
     http::{GenContext, Json, Operation, OperationInput, Query, Routes, Streamed, may_answer},
@@ -16,13 +17,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tenancy::{
     apps::{Application, ApplicationId},
-    enter::Deployer,
     events::{self, About, By},
+    orgs::Org,
     quotas::{self, QUOTA_EXCEEDED},
 };
 
 use super::{
-    archive::ArchiveLimits,
+    caller::DeployCaller,
     events::{DeploymentActivated, DeploymentCreated, DeploymentFailed, DistributionProvisioned},
     jobs::{Compress, Prune},
     limits,
@@ -152,7 +153,7 @@ enum Begun {
 
 async fn deploy(
     State(janua): State<Janua>,
-    caller: Deployer,
+    caller: DeployCaller,
     Query(query): Query<DeployQuery>,
     sent: ArchiveHeaders,
     body: Streamed,
@@ -168,59 +169,100 @@ async fn deploy(
         fail(&janua, &caller.by(), &deployment, &failure).await;
         return Err(failure.fault.with_extra("deploymentId", &deployment.id));
     }
-    show(&janua, &caller.application, deployment.id).await.map(Json)
+    show(&janua, caller.application(), deployment.id).await.map(Json)
 }
 
 /// Reserves the number and writes the row, before anything of the body is read.
 async fn begin(
     tx: &mut Tx,
     janua: &Janua,
-    caller: &Deployer,
+    caller: &DeployCaller,
     query: &DeployQuery,
     sent: &ArchiveHeaders,
     announced: Option<u64>,
 ) -> Result<Begun> {
-    let app = caller.hold(tx).await?;
-    let now = janua.clock.now();
-    let (site, is_new) = Site::provision(tx, janua, &app).await?;
-    if is_new {
-        let event = DistributionProvisioned { distribution_id: site.id, provider: site.provider.name().into() };
-        caller.record(tx, janua, &event).await?;
-    }
-    refuse_locked(&site)?;
-    let limits = limits::of_archive(tx, janua, app.org_id).await?;
+    let app = caller.hold(tx, janua).await?;
+    let limits = prepare(tx, janua, &caller.by(), &app).await?;
     if announced.is_some_and(|length| length > limits.archive) {
         return Err(ARCHIVE_TOO_LARGE.because(format!("The plan allows {} bytes.", limits.archive)));
     }
     if let Some(key) = &sent.idempotency_key {
-        let since = now.minus(24 * HOUR);
+        let since = janua.clock.now().minus(24 * HOUR);
         if let Some(earlier) = Deployment::of_idempotency_key(tx, app.id, key, since).await? {
             return Ok(Begun::Repeated(Box::new(earlier)));
         }
     }
+    let target = caller.target(query.target)?;
+    let commit = caller.commit(query.commit());
+    let (source, installation_id, repository) = caller.source();
+    let draft = |new: Deployment| Deployment {
+        source,
+        account_id: caller.account(),
+        key_id: caller.key(),
+        installation_id,
+        repository,
+        target,
+        activates: query.activate.unwrap_or(true),
+        commit,
+        idempotency_key: sent.idempotency_key.clone(),
+        ..new
+    };
+    let deployment = write_row(tx, janua, &caller.by(), &app, draft).await?;
+    Ok(Begun::New { deployment: Box::new(deployment), limits })
+}
+
+/// A deployment that was begun, and what its archive may have.
+pub struct Begin {
+    pub deployment: Deployment,
+    pub limits: ArchiveLimits,
+}
+
+/// Begins a deployment whose files come from the code host. The caller holds the app.
+pub async fn begin_at_host(
+    tx: &mut Tx,
+    janua: &Janua,
+    by: &By,
+    app: &Application,
+    draft: impl FnOnce(Deployment) -> Deployment,
+) -> Result<Begin> {
+    let limits = prepare(tx, janua, by, app).await?;
+    let deployment = write_row(tx, janua, by, app, draft).await?;
+    Ok(Begin { deployment, limits })
+}
+
+/// The site, which the first deployment sets up, and what an archive may have.
+async fn prepare(tx: &mut Tx, janua: &Janua, by: &By, app: &Application) -> Result<ArchiveLimits> {
+    let (site, is_new) = Site::provision(tx, janua, app).await?;
+    if is_new {
+        let event = DistributionProvisioned { distribution_id: site.id, provider: site.provider.name().into() };
+        events::record(tx, janua, by, About::app(app), &event).await?;
+    }
+    refuse_locked(&site)?;
+    Ok(limits::of_archive(tx, janua, app.org_id).await?)
+}
+
+async fn write_row(
+    tx: &mut Tx,
+    janua: &Janua,
+    by: &By,
+    app: &Application,
+    draft: impl FnOnce(Deployment) -> Deployment,
+) -> Result<Deployment> {
+    let now = janua.clock.now();
     let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM deployment
                WHERE app_id = $1 AND status = 'processing' AND alive_at > $2";
     let (under_way,): (i64,) = tx.one(sql, params![app.id, now.minus(process::DEAD_AFTER)]).await?;
     if under_way >= MOST_AT_ONCE {
         return Err(Fault::from(TOO_MANY_DEPLOYS).retry_after(std::time::Duration::from_secs(5)));
     }
-    quotas::spend(tx, janua, &app, &limits::DEPLOYS_PER_DAY, 1).await?;
-    quotas::spend(tx, janua, &app, &limits::DEPLOYS, 1).await?;
-    let deployment = Deployment {
-        source: SourceKind::Upload,
-        account_id: caller.account(),
-        key_id: caller.key(),
-        target: query.target.unwrap_or(Target::Production),
-        activates: query.activate.unwrap_or(true),
-        commit: query.commit(),
-        idempotency_key: sent.idempotency_key.clone(),
-        ..new(tx, janua, &app, now).await?
-    };
+    quotas::spend(tx, janua, app, &limits::DEPLOYS_PER_DAY, 1).await?;
+    quotas::spend(tx, janua, app, &limits::DEPLOYS, 1).await?;
+    let deployment = draft(new(tx, janua, app, now).await?);
     deployment.insert(tx).await?;
     let event =
         DeploymentCreated { deployment_id: deployment.id, number: deployment.number, target: deployment.target };
-    caller.record(tx, janua, &event).await?;
-    Ok(Begun::New { deployment: Box::new(deployment), limits })
+    events::record(tx, janua, by, About::app(app), &event).await?;
+    Ok(deployment)
 }
 
 /// A deployment with the next number and an unguessable label: sixty bits.
@@ -273,7 +315,7 @@ pub fn refuse_locked(site: &Site) -> Result<()> {
 
 async fn receive(
     janua: &Janua,
-    caller: &Deployer,
+    caller: &DeployCaller,
     deployment: &Deployment,
     limits: ArchiveLimits,
     sent: &ArchiveHeaders,
@@ -284,6 +326,17 @@ async fn receive(
     if sent.digest.is_some_and(|digest| digest != received.archive) {
         return Err(DIGEST_MISMATCH.into());
     }
+    complete_received(janua, &caller.by(), deployment, received, Some(caller)).await
+}
+
+/// Stores what was received and makes the deployment ready, while the app is held. A caller is checked once more.
+pub async fn complete_received(
+    janua: &Janua,
+    by: &By,
+    deployment: &Deployment,
+    received: process::Received,
+    caller: Option<&DeployCaller>,
+) -> Result<(), Failure> {
     let mut lines = vec![NewLine::info(
         janua,
         Stage::Receive,
@@ -294,19 +347,28 @@ async fn receive(
     }
     lines.extend(received.site.warnings.iter().map(|warning| NewLine::warn(janua, Stage::Unpack, warning)));
     let archive = received.archive;
-    let built = process::finish(janua, app, received.site).await?;
+    let built = process::finish(janua, deployment.app_id, received.site).await?;
     lines.push(NewLine::info(
         janua,
         Stage::Unpack,
         format!("Unpacked {} files, {} bytes.", built.files, built.bytes),
     ));
     lines.push(NewLine::info(janua, Stage::Store, format!("Stored {} new bytes.", built.new_bytes)));
-    let by = caller.by();
     let done = transact!(janua, async |tx| {
-        caller.hold(tx).await?;
-        complete(tx, janua, &by, deployment, &built, Some(archive), &lines).await
+        hold(tx, janua, deployment, caller).await?;
+        complete(tx, janua, by, deployment, &built, Some(archive), &lines).await
     });
     Ok(done?)
+}
+
+async fn hold(tx: &mut Tx, janua: &Janua, deployment: &Deployment, caller: Option<&DeployCaller>) -> Result<()> {
+    if let Some(caller) = caller {
+        return caller.hold(tx, janua).await.map(drop);
+    }
+    // In the same order as everybody: the organization, then the app.
+    Org::hold(tx, deployment.org_id).await?;
+    Application::hold(tx, deployment.app_id).await?.ok_or(kernel::fault::NOT_FOUND)?;
+    Ok(())
 }
 
 /// Makes a deployment ready and, if it is to be, live: one transaction with its events, its log and what follows from it.
@@ -386,7 +448,7 @@ pub async fn fail(janua: &Janua, by: &By, deployment: &Deployment, failure: &Fai
 /// The second request with an `Idempotency-Key`: the first deployment, if it is the same archive.
 async fn repeat(
     janua: &Janua,
-    caller: &Deployer,
+    caller: &DeployCaller,
     earlier: Deployment,
     sent: &ArchiveHeaders,
     body: Streamed,
@@ -401,7 +463,7 @@ async fn repeat(
     if earlier.archive_sha256 != Some(digest.hex()) {
         return Err(IDEMPOTENCY_MISMATCH.into());
     }
-    show(janua, &caller.application, earlier.id).await.map(Json)
+    show(janua, caller.application(), earlier.id).await.map(Json)
 }
 
 pub async fn show(janua: &Janua, app: &Application, id: DeploymentId) -> Result<DeploymentView> {

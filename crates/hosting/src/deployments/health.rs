@@ -97,9 +97,12 @@ struct DomainCounts {
 #[serde(rename_all = "camelCase")]
 struct CertificateCounts {
     valid: i64,
+    /// Less than an eighth of their life is left.
     expiring_soon: i64,
+    /// The last order failed.
     failing: i64,
 }
+row!(CertificateCounts { valid, expiring_soon, failing });
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -156,7 +159,7 @@ pub async fn show_health(
         success_rate,
         duration_ms: Durations { p50: at(50), p95: at(95) },
         domains: domains(&janua.db, account).await?,
-        certificates: CertificateCounts::default(),
+        certificates: certificates(&janua.db, account, janua.clock.now()).await?,
         edge: EdgeFigures { requests: served.requests, errors: served.errors, p95_ms: served.percentile95_ms() },
         deployments,
     }))
@@ -174,12 +177,29 @@ async fn apps_with_sites(db: &Db, account: AccountId) -> db::Result<Vec<Applicat
     Ok(apps.into_iter().map(|(app,)| app).collect())
 }
 
-/// Hosts that are attached are served, so they are active.
+struct ByStatus {
+    status: String,
+    n: i64,
+}
+row!(ByStatus { status, n });
+
 async fn domains(db: &Db, account: AccountId) -> db::Result<DomainCounts> {
-    let sql = "SELECT CAST(COUNT(*) AS BIGINT) FROM site_host JOIN site ON site.app_id = site_host.app_id
-               JOIN org_member m ON m.org_id = site.org_id AND m.account_id = $1";
-    let (active,): (i64,) = db.one(sql, params![account]).await?;
-    Ok(DomainCounts { active, ..DomainCounts::default() })
+    let sql = "SELECT d.status, CAST(COUNT(*) AS BIGINT) AS n FROM app_domain d
+               JOIN org_member m ON m.org_id = d.org_id AND m.account_id = $1
+               WHERE d.is_listed AND d.status IN ('active', 'misconfigured', 'failed') GROUP BY d.status";
+    let found: Vec<ByStatus> = db.all(sql, params![account]).await?;
+    let count = |status: &str| found.iter().find(|one| one.status == status).map_or(0, |one| one.n);
+    Ok(DomainCounts { active: count("active"), misconfigured: count("misconfigured"), failed: count("failed") })
+}
+
+/// A certificate is renewed after two thirds of its life; with an eighth left something is wrong.
+async fn certificates(db: &Db, account: AccountId, now: Timestamp) -> db::Result<CertificateCounts> {
+    let sql = "SELECT CAST(COALESCE(SUM(CASE WHEN c.not_after > $2 THEN 1 ELSE 0 END), 0) AS BIGINT) AS valid,
+                      CAST(COALESCE(SUM(CASE WHEN c.not_after > $2 AND (c.not_after - $2) * 8 < c.not_after - c.not_before
+                                             THEN 1 ELSE 0 END), 0) AS BIGINT) AS expiring_soon,
+                      CAST(COALESCE(SUM(CASE WHEN c.error IS NOT NULL THEN 1 ELSE 0 END), 0) AS BIGINT) AS failing
+               FROM certificate c JOIN org_member m ON m.org_id = c.org_id AND m.account_id = $1";
+    db.one(sql, params![account, now]).await
 }
 
 #[derive(Serialize, JsonSchema)]

@@ -6,6 +6,7 @@ use std::{
 
 use kernel::{
     Janua,
+    archive::Refusal,
     clock::Timestamp,
     jobs::{Job, Jobs, Later},
     ports::objects::Key,
@@ -19,7 +20,6 @@ use tenancy::{
 use tokio::task::spawn_blocking;
 
 use super::{
-    archive::Refusal,
     build::{self, KnownPieces, NewPack, Packer},
     events::{DeploymentExpired, DeploymentFailed},
     limits,

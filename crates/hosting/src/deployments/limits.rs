@@ -1,12 +1,13 @@
 //! What one deployment may have, by the plan of the organization. Without a plans file only what protects the machine counts.
 use db::Tx;
-use kernel::Janua;
+use kernel::{
+    Janua,
+    archive::{ArchiveLimits, Overrides},
+};
 use tenancy::{
     orgs::OrgId,
     quotas::{self, Limit, Meter, Period},
 };
-
-use super::archive::ArchiveLimits;
 
 /// Counted for reports, each month.
 pub const DEPLOYS: Meter = Meter::platform("deploys", "deployments", Period::Month);
@@ -22,6 +23,9 @@ const KEPT: Meter = Meter::platform("deployments_kept", "deployments", Period::G
 
 /// The largest archive of any plan.
 pub const LARGEST_ARCHIVE: u64 = 500 << 20;
+/// A bomb of zeros has about 1000:1, real sites have 3:1 to 10:1.
+const HIGHEST_RATIO: u64 = 200;
+const RATIO_FROM: u64 = 10 << 20;
 const LARGEST_UNPACKED: u64 = 4 << 30;
 const MOST_FILES: u64 = 100_000;
 const LARGEST_FILE: u64 = 500 << 20;
@@ -40,6 +44,9 @@ pub async fn of_archive(tx: &mut Tx, janua: &Janua, org: OrgId) -> db::Result<Ar
         unpacked: of(tx, janua, org, &UNPACKED, LARGEST_UNPACKED).await?,
         files: of(tx, janua, org, &FILES, MOST_FILES).await?,
         file: of(tx, janua, org, &FILE, LARGEST_FILE).await?,
+        ratio: HIGHEST_RATIO,
+        ratio_from: RATIO_FROM,
+        overrides: Overrides::Any,
     })
 }
 

@@ -1,7 +1,7 @@
 //! Deployments: an archive becomes a site.
 mod api;
-pub mod archive;
 mod build;
+mod caller;
 mod deploy;
 pub mod events;
 mod files;
@@ -10,18 +10,17 @@ mod jobs;
 mod limits;
 mod log;
 mod model;
-pub mod names;
 mod process;
 mod view;
 
 use kernel::{feature::Feature, http::Routes};
 use tenancy::gone::Gone;
 
-pub use deploy::{complete, fail, new as new_deployment};
+pub use deploy::{Begin, begin_at_host, complete, complete_received, fail, new as new_deployment};
 pub use model::{
     Built, Commit, Deployment, DeploymentError, DeploymentId, LiveManifest, SourceKind, Status, StoredPack, Target,
 };
-pub use process::{Failure, Received, finish, receive};
+pub use process::{Failure, Received, finish, receive, receive_within};
 
 /// Bytes follow by a job, once no deployment names them.
 const GONE: &[Gone] = &[

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use kernel::{
     Janua,
+    archive::{self, ArchiveLimits, Refusal, RefusalKind},
     fault::{Code, Fault},
     ports::objects::{Key, ObjectError, Source},
 };
@@ -21,7 +22,6 @@ use tokio::{
 };
 
 use super::{
-    archive::{self, ArchiveLimits, Refusal, RefusalKind},
     build::{self, BuiltSite, KnownPieces, NewPack, Packer, SiteBuilder},
     model::{Built, Deployment, DeploymentError, DeploymentId, StoredPack},
 };
@@ -109,6 +109,17 @@ pub async fn receive(
     limits: ArchiveLimits,
     source: Source<'_>,
 ) -> Result<Received, Failure> {
+    receive_within(janua, (app, id), limits, None, source).await
+}
+
+/// As [`receive`]; of the archive of a commit, one folder is the site.
+pub async fn receive_within(
+    janua: &Janua,
+    (app, id): (ApplicationId, DeploymentId),
+    limits: ArchiveLimits,
+    within: Option<String>,
+    source: Source<'_>,
+) -> Result<Received, Failure> {
     let known = known_pieces(janua, app).await?;
     let (chunks, reader) = mpsc::channel(WAITING);
     let (full, mut packs) = mpsc::channel::<NewPack>(1);
@@ -119,7 +130,8 @@ pub async fn receive(
             full.blocking_send(pack).map_err(|_| gone())
         };
         let mut builder = SiteBuilder::new(Packer::new(known, entropy, send));
-        archive::unpack(Chunks { chunks: reader, current: Bytes::new() }, &limits, &mut builder)?;
+        let chunks = Chunks { chunks: reader, current: Bytes::new() };
+        archive::unpack(chunks, &limits, within.as_deref(), &mut builder)?;
         builder.finish()
     });
     let feed = feed(source, chunks);

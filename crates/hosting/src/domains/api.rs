@@ -1,5 +1,5 @@
 //! The routes by which domains are put on an app's site: each step by itself, or all of them at once.
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use axum::{extract::State, response::NoContent};
 use db::Tx;
@@ -7,6 +7,7 @@ use kernel::{
     Janua,
     fault::{Code, FORBIDDEN, NOT_FOUND, Result},
     http::{Json, Path, Routes},
+    installation,
     ports::dns::DNS_UNAVAILABLE,
     transact,
 };
@@ -16,18 +17,19 @@ use tenancy::{
     apps::{Application, ApplicationId},
     enter::{Admin, InApp, Least, Member, Session},
     events::{self, About, By},
+    orgs::{Org, OrgId},
     quotas::{self, Meter, Period, QUOTA_EXCEEDED},
 };
 
 use super::{
     NO_DOMAIN,
     check::{self, Target},
-    events::{DomainAdded, DomainAttached, DomainRemoved},
+    events::{DomainAdded, DomainAttached, DomainRemoved, DomainUpdated},
     model::{self, Domain, ProofReason, Reason, Status},
     names::{self, INVALID_DOMAIN},
     own::DOMAIN_EXISTS,
     proof,
-    records::DomainView,
+    records::{DomainView, Shown},
     status,
 };
 use crate::{certificates, edge::site::Site, settings::Settings};
@@ -48,6 +50,16 @@ const TOO_MANY_DOMAINS: Code = Code::new(
 const CHECKED_RECENTLY: Code =
     Code::new(429, "checked_recently", "The domain was checked a moment ago. Wait, then try again.");
 
+const DOMAIN_NOT_ACTIVE: Code =
+    Code::new(409, "domain_not_active", "The domain is not served yet. Wait until it is active.");
+const TOO_MANY_PASSKEY_DOMAINS: Code = Code::new(
+    409,
+    "too_many_passkey_domains",
+    "As many registered domains ask for passkeys of this service as browsers accept. Switch it off at another one.",
+);
+
+/// Of passkeys one change at a time is made.
+const PASSKEY_DOMAINS: &str = "passkey_domains";
 const NEW_PER_HOUR: i64 = 10;
 const CHECK_WAIT: Duration = Duration::from_secs(10);
 
@@ -56,6 +68,8 @@ pub fn routes() -> Routes {
         .post("/apps/{appId}/domains", list_domain, "add a custom domain to the app's site")
         .fails(&[INVALID_DOMAIN, DOMAIN_EXISTS, QUOTA_EXCEEDED, TOO_MANY_DOMAINS])
         .get("/apps/{appId}/domains", list_domains, "the app's domains, newest first")
+        .patch("/apps/{appId}/domains/{domain}", update_domain, "change what a domain is used for")
+        .fails(&[DOMAIN_NOT_ACTIVE, TOO_MANY_PASSKEY_DOMAINS])
         .post("/apps/{appId}/domains/attach", attach_domain, "serve the app's site under a proven domain")
         .fails(&[INVALID_DOMAIN, NO_DOMAIN, DOMAIN_NOT_VERIFIED, NO_DISTRIBUTION, DOMAIN_SUSPENDED])
         .post("/domains/onboard", onboard, "add a custom domain; it is served as soon as its records are found")
@@ -131,7 +145,13 @@ pub async fn view(janua: &Janua, domain: Domain) -> Result<DomainView> {
     // A name that serves nothing leads nowhere.
     let target = if domain.is_listed { target(janua, domain.app_id).await? } else { Target::default() };
     let certificate = certificates::view(janua, &domain).await?;
-    Ok(DomainView::new(domain, &target, certificate, &janua.config.of::<Settings>().caa_identity()))
+    let shown = shown_with(janua, domain.org_id, target).await?;
+    Ok(DomainView::new(domain, certificate, &shown))
+}
+
+async fn shown_with(janua: &Janua, org: OrgId, target: Target) -> Result<Shown> {
+    let auto_join = Org::find(&janua.db, org).await?.is_some_and(|org| org.auto_join);
+    Ok(Shown { target, authority: janua.config.of::<Settings>().caa_identity(), auto_join })
 }
 
 /// The app's row of a name, or a new one that is not stored yet. A proof above it that its organization has counts at once.
@@ -228,13 +248,56 @@ async fn list_domain(
 
 async fn list_domains(State(janua): State<Janua>, caller: InApp<Member>) -> Result<Json<Domains>> {
     let target = target(&janua, caller.application.id).await?;
-    let authority = janua.config.of::<Settings>().caa_identity();
+    let shown = shown_with(&janua, caller.application.org_id, target).await?;
     let mut domains = vec![];
     for domain in Domain::of_app(&janua.db, caller.application.id).await? {
         let certificate = certificates::view(&janua, &domain).await?;
-        domains.push(DomainView::new(domain, &target, certificate, &authority));
+        domains.push(DomainView::new(domain, certificate, &shown));
     }
     Ok(Json(Domains { domains }))
+}
+
+/// Omitted fields stay unchanged.
+#[derive(Deserialize, JsonSchema)]
+struct DomainChange {
+    /// Whether pages of the domain may ask for passkeys of this service, to sign in to the app.
+    passkeys: Option<bool>,
+}
+
+async fn update_domain(
+    State(janua): State<Janua>,
+    caller: InApp<Admin>,
+    Path(path): Path<OnboardingPath>,
+    Json(change): Json<DomainChange>,
+) -> Result<Json<DomainView>> {
+    let name = names::host(&path.domain).ok_or(NOT_FOUND)?;
+    let found = Domain::find(&janua.db, caller.application.id, &name).await?.ok_or(NOT_FOUND)?;
+    let most = janua.config.of::<Settings>().passkey_domains.0;
+    let domain = transact!(janua, async |tx| {
+        caller.hold(tx).await?;
+        let (mut domain, _) = found.hold(tx).await?.ok_or(NOT_FOUND)?;
+        let Some(wanted) = change.passkeys.filter(|wanted| *wanted != domain.passkeys_at.is_some()) else {
+            return Ok(domain);
+        };
+        if wanted {
+            if domain.status != Status::Active {
+                return Err(DOMAIN_NOT_ACTIVE.into());
+            }
+            installation::write_once(tx, PASSKEY_DOMAINS, "").await?;
+            installation::lock(tx, PASSKEY_DOMAINS).await?;
+            let with: Vec<(String,)> = Domain::with_passkeys(tx).await?;
+            let names = with.iter().map(|(name,)| name.as_str()).chain([domain.domain.as_str()]);
+            let labels: HashSet<&str> = names.map(names::registered_label).collect();
+            if labels.len() > most {
+                return Err(TOO_MANY_PASSKEY_DOMAINS.into());
+            }
+        }
+        domain.passkeys_at = wanted.then(|| janua.clock.now());
+        domain.save(tx, &janua).await?;
+        caller.record(tx, &janua, &DomainUpdated { domain: domain.domain.clone(), passkeys: wanted }).await?;
+        Ok(domain)
+    })?;
+    Ok(Json(view(&janua, domain).await?))
 }
 
 async fn attach_domain(

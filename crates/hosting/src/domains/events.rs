@@ -12,6 +12,8 @@ events! {
     DomainActive { domain: String } = "DOMAIN_ACTIVE";
     /// An active domain leads elsewhere.
     DomainMisconfigured { domain: String, reason: &'static str } = "DOMAIN_MISCONFIGURED";
+    /// What a domain is used for was changed.
+    DomainUpdated { domain: String, passkeys: bool } = "DOMAIN_UPDATED";
     /// A domain was removed from an app.
     DomainRemoved { domain: String } = "DOMAIN_REMOVED";
     /// Another app has proven the domain: recorded for both.

@@ -206,6 +206,8 @@ pub struct Domain {
     /// When the admins were told last that it leads elsewhere.
     pub told_at: Option<Timestamp>,
     pub active_at: Option<Timestamp>,
+    /// Since when its pages may ask for passkeys of this service.
+    pub passkeys_at: Option<Timestamp>,
 }
 row!(Domain {
     id,
@@ -238,7 +240,8 @@ row!(Domain {
     astray_looks,
     astray_since,
     told_at,
-    active_at
+    active_at,
+    passkeys_at
 });
 
 impl Domain {
@@ -281,6 +284,7 @@ impl Domain {
             astray_since: None,
             told_at: None,
             active_at: None,
+            passkeys_at: None,
         }
     }
 
@@ -390,7 +394,7 @@ impl Domain {
                  verified_at = $7, proven_by = $8, checked_at = $9, seen = $10, reason = $11, pending_since = $12,
                  missing_since = $13, contested_since = $14, warned_at = $15, status = $16, status_since = $17,
                  status_reason = $18, found = $19, looks = $20, fruitless = $21, next_check_at = $22, astray_looks = $23,
-                 astray_since = $24, told_at = $25, active_at = $26
+                 astray_since = $24, told_at = $25, active_at = $26, passkeys_at = $27
              WHERE id = $1",
             params![
                 self.id,
@@ -418,7 +422,8 @@ impl Domain {
                 self.astray_looks,
                 self.astray_since,
                 self.told_at,
-                self.active_at
+                self.active_at,
+                self.passkeys_at
             ],
         )
         .await?;
@@ -464,6 +469,12 @@ impl Domain {
             params![lost, now],
         )
         .await
+    }
+
+    /// The names whose pages may ask for passkeys of this service.
+    pub async fn with_passkeys(tx: &mut Tx) -> db::Result<Vec<(String,)>> {
+        let sql = "SELECT domain FROM app_domain WHERE passkeys_at IS NOT NULL ORDER BY passkeys_at, id";
+        tx.all(sql, params![]).await
     }
 
     pub async fn delete(&self, tx: &mut Tx) -> db::Result<bool> {

@@ -69,6 +69,13 @@ pub fn registrable(name: &str) -> Option<&str> {
     psl::domain_str(name)
 }
 
+/// What browsers count names by that ask for passkeys of another host: the label that somebody registered, whatever stands
+/// behind it. `example` of `shop.example.com` and of `example.co.uk`.
+pub fn registered_label(name: &str) -> &str {
+    let registered = registrable(name).unwrap_or(name);
+    registered.split('.').next().unwrap_or(registered)
+}
+
 /// Whether a name is one that was registered, so that it cannot have a CNAME record.
 pub fn is_apex(name: &str) -> bool {
     registrable(name) == Some(name)
@@ -144,6 +151,10 @@ mod tests {
         assert_eq!(above("a.b.example.co.uk"), ["b.example.co.uk", "example.co.uk"]);
         assert!(above("example.co.uk").is_empty());
         assert!(is_apex("example.com") && !is_apex("shop.example.com"));
+        assert_eq!(
+            (registered_label("a.shop.example.co.uk"), registered_label("example.com")),
+            ("example", "example")
+        );
         assert_eq!(unicode("xn--bcher-kva.example.com"), "bücher.example.com");
     }
 }

@@ -115,7 +115,7 @@ fn prove(claim: &mut Domain, now: Timestamp) {
 fn lose(holder: &mut Domain, now: Timestamp) {
     (holder.verified_at, holder.attached_at, holder.proven_by) = (None, None, None);
     holder.reason = Some(ProofReason::LostOwnership);
-    (holder.next_check_at, holder.contested_since) = (None, None);
+    (holder.next_check_at, holder.contested_since, holder.passkeys_at) = (None, None, None);
     status::set(holder, Status::Failed, Some(Reason::LostOwnership), now);
 }
 

@@ -37,6 +37,25 @@ pub struct DomainView {
     pub created_at: Timestamp,
     /// When it was served for the first time.
     pub active_at: Option<Timestamp>,
+    pub uses: DomainUses,
+}
+
+/// What the domain is good for at the moment. All of it ends with the proof.
+#[derive(Serialize, JsonSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each use, as they are shown")]
+pub struct DomainUses {
+    /// Requests to it are answered with the app's site.
+    pub site: bool,
+    /// It has a certificate of ours.
+    pub certificate: bool,
+    /// Its pages may call the API with a key of the app.
+    pub origin: bool,
+    /// Tokens can be requested for servers at and below it, and MCP servers can have its name.
+    pub resources: bool,
+    /// Its pages may ask for passkeys of this service.
+    pub passkeys: bool,
+    /// Users with a verified email at it become members of the organization.
+    pub members: bool,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -97,9 +116,29 @@ pub enum RecordStatus {
     Ok,
 }
 
+/// What the domains of an app are shown with.
+pub struct Shown {
+    pub target: Target,
+    /// The certificate authority's name in CAA records.
+    pub authority: String,
+    /// Whether the organization takes in users by their email's domain.
+    pub auto_join: bool,
+}
+
 impl DomainView {
-    pub fn new(domain: Domain, target: &Target, certificate: Option<CertificateView>, authority: &str) -> Self {
+    pub fn new(domain: Domain, certificate: Option<CertificateView>, ground: &Shown) -> Self {
+        let Shown { target, authority, auto_join } = ground;
         let verified = domain.verified_at.is_some();
+        let is_active = domain.status == Status::Active;
+        let has_certificate = |one: &CertificateView| one.not_after.is_some();
+        let uses = DomainUses {
+            site: domain.is_served(),
+            certificate: certificate.as_ref().is_some_and(has_certificate),
+            origin: is_active,
+            resources: verified,
+            passkeys: is_active && domain.passkeys_at.is_some(),
+            members: verified && domain.missing_since.is_none() && *auto_join,
+        };
         Self {
             id: domain.id,
             app_id: domain.app_id,
@@ -120,6 +159,7 @@ impl DomainView {
             checks: Checks { count: domain.looks, last_at: domain.checked_at, next_at: domain.next_check_at },
             created_at: domain.created_at,
             active_at: domain.active_at,
+            uses,
             domain: domain.domain,
         }
     }

@@ -65,7 +65,8 @@ pub async fn serve(listener: TcpListener, janua: Janua, stop: impl Future<Output
             accepted = server.accept(&listener) => accepted,
         };
         let Some((stream, peer, place)) = accepted else { continue };
-        server.spawn(stream, peer, Connection::default(), place);
+        let connection = Connection { sni: None, peer: Some(peer.ip()) };
+        server.spawn(stream, peer, connection, place);
     }
     drop(listener);
     server.finish().await;

@@ -6,6 +6,7 @@ pub mod headers;
 pub mod hosts;
 pub mod listener;
 pub mod manifest;
+mod misdirected;
 mod pattern;
 pub mod pieces;
 pub mod redirects;
@@ -20,6 +21,7 @@ use std::sync::{Arc, OnceLock};
 use kernel::{Janua, config::Config, feature::Feature, http::Routes, jobs::Chore};
 
 pub use listener::{Bound, bind, serve};
+pub use misdirected::refuse_sites;
 pub use settings::{EdgeUrl, Settings};
 
 /// What a node keeps of sites in memory.

@@ -1,5 +1,5 @@
 //! One request to the edge: host, route, path, file. It knows no sessions of the console and no routes of the API.
-use std::{borrow::Cow, io, sync::Arc};
+use std::{borrow::Cow, io, net::IpAddr, sync::Arc};
 
 use axum::http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
@@ -33,6 +33,8 @@ pub type EdgeResponse = Response<EdgeBody>;
 pub struct Connection {
     /// The name that the TLS handshake asked for; none without TLS.
     pub sni: Option<Arc<str>>,
+    /// Who is at its other end, where that is known.
+    pub peer: Option<IpAddr>,
 }
 
 const REVALIDATED: HeaderValue = HeaderValue::from_static("public, max-age=0, must-revalidate");
@@ -45,12 +47,18 @@ const X_ROBOTS_TAG: HeaderName = HeaderName::from_static("x-robots-tag");
 /// The path below which every site has pages of the edge itself.
 pub const OWN_PATHS: &str = "/_janua/";
 
+/// Where a proxy in front asks whether a name is that of a site.
+const ASK: &str = "/_janua/ask";
+
 /// Answers one request.
 pub async fn respond(janua: &Janua, edge: &Edge, connection: &Connection, request: &Request<()>) -> EdgeResponse {
     let host = match host_of(request) {
         Ok(host) => host,
         Err(status) => return plain(status, "Bad request: exactly one valid Host is needed.\n"),
     };
+    if request.uri().path() == ASK {
+        return may_serve(janua, edge, connection, request).await;
+    }
     // While an order is open, ours wins over a file of the site.
     if let Some(token) = request.uri().path().strip_prefix(certificates::CHALLENGE_PATH)
         && let Some(answer) = certificates::challenge_answer(janua, &host, token).await
@@ -69,6 +77,26 @@ pub async fn respond(janua: &Janua, edge: &Edge, connection: &Connection, reques
         return redirect(308, &secure, false);
     }
     edge.traffic.measure(&route, answer(janua, edge, connection, &host, &route, request)).await
+}
+
+/// Whether a name is that of a site, for a proxy in front that orders certificates at a handshake: it asks before it does.
+/// Nobody else is answered, so that names cannot be looked for here.
+async fn may_serve(janua: &Janua, edge: &Edge, connection: &Connection, request: &Request<()>) -> EdgeResponse {
+    let is_trusted = |peer: IpAddr| {
+        peer.is_loopback() || janua.config.trusted_proxies.iter().any(|network| network.contains(&peer))
+    };
+    let nothing = || plain(StatusCode::NOT_FOUND, "There is no site here.\n");
+    if !connection.peer.is_some_and(is_trusted) {
+        return nothing();
+    }
+    let pairs = url::form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
+    let name = pairs.into_iter().find(|(name, _)| name == "domain").map(|(_, value)| value.to_ascii_lowercase());
+    let Some(name) = name.filter(|name| !name.is_empty() && name.len() <= 253) else { return nothing() };
+    match edge.hosts.look_up(janua, name.trim_end_matches('.')).await {
+        Looked::Found(_) => plain(StatusCode::OK, "yes\n"),
+        Looked::Unknown => nothing(),
+        Looked::Away => away("The site cannot be looked up at the moment.\n"),
+    }
 }
 
 /// Where a request over plain http is sent: to https, if the edge listens there and the host has a certificate.
@@ -372,7 +400,7 @@ async fn body(
 }
 
 /// The host that a request is for: lower case, without port and trailing dot.
-fn host_of(request: &Request<()>) -> Result<Cow<'_, str>, StatusCode> {
+pub fn host_of<B>(request: &Request<B>) -> Result<Cow<'_, str>, StatusCode> {
     let mut named = request.headers().get_all(header::HOST).iter();
     let header = named.next();
     if named.next().is_some() {

@@ -10,14 +10,14 @@ use kernel::{
     Janua,
     clock::Timestamp,
     fault::{Code, FORBIDDEN, Fault, IDEMPOTENCY_KEY_REQUIRED, INVALID, NOT_FOUND, RATE_LIMITED, Result},
-    http::{Json, Path, Query, Routes},
+    http::{Json, Key, Listed, Page, Path, Query, Routes},
     transact,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     apps::{Application, ApplicationId},
-    enter::{Admin, InOrg, REAUTHENTICATION_REQUIRED, Session},
+    enter::{Admin, InApp, InOrg, REAUTHENTICATION_REQUIRED, Session},
     events,
     orgs::OrgId,
     quotas::{self, Meter, Period, QUOTA_EXCEEDED},
@@ -52,6 +52,7 @@ const QUESTIONS: (Duration, i64) = (Duration::from_mins(1), 30);
 
 pub fn routes() -> Routes {
     Routes::new("domains")
+        .get("/apps/{appId}/registrations", list_registrations, "purchases of domains for the app, newest first")
         .get("/domains/availability", check_availability, "whether a domain can be registered, and for how much")
         .fails(&[domains::INVALID_DOMAIN, RATE_LIMITED])
         .post("/domains/register", register_domain, "register a domain through the registrar")
@@ -281,4 +282,23 @@ async fn get_registration(
     let purchase = Registration::find(&janua.db, path.operation_id).await?.ok_or(NOT_FOUND)?;
     InOrg::<Admin>::reach(&janua, session, purchase.org_id).await?;
     Ok(Json(purchase.into()))
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct Registrations {
+    registrations: Vec<OperationView>,
+    next_cursor: Option<String>,
+}
+
+async fn list_registrations(
+    State(janua): State<Janua>,
+    caller: InApp<Admin>,
+    page: Page,
+) -> Result<Json<Registrations>> {
+    let (app, org) = (caller.application.id, caller.application.org_id);
+    let fetch = async |below, most| Registration::page(&janua.db, org, app, &below, most).await;
+    let key = |one: &Registration| Key { at: one.created_at, id: one.id.to_string() };
+    let Listed { rows, next_cursor } = page.list(&janua, "registrations", app, fetch, key).await?;
+    Ok(Json(Registrations { registrations: rows.into_iter().map(Into::into).collect(), next_cursor }))
 }

@@ -7,7 +7,6 @@ mod jobs;
 mod model;
 mod route53;
 mod sandbox;
-mod sigv4;
 
 use std::{pin::Pin, time::Duration};
 

@@ -4,6 +4,7 @@ use kernel::{
     Janua,
     clock::Timestamp,
     fault::{INTERNAL, Result},
+    http::Key,
     id::Id,
 };
 use schemars::JsonSchema;
@@ -108,6 +109,13 @@ impl Registration {
 
     pub async fn find(mut from: impl Read, id: RegistrationId) -> db::Result<Option<Self>> {
         from.opt("SELECT * FROM domain_registration WHERE id = $1", params![id]).await
+    }
+
+    pub async fn page(db: &Db, org: OrgId, app: ApplicationId, below: &Key, most: u32) -> db::Result<Vec<Self>> {
+        let sql = "SELECT * FROM domain_registration
+                   WHERE org_id = $1 AND app_id = $2 AND (created_at, id) < ($3, $4)
+                   ORDER BY created_at DESC, id DESC LIMIT $5";
+        db.all(sql, params![org, app, below.at, &below.id, most]).await
     }
 
     pub async fn due(db: &Db, now: Timestamp, most: u32) -> db::Result<Vec<(RegistrationId,)>> {

@@ -9,10 +9,11 @@ use reqwest::{Client, StatusCode, redirect::Policy};
 use serde_json::{Value, json};
 use url::Url;
 
-use super::{
-    Answer, Availability, Away, Contact, DomainPrice, Offer, Progress, Registrar, model::Registration, sigv4::Signing,
+use super::{Answer, Availability, Away, Contact, DomainPrice, Offer, Progress, Registrar, model::Registration};
+use crate::{
+    settings::Settings,
+    sigv4::{self, Signing},
 };
-use crate::settings::Settings;
 
 const TARGET: &str = "Route53Domains_v20140515";
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -63,10 +64,7 @@ impl Route53 {
         let standard = || format!("https://route53domains.{}.amazonaws.com/", self.region);
         let url = self.url.as_ref().map_or_else(standard, ToString::to_string);
         let url = Url::parse(&url).map_err(|error| away(error.to_string()))?;
-        let host = match (url.host_str(), url.port()) {
-            (Some(host), Some(port)) => format!("{host}:{port}"),
-            (host, _) => host.unwrap_or_default().to_owned(),
-        };
+        let host = sigv4::host_of(&url);
         let (body, target) = (input.to_string(), format!("{TARGET}.{operation}"));
         let content_type = "application/x-amz-json-1.1";
         let signing = Signing {
@@ -77,7 +75,7 @@ impl Route53 {
         };
         let headers = [("content-type", content_type), ("host", host.as_str()), ("x-amz-target", target.as_str())];
         // The service refuses requests whose time is not its own: a clock that was moved must not matter.
-        let signed = signing.sign("POST", &headers, body.as_bytes(), Clock::System.now());
+        let signed = signing.sign("POST", "/", &headers, body.as_bytes(), Clock::System.now());
         let client = Client::builder().timeout(TIMEOUT).redirect(Policy::none()).no_proxy().build();
         let client = client.map_err(|error| away(error.to_string()))?;
         let sent = client

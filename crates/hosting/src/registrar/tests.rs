@@ -264,3 +264,50 @@ async fn route53_is_asked_to_buy_once_even_when_its_answer_is_lost() {
     t.run_jobs().await;
     t.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn route53_registers_finds_and_follows_at_a_published_stand_in() {
+    let moto = crate::tests::moto::Moto::start().await;
+    let config = kernel::config::Config::for_tests().with(|settings: &mut crate::Settings| {
+        settings.registrar_url = Some(format!("http://127.0.0.1:{}/", moto.port).parse().unwrap());
+        settings.registrar_access_key = Some("AKID".to_owned().into());
+        settings.registrar_secret_key = Some("secret".to_owned().into());
+    });
+    let driver: &dyn super::Registrar = &super::route53::Route53::new(&config.of::<crate::Settings>());
+    let entropy = kernel::entropy::Entropy::seeded(1);
+    let now = kernel::testing::START;
+    let purchase = super::Registration {
+        id: kernel::id::Id::new(&entropy, now),
+        org_id: kernel::id::Id::new(&entropy, now),
+        app_id: None,
+        domain: "moto-shop.com".into(),
+        // It knows no registrations for one year.
+        years: 2,
+        auto_renew: true,
+        privacy: true,
+        price: 2600,
+        currency: "USD".into(),
+        contact: None,
+        status: super::model::RegistrationStatus::Submitted,
+        message: None,
+        is_open: true,
+        operation: None,
+        created_at: now,
+        updated_at: now,
+        expires_at: None,
+    };
+    let contact: super::Contact = serde_json::from_value(json!({
+        "firstName": "Ada", "lastName": "Lovelace", "email": "ada@example.com", "phone": "+49.15112345678",
+        "addressLine1": "Street 1", "city": "Berlin", "zipCode": "10115", "countryCode": "DE",
+    }))
+    .unwrap();
+    assert_eq!(driver.find("moto-shop.com").await.unwrap(), None, "nobody has bought it yet");
+    let begun = driver.register(&purchase, &contact).await.unwrap();
+    let super::Progress::Running(operation) = begun else { panic!("{begun:?}") };
+    let found = driver.find("moto-shop.com").await.unwrap();
+    assert_eq!(found, Some(super::Progress::Running(operation.clone())), "as after a lost answer");
+    let stands = driver.poll(&purchase, &operation).await.unwrap();
+    assert!(matches!(stands, super::Progress::Succeeded { .. }), "{stands:?}");
+    let again = driver.register(&purchase, &contact).await.unwrap();
+    assert!(!matches!(again, super::Progress::Running(ref other) if *other != operation), "no second one: {again:?}");
+}

@@ -8,6 +8,7 @@ mod download;
 mod egress;
 mod export;
 mod finalize;
+mod lent;
 mod model;
 mod objects;
 mod presign;
@@ -95,6 +96,7 @@ pub fn feature() -> Feature {
         .declares(sweep::CHORES)
         .declares(sweep::GONE)
         .declares(export::EXPORTS)
+        .declares(lent::LENDS)
         .jobs(Jobs::new().every::<sweep::DeleteFiles>(Duration::from_secs(30)))
         .jobs(Jobs::new().every::<sweep::FindStrays>(Duration::from_hours(24)))
         .task(|janua| Box::pin(egress::flush_regularly(janua)))

@@ -131,7 +131,7 @@ async fn w07_w08_w09_odd_hosts_and_paths_get_nothing() {
     assert_eq!(send(&t, two).await.status, 400);
     let absolute = Request::get("http://evil.test/").header("host", "shop.localhost").body(()).unwrap();
     assert_eq!(send(&t, absolute).await.status, 400);
-    let connection = Connection { sni: Some("other.localhost".into()) };
+    let connection = Connection { sni: Some("other.localhost".into()), peer: None };
     let request = Request::get("/").header("host", "shop.localhost").body(()).unwrap();
     let edge = t.janua.own::<Arc<Edge>>();
     assert_eq!(respond(&t.janua, edge, &connection, &request).await.status(), 421);
@@ -160,6 +160,35 @@ async fn a_site_can_be_switched_off_and_its_traffic_is_counted() {
     let on = ada.person.asks(t.post(&path).json(&json!({}))).await;
     assert_eq!((on.status, &on.body["id"]), (200, &shown.body["id"]));
     assert_eq!(shows(&t, "shop.localhost", "/").await.0, 200);
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn a_proxy_in_front_asks_which_names_are_sites_and_nobody_else_does() {
+    let t = start().await;
+    let ada = Owner::of(&t, "ada@example.com", "shop").await;
+    ada.deployed(&t, &[("index.html", "x")]).await;
+    let ask = async |peer: Option<&str>, query: &str| {
+        let request = Request::builder().uri(format!("/_janua/ask{query}")).header("host", "127.0.0.1:8081");
+        let connection = Connection { sni: None, peer: peer.map(|peer| peer.parse().unwrap()) };
+        let edge = t.janua.own::<Arc<Edge>>();
+        respond(&t.janua, edge, &connection, &request.body(()).unwrap()).await.status().as_u16()
+    };
+    let here = Some("127.0.0.1");
+    for (peer, query, status) in [
+        (here, "?domain=shop.localhost", 200),
+        (here, "?domain=SHOP.localhost.", 200),
+        (Some("::1"), "?domain=shop.localhost", 200),
+        (here, "?domain=other.localhost", 404),
+        (here, "?domain=localhost", 404),
+        (here, "?domain=", 404),
+        (here, "", 404),
+        (Some("192.0.2.1"), "?domain=shop.localhost", 404),
+        (None, "?domain=shop.localhost", 404),
+    ] {
+        assert_eq!(ask(peer, query).await, status, "{peer:?} {query}");
+    }
     t.run_jobs().await;
     t.finish().await;
 }

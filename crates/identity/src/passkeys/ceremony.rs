@@ -22,6 +22,7 @@ use tenancy::{
         factors::PASSKEY_REGISTER,
         passkeys::{Owned, Passkey},
     },
+    apps::{Application, ApplicationId},
     once::{self, Purpose, Spent, TOKEN_SPENT},
     sessions::SessionId,
 };
@@ -53,7 +54,7 @@ pub struct Passkeys(Option<Webauthn>);
 impl Passkeys {
     /// What it makes of the settings; says so when it makes nothing of them.
     pub fn new(config: &Config) -> Self {
-        let made = set_up(config);
+        let made = set_up(config, None);
         if made.is_none() {
             tracing::warn!(
                 base_url = config.base_url(),
@@ -72,16 +73,20 @@ impl Passkeys {
     }
 }
 
-fn set_up(config: &Config) -> Option<Webauthn> {
+fn set_up(config: &Config, more: Option<&Url>) -> Option<Webauthn> {
     let ours = Url::parse(&config.base_url()).ok()?;
     let host = ours.domain()?.to_owned();
     let mut builder = WebauthnBuilder::new(&host, &ours).ok()?.rp_name("Janua");
     // A page elsewhere may ask for a passkey of this host only from underneath it; a browser allows no other.
+    // Other pages may where the list of related origins names them: those of an app's domain, to come in to that app.
     for origin in config.allowed_origins.iter().filter_map(|origin| Url::parse(&origin.0).ok()) {
         let is_under = origin.domain().is_some_and(|name| name == host || name.ends_with(&format!(".{host}")));
         if is_under {
             builder = builder.append_allowed_origin(&origin);
         }
+    }
+    if let Some(origin) = more {
+        builder = builder.append_allowed_origin(origin);
     }
     builder.build().ok()
 }
@@ -162,8 +167,16 @@ pub enum Refused {
 
 /// Checks a signature: the challenge, the host, the origin, that a person was there and was recognised, the owner, the
 /// count. The challenge is used up whatever comes out.
-pub async fn finish_sign_in(janua: &Janua, given: &PublicKeyCredential) -> Result<Result<Signed, Refused>> {
-    let passkeys = Passkeys::get(janua)?;
+pub async fn finish_sign_in(
+    janua: &Janua,
+    app: Option<ApplicationId>,
+    given: &PublicKeyCredential,
+) -> Result<Result<Signed, Refused>> {
+    let related = of_related_origin(janua, app, &given.response.client_data_json).await?;
+    let passkeys = match &related {
+        Some(related) => related,
+        None => Passkeys::get(janua)?,
+    };
     let spent = spend(janua, SIGN_IN, &given.response.client_data_json).await?;
     let state: DiscoverableAuthentication = aside(janua, &spent)?;
     let credential_id = BASE64URL_NOPAD.encode(given.get_credential_id());
@@ -190,6 +203,20 @@ pub async fn finish_sign_in(janua: &Janua, given: &PublicKeyCredential) -> Resul
         _ => old.clone(),
     };
     Ok(Ok(Signed { account_id, credential_id, old, new }))
+}
+
+/// The library for an answer from a page on a domain of the app whose key came along. With the key of another app, or with
+/// none, such an answer counts for nothing: whoever holds that domain could use it to come in to the service itself.
+async fn of_related_origin(
+    janua: &Janua,
+    app: Option<ApplicationId>,
+    client_data: &[u8],
+) -> Result<Option<Webauthn>> {
+    let Ok(client_data) = serde_json::from_slice::<ClientData>(client_data) else { return Ok(None) };
+    let (Some(app), Ok(origin)) = (app, Url::parse(&client_data.origin)) else { return Ok(None) };
+    let is_related = Passkeys::get(janua).is_ok()
+        && Application::may_ask_for_passkeys(&janua.db, app, &origin.origin().ascii_serialization()).await?;
+    Ok(if is_related { set_up(&janua.config, Some(&origin)) } else { None })
 }
 
 impl Signed {
@@ -230,6 +257,8 @@ async fn keep(
 #[serde(rename_all = "camelCase")]
 struct ClientData {
     challenge: String,
+    #[serde(default)]
+    origin: String,
     /// Said by a page inside another site's page.
     #[serde(default)]
     cross_origin: bool,

@@ -26,6 +26,7 @@ use tenancy::{
         Account,
         passkeys::{Added, MOST, Passkey},
     },
+    apps::Application,
     enter::{ACCOUNT_TOPIC, Admitted, Session, ToAdmit},
     once::TOKEN_SPENT,
     sessions::{
@@ -59,6 +60,7 @@ pub fn routes() -> Routes {
         .fails(&[tenancy::quotas::QUOTA_EXCEEDED])
         .answers::<SignedIn>(200, "application/json")
         .fails(&[PASSKEYS_OFF, INVALID_PASSKEY, PASSKEY_REFUSED, TOKEN_SPENT])
+        .get("/.well-known/webauthn", related_origins, "whose pages may ask for passkeys of this service")
         .patch("/auth/passkey/{credentialId}", rename_passkey, "rename a passkey")
         .fails(&[NOT_FOUND])
         .delete("/auth/passkey/{credentialId}", remove_passkey, "remove a passkey")
@@ -153,6 +155,18 @@ async fn passkey_login_options(State(janua): State<Janua>, Admitted(_): Admitted
     Ok(Json(PasskeyOptions { options: ceremony::begin_sign_in(&janua).await? }))
 }
 
+/// Related origins, as browsers read them.
+#[derive(Serialize, JsonSchema)]
+struct RelatedOrigins {
+    origins: Vec<String>,
+}
+
+async fn related_origins(State(janua): State<Janua>) -> Result<Json<RelatedOrigins>> {
+    let mut origins = vec![janua.config.base_url().trim_end_matches('/').to_owned()];
+    origins.extend(Application::passkey_origins(&janua.db).await?);
+    Ok(Json(RelatedOrigins { origins }))
+}
+
 #[derive(Deserialize, JsonSchema)]
 struct PasskeySignIn {
     /// The result of `toJSON()` of the browser's credential.
@@ -166,7 +180,8 @@ async fn passkey_login_verify(
     Json(body): Json<PasskeySignIn>,
 ) -> Result<Response> {
     let given: PublicKeyCredential = ceremony::read(body.credential)?;
-    let signed = match ceremony::finish_sign_in(&janua, &given).await? {
+    let app = visitor.app.as_ref().map(|keyed| keyed.app_id);
+    let signed = match ceremony::finish_sign_in(&janua, app, &given).await? {
         Ok(signed) => signed,
         Err(Refused::Stranger) => return Err(INVALID_PASSKEY.into()),
         Err(Refused::Wrong(account, reason)) => {

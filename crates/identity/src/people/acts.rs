@@ -8,13 +8,14 @@ use tenancy::{
         factors::{self, Factor},
         passkeys::Passkey,
     },
-    email::Email,
     enter::{ACCOUNT_TOPIC, runs_platform},
     events::{self, By, Event},
     messages::mail::{self, Mail},
     once,
     sessions::{self},
 };
+
+pub use tenancy::enter::platform_owners as owners;
 
 use super::{ACCOUNT_INVITE, ALREADY_VERIFIED, LAST_PLATFORM_OWNER, NO_EMAIL, OWN_ACCOUNT};
 use crate::{
@@ -46,19 +47,6 @@ pub async fn may_lose(tx: &mut Tx, janua: &Janua, by: &By, account: &Account) ->
         return Err(LAST_PLATFORM_OWNER.into());
     }
     Ok(())
-}
-
-/// The accounts of all platform owners.
-pub async fn owners(tx: &mut Tx, janua: &Janua) -> db::Result<Vec<Account>> {
-    let listed = &janua.config.of::<tenancy::Settings>().platform_owners;
-    if listed.is_empty() {
-        return Account::who_run_platform(&mut *tx).await;
-    }
-    let mut found = vec![];
-    for email in listed.iter().filter_map(|owner| Email::parse(owner)) {
-        found.extend(Account::by_email(&mut *tx, &email).await?.filter(|account| account.email_verified));
-    }
-    Ok(found)
 }
 
 async fn others_run_platform(tx: &mut Tx, janua: &Janua, but: AccountId) -> db::Result<bool> {

@@ -35,6 +35,6 @@ pub use paging::{Key, Listed, Page, Scope};
 pub use patience::{Progress, Watched};
 pub use routes::{Credential, Routes};
 pub use schema::Checker;
-pub use serve::{Handshake, Intercept, Listening, Shaking, serve, serve_with};
+pub use serve::{Handshake, Intercept, Intercepted, Listening, Shaking, serve, serve_with};
 pub use streamed::Streamed;
 pub use wording::Wording;

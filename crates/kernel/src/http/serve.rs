@@ -1,12 +1,12 @@
 //! The listening socket: accepts, cuts off whoever is too slow, and drains when told to stop.
-use std::{convert::Infallible, io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{convert::Infallible, future::ready, io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use axum::{
     body::Body,
     http::{HeaderValue, Request, Version, header::CONNECTION},
     response::Response,
 };
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, future::Either};
 use hyper::{
     body::{Body as _, Incoming},
     service::service_fn,
@@ -41,7 +41,16 @@ pub type Handshake = Arc<dyn Fn(TcpStream) -> Shaking + Send + Sync>;
 pub type Shaking = Pin<Box<dyn Future<Output = io::Result<Option<TlsStream<TcpStream>>>> + Send>>;
 
 /// Answers a request before the pipeline does, such as with a redirect to https.
-pub type Intercept = Arc<dyn Fn(&Request<Incoming>) -> Option<Response> + Send + Sync>;
+pub type Intercept = Arc<dyn Fn(&Request<Incoming>) -> Intercepted + Send + Sync>;
+
+/// What an interceptor makes of a request.
+pub enum Intercepted {
+    /// Nothing: the pipeline answers.
+    No,
+    Answer(Response),
+    /// It has to look; without an answer the pipeline has one.
+    Later(Pin<Box<dyn Future<Output = Option<Response>> + Send>>),
+}
 
 /// What a listener does beside serving.
 #[derive(Clone, Default)]
@@ -126,13 +135,22 @@ impl Connection {
             service_fn(move |request: Request<Incoming>| {
                 let working = progress.working();
                 let leaving = door.janua().leaving.is_so() && request.version() < Version::HTTP_2;
-                let answered = intercept.as_ref().and_then(|intercept| intercept(&request));
-                let is_unread = answered.is_some() && !request.body().is_end_stream();
+                let answered = intercept.as_ref().map_or(Intercepted::No, |intercept| intercept(&request));
+                let has_body = !request.body().is_end_stream();
+                let door = door.clone();
                 let answer = match answered {
-                    Some(response) => futures_util::future::Either::Left(std::future::ready(response)),
-                    None => futures_util::future::Either::Right(door.clone().handle(peer, request.map(Body::new))),
+                    Intercepted::No => Either::Left(Either::Left(
+                        door.handle(peer, request.map(Body::new)).map(|answer| (answer, false)),
+                    )),
+                    Intercepted::Answer(response) => Either::Left(Either::Right(ready((response, has_body)))),
+                    Intercepted::Later(look) => Either::Right(Box::pin(async move {
+                        match look.await {
+                            Some(response) => (response, has_body),
+                            None => (door.handle(peer, request.map(Body::new)).await, false),
+                        }
+                    })),
                 };
-                answer.map(move |mut response| {
+                answer.map(move |(mut response, is_unread)| {
                     // The door closes the connection where the rest of a body was not read.
                     if is_unread || response.headers().contains_key(CONNECTION) {
                         working.leaves_body();

@@ -16,8 +16,10 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{Janua, clock::Timestamp, fault::Fault};
 pub use model::{
-    DeadJob, JobId, MEASURE, dead, figures, forget, forget_dead, forget_kind, release_all, revive, undone,
+    DeadJob, JobId, MEASURE, QueuedKind, by_kind, dead, figures, forget, forget_dead, forget_kind, release_all,
+    revive, undone,
 };
+pub use recurring::next_turns;
 pub use tidy::{Chore, Tidy};
 pub use worker::{Worker, run_due};
 
@@ -116,6 +118,13 @@ struct Kind {
     run: fn(Janua, &str) -> Running,
 }
 
+/// A kind of job that this program knows, and how often it comes again, if it does. Every feature declares its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KnownJob {
+    pub kind: &'static str,
+    pub every: Option<Duration>,
+}
+
 /// The kinds of jobs of a feature or of a node.
 #[derive(Default)]
 pub struct Jobs {
@@ -154,6 +163,12 @@ impl Jobs {
         self.kinds.extend(other.kinds);
         self.recurring.extend(other.recurring);
         self
+    }
+
+    /// The names of all kinds, for whoever lists them.
+    pub(crate) fn known(&self) -> Vec<KnownJob> {
+        let every = |name| self.recurring.iter().find(|job| job.kind == name).map(|job| job.interval);
+        self.kinds.iter().map(|kind| KnownJob { kind: kind.name, every: every(kind.name) }).collect()
     }
 
     fn kind(&self, name: &str) -> Option<&Kind> {

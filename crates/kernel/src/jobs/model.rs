@@ -175,6 +175,44 @@ struct Queued {
 }
 row!(Queued { kind, state, count, oldest });
 
+/// The jobs of one kind that wait, run and are dead, each counted up to 10,000 over all kinds.
+#[derive(Debug, Clone, Default)]
+pub struct QueuedKind {
+    pub kind: String,
+    pub waiting: i64,
+    pub running: i64,
+    pub dead: i64,
+    /// Since when the oldest job that is due has been so.
+    pub oldest_due: Option<Timestamp>,
+    /// When the last job of the kind died.
+    pub died_at: Option<Timestamp>,
+}
+
+/// The queue by kind of job.
+pub async fn by_kind(db: &Db, now: Timestamp) -> db::Result<Vec<QueuedKind>> {
+    let sql = "SELECT kind, state, CAST(COUNT(*) AS BIGINT) AS count, MIN(ready_at) AS oldest FROM (
+             SELECT kind, ready_at,
+                 CASE WHEN is_claimed THEN 'running' WHEN ready_at <= $1 THEN 'due' ELSE 'scheduled' END AS state
+             FROM job WHERE ready_at IS NOT NULL ORDER BY ready_at, id LIMIT 10000) w
+         GROUP BY kind, state";
+    let waiting: Vec<Queued> = db.all(sql, params![now]).await?;
+    let sql = "SELECT kind, 'dead' AS state, CAST(COUNT(*) AS BIGINT) AS count, MAX(died_at) AS oldest FROM (
+             SELECT kind, died_at FROM job WHERE died_at IS NOT NULL ORDER BY died_at DESC LIMIT 10000) d
+         GROUP BY kind";
+    let dead: Vec<Queued> = db.all(sql, params![]).await?;
+    let mut kinds: std::collections::BTreeMap<String, QueuedKind> = std::collections::BTreeMap::new();
+    for Queued { kind, state, count, oldest } in waiting.into_iter().chain(dead) {
+        let queued = kinds.entry(kind.clone()).or_insert_with(|| QueuedKind { kind, ..QueuedKind::default() });
+        match state.as_str() {
+            "running" => queued.running = count,
+            "dead" => (queued.dead, queued.died_at) = (count, oldest),
+            "due" => (queued.waiting, queued.oldest_due) = (queued.waiting + count, oldest),
+            _ => queued.waiting += count,
+        }
+    }
+    Ok(kinds.into_values().collect())
+}
+
 async fn measure(db: &Db, now: Timestamp) -> db::Result<Vec<Figure>> {
     let waiting = "SELECT kind, state, CAST(COUNT(*) AS BIGINT) AS count, MIN(ready_at) AS oldest FROM (
              SELECT kind, ready_at,

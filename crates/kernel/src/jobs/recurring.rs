@@ -57,6 +57,12 @@ async fn make_ready(janua: &Janua, job: &Recurring, now: Timestamp, next: Timest
     })
 }
 
+/// When each recurring job is due next.
+pub async fn next_turns(db: &db::Db) -> db::Result<Vec<(String, Timestamp)>> {
+    let known: Vec<Due> = db.all("SELECT name, next_at FROM recurring_job", params![]).await?;
+    Ok(known.into_iter().map(|due| (due.name, due.next_at)).collect())
+}
+
 struct Due {
     name: String,
     next_at: Timestamp,

@@ -107,12 +107,14 @@ async fn attempt(janua: &Janua, jobs: &Jobs, job: &Claimed) -> db::Result<()> {
         model::retry(&janua.db, job, at, job.attempts - 1, "no node that knows this kind has come by").await?;
         return Ok(());
     };
+    let started = time::Instant::now();
     let Some(outcome) = run_under_lease(janua, kind, job).await else {
         tracing::warn!(kind = kind.name, "lost the lease of a job; another node has it now");
-        janua.metrics.job_ended(kind.name, "lost");
+        janua.metrics.job_ended(kind.name, "lost", started.elapsed(), janua.clock.now(), Some("lease_lost"));
         return Ok(());
     };
-    let now = janua.clock.now();
+    let (now, took) = (janua.clock.now(), started.elapsed());
+    let error = outcome.as_ref().err().map(error_word);
     let (ours, outcome) = match outcome {
         Ok(()) => (model::done(&janua.db, job).await?, "done"),
         Err(Later::Retry { cause, after }) if job.attempts < kind.tries => {
@@ -128,8 +130,18 @@ async fn attempt(janua: &Janua, jobs: &Jobs, job: &Claimed) -> db::Result<()> {
     if !ours {
         tracing::warn!(kind = kind.name, "a job ended after its lease was lost; another node has it now");
     }
-    janua.metrics.job_ended(kind.name, if ours { outcome } else { "lost" });
+    janua.metrics.job_ended(kind.name, if ours { outcome } else { "lost" }, took, now, error);
     Ok(())
+}
+
+/// A word for why a job failed: what the cause says is for the log.
+fn error_word(later: &Later) -> &'static str {
+    match later {
+        Later::GiveUp { .. } => "given_up",
+        Later::Retry { cause, .. } if cause.starts_with("took longer") => "timed_out",
+        Later::Retry { cause, .. } if cause.starts_with("panicked") => "panicked",
+        Later::Retry { .. } => "failed",
+    }
 }
 
 /// `None` when the lease was lost on the way.

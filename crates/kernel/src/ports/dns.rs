@@ -92,14 +92,14 @@ impl Resolver {
         Ok(self.records(name, RecordType::CNAME, alias).await?.found.into_iter().next())
     }
 
-    /// The servers that take mail for a name, the preferred ones first.
-    pub async fn exchanges(&self, name: &str) -> Result<Vec<(u16, String)>, NoAnswer> {
+    /// The servers that take mail for a name, the preferred ones first. The empty name stands for a domain that takes none.
+    pub async fn exchanges(&self, name: &str) -> Result<Records<(u16, String)>, NoAnswer> {
         let exchange = |data: &RData| match data {
             RData::MX(mx) => Some((mx.preference, mx.exchange.to_ascii().trim_end_matches('.').to_lowercase())),
             _ => None,
         };
-        let mut exchanges = self.records(name, RecordType::MX, exchange).await?.found;
-        exchanges.sort();
+        let mut exchanges = self.records(name, RecordType::MX, exchange).await?;
+        exchanges.found.sort();
         Ok(exchanges)
     }
 

@@ -4,6 +4,7 @@
 //! does not know our password or does not take our sender says nothing about the mail, which waits until that is mended.
 //! Only an answer to the recipient or to the message is about the mail itself.
 use std::{
+    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -13,7 +14,7 @@ use lettre::{
     transport::smtp::{
         Error, SMTP_PORT, SUBMISSION_PORT, SUBMISSIONS_PORT,
         authentication::{Credentials, DEFAULT_MECHANISMS},
-        client::{AsyncSmtpConnection, Tls, TlsParameters},
+        client::{AsyncSmtpConnection, Certificate, Tls, TlsParameters},
         commands::{Data, Mail as MailFrom, Rcpt},
         extension::{ClientId, Extension, MailBodyParameter, MailParameter},
     },
@@ -53,6 +54,8 @@ pub struct Smtp {
     host: String,
     port: u16,
     tls: Tls,
+    /// Whether a mail goes in the clear where encrypting fails.
+    falls_back: bool,
     hello: ClientId,
     credentials: Option<Credentials>,
     patience: Patience,
@@ -86,7 +89,38 @@ impl Smtp {
             name => ClientId::Domain(name.to_owned()),
         };
         let port = url.port().unwrap_or(port);
-        Ok(Self { host, port, tls, hello, credentials, patience, idle: Arc::default() })
+        Ok(Self { host, port, tls, falls_back: false, hello, credentials, patience, idle: Arc::default() })
+    }
+
+    /// The server of a recipient, at an address that was looked up and checked before.
+    pub fn to_exchange(at: SocketAddr, hello: &str, security: &Security, patience: Patience) -> Result<Self, String> {
+        let wrong = |error: Error| error.to_string();
+        let tls = match security {
+            Security::IfOffered => {
+                // Anybody between could leave the offer out, so who holds the key is not asked for either: RFC 7435.
+                let any = TlsParameters::builder(at.ip().to_string());
+                let any = any.dangerous_accept_invalid_certs(true).dangerous_accept_invalid_hostnames(true);
+                Tls::Opportunistic(any.build().map_err(wrong)?)
+            }
+            Security::Verified { name, authorities } => {
+                let mut parameters = TlsParameters::builder(name.clone());
+                for authority in authorities {
+                    parameters =
+                        parameters.add_root_certificate(Certificate::from_der(authority.clone()).map_err(wrong)?);
+                }
+                Tls::Required(parameters.build().map_err(wrong)?)
+            }
+        };
+        Ok(Self {
+            host: at.ip().to_string(),
+            port: at.port(),
+            tls,
+            falls_back: *security == Security::IfOffered,
+            hello: ClientId::Domain(hello.to_owned()),
+            credentials: None,
+            patience,
+            idle: Arc::default(),
+        })
     }
 
     async fn hand_over(&self, envelope: &Envelope, bytes: &[u8]) -> Result<String, Failure> {
@@ -129,6 +163,19 @@ impl Smtp {
             AsyncSmtpConnection::connect_tokio1(server, Some(self.patience.connect), &self.hello, wrapper, None)
                 .await?;
         match &self.tls {
+            Tls::Opportunistic(parameters) if self.falls_back && connection.can_starttls() => {
+                if let Err(error) = connection.starttls(parameters.clone(), &self.hello).await {
+                    tracing::debug!(%error, host = self.host, "a mail server offers encryption that fails");
+                    connection = AsyncSmtpConnection::connect_tokio1(
+                        server,
+                        Some(self.patience.connect),
+                        &self.hello,
+                        None,
+                        None,
+                    )
+                    .await?;
+                }
+            }
             Tls::Required(parameters) => connection.starttls(parameters.clone(), &self.hello).await?,
             Tls::Opportunistic(parameters) if connection.can_starttls() => {
                 connection.starttls(parameters.clone(), &self.hello).await?;
@@ -140,6 +187,15 @@ impl Smtp {
         }
         Ok(connection)
     }
+}
+
+/// How a recipient's server is talked to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Security {
+    /// Encrypted if it offers that, whoever it is; otherwise in the clear.
+    IfOffered,
+    /// Encrypted, with a certificate for this name. `authorities` are trusted beside the system's, in DER.
+    Verified { name: String, authorities: Vec<Vec<u8>> },
 }
 
 impl Mail for Smtp {

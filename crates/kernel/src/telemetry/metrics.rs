@@ -12,8 +12,12 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use super::{measured::Measured, process::Process};
-use crate::Janua;
+use super::{
+    measured::Measured,
+    minutes::{CountedRoute, Counts, Live},
+    process::Process,
+};
+use crate::{Janua, clock::Timestamp};
 
 /// All figures of a node. Labels are routes, kinds and states, which the program names, and never what callers send.
 pub struct Metrics {
@@ -28,6 +32,8 @@ pub struct Metrics {
     mails: Family<OutcomeLabels, Counter>,
     attempts: HashMap<&'static str, Family<OutcomeLabels, Counter>>,
     measured: Measured,
+    live: Live,
+    version: &'static str,
     pub in_flight: Gauge,
     pub connections: Gauge,
     /// Mails that were asked for and not sent, because the email had its share.
@@ -97,6 +103,7 @@ pub struct RouteMetrics {
     responses: [Counter; CLASSES.len()],
     by_class: [OnceLock<Counter>; CLASSES.len()],
     duration: OnceLock<Histogram>,
+    counted: CountedRoute,
 }
 
 impl RouteMetrics {
@@ -119,6 +126,7 @@ impl RouteMetrics {
             self.durations.get_or_create(&labels).clone()
         });
         duration.observe(took.as_secs_f64());
+        self.counted.record(&self.method, self.route, status, took);
     }
 }
 
@@ -153,6 +161,8 @@ impl Metrics {
             mails: Family::default(),
             attempts: HashMap::new(),
             measured: Measured::default(),
+            live: Live::default(),
+            version,
             in_flight: Gauge::default(),
             connections: Gauge::default(),
             mails_withheld: Counter::default(),
@@ -207,11 +217,30 @@ impl Metrics {
             responses: self.responses.clone(),
             by_class: Default::default(),
             duration: OnceLock::new(),
+            counted: self.live.route(),
         }
     }
 
-    pub fn job_ended(&self, kind: &'static str, outcome: &'static str) {
+    /// Counts a job that ended at a moment, after it took so long. `error` is a word for what went wrong, if it did.
+    pub fn job_ended(
+        &self,
+        kind: &'static str,
+        outcome: &'static str,
+        took: Duration,
+        at: Timestamp,
+        error: Option<&'static str>,
+    ) {
         self.jobs.get_or_create(&JobLabels { kind, outcome }).inc();
+        self.live.job(kind, outcome, took, at, error);
+    }
+
+    pub fn version(&self) -> &'static str {
+        self.version
+    }
+
+    /// What this node counted since this was last asked, for whoever keeps it.
+    pub fn take_counts(&self) -> Counts {
+        self.live.take()
     }
 
     /// Counts an attempt to send a mail: one of [`MAIL_OUTCOMES`].

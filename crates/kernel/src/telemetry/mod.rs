@@ -2,6 +2,7 @@
 mod lines;
 mod measured;
 mod metrics;
+mod minutes;
 mod process;
 mod queue;
 
@@ -10,6 +11,7 @@ use std::sync::Arc;
 pub use lines::{Lines, init};
 pub use measured::{Figure, Measure};
 pub use metrics::{Attempts, Exposition, Metrics, RouteMetrics};
+pub use minutes::{Counts, JobCounts, RouteCounts, Times};
 pub use queue::{flush, say};
 
 tokio::task_local! {

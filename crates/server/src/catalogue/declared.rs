@@ -145,6 +145,8 @@ async fn every_purpose_of_a_one_time_secret_has_a_name_of_its_own() {
         "captcha_challenge",
         "captcha_pass",
         "client_assertion",
+        "codehost_run",
+        "codehost_state",
         "form_outcome",
         "magic_link",
         "merchant_return",

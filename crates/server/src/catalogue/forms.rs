@@ -14,7 +14,7 @@ use super::built;
 use crate::start::features;
 
 /// Fields that `/act` reads itself.
-const OF_ACT: [&str; 8] = ["call", "back", "form", "then", "show", "captcha", "done", "shown"];
+const OF_ACT: [&str; 9] = ["call", "back", "form", "then", "show", "captcha", "done", "shown", "once"];
 /// The macros of `parts/forms.html` that draw a control. Their first argument is its name.
 const CONTROLS: [&str; 6] = ["field", "password", "area", "choose", "choices", "check"];
 

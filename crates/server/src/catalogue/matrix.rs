@@ -20,16 +20,28 @@ const SAMPLES: &str = include_str!("samples.txt");
 const RANDOM: &str = "019c137e-c107-7f36-aa03-c8508b253019";
 /// A gzip-compressed tar with one page.
 const ARCHIVE: &str = "H4sIAAAAAAACA8vMS0mt0Msoyc1hoBkwAAIzExMwDQToNBCYIrFB4ubmxqYMCgYMdAClxSWJRUArGUYmyEjNyclnGAWjYBSMglEw0gAAQ55vdQAIAAA=";
+/// Packages of the skills `pdf-tools` and `csv-reader`.
+pub(super) const PACKAGES: [&str; 2] = [
+    "H4sIAAAAAAACAwv29vTx0ctNYaAhMAACMxMTMA0E6DRQ0gjBBoubG5oYMygYMNABlBaXJBYBrWQYmUBXV5crLzE31UqhICVNtyQ/P6eYKyW1OLkos6AkMz/PSiEoNTGlWCEtMye1WI8LpJphFIyCUTAKRsEwAABw96uPAAgAAA==",
+    "H4sIAAAAAAACAwv29vTx0ctNYaAhMAACMxMTMA0E6DRQ0hjBBoubGwKVKxgw0AGUFpckFgGtZBiZQFdXlysvMTfVSiG5uEy3KDUxJbWIKyW1OLkos6AkMz/PSiEIKFaskJaZk1qsxwVSzjAKRsEoGAWjYOgDAM40YboACAAA",
+];
 /// What a caller with the right role gets where that is not a success: the guard has let the request through.
 const REFUSED_LATER: &[(&str, &str, u16)] = &[
     // An archive is no JSON.
     ("POST", "/apps/{appId}/deploy", 415),
+    // The version of the tenant is published already.
+    ("POST", "/admin/skills/{slug}/versions/{version}", 409),
     ("POST", "/apps/{appId}/domain", 409),
     ("POST", "/apps/{appId}/domain/verify", 502),
     // It is the app's own name, and not one of its site.
     ("POST", "/apps/{appId}/domains/attach", 404),
     ("POST", "/apps/{appId}/webhooks/{webhookId}/deliveries/{deliveryId}/redeliver", 409),
     ("POST", "/webhooks/{id}/deliveries/{deliveryId}/redeliver", 409),
+    // Without `Accept: text/event-stream`; and the tenant's webhook is no listener.
+    ("GET", "/webhooks/listen", 406),
+    ("GET", "/apps/{appId}/webhooks/listen", 406),
+    ("POST", "/webhooks/listen/{id}/results", 404),
+    ("POST", "/apps/{appId}/webhooks/listen/{webhookId}/results", 404),
     // The message of the tenant has ended, and its content is gone.
     ("POST", "/apps/{appId}/email/messages/{messageId}/cancel", 409),
     ("POST", "/apps/{appId}/email/messages/{messageId}/resend", 410),
@@ -162,6 +174,14 @@ pub(super) async fn deploy(t: &TestJanua, person: &Person, app: &str, archive: V
     person.asks(ask.body(archive)).await
 }
 
+/// Publishes a package of a skill.
+pub(super) async fn publish(t: &TestJanua, person: &Person, path: &str, package: &str) -> Answer {
+    let package = data_encoding::BASE64.decode(package.as_bytes()).expect("a package");
+    let made = person.asks(t.post(path).header("content-type", "application/gzip").body(package)).await;
+    assert_eq!(made.status, 200, "{path}: {}", made.text);
+    made
+}
+
 /// An organization with an app and one of everything else.
 pub(super) struct Tenant {
     pub(super) ids: BTreeMap<&'static str, String>,
@@ -182,7 +202,10 @@ impl Tenant {
         };
         let text = |value: &Value| value.as_str().expect("a text").to_owned();
         let mut ids = BTreeMap::from([("userId", owner.id.clone())]);
-        let org = text(&make("/org".into(), json!({ "name": "Acme" })).await["id"]);
+        let made = make("/org".into(), json!({ "name": "Acme" })).await;
+        let (org, slug) = (text(&made["id"]), text(&made["slug"]));
+        let skill = publish(t, owner, &format!("/skills?namespace={slug}&version=1.0.0"), PACKAGES[0]).await;
+        ids.extend([("slug", text(&skill.body["skill"]["slug"])), ("version", "1.0.0".to_owned())]);
         let put = "INSERT INTO org_member (org_id, account_id, role, joined_at) VALUES ($1, $2, $3, 0)";
         for (person, role) in people.iter().zip(["member", "admin", "owner", "member"]) {
             t.janua.db.exec(put, params![&org, &person.id, role]).await.expect("a member");
@@ -212,7 +235,7 @@ impl Tenant {
         let secret = text(&make(format!("/apps/{app}/keys"), secret).await["value"]);
         let deployed = deploy(t, owner, &app, archive()).await;
         assert_eq!(deployed.status, 200, "{}", deployed.text);
-        make(format!("/apps/{app}/domain"), json!({ "domain": "app.example.com" })).await;
+        make(format!("/apps/{app}/domain"), json!({ "domain": format!("app-{org}.example.com") })).await;
         let wallet = format!("0x{:0>40}", &org.replace('-', "")[..20]);
         let agent = make("/agent/register".into(), json!({ "name": "Bot", "wallet": wallet, "orgId": org })).await;
         let helper = json!({ "name": "Helper", "framework": "langgraph", "orgId": org });
@@ -233,6 +256,7 @@ impl Tenant {
         let hook = text(&make(format!("/apps/{app}/webhooks"), hook).await["id"]);
         let delivery = make(format!("/apps/{app}/webhooks/{hook}/test"), json!({})).await;
         ids.extend(email_of(t, &org, &app).await);
+        ids.insert("installationId", installation_of(t, &org, &owner.id).await);
         let object = json!({ "name": "a.txt", "contentType": "text/plain", "size": 1 });
         let object = owner.asks(t.post("/storage/presign-upload").json(&object));
         let object = object.header("x-service-app-key", &text(&key["value"])).await;
@@ -240,7 +264,7 @@ impl Tenant {
         ids.extend([("tokenId", text(&token["id"])), ("keyId", text(&key["id"]))]);
         ids.insert("deploymentId", text(&deployed.body["id"]));
         ids.insert("email", format!("{org}%40example.com"));
-        ids.insert("domain", "app.example.com".into());
+        ids.insert("domain", format!("app-{org}.example.com"));
         ids.extend([
             ("org", org),
             ("appId", app),
@@ -262,8 +286,8 @@ impl Tenant {
     /// What stands for `{name}` after the segment `before`.
     fn id(&self, before: &str, name: &str) -> Option<&str> {
         let name = match (before, name) {
-            ("org" | "orgs", "id") => "org",
-            ("webhooks", "id") => "webhookId",
+            ("org" | "orgs", "id") | ("org", "orgId") => "org",
+            ("webhooks" | "listen", "id") => "webhookId",
             ("agent", "id") => "agent",
             ("framework-agent", "id") => "frameworkAgent",
             ("mcp", "id") => "mcpServer",
@@ -271,6 +295,7 @@ impl Tenant {
             ("Users", "id") => "scimUser",
             ("Groups", "id") => "groupId",
             ("objects", "id") => "objectId",
+            ("installations", "id") => "installationId",
             ("sessions" | "consents" | "trusted-devices" | "outbox", "id")
             | ("events", "eventId")
             | ("merchants", "accountId")
@@ -301,6 +326,39 @@ async fn email_of(t: &TestJanua, org: &str, app: &str) -> Vec<(&'static str, Str
                       VALUES ($1, $2, $2, 'manual', 0)";
     t.janua.db.exec(suppressed, params![app, format!("{org}@example.com")]).await.expect("a suppression");
     vec![("hostname", host), ("messageId", message), ("name", template)]
+}
+
+/// An installation at the code host, with a delivery.
+pub(super) async fn installation_of(t: &TestJanua, org: &str, account: &str) -> String {
+    let id = t.janua.entropy.uuid(t.janua.clock.now()).to_string();
+    let (count,): (i64,) = t
+        .janua
+        .db
+        .one("SELECT CAST(COUNT(*) AS BIGINT) FROM codehost_installation", params![])
+        .await
+        .expect("a number");
+    let installed = "INSERT INTO codehost_installation
+                         (id, org_id, external_id, account_login, account_type, status, repository_selection, permissions,
+                          may_uninstall, commit_statuses, pull_request_comments, connected_by, created_at, updated_at)
+                     VALUES ($1, $2, $3, 'acme', 'Organization', 'active', 'all', '{}', $4, $4, $4, $5, 0, 0)";
+    t.janua.db.exec(installed, params![&id, org, count + 1, false, account]).await.expect("an installation");
+    deliver(t, count + 1).await;
+    id
+}
+
+/// Another delivery to an installation, by its number at the host.
+async fn deliver(t: &TestJanua, external: i64) {
+    let delivery = t.janua.entropy.uuid(t.janua.clock.now()).to_string();
+    let delivered = "INSERT INTO codehost_delivery (id, event, external_id, facts, via, received_at)
+                     VALUES ($1, 'installation', $2, '{}', 'webhook', $3)";
+    t.janua.db.exec(delivered, params![&delivery, external, t.janua.clock.now()]).await.expect("a delivery");
+}
+
+/// A second delivery to an installation.
+pub(super) async fn deliver_again(t: &TestJanua, installation: &str) {
+    let sql = "SELECT external_id FROM codehost_installation WHERE id = $1";
+    let (external,): (i64,) = t.janua.db.one(sql, params![installation]).await.expect("an installation");
+    deliver(t, external).await;
 }
 
 /// Those who ask.
@@ -512,7 +570,7 @@ async fn p49_p50_every_guarded_route_asks_for_its_role_and_hides_other_tenants()
     for (number, row) in rows(&t.janua.description.get().expect("the description").value()).iter().enumerate() {
         let nobody = row.ask(&t, &row.path(&cast.hers, &cast.hers)).from("192.0.2.1").await;
         findings.check(nobody.status == 401, row, "nobody", &nobody);
-        if row.guard == "session-or-secret-key" {
+        if ["session-or-secret-key", "session-or-deploy-token"].contains(&row.guard.as_str()) {
             ask_with_keys(&t, row, &cast, &mut findings).await;
         }
         match role(&row.guard).filter(|role| ROLES.contains(role)) {

@@ -59,7 +59,9 @@ fn security(guard: &str) -> Option<Value> {
     match guard {
         "public" | "signature" => Some(json!([])),
         "session" | "agent-admin" | "platform-owner" | "platform-admin" | "active-org-admin" | "org-member"
-        | "org-admin" | "org-owner" | "app-member" | "app-admin" => Some(json!([{ "bearer": [] }, { "cookie": [] }])),
+        | "org-admin" | "org-owner" | "app-member" | "app-admin" | "owning-org-admin" => {
+            Some(json!([{ "bearer": [] }, { "cookie": [] }]))
+        }
         "session-or-app-key" => Some(json!([{ "bearer": [] }, { "cookie": [] }, { "appKey": [] }])),
         "session-optional" => Some(json!([{}, { "bearer": [] }, { "cookie": [] }])),
         "app-key" => Some(json!([{ "appKey": [] }, { "clientBasic": [] }, {}])),
@@ -70,6 +72,9 @@ fn security(guard: &str) -> Option<Value> {
         "session-or-secret-key" => {
             Some(json!([{ "bearer": [] }, { "cookie": [] }, { "appKey": [] }, { "secretKey": [] }]))
         }
+        "session-or-deploy-token" => Some(json!([
+            { "bearer": [] }, { "cookie": [] }, { "appKey": [] }, { "secretKey": [] }, { "deployToken": [] }
+        ])),
         "refresh" => Some(json!([{ "refreshCookie": [] }])),
         "scim" => Some(json!([{ "scimToken": [] }])),
         "machine" => Some(json!([{ "machineToken": [] }])),
@@ -85,7 +90,7 @@ fn role(guard: &str) -> Option<&str> {
     let named = prefixes.iter().find_map(|prefix| guard.strip_prefix(prefix));
     let of_its_own = match guard {
         "platform-owner" | "platform-admin" => Some(guard),
-        "session-or-secret-key" => Some("admin"),
+        "session-or-secret-key" | "session-or-deploy-token" | "owning-org-admin" => Some("admin"),
         _ => None,
     };
     named.filter(|role| ROLES.contains(role)).or(of_its_own)
@@ -124,7 +129,9 @@ async fn every_route_is_in_the_catalogue_with_its_guard_and_every_row_is_built_o
         let said = operation.get("security").cloned().unwrap_or_default();
         assert_eq!(said, expected, "{row:?} is not guarded as {guard}");
         assert_eq!(operation["x-role"].as_str(), role(guard), "{row:?} does not ask for the role of {guard}");
-        let is_of_app = role(guard).is_some() && (guard.starts_with("app-") || guard == "session-or-secret-key");
+        let is_of_app = role(guard).is_some()
+            && (guard.starts_with("app-")
+                || ["session-or-secret-key", "session-or-deploy-token"].contains(&guard.as_str()));
         assert_eq!(is_of_app, row.1.starts_with("/apps/{appId}"), "{row:?} is guarded as {guard}");
         assert!(operation["summary"].as_str().is_some_and(|text| !text.is_empty()), "{row:?} has no description");
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     built, catalogue, guard_of,
-    matrix::{Row, Tenant, archive, deploy, platform},
+    matrix::{PACKAGES, Row, Tenant, archive, deliver_again, deploy, installation_of, platform, publish},
 };
 
 /// Lists of which the platform has only one.
@@ -16,12 +16,16 @@ const OF_THE_PLATFORM: &[&str] = &[
     "/admin/audit-log",
     "/admin/outbox",
     "/admin/plans/orgs",
+    "/admin/skills/reported",
+    "/admin/skills/versions",
     "/admin/users",
     "/billing/admin/cost",
     "/billing/admin/events",
     "/status/incidents",
     // A cursor of the registry is the name of a server.
     "/registry/{key}/v0.1/servers",
+    // Everybody sees the same skills.
+    "/skills",
     "/v0.1/servers",
 ];
 /// Lists of an app that the query names; `commerce/src/tests/connect.rs` asks for them.
@@ -46,6 +50,8 @@ fn lists(description: &Value) -> Vec<Row> {
 async fn tenant(t: &TestJanua, owner: &Person, people: &[Person]) -> Tenant {
     let tenant = Tenant::of(t, owner, people).await;
     let (org, app) = (&tenant.ids["org"], &tenant.ids["appId"]);
+    installation_of(t, org, &owner.id).await;
+    deliver_again(t, &tenant.ids["installationId"]).await;
     let more = [
         ("/apps".to_owned(), json!({ "name": "Second", "orgId": org })),
         (format!("/apps/{app}/keys"), json!({ "type": "publishable", "environment": "live" })),
@@ -70,6 +76,14 @@ async fn tenant(t: &TestJanua, owner: &Person, people: &[Person]) -> Tenant {
         let made = owner.asks(t.post(&path).json(&body)).await;
         assert!((200..300).contains(&made.status), "{path}: {}", made.text);
     }
+    let slug = &tenant.ids["slug"];
+    let namespace = slug.split('.').next().expect("a namespace");
+    publish(t, owner, &format!("/skills/{slug}/versions?version=1.1.0"), PACKAGES[0]).await;
+    publish(t, owner, &format!("/skills?namespace={namespace}&version=1.0.0"), PACKAGES[1]).await;
+    for slug in [slug.clone(), format!("{namespace}.csv-reader")] {
+        let made = owner.asks(t.post(&format!("/skills/{slug}/install"))).await;
+        assert_eq!(made.status, 200, "{}", made.text);
+    }
     let object = json!({ "name": "b.txt", "contentType": "text/plain", "size": 1 });
     let object = owner.asks(t.post("/storage/presign-upload").json(&object));
     let object = object.header("x-service-app-key", &tenant.key).await;
@@ -84,10 +98,21 @@ async fn tenant(t: &TestJanua, owner: &Person, people: &[Person]) -> Tenant {
         let made = deploy(t, owner, app, archive).await;
         assert_eq!(made.status, status, "{}", made.text);
     }
+    for number in 0..2 {
+        let sql = "INSERT INTO domain_registration (id, org_id, app_id, domain, years, auto_renew, privacy, price, currency,
+                       status, is_open, created_at, updated_at)
+                   VALUES ($1, $2, $3, 'example.com', 1, FALSE, FALSE, 1200, 'USD', 'failed', FALSE, $4, $4)";
+        let id = t.janua.entropy.uuid(t.janua.clock.now()).to_string();
+        t.janua.db.exec(sql, params![id, org, app, number]).await.expect("a purchase");
+    }
     for person in people {
         let sql = "INSERT INTO app_user (app_id, account_id, first_sign_in_at, last_sign_in_at) VALUES ($1, $2, 0, 0)
              ON CONFLICT DO NOTHING";
         t.janua.db.exec(sql, params![app, &person.id]).await.expect("a user of the app");
+        // Events in the month of the tests' clock, whose first day is this.
+        let sql = "INSERT INTO user_period (app_id, period, since, account_id, events, last_at)
+                   VALUES ($1, 'm', 20454, $2, 1, 0) ON CONFLICT DO NOTHING";
+        t.janua.db.exec(sql, params![app, &person.id]).await.expect("events of a user");
         let sql =
             "INSERT INTO consent (id, account_id, client, resource, name, scopes, place, created_at, updated_at)
                    VALUES ($1, $2, $1, '', 'Client', 'openid', 'https://client.example.com', 0, 0)";

@@ -273,6 +273,14 @@ impl Application {
         Ok(None)
     }
 
+    /// A domain that an app of an organization has proven: the first one.
+    pub async fn domain_of_org(db: &Db, org: OrgId) -> db::Result<Option<String>> {
+        let sql = "SELECT app_domain.domain FROM app_domain JOIN app ON app.id = app_domain.app_id
+                   WHERE app.org_id = $1 AND app_domain.verified_at IS NOT NULL
+                   ORDER BY app_domain.verified_at, app_domain.domain LIMIT 1";
+        Ok(db.opt(sql, params![org]).await?.map(|(domain,)| domain))
+    }
+
     /// Whether pages of this origin are the app's.
     pub async fn allows(db: &Db, id: ApplicationId, origin: &str) -> db::Result<bool> {
         let sql = "SELECT allowed_origins FROM app WHERE id = $1";
@@ -293,6 +301,22 @@ impl Application {
         let served: Vec<(String,)> = db.all("SELECT domain FROM app_domain WHERE status = 'active'", vec![]).await?;
         let served = served.into_iter().map(|(domain,)| format!("https://{domain}"));
         Ok(found.into_iter().flat_map(|(origins,)| origins).chain(served).collect())
+    }
+
+    /// The origins of served domains whose pages may ask for passkeys of this service, the oldest first.
+    pub async fn passkey_origins(db: &Db) -> db::Result<Vec<String>> {
+        let sql = "SELECT domain FROM app_domain WHERE passkeys_at IS NOT NULL AND status = 'active'
+                   ORDER BY passkeys_at, id LIMIT 100";
+        let found: Vec<(String,)> = db.all(sql, vec![]).await?;
+        Ok(found.into_iter().map(|(domain,)| format!("https://{domain}")).collect())
+    }
+
+    /// Whether pages of this origin may ask for passkeys of this service, to come in to this app.
+    pub async fn may_ask_for_passkeys(db: &Db, id: ApplicationId, origin: &str) -> db::Result<bool> {
+        let Some(domain) = origin.strip_prefix("https://") else { return Ok(false) };
+        let sql = "SELECT id FROM app_domain
+                   WHERE app_id = $1 AND domain = $2 AND status = 'active' AND passkeys_at IS NOT NULL";
+        Ok(db.opt::<(String,)>(sql, params![id, domain]).await?.is_some())
     }
 
     /// Notes that somebody came in through it, and what they let it know, unless they are blocked. It stays until the
@@ -342,6 +366,18 @@ impl Application {
             end_users::note(tx, id, account).await?;
         }
         Ok(if greeted == 1 { Greeting::Welcome } else { Greeting::AppGone })
+    }
+
+    /// Gives an app a plan of its own, or takes it: empty, and it shares its organization's. Billing says so, in the commit that
+    /// applies what was paid.
+    pub async fn set_plan(tx: &mut Tx, id: ApplicationId, plan: &str) -> db::Result<()> {
+        tx.exec("UPDATE app SET plan = $2 WHERE id = $1 AND plan <> $2", params![id, plan]).await.map(drop)
+    }
+
+    /// The plan that an app has for itself, if it has one.
+    pub async fn own_plan(mut from: impl Read, id: ApplicationId) -> db::Result<Option<String>> {
+        let plan: Option<(String,)> = from.opt("SELECT plan FROM app WHERE id = $1", params![id]).await?;
+        Ok(plan.map(|(plan,)| plan).filter(|plan| !plan.is_empty()))
     }
 
     /// Counts somebody whose session to an app goes on as active in this month, unless that was done.

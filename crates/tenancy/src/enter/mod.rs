@@ -38,7 +38,7 @@ pub use scim::ScimToken;
 pub use session::{
     APP_KEY_MISMATCH, APP_SESSION, AnySession, Browser, Granted, INSUFFICIENT_SCOPE, MaybeSession, PlatformAdmin,
     PlatformOwner, REAUTHENTICATION_REQUIRED, RefreshToken, Session, is_owner_by, is_platform_admin,
-    is_platform_owner, may_use_cookie, runs_platform,
+    is_platform_owner, may_use_cookie, platform_owners, runs_platform,
 };
 pub use visitor::Visitor;
 pub use within::Within;

@@ -438,6 +438,19 @@ pub fn is_owner_by(janua: &Janua, email_key: Option<&str>, is_verified: bool, is
     if owners.is_empty() { is_entrusted } else { is_verified && is_listed }
 }
 
+/// The accounts of all platform owners.
+pub async fn platform_owners(tx: &mut Tx, janua: &Janua) -> db::Result<Vec<Account>> {
+    let listed = &janua.config.of::<crate::Settings>().platform_owners;
+    if listed.is_empty() {
+        return Account::who_run_platform(&mut *tx).await;
+    }
+    let mut found = vec![];
+    for email in listed.iter().filter_map(|owner| crate::email::Email::parse(owner)) {
+        found.extend(Account::by_email(&mut *tx, &email).await?.filter(|account| account.email_verified));
+    }
+    Ok(found)
+}
+
 /// A platform owner.
 pub struct PlatformOwner(pub Session);
 

@@ -220,7 +220,8 @@ fn moment(field: &'static str, text: &str, is_end: bool) -> Result<Timestamp> {
     Ok(if is_day && is_end { Timestamp(found.0.saturating_add(Timestamp::DAY_MS)) } else { found })
 }
 
-fn wants_csv(headers: &HeaderMap, format: &str) -> bool {
+/// Whether a CSV file is wanted: by the query, or by the first type that the client accepts.
+pub fn wants_csv(headers: &HeaderMap, format: &str) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     format == "csv" || accept.split(',').next().is_some_and(|first| first.trim().starts_with("text/csv"))
 }
@@ -349,13 +350,14 @@ fn write_row(csv: &mut String, entry: &AuditEntry) {
     let _ = write!(csv, "{}\r\n", fields.join(","));
 }
 
-/// A quoted cell. A spreadsheet takes text that begins with one of these signs for a formula, so it gets an apostrophe.
-fn cell(text: &str) -> String {
+/// A quoted cell of a CSV file. A spreadsheet takes text that begins with one of these signs for a formula, so it gets an apostrophe.
+pub fn cell(text: &str) -> String {
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
     format!("\"{}{}\"", if is_formula { "'" } else { "" }, text.replace('"', "\"\""))
 }
 
-fn file(csv: String, name: &str) -> Response {
+/// The answer with a CSV file.
+pub fn file(csv: String, name: &str) -> Response {
     let mut response = csv.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/csv; charset=utf-8"));

@@ -14,6 +14,8 @@ crate::events! {
     OrgDeleted = "ORG_DELETED";
     /// An invited person joined.
     InviteAccepted { role: Role } = "INVITE_ACCEPTED";
+    /// A user joined by the domain of their verified email.
+    MemberJoined { role: Role, domain: String } = "MEMBER_JOINED";
     /// A member left or was removed.
     MemberRemoved = "MEMBER_REMOVED";
     /// An app was deleted.

@@ -3,6 +3,7 @@ pub mod audit;
 pub mod figures;
 pub mod happenings;
 pub mod outbox;
+pub mod watch;
 
 use db::{Db, Tx, params};
 use kernel::{Janua, clock::Timestamp};
@@ -192,8 +193,8 @@ pub async fn record(
     let (id, target, details) = (EventId::new(&janua.entropy, now), about.target(), event.details());
     tx.send(
         "INSERT INTO audit_event (id, type, webhook, account_id, actor, target, org_id, app_id, ip, user_agent, at,
-                                  details, machine_id)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+                                  details, machine_id, is_tallied)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
         params![
             id,
             kind.audit,
@@ -207,10 +208,13 @@ pub async fn record(
             by.user_agent.clone(),
             now,
             &details,
-            about.machine
+            about.machine,
+            watch::is_watched(janua)
         ],
     )
     .await?;
+    let what = watch::What::Event { id, kind: kind.audit, details: &details };
+    watch::tell(tx, janua, about.app.or(by.app), about.person, what).await?;
     let happened = Happened { id, name: kind.webhook, kind: kind.audit, target, details, at: now };
     outbox::put(tx, janua, by, about, &happened).await
 }

@@ -13,6 +13,7 @@ use super::{
     targets::Granted,
 };
 use crate::{
+    apps::{self, Keyed},
     enter::{self, Live, Living},
     events::{self, By},
     ids::{AccountId, MachineId, SessionId},
@@ -150,6 +151,14 @@ pub struct Recognised {
     pub machine: Arc<Machine>,
     /// The session of the user, for a delegated token.
     pub living: Option<Living>,
+}
+
+impl Recognised {
+    /// Whether a service may ask about the token: it is the token's audience, or belongs to the machine's organization.
+    pub async fn may_be_asked_by(&self, janua: &Janua, keyed: &Keyed) -> db::Result<bool> {
+        let is_own = keyed.org_id == self.machine.org_id;
+        Ok(is_own || apps::counts_at(&janua.db, &self.claims.aud, keyed.app_id).await?)
+    }
 }
 
 fn is_current(claims: &MachineClaims, now: Timestamp) -> bool {

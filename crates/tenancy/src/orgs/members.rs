@@ -63,6 +63,14 @@ impl OrgMember {
     /// `false` when they are in already; their role stays what it is.
     /// Counts against the organization's quota.
     pub async fn add(tx: &mut Tx, janua: &Janua, org: OrgId, account: AccountId, role: Role) -> Result<bool> {
+        let is_new = Self::insert(tx, janua, org, account, role).await?;
+        if is_new {
+            quotas::spend(tx, janua, org, &quotas::MEMBERS, 1).await?;
+        }
+        Ok(is_new)
+    }
+
+    async fn insert(tx: &mut Tx, janua: &Janua, org: OrgId, account: AccountId, role: Role) -> db::Result<bool> {
         let now = janua.clock.now();
         let added = tx
             .exec(
@@ -72,11 +80,45 @@ impl OrgMember {
             )
             .await?;
         if added == 1 {
-            quotas::spend(tx, janua, org, &quotas::MEMBERS, 1).await?;
             people::joined(tx, org, account, role, now).await?;
+            let sql = "DELETE FROM org_departure WHERE org_id = $1 AND account_id = $2";
+            tx.send(sql, params![org, account]).await?;
         }
         orgs::changed(tx, org).await?;
         Ok(added == 1)
+    }
+
+    /// Takes somebody in by the domain of their verified email, if an organization has proven it and wants that. Who was a
+    /// member before, or is switched off in its directory, is not taken in; nor is anybody beyond its quota. Answers the
+    /// organization they joined.
+    pub async fn join_by_domain(tx: &mut Tx, janua: &Janua, account: &Account) -> Result<Option<OrgId>> {
+        let Some(key) = account.email_key.as_deref().filter(|_| account.email_verified) else { return Ok(None) };
+        let host = key.rsplit_once('@').and_then(|(_, host)| url::Host::parse(host).ok());
+        let Some(url::Host::Domain(host)) = host else { return Ok(None) };
+        // A proof whose record is gone at the moment stays good for what it was used for, and for nobody new.
+        let found: Option<(OrgId,)> = tx
+            .opt(
+                "SELECT org.id FROM app_domain JOIN org ON org.id = app_domain.org_id
+                 WHERE app_domain.domain = $1 AND app_domain.verified_at IS NOT NULL
+                   AND app_domain.missing_since IS NULL AND org.auto_join
+                   AND NOT EXISTS (SELECT 1 FROM org_member WHERE org_id = org.id AND account_id = $2)
+                   AND NOT EXISTS (SELECT 1 FROM org_departure WHERE org_id = org.id AND account_id = $2)
+                   AND NOT EXISTS (SELECT 1 FROM person WHERE org_id = org.id AND NOT active
+                                     AND (account_id = $2 OR email_key = $3))",
+                params![host, account.id, key],
+            )
+            .await?;
+        let Some((org,)) = found else { return Ok(None) };
+        let spent = quotas::try_spend(tx, janua, org.into(), &quotas::MEMBERS, 1).await?;
+        if matches!(spent, quotas::Outcome::Refused(_)) {
+            return Ok(None);
+        }
+        if !Self::insert(tx, janua, org, account.id, Role::Member).await? {
+            // An invitation was accepted at the same moment.
+            quotas::give_back(tx, org, &quotas::MEMBERS, 1).await?;
+            return Ok(None);
+        }
+        Ok(Some(org))
     }
 
     pub async fn set_role(tx: &mut Tx, org: OrgId, account: AccountId, role: Role) -> db::Result<()> {
@@ -105,6 +147,9 @@ impl OrgMember {
         let sql = "DELETE FROM org_member WHERE org_id = $1 AND account_id = $2";
         if tx.exec(sql, params![org, account]).await? == 1 {
             quotas::give_back(tx, org, &quotas::MEMBERS, 1).await?;
+            let sql =
+                "INSERT INTO org_departure (org_id, account_id, left_at) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
+            tx.send(sql, params![org, account, janua.clock.now()]).await?;
         }
         people::note_role(tx, org, account, None).await?;
         let sql = "UPDATE session SET org_id = NULL WHERE org_id = $1 AND account_id = $2";

@@ -35,10 +35,12 @@ pub struct Org {
     pub primary_color: Option<String>,
     /// An object.
     pub metadata: serde_json::Value,
+    /// Whether people with a verified email of a proven domain become members by signing in.
+    pub auto_join: bool,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
-row!(Org { id, name, slug, tier, logo_url, primary_color, metadata, created_at, updated_at });
+row!(Org { id, name, slug, tier, logo_url, primary_color, metadata, auto_join, created_at, updated_at });
 
 impl Org {
     /// A new one with nothing in it.
@@ -51,6 +53,7 @@ impl Org {
             logo_url: None,
             primary_color: None,
             metadata: serde_json::json!({}),
+            auto_join: false,
             created_at: now,
             updated_at: now,
         }
@@ -78,21 +81,24 @@ impl Org {
         Ok(held.is_some())
     }
 
-    /// Writes name, slug and look; `false` when the slug is somebody else's.
+    /// Writes name, slug, look and whether people join by themselves; `false` when the slug is somebody else's.
     pub async fn save(&self, tx: &mut Tx) -> db::Result<bool> {
         let sql = "SELECT id FROM org WHERE slug = $1 AND id <> $2";
         if tx.opt::<(String,)>(sql, params![&self.slug, self.id]).await?.is_some() {
             return Ok(false);
         }
         tx.exec(
-            "UPDATE org SET name = $2, slug = $3, primary_color = $4, logo_url = $5, updated_at = $6 WHERE id = $1",
+            "UPDATE org SET name = $2, slug = $3, primary_color = $4, logo_url = $5, updated_at = $6,
+                            auto_join = $7
+             WHERE id = $1",
             params![
                 self.id,
                 &self.name,
                 &self.slug,
                 self.primary_color.clone(),
                 self.logo_url.clone(),
-                self.updated_at
+                self.updated_at,
+                self.auto_join
             ],
         )
         .await?;
@@ -116,10 +122,14 @@ impl Org {
         Ok(is_there)
     }
 
-    /// How many organizations are on each plan but the first.
+    /// How many organizations, and apps with a plan of their own, are on each plan but the first.
     pub async fn plans_in_use(db: &Db) -> db::Result<Vec<PlanInUse>> {
         db.all(
-            "SELECT tier AS plan, CAST(COUNT(*) AS BIGINT) AS orgs FROM org WHERE tier <> 'free' GROUP BY tier ORDER BY tier",
+            "SELECT plan, CAST(SUM(orgs) AS BIGINT) AS orgs, CAST(SUM(apps) AS BIGINT) AS apps FROM
+                 (SELECT tier AS plan, COUNT(*) AS orgs, 0 AS apps FROM org WHERE tier <> 'free' GROUP BY tier
+                  UNION ALL
+                  SELECT plan, 0 AS orgs, COUNT(*) AS apps FROM app WHERE plan <> '' GROUP BY plan) used
+             GROUP BY plan ORDER BY plan",
             params![],
         )
         .await
@@ -159,8 +169,10 @@ row!(OrgOnPlan { id, tier });
 pub struct PlanInUse {
     pub plan: String,
     pub orgs: i64,
+    /// With a plan of their own.
+    pub apps: i64,
 }
-row!(PlanInUse { plan, orgs });
+row!(PlanInUse { plan, orgs, apps });
 
 /// Deletes what may be many rows, some at a time, before the organization itself is deleted: on SQLite every other writer
 /// would wait for all of it. Its owners stay until the end, and can ask again if this is cut off.
@@ -324,6 +336,8 @@ pub struct OrgView {
     pub logo_url: Option<String>,
     /// As in `#1d4ed8`.
     pub primary_color: Option<String>,
+    /// Whether users with a verified email at one of its verified domains become members when they sign in.
+    pub auto_join: bool,
     pub created_at: Timestamp,
 }
 
@@ -338,6 +352,7 @@ impl OrgView {
             tier: org.tier.clone(),
             logo_url: org.logo_url.clone(),
             primary_color: org.primary_color.clone(),
+            auto_join: org.auto_join,
             created_at: org.created_at,
         }
     }

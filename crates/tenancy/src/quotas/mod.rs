@@ -145,7 +145,8 @@ impl Limits {
 /// Counters stop here, where numbers are still far from their end: one more request at a time must not overflow them.
 const MOST: i64 = i64::MAX - (1 << 53);
 
-/// Whose quota is used: an organization's, and the app of it that uses it.
+/// Whose quota is used: an organization's, and the app of it that uses it. An app with a plan of its own has counters of its
+/// own for what begins anew with a month or a day; what is there at any time (gauges) counts for the organization.
 #[derive(Debug, Clone, Copy)]
 pub struct Pool {
     pub org: OrgId,
@@ -180,15 +181,15 @@ pub async fn spend(tx: &mut Tx, janua: &Janua, pool: impl Into<Pool>, meter: &Me
     let pool = pool.into();
     match try_spend(tx, janua, pool, meter, n).await? {
         Outcome::Counted(_) => Ok(()),
-        Outcome::Refused(used) => Err(exceeded(janua, pool.org, meter, &used)),
+        Outcome::Refused(used) => Err(exceeded(janua, pool, meter, &used)),
     }
 }
 
 /// The refusal, with what a client needs to show.
-pub fn exceeded(janua: &Janua, org: OrgId, meter: &Meter, used: &Used) -> Fault {
+pub fn exceeded(janua: &Janua, pool: impl Into<Pool>, meter: &Meter, used: &Used) -> Fault {
     let limit = used.limit.as_ref().and_then(Limit::ceiling).unwrap_or_default();
     let so_far = used.used.unwrap_or_default();
-    let upgrade = format!("{}/console/orgs/{org}/usage", janua.config.base_url());
+    let upgrade = format!("{}/console/orgs/{}/usage", janua.config.base_url(), pool.into().org);
     QUOTA_EXCEEDED
         .because(format!("{}: {so_far} of {limit} used on the plan {}.", meter.name, used.plan))
         .with_extra("meter", &meter.name)
@@ -202,31 +203,43 @@ pub fn exceeded(janua: &Janua, org: OrgId, meter: &Meter, used: &Used) -> Fault 
 /// Like [`spend`], for callers that go on when it does not fit.
 pub async fn try_spend(tx: &mut Tx, janua: &Janua, pool: Pool, meter: &Meter, n: i64) -> db::Result<Outcome> {
     let now = janua.clock.now();
-    let Some((plan, limit)) = limit_of(tx, janua, pool.org, meter).await? else {
+    let Some(Standing { plan, limit, own }) = standing(&mut *tx, janua, pool, meter).await? else {
         count(tx, pool.org, meter, n, now).await?;
         return Ok(Outcome::Counted(Used { plan: String::new(), used: None, limit: None }));
     };
-    let counted: Vec<Counter> = tx
-        .put(
-            "INSERT INTO quota (org_id, meter, period, used) SELECT $1, $2, CAST($3 AS BIGINT), CAST($4 AS BIGINT)
-             WHERE CAST($4 AS BIGINT) <= CAST($5 AS BIGINT)
-             ON CONFLICT (org_id, meter, period) DO UPDATE SET used = quota.used + $4 WHERE quota.used <= $5 - $4
-             RETURNING used, told, told_limit, told_month",
-            params![
-                pool.org,
-                &*meter.name,
-                meter.period.start(now),
-                n,
-                limit.as_ref().and_then(Limit::ceiling).unwrap_or(MOST)
-            ],
-        )
-        .await?;
+    let ceiling = limit.as_ref().and_then(Limit::ceiling).unwrap_or(MOST);
+    let counted: Vec<Counter> = match own {
+        None => {
+            tx.put(
+                "INSERT INTO quota (org_id, meter, period, used) SELECT $1, $2, CAST($3 AS BIGINT), CAST($4 AS BIGINT)
+                 WHERE CAST($4 AS BIGINT) <= CAST($5 AS BIGINT)
+                 ON CONFLICT (org_id, meter, period) DO UPDATE SET used = quota.used + $4 WHERE quota.used <= $5 - $4
+                 RETURNING used, told, told_limit, told_month",
+                params![pool.org, &*meter.name, meter.period.start(now), n, ceiling],
+            )
+            .await?
+        }
+        Some(app) => {
+            tx.put(
+                "INSERT INTO app_quota (app_id, org_id, meter, period, used)
+                 SELECT $1, $6, $2, CAST($3 AS BIGINT), CAST($4 AS BIGINT) WHERE CAST($4 AS BIGINT) <= CAST($5 AS BIGINT)
+                 ON CONFLICT (app_id, meter, period) DO UPDATE SET used = app_quota.used + $4
+                   WHERE app_quota.used <= $5 - $4
+                 RETURNING used, told, told_limit, told_month",
+                params![app, &*meter.name, meter.period.start(now), n, ceiling, pool.org],
+            )
+            .await?
+        }
+    };
     let Some(counter) = counted.into_iter().next() else {
-        let used = Some(used(&mut *tx, pool.org, meter, now).await?);
-        return Ok(Outcome::Refused(Used { plan, used, limit }));
+        let used = match own {
+            Some(app) => used_by_app(&mut *tx, app, meter, now).await?,
+            None => used(&mut *tx, pool.org, meter, now).await?,
+        };
+        return Ok(Outcome::Refused(Used { plan, used: Some(used), limit }));
     };
     if let Some(limit) = &limit {
-        notices::tell(tx, janua, pool, meter, &counter, limit).await?;
+        notices::tell(tx, janua, &Told { pool, own, plan: &plan, meter, limit }, &counter).await?;
     }
     Ok(Outcome::Counted(Used { plan, used: Some(counter.used), limit }))
 }
@@ -241,22 +254,49 @@ pub async fn spend_beyond(
     n: i64,
 ) -> db::Result<()> {
     let (pool, now) = (pool.into(), janua.clock.now());
-    let Some((_, Some(limit))) = limit_of(tx, janua, pool.org, meter).await? else {
-        return count(tx, pool.org, meter, n, now).await;
+    let (plan, limit, own) = match standing(&mut *tx, janua, pool, meter).await? {
+        Some(Standing { plan, limit, own }) if limit.is_some() || own.is_some() => (plan, limit, own),
+        _ => return count(tx, pool.org, meter, n, now).await,
     };
-    let counted: Vec<Counter> = tx
-        .put(
-            "INSERT INTO quota (org_id, meter, period, used) VALUES ($1, $2, $3, $4)
-             ON CONFLICT (org_id, meter, period) DO UPDATE SET
-               used = CASE WHEN quota.used > $5 THEN quota.used ELSE quota.used + $4 END
-             RETURNING used, told, told_limit, told_month",
-            params![pool.org, &*meter.name, meter.period.start(now), n, MOST - n.max(0)],
-        )
-        .await?;
-    match counted.first() {
-        Some(counter) => notices::tell(tx, janua, pool, meter, counter, &limit).await,
-        None => Ok(()),
+    let (start, most) = (meter.period.start(now), MOST - n.max(0));
+    let counted: Vec<Counter> = match own {
+        None => {
+            tx.put(
+                "INSERT INTO quota (org_id, meter, period, used) VALUES ($1, $2, $3, $4)
+                 ON CONFLICT (org_id, meter, period) DO UPDATE SET
+                   used = CASE WHEN quota.used > $5 THEN quota.used ELSE quota.used + $4 END
+                 RETURNING used, told, told_limit, told_month",
+                params![pool.org, &*meter.name, start, n, most],
+            )
+            .await?
+        }
+        Some(app) => {
+            tx.put(
+                "INSERT INTO app_quota (app_id, org_id, meter, period, used) VALUES ($1, $6, $2, $3, $4)
+                 ON CONFLICT (app_id, meter, period) DO UPDATE SET
+                   used = CASE WHEN app_quota.used > $5 THEN app_quota.used ELSE app_quota.used + $4 END
+                 RETURNING used, told, told_limit, told_month",
+                params![app, &*meter.name, start, n, most, pool.org],
+            )
+            .await?
+        }
+    };
+    match (counted.first(), &limit) {
+        (Some(counter), Some(limit)) => {
+            notices::tell(tx, janua, &Told { pool, own, plan: &plan, meter, limit }, counter).await
+        }
+        _ => Ok(()),
     }
+}
+
+/// What a warning is about.
+struct Told<'a> {
+    pool: Pool,
+    /// The app whose counter it is, where it has one of its own.
+    own: Option<ApplicationId>,
+    plan: &'a str,
+    meter: &'a Meter,
+    limit: &'a Limit,
 }
 
 /// Nobody asks how far it has come, so this waits for nothing.
@@ -280,19 +320,45 @@ pub async fn give_back(tx: &mut Tx, org: OrgId, meter: &Meter, n: i64) -> db::Re
     tx.send(sql, params![org, &*meter.name, n]).await
 }
 
-/// The plan of an organization and its limit on a meter. Nothing where no plan limits the meter: then the organization is
-/// not looked at.
+/// The plan that counts for a pool, its limit on a meter, and the app whose own counter is used.
+struct Standing {
+    plan: String,
+    limit: Option<Limit>,
+    own: Option<ApplicationId>,
+}
+
+struct Plans {
+    tier: String,
+    plan: Option<String>,
+}
+row!(Plans { tier, plan });
+
+/// Nothing where no plan limits the meter: then neither the organization nor the app is looked at.
+async fn standing(mut from: impl Read, janua: &Janua, pool: Pool, meter: &Meter) -> db::Result<Option<Standing>> {
+    let Some(limits) = janua.find::<Limits>().filter(|limits| limits.has(&meter.name)) else { return Ok(None) };
+    let plans: Option<Plans> = match pool.app.filter(|_| meter.period != Period::Gauge) {
+        Some(app) => {
+            let sql = "SELECT org.tier, app.plan FROM org LEFT JOIN app ON app.id = $2 AND app.org_id = org.id
+                       WHERE org.id = $1";
+            from.opt(sql, params![pool.org, app]).await?
+        }
+        None => from.opt("SELECT tier, NULL AS plan FROM org WHERE id = $1", params![pool.org]).await?,
+    };
+    let plans = plans.unwrap_or_else(|| Plans { tier: FIRST_PLAN.to_owned(), plan: None });
+    let of_app = plans.plan.filter(|plan| !plan.is_empty());
+    let own = pool.app.filter(|_| of_app.is_some());
+    let plan = of_app.unwrap_or(plans.tier);
+    Ok(Some(Standing { limit: limits.find(&plan, &meter.name).cloned(), plan, own }))
+}
+
+/// The plan that counts for a pool and its limit on a meter. Nothing where no plan limits the meter.
 pub async fn limit_of(
     tx: &mut Tx,
     janua: &Janua,
-    org: OrgId,
+    pool: impl Into<Pool>,
     meter: &Meter,
 ) -> db::Result<Option<(String, Option<Limit>)>> {
-    let Some(limits) = janua.find::<Limits>().filter(|limits| limits.has(&meter.name)) else { return Ok(None) };
-    let plan: Option<(String,)> = tx.opt("SELECT tier FROM org WHERE id = $1", params![org]).await?;
-    let plan = plan.map_or_else(|| FIRST_PLAN.to_owned(), |(plan,)| plan);
-    let limit = limits.find(&plan, &meter.name).cloned();
-    Ok(Some((plan, limit)))
+    Ok(standing(&mut *tx, janua, pool.into(), meter).await?.map(|standing| (standing.plan, standing.limit)))
 }
 
 /// From where on an organization's plan refuses more of a meter; none where it does not.
@@ -319,22 +385,32 @@ pub async fn used(mut from: impl Read, org: OrgId, meter: &Meter, now: Timestamp
     Ok(used.map_or(0, |(used,)| used))
 }
 
+/// How much of a meter an app with a plan of its own has used in the present period.
+pub async fn used_by_app(mut from: impl Read, app: ApplicationId, meter: &Meter, now: Timestamp) -> db::Result<i64> {
+    let sql = "SELECT used FROM app_quota WHERE app_id = $1 AND meter = $2 AND period = $3";
+    let used: Option<(i64,)> = from.opt(sql, params![app, &*meter.name, meter.period.start(now)]).await?;
+    Ok(used.map_or(0, |(used,)| used))
+}
+
 struct UsedByOrg {
     org_id: OrgId,
     used: i64,
 }
 row!(UsedByOrg { org_id, used });
 
-/// How much of a meter every organization has used in the periods that began from one moment to another. A gauge has one
-/// period, which began at 0.
+/// How much of a meter every organization has used in the periods that began from one moment to another, with its apps. A gauge
+/// has one period, which began at 0.
 pub async fn used_by_all(
     db: &db::Db,
     meter: &Meter,
     from: Timestamp,
     to: Timestamp,
 ) -> db::Result<Vec<(OrgId, i64)>> {
-    let sql = "SELECT org_id, CAST(SUM(used) AS BIGINT) AS used FROM quota
-               WHERE meter = $1 AND period >= $2 AND period < $3 AND used > 0 GROUP BY org_id";
+    let sql = "SELECT org_id, CAST(SUM(used) AS BIGINT) AS used FROM
+                   (SELECT org_id, used FROM quota WHERE meter = $1 AND period >= $2 AND period < $3 AND used > 0
+                    UNION ALL
+                    SELECT org_id, used FROM app_quota WHERE meter = $1 AND period >= $2 AND period < $3 AND used > 0) AS counted
+               GROUP BY org_id";
     let rows: Vec<UsedByOrg> = db.all(sql, params![&*meter.name, from, to]).await?;
     Ok(rows.into_iter().map(|row| (row.org_id, row.used)).collect())
 }

@@ -2,7 +2,7 @@
 use db::{Tx, params};
 use kernel::Janua;
 
-use super::{Counter, Limit, Meter, Pool};
+use super::{Counter, Told};
 use crate::{
     events::{self, About, By},
     messages::mail::{self, Letter, Mail, Sample},
@@ -26,27 +26,30 @@ fn step(used: i64, limit: i64) -> i64 {
 }
 
 /// Sends the warning that is due, if one is. A gauge that rises and falls is told of once a month.
-pub(super) async fn tell(
-    tx: &mut Tx,
-    janua: &Janua,
-    pool: Pool,
-    meter: &Meter,
-    counter: &Counter,
-    limit: &Limit,
-) -> db::Result<()> {
+pub(super) async fn tell(tx: &mut Tx, janua: &Janua, of: &Told<'_>, counter: &Counter) -> db::Result<()> {
+    let (pool, meter, limit) = (of.pool, of.meter, of.limit);
     let month = janua.clock.now().month().0;
     let is_same = counter.told_limit == limit.included && counter.told_month == month.0;
     let (reached, told) = (step(counter.used, limit.included), if is_same { counter.told } else { 0 });
     if reached <= told {
         return Ok(());
     }
-    let sql = "UPDATE quota SET told = $4, told_limit = $5, told_month = $6
-               WHERE org_id = $1 AND meter = $2 AND period = $3";
+    let (sql, whose) = match of.own {
+        None => (
+            "UPDATE quota SET told = $4, told_limit = $5, told_month = $6 WHERE org_id = $1 AND meter = $2 AND period = $3",
+            pool.org.to_string(),
+        ),
+        Some(app) => (
+            "UPDATE app_quota SET told = $4, told_limit = $5, told_month = $6
+             WHERE app_id = $1 AND meter = $2 AND period = $3",
+            app.to_string(),
+        ),
+    };
     let period = meter.period.start(janua.clock.now());
-    tx.send(sql, params![pool.org, &*meter.name, period, reached, limit.included, month]).await?;
+    tx.send(sql, params![whose, &*meter.name, period, reached, limit.included, month]).await?;
     let Some(org) = Org::find(&mut *tx, pool.org).await? else { return Ok(()) };
     let about = pool.app.map_or_else(|| About::in_org(pool.org), |app| About::application(app, pool.org));
-    let (meter, used, limit, plan) = (meter.name.to_string(), counter.used, limit.included, org.tier.clone());
+    let (meter, used, limit, plan) = (meter.name.to_string(), counter.used, limit.included, of.plan.to_owned());
     let by = By::default();
     if reached == 100 {
         events::record(tx, janua, &by, about, &QuotaReached { meter: meter.clone(), used, limit, plan }).await?;

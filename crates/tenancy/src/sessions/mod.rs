@@ -13,7 +13,7 @@ pub mod tokens;
 
 use std::{net::IpAddr, time::Duration};
 
-use db::{Db, Reach, Read, Tx, params, row};
+use db::{Db, FromRow, Reach, Read, Row, Tx, params, row};
 use kernel::{
     Janua,
     clock::Timestamp,
@@ -33,7 +33,7 @@ use crate::{
         Application,
         scopes::{Scope, Scopes},
     },
-    events::{self, By},
+    events::{self, By, watch},
     ids::{AccountId, ApplicationId, Factor, OrgId},
     sessions::audience::Audience,
 };
@@ -435,6 +435,18 @@ pub enum Turned {
     Ended,
 }
 
+/// A session that was turned over, and when it was seen before.
+struct Moved {
+    session: StoredSession,
+    before: Timestamp,
+}
+
+impl FromRow for Moved {
+    fn from_row(mut row: Row) -> db::Result<Self> {
+        Ok(Self { before: row.get("seen_before_at")?, session: StoredSession::from_row(row)? })
+    }
+}
+
 /// Turns a session over, by one conditional statement: of many at once one moves it on. A session that belongs to a client
 /// turns for that client alone; for anybody else nothing happens to it.
 pub async fn turn(
@@ -445,9 +457,9 @@ pub async fn turn(
     through: Option<&str>,
 ) -> db::Result<Turned> {
     let now = janua.clock.now();
-    let moved: Vec<StoredSession> = tx
+    let moved: Vec<Moved> = tx
         .put(
-            "UPDATE session SET generation = generation + 1, rotated_at = $3, last_seen_at = $3,
+            "UPDATE session SET generation = generation + 1, rotated_at = $3, seen_before_at = last_seen_at, last_seen_at = $3,
                                 expires_at = CASE WHEN $4 < ends_at THEN $4 ELSE ends_at END
              WHERE id = $1 AND generation = $2 AND revoked_at IS NULL AND expires_at > $3 AND ends_at > $3
                AND COALESCE(app_id, client, '') = $5
@@ -461,9 +473,11 @@ pub async fn turn(
             ],
         )
         .await?;
-    if let Some(session) = moved.into_iter().next() {
+    if let Some(Moved { session, before }) = moved.into_iter().next() {
         if let Some(app) = session.app_id {
             Application::note_active(tx, janua, app, session.account_id).await?;
+            let what = watch::What::Refreshed { before };
+            watch::tell(tx, janua, Some(app), Some(session.account_id), what).await?;
         }
         return Ok(Turned::On(Box::new(session)));
     }

@@ -20,13 +20,13 @@ use crate::{
     apps::{Application, Greeting, end_users, scopes::Scopes},
     enter::{self, Delivery, Visitor},
     events::{self, happenings},
-    ids::{AccountId, ApplicationId, Factor, SessionId},
+    ids::{AccountId, ApplicationId, Factor, Role, SessionId},
     messages::{
         mail::{self, Letter, Mail, NOT_YOU, Origin, SECURE, Sample},
         sms::{self, Phone},
     },
     once::{self, Spent},
-    orgs::{Membership, people},
+    orgs::{Membership, members::OrgMember, people},
     sessions::{Proof, StoredSession, audience::Audience, device_name},
 };
 
@@ -159,6 +159,7 @@ pub async fn enter_held(
     let pending = Pending { method: way.method.to_owned(), delivery: way.delivery, app: through };
     let aside = serde_json::to_vec(&pending).unwrap_or_default();
     let ticket = once::issue(tx, janua, factors::MFA_TICKET, Some(account.id), &aside).await?;
+    events::watch::tell(tx, janua, through, Some(account.id), events::watch::What::SecondFactorAsked).await?;
     db::answer_opens_account();
     Ok(Entered::Waiting(MfaChallenge {
         requires_mfa: true,
@@ -291,6 +292,15 @@ enum Begun {
     AppGone,
 }
 
+/// Whoever signs in to the service itself joins the organization that wants everybody of their email's domain.
+async fn join_by_domain(tx: &mut Tx, janua: &Janua, visitor: &Visitor, account: &Account) -> Result<()> {
+    let Some(org) = OrgMember::join_by_domain(tx, janua, account).await? else { return Ok(()) };
+    let domain = account.email_key.as_deref().and_then(|key| key.rsplit_once('@')).map_or("", |(_, host)| host);
+    let event = happenings::MemberJoined { role: Role::Member, domain: domain.to_owned() };
+    let by = events::By { actor: Some(account.id), ..visitor.by.clone() };
+    Ok(events::record(tx, janua, &by, events::About::in_org(org).person(account.id), &event).await?)
+}
+
 /// Makes the session, writes down that somebody signed in, and tells them when the device is new. A session to an app that
 /// is gone does not begin.
 async fn begin(
@@ -301,6 +311,9 @@ async fn begin(
     beginning: Beginning,
 ) -> Result<Begun> {
     let (now, app_id) = (janua.clock.now(), beginning.app_id);
+    if app_id.is_none() && beginning.client.is_none() {
+        join_by_domain(tx, janua, visitor, account).await?;
+    }
     let org = Membership::active(tx, account.id).await?;
     if let Some(id) = app_id {
         match Application::greet(tx, janua, id, account.id, beginning.scopes.as_ref()).await? {

@@ -3,6 +3,7 @@ use axum::response::Response;
 use kernel::http::{Path, Routes};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::nav::{Area::App, NavEntry};
 use crate::{activity, me::Me, page::pages};
@@ -25,6 +26,12 @@ pub fn routes() -> Routes {
         .get("/console/apps/{appId}/users/{userId}", user_page, "one of its end users")
         .get("/console/apps/{appId}/domain", domain_page, "its own name and the proof of it")
         .get("/console/apps/{appId}/domains", domains_page, "the domains of its site")
+        .get("/console/apps/{appId}/domains/register", register_domain_page, "look for a domain and buy it")
+        .get(
+            "/console/apps/{appId}/domains/register/{operationId}",
+            registration_page,
+            "how the purchase of a domain stands",
+        )
         .get(
             "/console/apps/{appId}/domains/{domain}",
             site_domain_page,
@@ -89,7 +96,37 @@ async fn domain_page(me: Me, Path(place): Path<OfApp>) -> Response {
 }
 
 async fn domains_page(me: Me, Path(place): Path<OfApp>) -> Response {
-    me.show("console/domains.html", &place, &[APP, ("list", "/apps/{appId}/domains")]).await
+    let asks = [APP, ("list", "/apps/{appId}/domains"), ("?purchases", "/apps/{appId}/registrations?limit=5")];
+    me.show("console/domains.html", &place, &asks).await
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct OfSearch {
+    app_id: String,
+    wanted: String,
+}
+
+async fn register_domain_page(me: Me, Path(OfApp { app_id }): Path<OfApp>) -> Response {
+    let wanted = me.parameter("domain").trim().to_lowercase();
+    let years = me.parameter("years").parse().ok().filter(|years| (1..=10).contains(years)).unwrap_or(1_i64);
+    let more = json!({ "wanted": wanted, "years": years, "offer": null });
+    let offer = ("?offer", "/domains/availability?domain={wanted}");
+    let purchases = ("?purchases", "/apps/{appId}/registrations?limit=20");
+    let asks = if wanted.is_empty() { vec![APP, purchases] } else { vec![APP, purchases, offer] };
+    me.show_with("console/domain_register.html", &OfSearch { app_id, wanted }, &asks, more).await
+}
+
+#[derive(Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct OfPurchase {
+    app_id: String,
+    operation_id: String,
+}
+
+async fn registration_page(me: Me, Path(place): Path<OfPurchase>) -> Response {
+    let asks = [APP, ("purchase", "/domains/register/{operationId}")];
+    me.show("console/domain_purchase.html", &place, &asks).await
 }
 
 #[derive(Deserialize, Serialize, JsonSchema)]
@@ -100,5 +137,7 @@ struct OfDomain {
 }
 
 async fn site_domain_page(me: Me, Path(place): Path<OfDomain>) -> Response {
-    me.show("console/site_domain.html", &place, &[APP, ("domain", "/domains/onboard/{appId}/{domain}")]).await
+    let asks =
+        [APP, ("domain", "/domains/onboard/{appId}/{domain}"), ("?mail", "/apps/{appId}/email/domains/{domain}")];
+    me.show("console/site_domain.html", &place, &asks).await
 }

@@ -56,7 +56,7 @@ async fn app_billing_page(me: Me, Path(place): Path<OfApp>) -> Response {
 
 /// Asks for a URL and goes there: at once within this service, by a link to elsewhere.
 async fn onward(me: &Me, call: &str, body: &Value, field: &str, words: &str) -> Response {
-    let said = match me.ask(Method::POST, call, Some(body), None).await {
+    let said = match me.ask(Method::POST, call, Some(body)).await {
         Ok(said) => said.body,
         Err(fault) => return me.keeps(error(&me.janua, &fault)),
     };

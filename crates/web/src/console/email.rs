@@ -122,7 +122,7 @@ async fn draw(me: &Me, place: &OfTemplate, locale: &str) -> kernel::fault::Resul
     let encode =
         |text: &str| percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string();
     let to = format!("/apps/{}/email/templates/{}/preview", encode(&place.app_id), encode(&place.name));
-    Ok(me.ask(Method::POST, &to, Some(&json!({ "locale": locale })), None).await?.body)
+    Ok(me.ask(Method::POST, &to, Some(&json!({ "locale": locale }))).await?.body)
 }
 
 async fn template_body(me: Me, Path(place): Path<OfTemplate>) -> Response {

@@ -2,9 +2,11 @@
 //! every form is one API request.
 mod apps;
 mod billing;
+mod code;
 mod deployments;
 mod design;
 mod email;
+mod insights;
 mod machines;
 mod mails;
 pub mod nav;
@@ -13,6 +15,7 @@ mod platform;
 mod quick_start;
 mod samples;
 mod search;
+mod skills;
 mod start;
 mod storage;
 mod usage;
@@ -28,6 +31,7 @@ const NAV: &[&[NavEntry]] = &[
     orgs::NAV,
     quick_start::NAV,
     apps::NAV,
+    insights::NAV,
     deployments::NAV,
     webhooks::NAV,
     email::NAV,
@@ -36,6 +40,8 @@ const NAV: &[&[NavEntry]] = &[
     usage::NAV,
     billing::NAV,
     machines::NAV,
+    skills::NAV,
+    code::NAV,
 ];
 
 pub fn routes() -> Routes {
@@ -43,6 +49,7 @@ pub fn routes() -> Routes {
         .and(start::routes())
         .and(orgs::routes())
         .and(apps::routes())
+        .and(insights::routes())
         .and(deployments::routes())
         .and(webhooks::routes())
         .and(email::routes())
@@ -50,6 +57,8 @@ pub fn routes() -> Routes {
         .and(usage::routes())
         .and(billing::routes())
         .and(machines::routes())
+        .and(skills::routes())
+        .and(code::routes())
         .and(platform::routes())
         .and(search::routes())
         .and(design::routes())

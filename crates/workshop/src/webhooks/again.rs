@@ -155,6 +155,9 @@ pub async fn rehearse(
         (facts["test"], facts["at"], facts["appId"]) = (json!(true), json!(now), json!(app_id));
         let about = outbox::rehearse(tx, janua, app_id, &facts).await?;
         let delivery_id = Delivery::insert(tx, janua, id, about, &event, now).await?;
+        for listener in Webhook::mirrors_of(tx, id, now).await? {
+            Delivery::mirror(tx, janua, listener, delivery_id, now).await?;
+        }
         Webhook::wake(tx, id, now).await?;
         tx.notify(Reach::ThisNode, outbox::TOPIC, "").await?;
         Ok(UnderWay { delivery_id, event })
@@ -195,6 +198,9 @@ pub async fn once_more(
         }
         if !Delivery::again(tx, delivery_id, now).await? {
             return Err(STILL_PENDING.into());
+        }
+        for listener in Webhook::mirrors_of(tx, id, now).await? {
+            Delivery::mirror(tx, janua, listener, delivery_id, now).await?;
         }
         Webhook::wake(tx, id, now).await?;
         Ok(tx.notify(Reach::ThisNode, outbox::TOPIC, "").await?)

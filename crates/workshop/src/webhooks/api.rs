@@ -24,6 +24,7 @@ use tenancy::{
 use super::{
     WEBHOOKS,
     jobs::Clear,
+    listen,
     model::{Webhook, WebhookId, seal},
     rules::{self, TOO_MANY_AT_HOST, UNKNOWN_EVENT_TYPES},
     sign,
@@ -39,13 +40,16 @@ pub fn routes() -> Routes {
         .get("/webhooks", list_webhooks, "list webhooks (secrets omitted)")
         .get("/webhooks/{id}", get_webhook, "get one webhook (secret omitted)")
         .patch("/webhooks/{id}", update_webhook, "update url, events, isActive; rotate or finalize the secret")
-        .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE, TOO_MANY_AT_HOST])
+        .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE, TOO_MANY_AT_HOST, IS_LISTENER])
         .delete("/webhooks/{id}", delete_webhook, "delete the webhook and stop its deliveries")
 }
 
 const MOST: i64 = 10_000;
 pub const TOO_MANY: Code =
     Code::new(409, "too_many_webhooks", "The app has ten thousand webhooks. Delete one first.");
+
+pub const IS_LISTENER: Code =
+    Code::new(409, "webhook_is_listener", "This is a listener of a command line. It cannot be changed.");
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -72,6 +76,8 @@ pub struct WebhookView {
     is_active: bool,
     created_at: Timestamp,
     standard_headers: bool,
+    /// Until when a listener of a command line waits for its stream; null for a webhook with an endpoint.
+    listens_until: Option<Timestamp>,
     /// Until when deliveries are signed with the secret before as well.
     rotation_ends_at: Option<Timestamp>,
     /// 64 hexadecimal characters. Shown on creation and on rotation, and never again.
@@ -92,6 +98,7 @@ impl WebhookView {
             is_active: webhook.is_active,
             created_at: webhook.created_at,
             standard_headers: webhook.standard_headers,
+            listens_until: webhook.listens_until,
             rotation_ends_at: webhook.retiring_until.filter(|until| now < *until),
             secret: None,
             standard_secret: None,
@@ -131,6 +138,9 @@ pub async fn register(janua: &Janua, caller: &InApp<Admin>, new: NewWebhook) -> 
         retiring_until: None,
         failures: 0,
         created_at: now,
+        listens_until: None,
+        listener_of: None,
+        mirrors: None,
     };
     transact!(janua, async |tx| {
         caller.hold(tx).await?;
@@ -274,6 +284,9 @@ pub async fn alter(
     let (webhook, secret) = transact!(janua, async |tx| {
         caller.hold(tx).await?;
         let mut webhook = Webhook::hold(tx, app_id, id).await?.ok_or(NOT_FOUND)?;
+        if webhook.is_listener() {
+            return Err(IS_LISTENER.into());
+        }
         let was_active = webhook.is_active;
         if let Some(url) = &url {
             // One that stays where it is takes nobody's place.
@@ -329,8 +342,13 @@ pub async fn remove(janua: &Janua, caller: &InApp<Admin>, id: WebhookId) -> Resu
     let app_id = caller.application.id;
     transact!(janua, async |tx| {
         caller.hold(tx).await?;
+        let webhook = Webhook::hold(tx, app_id, id).await?.ok_or(NOT_FOUND)?;
         if !Webhook::delete(tx, app_id, id).await? {
             return Err(NOT_FOUND.into());
+        }
+        if webhook.is_listener() {
+            listen::end_listening(tx, janua, app_id, id).await?;
+            return Ok(caller.record(tx, janua, &listen::ended(id)).await?);
         }
         quotas::give_back(tx, caller.application.org_id, &WEBHOOKS, 1).await?;
         if Webhook::count(tx, app_id).await? == 0 {

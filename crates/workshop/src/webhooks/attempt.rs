@@ -20,7 +20,7 @@ use super::{
 
 const MOST_READ: usize = 64 * 1024;
 /// How much of a receiver's answer is kept.
-const MOST_KEPT: usize = 1024;
+pub(super) const MOST_KEPT: usize = 1024;
 
 /// What a webhook is when an attempt begins.
 pub(super) struct Target {
@@ -60,22 +60,36 @@ async fn post(
     body: Vec<u8>,
     at: Timestamp,
 ) -> Result<Reply, NoReply> {
-    let Target { webhook, url, keys, standard_keys } = target;
-    let url = url.clone().ok_or(NoReply::NoSuchHost)?;
-    let id = delivery.id.to_string();
+    let url = target.url.clone().ok_or(NoReply::NoSuchHost)?;
     let mut headers = HeaderMap::new();
-    let mut say = |name: &'static str, value: String| {
+    for (name, value) in signed_headers(target, delivery, &body, at) {
         if let Ok(value) = HeaderValue::from_str(&value) {
             headers.insert(HeaderName::from_static(name), value);
         }
-    };
+    }
+    let limits = Limits { time: janua.own::<Pace>().attempt, bytes: MOST_READ };
+    let (method, reach) = (Method::POST, Reach::Receiver);
+    janua.outgoing.send(Call { method, url, headers, body: body.into(), limits, reach }).await
+}
+
+/// The headers of a delivery with its signature.
+pub(super) fn signed_headers(
+    target: &Target,
+    delivery: &Delivery,
+    body: &[u8],
+    at: Timestamp,
+) -> Vec<(&'static str, String)> {
+    let Target { webhook, keys, standard_keys, .. } = target;
+    let id = delivery.id.to_string();
+    let mut headers = Vec::with_capacity(9);
+    let mut say = |name: &'static str, value: String| headers.push((name, value));
     say("content-type", "application/json".into());
     say("user-agent", "Service-Webhooks/1.0".into());
     say("webhook-id", id.clone());
     say("webhook-event-type", delivery.event.clone());
     let (own_time, standard_time) = (at.0.to_string(), at.0.div_euclid(1000).to_string());
     if webhook.standard_headers {
-        let signature = sign::standard_signature(standard_keys, &id, at, &body);
+        let signature = sign::standard_signature(standard_keys, &id, at, body);
         if webhook.is_standard {
             say("webhook-timestamp", standard_time.clone());
             say("webhook-signature", signature.clone());
@@ -86,11 +100,9 @@ async fn post(
     }
     if !webhook.is_standard {
         say("webhook-timestamp", own_time);
-        say("webhook-signature", sign::signature(keys, at, &body));
+        say("webhook-signature", sign::signature(keys, at, body));
     }
-    let limits = Limits { time: janua.own::<Pace>().attempt, bytes: MOST_READ };
-    let (method, reach) = (Method::POST, Reach::Receiver);
-    janua.outgoing.send(Call { method, url, headers, body: body.into(), limits, reach }).await
+    headers
 }
 
 fn end(janua: &Janua, before: Delivery, outcome: Result<Reply, NoReply>, at: Timestamp) -> Delivery {

@@ -16,7 +16,7 @@ use tenancy::{
 
 use super::{
     again::{self, Deliveries, INACTIVE, Missed, Recovering, Rehearsal, STILL_PENDING, UnderWay},
-    api::{self, Change, NewWebhook, TOO_MANY, WebhookView, Webhooks},
+    api::{self, Change, IS_LISTENER, NewWebhook, TOO_MANY, WebhookView, Webhooks},
     deliveries::DeliveryId,
     model::WebhookId,
     rules::{TOO_MANY_AT_HOST, UNKNOWN_EVENT_TYPES},
@@ -29,7 +29,7 @@ pub fn routes() -> Routes {
         .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE, TOO_MANY, TOO_MANY_AT_HOST, QUOTA_EXCEEDED])
         .get("/apps/{appId}/webhooks/{webhookId}", get_app_webhook, "one webhook (dashboard)")
         .patch("/apps/{appId}/webhooks/{webhookId}", update_app_webhook, "change a webhook (dashboard)")
-        .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE, TOO_MANY_AT_HOST])
+        .fails(&[UNKNOWN_EVENT_TYPES, DNS_UNAVAILABLE, TOO_MANY_AT_HOST, IS_LISTENER])
         .delete("/apps/{appId}/webhooks/{webhookId}", delete_app_webhook, "delete a webhook (dashboard)")
         .get("/apps/{appId}/webhooks/{webhookId}/deliveries", list_app_deliveries, "latest deliveries (dashboard)")
         .post("/apps/{appId}/webhooks/{webhookId}/test", test_app_webhook, "send an example (dashboard)")

@@ -232,6 +232,25 @@ impl Delivery {
         Ok(tx.exec(sql, params![id, State::Pending, now]).await? == 1)
     }
 
+    /// The same event for a listener, as a new delivery or once more.
+    pub async fn mirror(
+        tx: &mut Tx,
+        janua: &Janua,
+        listener: WebhookId,
+        of: DeliveryId,
+        now: Timestamp,
+    ) -> db::Result<()> {
+        tx.exec(
+            "INSERT INTO webhook_delivery (id, webhook_id, event_id, event, state, ready_at, tries, attempt_count,
+                                           status_code, attempts, created_at)
+             SELECT $1, $2, event_id, event, $3, $4, 0, 0, 0, '[]', $4 FROM webhook_delivery WHERE id = $5
+             ON CONFLICT (event_id, webhook_id, event) DO UPDATE SET state = $3, ready_at = $4, tries = 0",
+            params![DeliveryId::new(&janua.entropy, now), listener, State::Pending, now, of],
+        )
+        .await
+        .map(drop)
+    }
+
     /// Takes what waits for a webhook that was switched off out of the queue, a bit at a time; answers how much it was.
     pub async fn cancel(db: &Db, webhook: WebhookId, until: Timestamp, most: u32) -> db::Result<u64> {
         db.exec(

@@ -7,7 +7,7 @@ use kernel::Janua;
 use tenancy::events::outbox;
 use tokio::{sync::Semaphore, task::JoinSet, time};
 
-use super::{fan_out, lane, model::Held};
+use super::{fan_out, lane, listen::Streams, model::Held};
 
 /// How long a node waits at most before it looks again: what other nodes wrote is not announced here.
 const LOOK: Duration = Duration::from_secs(1);
@@ -21,7 +21,9 @@ pub async fn run(janua: Janua) {
     let mut is_told = false;
     loop {
         notices.skip();
-        let idle = round(&janua, is_told, &lanes, &mut running).await.unwrap_or_else(|error| {
+        let done = round(&janua, is_told, &lanes, &mut running).await;
+        janua.own::<Arc<Streams>>().0.notify_waiters();
+        let idle = done.unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot look for webhooks to deliver; trying again");
             LOOK
         });

@@ -14,4 +14,8 @@ events! {
     WebhookSecretFinalized { webhook_id: String } = "WEBHOOK_SECRET_FINALIZED";
     /// A webhook whose receiver did not answer was switched off.
     WebhookAutoDisabled { webhook_id: String } = "WEBHOOK_AUTO_DISABLED";
+    /// A developer began to receive events over a stream.
+    WebhookListenerStarted { webhook_id: String } = "WEBHOOK_LISTENER_STARTED";
+    /// A listener was deleted.
+    WebhookListenerEnded { webhook_id: String } = "WEBHOOK_LISTENER_ENDED";
 }

@@ -114,6 +114,7 @@ impl Job for Tidy {
     async fn run(self, janua: Janua) -> Result<(), Later> {
         let now = janua.clock.now();
         Webhook::retire_secrets(&janua.db, now).await?;
+        super::listen::tidy(&janua).await?;
         let before = now.minus(KEPT);
         for _ in 0..BITS {
             if Delivery::sweep(&janua.db, before, BIT).await? < u64::from(BIT) {

@@ -16,6 +16,7 @@ mod events;
 mod fan_out;
 mod jobs;
 mod lane;
+mod listen;
 mod mails;
 mod model;
 mod names;
@@ -41,16 +42,21 @@ use tenancy::{
     quotas::{self, Meter, Period},
 };
 
-use self::changes::Changes;
+use self::{changes::Changes, listen::Streams};
 pub(crate) use deliveries::{DeliveryId, queued};
 pub use dispatch::deliver_due;
 pub use settings::Settings;
 
 pub fn feature(config: &Config) -> Feature {
-    let routes = Routes::new("webhooks").and(api::routes()).and(again::routes()).and(dashboard::routes());
+    let routes = Routes::new("webhooks")
+        .and(api::routes())
+        .and(again::routes())
+        .and(dashboard::routes())
+        .and(listen::routes());
     Feature::new(payload::describe(routes))
         .own(Pace { attempt: Duration::from_secs(10) })
         .own(Arc::new(Changes::default()))
+        .own(Arc::new(Streams::default()))
         .jobs(jobs::jobs())
         .start(|janua| {
             Box::pin(async move {
@@ -79,7 +85,7 @@ const WEBHOOKS: Meter = Meter::platform("webhooks", "webhooks", Period::Gauge);
 const GONE: Gone = Gone::App(|tx, _, id| {
     Box::pin(async move {
         let Some(app) = Application::find(&mut *tx, id).await? else { return Ok(()) };
-        let webhooks = model::Webhook::count(tx, id).await?;
+        let webhooks = model::Webhook::count_endpoints(tx, id).await?;
         quotas::give_back(tx, app.org_id, &WEBHOOKS, webhooks).await
     })
 });

@@ -11,7 +11,7 @@ use kernel::{
     id::Id,
     ports::outgoing::host_of,
 };
-use tenancy::apps::ApplicationId;
+use tenancy::{accounts::AccountId, apps::ApplicationId};
 use url::Url;
 
 use super::changes::TOPIC;
@@ -38,6 +38,12 @@ pub struct Webhook {
     /// How many deliveries in a row have failed.
     pub failures: u32,
     pub created_at: Timestamp,
+    /// Until when a listener waits for its stream; `None` for a webhook with an endpoint.
+    pub listens_until: Option<Timestamp>,
+    /// The account that listens.
+    pub listener_of: Option<String>,
+    /// The webhook that a listener listens along with.
+    pub mirrors: Option<WebhookId>,
 }
 row!(Webhook {
     id,
@@ -51,7 +57,10 @@ row!(Webhook {
     retiring_secret,
     retiring_until,
     failures,
-    created_at
+    created_at,
+    listens_until,
+    listener_of,
+    mirrors
 });
 
 /// What a secret is sealed for.
@@ -78,8 +87,8 @@ impl Webhook {
     pub async fn insert(&self, tx: &mut Tx) -> db::Result<()> {
         tx.exec(
             "INSERT INTO webhook (id, app_id, url, events, is_active, standard_headers, secret, failures, created_at,
-                                  held_until, fence, is_standard, host)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8, 0, 0, $9, $10)",
+                                  held_until, fence, is_standard, host, listens_until, listener_of, mirrors)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8, 0, 0, $9, $10, $11, $12, $13)",
             params![
                 self.id,
                 self.app_id,
@@ -90,7 +99,11 @@ impl Webhook {
                 self.secret.clone(),
                 self.created_at,
                 self.is_standard,
-                self.host()
+                // A listener takes no place among the webhooks of a host.
+                self.host().filter(|_| !self.is_listener()).or_else(|| self.is_listener().then(String::new)),
+                self.listens_until,
+                self.listener_of.clone(),
+                self.mirrors
             ],
         )
         .await?;
@@ -120,6 +133,14 @@ impl Webhook {
         tx.send("DELETE FROM webhook_subscription WHERE webhook_id = $1", params![self.id]).await?;
         self.subscribe(tx).await?;
         changed(tx, self.id).await
+    }
+
+    pub fn is_listener(&self) -> bool {
+        self.listens_until.is_some()
+    }
+
+    pub fn is_listener_of(&self, account: AccountId) -> bool {
+        self.is_listener() && self.listener_of.as_deref() == Some(account.to_string().as_str())
     }
 
     pub fn host(&self) -> Option<String> {
@@ -168,6 +189,44 @@ impl Webhook {
         Ok(count)
     }
 
+    /// How many count against a quota: those with an endpoint.
+    pub async fn count_endpoints(tx: &mut Tx, app: ApplicationId) -> db::Result<i64> {
+        let sql = "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM webhook WHERE app_id = $1 AND listens_until IS NULL";
+        let (count,): (i64,) = tx.one(sql, params![app]).await?;
+        Ok(count)
+    }
+
+    /// How many listen by a stream.
+    pub async fn count_listeners(tx: &mut Tx, app: ApplicationId, now: Timestamp) -> db::Result<usize> {
+        let sql = "SELECT id FROM webhook WHERE app_id = $1 AND listens_until > $2";
+        Ok(tx.all::<(WebhookId,)>(sql, params![app, now]).await?.len())
+    }
+
+    /// A listener waits until then.
+    pub async fn put_off(db: &Db, id: WebhookId, until: Timestamp) -> db::Result<()> {
+        let sql = "UPDATE webhook SET listens_until = $2 WHERE id = $1 AND listens_until IS NOT NULL";
+        db.exec(sql, params![id, until]).await.map(drop)
+    }
+
+    /// Listeners whose stream did not come back.
+    pub async fn expired_listeners(db: &Db, now: Timestamp) -> db::Result<Vec<Self>> {
+        let sql = "SELECT * FROM webhook WHERE listens_until <= $1 ORDER BY listens_until LIMIT 500";
+        db.all(sql, params![now]).await
+    }
+
+    /// `false` when it came back meanwhile.
+    pub async fn delete_expired(tx: &mut Tx, id: WebhookId, now: Timestamp) -> db::Result<bool> {
+        let gone = tx.exec("DELETE FROM webhook WHERE id = $1 AND listens_until <= $2", params![id, now]).await?;
+        Ok(gone == 1)
+    }
+
+    /// Listeners that listen along with a webhook.
+    pub async fn mirrors_of(tx: &mut Tx, id: WebhookId, now: Timestamp) -> db::Result<Vec<WebhookId>> {
+        let sql = "SELECT id FROM webhook WHERE mirrors = $1 AND listens_until > $2 ORDER BY id";
+        let found: Vec<(WebhookId,)> = tx.all(sql, params![id, now]).await?;
+        Ok(found.into_iter().map(|(id,)| id).collect())
+    }
+
     /// `false` when the app has no such webhook.
     pub async fn delete(tx: &mut Tx, app: ApplicationId, id: WebhookId) -> db::Result<bool> {
         let gone = tx.exec("DELETE FROM webhook WHERE app_id = $1 AND id = $2", params![app, id]).await?;
@@ -177,7 +236,9 @@ impl Webhook {
 
     /// Says that there is something to deliver from this moment on.
     pub async fn wake(tx: &mut Tx, id: WebhookId, at: Timestamp) -> db::Result<()> {
-        let sql = "UPDATE webhook SET next_at = $2 WHERE id = $1 AND (next_at IS NULL OR next_at > $2)";
+        // The deliveries of a listener are fetched, so that no node is to deliver them.
+        let sql = "UPDATE webhook SET next_at = $2
+                   WHERE id = $1 AND listens_until IS NULL AND (next_at IS NULL OR next_at > $2)";
         tx.exec(sql, params![id, at]).await?;
         Ok(())
     }
@@ -333,7 +394,7 @@ impl Listener {
             "UPDATE webhook SET next_at = $5 WHERE id IN
                  (SELECT webhook_id FROM webhook_subscription
                   WHERE app_id = $1 AND event = $2 AND webhook_id > $3 AND webhook_id <= $4)
-               AND is_active = $6 AND (next_at IS NULL OR next_at > $5)",
+               AND is_active = $6 AND listens_until IS NULL AND (next_at IS NULL OR next_at > $5)",
             params![app, value, range.0, range.1, now, true],
         )
         .await

@@ -381,3 +381,82 @@ async fn roles_decide_who_looks_and_who_changes() {
     assert_eq!(bob.asks(site.t.ask(Method::DELETE, &path)).await.refusal(), (403, "forbidden"));
     site.finish().await;
 }
+
+#[tokio::test]
+async fn pages_of_five_registered_domains_ask_for_passkeys_and_no_more() {
+    let t = TestJanua::start(feature).await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let app = make_app(&t, &ada, "Shop").await;
+    let path = |domain: &str| format!("/apps/{}/domains/{domain}", id(&app));
+    let set = async |domain: &str, wanted: bool| {
+        ada.asks(t.ask(Method::PATCH, &path(domain)).json(&json!({ "passkeys": wanted }))).await
+    };
+    let names = ["a.one.com", "b.one.com", "one.org", "two.com", "three.com", "four.com", "five.com", "six.com"];
+    for name in names {
+        let body = json!({ "appId": id(&app), "domain": name });
+        assert_eq!(ada.asks(t.post("/domains/onboard").json(&body)).await.status, 200, "{name}");
+    }
+    assert_eq!(set("two.com", true).await.refusal(), (409, "domain_not_active"));
+    let active = "UPDATE app_domain SET verified_at = 1, attached_at = 1, status = 'active'";
+    t.janua.db.exec(active, db::params![]).await.unwrap();
+    t.happened().await;
+    for name in &names[..7] {
+        let on = set(name, true).await;
+        assert_eq!(
+            (on.status, &on.body["uses"]["passkeys"]),
+            (200, &json!(true)),
+            "{name}: one label for three names"
+        );
+    }
+    assert_eq!(t.happened().await, ["DOMAIN_UPDATED"; 7]);
+    assert_eq!(set("six.com", true).await.refusal(), (409, "too_many_passkey_domains"));
+    let listed = t.get("/.well-known/webauthn").await.body;
+    assert_eq!(listed["origins"].as_array().unwrap().len(), 1 + 7, "{listed}");
+    assert_eq!(set("five.com", false).await.body["uses"]["passkeys"], false);
+    assert_eq!(set("six.com", true).await.status, 200);
+    assert_eq!(set("six.com", true).await.status, 200, "again: nothing changes");
+    let eve = signed_in(&t, "eve@example.com").await;
+    let foreign = eve.asks(t.ask(Method::PATCH, &path("six.com")).json(&json!({ "passkeys": false }))).await;
+    assert_eq!(foreign.status, 404);
+    // Removed: no longer listed in the same commit.
+    let gone = format!("/domains/onboard/{}/six.com", id(&app));
+    assert_eq!(ada.asks(t.ask(Method::DELETE, &gone)).await.status, 204);
+    assert!(!t.get("/.well-known/webauthn").await.text.contains("six.com"));
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+#[tokio::test]
+async fn the_health_of_deployments_counts_domains_and_certificates() {
+    let t = TestJanua::start(feature).await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let app = make_app(&t, &ada, "Shop").await;
+    let now = t.janua.clock.now().0;
+    for (name, status) in [("a.com", "active"), ("b.com", "active"), ("c.com", "misconfigured"), ("d.com", "failed")]
+    {
+        let body = json!({ "appId": id(&app), "domain": name });
+        assert_eq!(ada.asks(t.post("/domains/onboard").json(&body)).await.status, 200);
+        let sql = "UPDATE app_domain SET status = $2, next_check_at = NULL WHERE domain = $1";
+        t.janua.db.exec(sql, db::params![name, status]).await.unwrap();
+    }
+    let insert = "INSERT INTO certificate (name, app_id, org_id, chain, not_before, not_after, error, created_at)
+                  VALUES ($1, $2, $3, 'x', $4, $5, $6, 0)";
+    let org = app["orgId"].as_str().unwrap();
+    for (name, from, until, error) in [
+        ("a.com", now - 10, now + 100, None),
+        ("b.com", now - 100, now + 10, None),
+        ("c.com", now - 100, now + 10, Some("refused")),
+        ("d.com", now - 100, now - 10, Some("refused")),
+    ] {
+        let values = db::params![name, id(&app), org, from, until, error.map(str::to_owned)];
+        t.janua.db.exec(insert, values).await.unwrap();
+    }
+    let health = ada.asks(t.get("/deployments/health")).await.body;
+    assert_eq!(health["domains"], json!({ "active": 2, "misconfigured": 1, "failed": 1 }));
+    assert_eq!(health["certificates"], json!({ "valid": 3, "expiringSoon": 2, "failing": 2 }));
+    let eve = signed_in(&t, "eve@example.com").await;
+    let health = eve.asks(t.get("/deployments/health")).await.body;
+    assert_eq!(health["certificates"], json!({ "valid": 0, "expiringSoon": 0, "failing": 0 }), "hers alone");
+    t.run_jobs().await;
+    t.finish().await;
+}

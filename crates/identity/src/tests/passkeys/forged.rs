@@ -5,6 +5,7 @@ use aws_lc_rs::{
     signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _},
 };
 use data_encoding::BASE64URL_NOPAD;
+use db::params;
 use serde_cbor_2::Value as Cbor;
 use serde_json::{Value, json};
 
@@ -186,6 +187,82 @@ async fn p44_a_signature_is_checked_in_all_it_says() {
     assert_eq!(Person::of(&come_in(&t, &signed).await).id, ada.id);
     let stranger = Forger::new().sign(&login_options(&t).await, &ada.id, |_| {});
     assert_eq!(come_in(&t, &stranger).await.refusal(), (401, "invalid_passkey"));
+    t.run_jobs().await;
+    t.finish().await;
+}
+
+/// Two apps with a domain each that is served; pages of both may ask for passkeys. Their keys.
+async fn apps_with_domains(t: &TestJanua) -> [String; 2] {
+    const ORG: &str = "0199f3a0-0000-7000-8000-000000000001";
+    let db = &t.janua.db;
+    let org = "INSERT INTO org (id, name, slug, tier, metadata, created_at, updated_at)
+               VALUES ($1, 'Acme', 'acme', 'free', '{}', 0, 0)";
+    db.exec(org, params![ORG]).await.unwrap();
+    let mut keys = vec![];
+    for (number, slug) in [(2, "shop"), (3, "evil")] {
+        let id = format!("0199f3a0-0000-7000-8000-00000000000{number}");
+        let app = "INSERT INTO app (id, org_id, name, slug, redirect_uris, allowed_origins, settings, created_at, updated_at)
+                   VALUES ($1, $2, $3, $3, '[]', '[]', '{}', 0, 0)";
+        db.exec(app, params![&id, ORG, slug]).await.unwrap();
+        let key = format!("pk_live_{slug}{}", "x".repeat(39));
+        let insert = "INSERT INTO app_key (id, app_id, hash, kind, environment, prefix, created_at)
+                      VALUES ($1, $1, $2, 'publishable', 'live', 'pk_live_', 0)";
+        db.exec(insert, params![&id, kernel::crypto::hash(key.as_bytes())]).await.unwrap();
+        let domain =
+            "INSERT INTO app_domain (id, app_id, org_id, domain, token, created_at, verified_at, attached_at,
+                          status, status_since, passkeys_at)
+                      VALUES ($1, $1, $2, $3, 'x', 0, 0, 0, 'active', 0, $4)";
+        db.exec(domain, params![&id, ORG, format!("{slug}.example"), number]).await.unwrap();
+        keys.push(key);
+    }
+    keys.try_into().unwrap()
+}
+
+#[tokio::test]
+async fn p44_pages_of_a_served_domain_sign_in_to_their_own_app_and_nowhere_else() {
+    let t = start().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let forger = Forger::new();
+    assert_eq!(keep(&t, &ada, &forger.make(&options(&t, &ada).await, |_| {})).await.status, 200);
+    let [shop, evil] = apps_with_domains(&t).await;
+    let listed = t.get("/.well-known/webauthn").await;
+    assert_eq!(listed.header("content-type"), "application/json");
+    assert_eq!(listed.body["origins"], json!(["http://localhost:0", "https://shop.example", "https://evil.example"]));
+    let mut count = 1;
+    let mut comes = async |origin: &'static str, key: Option<&str>| {
+        count += 1;
+        let signed =
+            forger.sign(&login_options(&t).await, &ada.id, |said| (said.count, said.origin) = (count, origin));
+        let body = json!({ "credential": signed, "options": { "tokenDelivery": "body" } });
+        let ask = t.post("/auth/passkey/login-verify").json(&body).header("user-agent", FIREFOX);
+        match key {
+            Some(key) => ask.header("x-service-app-key", key).await,
+            None => ask.await,
+        }
+    };
+    // A page of one app that passes an answer on with no key would be in the service itself; with another's, in that app.
+    for (origin, key) in [
+        ("https://evil.example", None),
+        ("https://evil.example", Some(&shop)),
+        ("https://shop.example", Some(&evil)),
+        ("https://shop.example:8443", Some(&shop)),
+        ("http://shop.example", Some(&shop)),
+        ("https://a.shop.example", Some(&shop)),
+    ] {
+        let refused = comes(origin, key.map(String::as_str)).await;
+        assert_eq!(refused.refusal(), (401, "invalid_passkey"), "{origin} {key:?}");
+    }
+    let inside = Person::of(&comes("https://shop.example", Some(&shop)).await);
+    assert_eq!(inside.id, ada.id);
+    assert_eq!(inside.asks(t.get("/user/orgs")).await.refusal(), (403, "app_session"), "a session of the app alone");
+    assert_eq!(comes("http://localhost:0", None).await.status, 200, "our own pages as before");
+    // A passkey is made on our own pages alone.
+    let made = Forger::new().make(&options(&t, &ada).await, |said| said.origin = "https://shop.example");
+    assert_eq!(keep(&t, &ada, &made).await.refusal(), (400, "passkey_refused"));
+    // A domain that is no longer served is no longer listed, and its pages no longer come in.
+    t.janua.db.exec("UPDATE app_domain SET status = 'misconfigured'", params![]).await.unwrap();
+    assert_eq!(t.get("/.well-known/webauthn").await.body["origins"], json!(["http://localhost:0"]));
+    assert_eq!(comes("https://shop.example", Some(&shop)).await.refusal(), (401, "invalid_passkey"));
     t.run_jobs().await;
     t.finish().await;
 }

@@ -195,6 +195,16 @@ impl Outgoing {
         Self { guard: Arc::new(guard), authorities, made: OnceLock::new() }
     }
 
+    /// The addresses of a host, each of which may be connected to: public ones, and where permits allow it.
+    pub async fn addresses_of(&self, host: &str) -> Result<Vec<IpAddr>, NoReply> {
+        self.guard.look_up(host).await
+    }
+
+    /// The authorities that are trusted beside the system's, in DER.
+    pub fn authorities(&self) -> Vec<Vec<u8>> {
+        self.authorities.iter().map(|one| one.to_vec()).collect()
+    }
+
     /// Whether a request could go there right now. The answer may be another one when it does.
     pub async fn check(&self, url: &Url, reach: Reach) -> Result<(), NoReply> {
         self.guard.addresses(url, reach).await.map(drop)

@@ -1,4 +1,7 @@
-//! Reading a gzip-compressed tar as it arrives. It is taken whole or refused whole, and a refusal names the entry.
+//! Reading a gzip-compressed tar as it arrives: sites and packages of skills. It is taken whole or refused whole, and a
+//! refusal names the entry. Nothing is ever unpacked to the disk.
+pub mod names;
+
 use std::{
     collections::HashSet,
     io::{self, BufRead, Read},
@@ -7,15 +10,25 @@ use std::{
 use flate2::bufread::GzDecoder;
 use tar::EntryType;
 
-use super::names;
-
-/// What one archive may have, by the plan of the organization.
+/// What one archive may have.
 #[derive(Debug, Clone, Copy)]
 pub struct ArchiveLimits {
     pub archive: u64,
     pub unpacked: u64,
     pub files: u64,
     pub file: u64,
+    /// How many times its size it may unpack to, looked at from so many unpacked bytes on.
+    pub ratio: u64,
+    pub ratio_from: u64,
+    pub overrides: Overrides,
+}
+
+/// Whether a PAX header may say another name or size than the header of its entry. Readers differ in which they believe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overrides {
+    Any,
+    /// Only a name that was too long for the header.
+    Agreeing,
 }
 
 /// Why an archive is refused.
@@ -53,34 +66,53 @@ impl Refusal {
 pub trait FileSink {
     /// Reads the file to its end.
     fn file(&mut self, path: &str, content: &mut dyn Read) -> Result<(), Refusal>;
-    /// A file that is left out because its name begins with a dot.
-    fn left_out(&mut self, path: &str);
+    /// Whether a file is left out.
+    fn leaves_out(&self, _path: &str) -> bool {
+        false
+    }
+    /// A file was left out.
+    fn left_out(&mut self, _path: &str) {}
 }
 
-/// A bomb of zeros has about 1000:1, real sites have 3:1 to 10:1.
-const HIGHEST_RATIO: u64 = 200;
-const RATIO_FROM: u64 = 10 << 20;
 /// How much padding may follow the end of the archive. GNU tar pads to 10 KiB, others to more.
 const MOST_PADDING: u64 = 1 << 20;
 const BLOCK: u64 = 512;
 /// How a gzip stream begins.
 const GZIP: &[u8] = &[0x1f, 0x8b];
 
-/// Reads a whole archive into `sink`.
-pub fn unpack(archive: impl BufRead, limits: &ArchiveLimits, sink: &mut dyn FileSink) -> Result<(), Refusal> {
+/// How many entries the archive of a commit may have, the folder of the site or not.
+const MOST_OF_REPOSITORY: u64 = 500_000;
+
+/// Reads a whole archive into `sink`. Of the archive of a commit it is one folder, and what lies outside of it is passed over,
+/// whatever it is.
+pub fn unpack(
+    archive: impl BufRead,
+    limits: &ArchiveLimits,
+    within: Option<&str>,
+    sink: &mut dyn FileSink,
+) -> Result<(), Refusal> {
     let mut archive = Counted { inner: archive, read: 0, most: limits.archive };
     let first = archive.fill_buf().map_err(|error| broken(None, &error))?;
     if first.is_empty() || !GZIP.starts_with(&first[..first.len().min(GZIP.len())]) {
         return Err(Refusal::invalid(None, "The body is not gzip."));
     }
-    let mut guarded = Guarded { source: GzDecoder::new(archive), unpacked: 0 };
-    read_entries(&mut guarded, limits, sink)?;
+    let mut guarded =
+        Guarded { source: GzDecoder::new(archive), unpacked: 0, ratio: limits.ratio, from: limits.ratio_from };
+    read_entries(&mut guarded, limits, within, sink)?;
     read_end(&mut guarded)
+}
+
+/// The name of an entry inside a folder of a repository. The archive of a commit has everything below one folder of its own.
+fn inside<'a>(raw: &'a [u8], folder: &str) -> Option<&'a [u8]> {
+    let below = raw.iter().position(|b| *b == b'/').map(|at| &raw[at + 1..])?;
+    let rest = if folder.is_empty() { below } else { below.strip_prefix(folder.as_bytes())?.strip_prefix(b"/")? };
+    (!rest.is_empty()).then_some(rest)
 }
 
 fn read_entries<R: BufRead>(
     guarded: &mut Guarded<Counted<R>>,
     limits: &ArchiveLimits,
+    within: Option<&str>,
     sink: &mut dyn FileSink,
 ) -> Result<(), Refusal> {
     let mut archive = tar::Archive::new(guarded);
@@ -90,10 +122,18 @@ fn read_entries<R: BufRead>(
         // The name of an entry whose header cannot be read is not known; the one before it says where to look.
         let mut entry = entry.map_err(|error| broken(before.as_deref(), &error))?;
         entries_seen += 1;
-        if entries_seen > limits.files.saturating_mul(4).saturating_add(1000) {
+        let most =
+            if within.is_some() { MOST_OF_REPOSITORY } else { limits.files.saturating_mul(4).saturating_add(1000) };
+        if entries_seen > most {
             return Err(Refusal::new(RefusalKind::TooManyFiles, None, format!("More than {} files.", limits.files)));
         }
-        let raw = entry.path_bytes().into_owned();
+        let mut raw = entry.path_bytes().into_owned();
+        if let Some(folder) = within {
+            match inside(&raw, folder) {
+                Some(rest) => raw = rest.to_vec(),
+                None => continue,
+            }
+        }
         let shown = || String::from_utf8_lossy(&raw).chars().take(200).collect::<String>();
         match entry.header().entry_type() {
             EntryType::XGlobalHeader => continue,
@@ -102,8 +142,10 @@ fn read_entries<R: BufRead>(
         }
         let is_folder = entry.header().entry_type() == EntryType::Directory;
         let path = names::check(&raw).map_err(|reason| Refusal::invalid(Some(&shown()), reason))?;
-        if is_sparse(&mut entry).map_err(|error| broken(Some(&path), &error))? {
-            return Err(Refusal::invalid(Some(&path), "Sparse files are not allowed."));
+        if let Some(reason) =
+            wrong_extension(&mut entry, limits.overrides).map_err(|error| broken(Some(&path), &error))?
+        {
+            return Err(Refusal::invalid(Some(&path), reason));
         }
         before = Some(path.clone());
         if is_folder {
@@ -133,12 +175,15 @@ fn read_entries<R: BufRead>(
                 "The file is there twice (names that differ by case count as one).",
             ));
         }
-        if names::is_hidden(&path) {
+        if sink.leaves_out(&path) {
             sink.left_out(&path);
             continue;
         }
         let mut content = WholeFile { left: size, entry: &mut entry };
         sink.file(&path, &mut content)?;
+    }
+    if let Some(folder) = within.filter(|_| files == 0) {
+        return Err(Refusal::invalid(Some(folder), "The commit has no files in this folder. Nothing is built here."));
     }
     refuse_files_as_folders(&seen)
 }
@@ -155,14 +200,31 @@ fn refuse_files_as_folders(seen: &HashSet<String>) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn is_sparse<R: Read>(entry: &mut tar::Entry<'_, R>) -> io::Result<bool> {
-    let Some(extensions) = entry.pax_extensions()? else { return Ok(false) };
+/// What is wrong with the PAX headers of an entry.
+fn wrong_extension<R: Read>(entry: &mut tar::Entry<'_, R>, overrides: Overrides) -> io::Result<Option<&'static str>> {
+    /// The room for a name in a header; a longer one is cut there.
+    const NAME: usize = 100;
+    let header_size = entry.header().entry_size()?;
+    let in_header = entry.header().path_bytes().into_owned();
+    let Some(extensions) = entry.pax_extensions()? else { return Ok(None) };
     for extension in extensions {
-        if extension?.key_bytes().starts_with(b"GNU.sparse") {
-            return Ok(true);
+        let extension = extension?;
+        let (key, value) = (extension.key_bytes(), extension.value_bytes());
+        if key.starts_with(b"GNU.sparse") {
+            return Ok(Some("Sparse files are not allowed."));
+        }
+        if overrides == Overrides::Any {
+            continue;
+        }
+        let is_cut = value.len() > NAME && value.starts_with(&in_header) && in_header.len() >= NAME;
+        if key == b"path" && value != in_header && !is_cut {
+            return Ok(Some("A PAX header says another name than the entry."));
+        }
+        if key == b"size" && value != header_size.to_string().as_bytes() {
+            return Ok(Some("A PAX header says another size than the entry."));
         }
     }
-    Ok(false)
+    Ok(None)
 }
 
 fn describe_type(kind: EntryType) -> &'static str {
@@ -270,14 +332,16 @@ impl<R: BufRead> BufRead for Counted<R> {
 struct Guarded<R> {
     source: GzDecoder<R>,
     unpacked: u64,
+    ratio: u64,
+    from: u64,
 }
 
 impl<R: BufRead> Read for Guarded<Counted<R>> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let count = self.source.read(into)?;
         self.unpacked += count as u64;
-        if self.unpacked > RATIO_FROM && self.unpacked / HIGHEST_RATIO > self.source.get_ref().read {
-            let reason = format!("The archive unpacks to more than {HIGHEST_RATIO} times its size.");
+        if self.unpacked > self.from && self.unpacked / self.ratio > self.source.get_ref().read {
+            let reason = format!("The archive unpacks to more than {} times its size.", self.ratio);
             return Err(carried(Refusal::new(RefusalKind::Ratio, None, reason)));
         }
         Ok(count)

@@ -1,0 +1,16 @@
+//! The marketplace: skills for agents, and their ratings.
+mod settings;
+mod skills;
+
+use kernel::{
+    config::{Config, Listed},
+    feature::{Feature, Part},
+};
+
+pub use settings::Settings;
+
+pub const PART: Part = Part { settings: &[Listed::of::<Settings>()], feature };
+
+pub fn feature(_: &Config) -> Feature {
+    skills::feature()
+}
