@@ -16,12 +16,16 @@ use super::{Server, Visit, extent};
 const PLACES: &str = "write,pwrite64,writev,sendto,fsync,fdatasync,openat,rename,unlink";
 /// Past so many places in a row at which it lived, it has done all it had to do.
 const QUIET: usize = 3;
-const LAST: usize = 400;
+/// Past so many writes after the answer, what is still written belongs to other work: jobs that are due by the clock.
+const AFTERWARDS: usize = 120;
+const LAST: usize = 600;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a request's work in the background is waited for.
 const BACKGROUND: Duration = Duration::from_millis(300);
-/// A server that wrote nothing for so long has done what its start left to do, also on a busy machine.
+/// A server that wrote nothing for so long has done what its first start left to do, also on a busy machine.
 const STILL: Duration = Duration::from_secs(2);
+/// The same for a start on a copy, which has only those jobs to do that became due since.
+const STILL_AGAIN: Duration = Duration::from_millis(200);
 
 /// What a request did, as far as its sender knows: the answer, or nothing because the server died.
 pub type Heard = Option<(u16, Value)>;
@@ -57,7 +61,7 @@ impl Before<'_> {
     pub fn sweep(&self, request: impl Fn(&Server) -> Heard, check: impl Fn(&Path, &Server, &Heard)) {
         self.settle();
         let step = extent(8, 1, "writes from one crash to the next");
-        let (mut deaths, mut quiet) = (0, 0);
+        let (mut deaths, mut quiet, mut answered) = (0, 0, 0);
         for place in (1..LAST).step_by(step) {
             let folder = tempfile::tempdir_in(&self.room).expect("a folder");
             let copied = Command::new("cp").arg("-r").arg(self.folder.join("data")).arg(folder.path()).status();
@@ -66,7 +70,8 @@ impl Before<'_> {
             check(folder.path(), &Server::start(folder.path(), self.settings), &heard);
             deaths += usize::from(died);
             quiet = if died { 0 } else { quiet + 1 };
-            if quiet == QUIET {
+            answered = if heard.is_some() { answered + step } else { 0 };
+            if quiet == QUIET || answered >= AFTERWARDS {
                 assert!(deaths > 0, "nothing was tried");
                 return;
             }
@@ -78,18 +83,7 @@ impl Before<'_> {
     /// done again in each copy, and its writes would count as places of the request.
     fn settle(&self) {
         let mut server = Server::start(self.folder, self.settings);
-        let journal = self.folder.join("data/janua.db-wal");
-        let written = || fs::metadata(&journal).and_then(|meta| Ok((meta.len(), meta.modified()?))).ok();
-        let (mut last, mut quiet) = (written(), Instant::now());
-        let started = Instant::now();
-        while quiet.elapsed() < STILL {
-            thread::sleep(Duration::from_millis(10));
-            let now = written();
-            if now != last {
-                (last, quiet) = (now, Instant::now());
-            }
-            assert!(started.elapsed() < PATIENCE, "it writes without end");
-        }
+        be_still(self.folder, STILL);
         // Stopped in good order, it leaves no journal behind that a request would have to bring home, page by page.
         server.signal("TERM");
         assert!(server.ended(PATIENCE).0, "it stops");
@@ -99,6 +93,7 @@ impl Before<'_> {
     /// sender heard, and whether the server died.
     fn die_at(&self, place: usize, folder: &Path, request: impl Fn(&Server) -> Heard) -> (Heard, bool) {
         let mut server = Server::start(folder, self.settings);
+        be_still(folder, STILL_AGAIN);
         let mut strace = Command::new("strace");
         strace.args(["-f", "-o", "/dev/null", "-e", &format!("trace={PLACES}")]);
         strace.args(["-e", &format!("inject={PLACES}:signal=SIGKILL:when={place}")]);
@@ -118,5 +113,21 @@ impl Before<'_> {
         let _ = strace.kill();
         let _ = strace.wait();
         (heard, died)
+    }
+}
+
+/// Waits until nothing was written for so long.
+fn be_still(folder: &Path, still: Duration) {
+    let journal = folder.join("data/janua.db-wal");
+    let written = || fs::metadata(&journal).and_then(|meta| Ok((meta.len(), meta.modified()?))).ok();
+    let (mut last, mut quiet) = (written(), Instant::now());
+    let started = Instant::now();
+    while quiet.elapsed() < still {
+        thread::sleep(Duration::from_millis(10));
+        let now = written();
+        if now != last {
+            (last, quiet) = (now, Instant::now());
+        }
+        assert!(started.elapsed() < PATIENCE, "it writes without end");
     }
 }

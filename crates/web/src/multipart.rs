@@ -23,7 +23,9 @@ const NOT_FORM: Code = Code::new(415, "unsupported_media_type", "The request bod
 pub struct StreamedForm {
     /// Its `Content-Type`, which says where its parts end.
     pub kind: String,
-    pub body: Streamed,
+    /// How long it says it is.
+    pub announced: Option<u64>,
+    pub bytes: Source<'static>,
 }
 
 impl FromRequest<Janua> for StreamedForm {
@@ -32,17 +34,20 @@ impl FromRequest<Janua> for StreamedForm {
     async fn from_request(request: Request, janua: &Janua) -> Result<Self> {
         let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let kind = kind.filter(|kind| kind.to_ascii_lowercase().starts_with(KIND)).ok_or(NOT_FORM)?.to_owned();
-        Ok(Self { kind, body: Streamed::from_request(request, janua).await? })
+        let body = Streamed::from_request(request, janua).await?;
+        let announced = body.announced();
+        // What is no form at all is refused before anybody is sent to the sign-in page with it.
+        let bytes = from_first_part(&kind, body.into_source()).await?;
+        Ok(Self { kind, announced, bytes })
     }
 }
 
 impl OperationInput for StreamedForm {
     fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
         Streamed::operation_input(ctx, operation);
-        may_answer(operation, &[NOT_FORM]);
+        may_answer(operation, &[NOT_FORM, MALFORMED]);
         let Some(body) = operation.request_body.as_mut().and_then(|body| body.as_item_mut()) else { return };
-        // A stream is not looked at before the session is: a visitor goes to the sign-in page, whatever the form holds.
-        let parts = schemars::json_schema!({});
+        let parts = schemars::json_schema!({ "type": "object", "additionalProperties": true });
         body.content = std::mem::take(&mut body.content)
             .into_iter()
             .map(|(_, mut media)| {
@@ -53,6 +58,20 @@ impl OperationInput for StreamedForm {
             })
             .collect();
     }
+}
+
+/// The same bytes, which begin with the first part of a form.
+async fn from_first_part(kind: &str, mut bytes: Source<'static>) -> Result<Source<'static>> {
+    let wrong = || MALFORMED.because("The body is no form of this boundary.");
+    let opening = format!("--{}", boundary(kind).ok_or_else(wrong)?).into_bytes();
+    let mut first = BytesMut::new();
+    while first.len() < opening.len() {
+        first.extend_from_slice(&bytes.next().await.ok_or_else(wrong)??);
+    }
+    if !first.starts_with(&opening) {
+        return Err(wrong());
+    }
+    Ok(Box::pin(stream::once(async { Ok(first.freeze()) }).chain(bytes)))
 }
 
 /// A form with a file.
@@ -96,7 +115,7 @@ fn tail(boundary: &str) -> Vec<u8> {
 }
 
 fn boundary(content_type: &str) -> Option<String> {
-    let rest = content_type.strip_prefix("multipart/form-data")?;
+    let rest = content_type.get(KIND.len()..)?;
     let boundary = rest.split(';').find_map(|part| part.trim().strip_prefix("boundary="))?.trim_matches('"');
     (1..=70).contains(&boundary.len()).then(|| boundary.to_owned())
 }
@@ -253,5 +272,30 @@ mod tests {
         assert!(read(&at_once, 1000).await.is_err(), "a part that begins where the file should");
         assert!(read("--xyz\r\n", 10).await.is_err());
         assert!(read("not a form", 10).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn what_does_not_begin_as_a_form_is_refused_at_once() {
+        let begin = async |kind: &str, body: &'static str, pieces: usize| -> Result<Vec<u8>> {
+            let chunks: Vec<_> = body.as_bytes().chunks(pieces).map(|piece| Ok(Bytes::from_static(piece))).collect();
+            let mut source = from_first_part(kind, Box::pin(stream::iter(chunks))).await?;
+            let mut all = vec![];
+            while let Some(piece) = source.next().await {
+                all.extend_from_slice(&piece?);
+            }
+            Ok(all)
+        };
+        for pieces in [1, 4, 10_000] {
+            assert_eq!(begin("multipart/form-data; boundary=xyz", FORM, pieces).await.unwrap(), FORM.as_bytes());
+        }
+        for (kind, body) in [
+            ("multipart/form-data", FORM),
+            ("multipart/form-data; boundary=abc", FORM),
+            ("multipart/form-data; boundary=xyz", ""),
+            ("multipart/form-data; boundary=xyz", "--x"),
+            ("multipart/form-data; boundary=xyz", "{}"),
+        ] {
+            assert!(begin(kind, body, 64).await.is_err(), "{kind}: {body}");
+        }
     }
 }

@@ -217,9 +217,11 @@ impl World {
     }
 
     async fn finish(self) {
-        // Mails that another one of the same hour made wait.
-        self.pass(Duration::from_hours(1)).await;
-        self.t.run_jobs().await;
+        // Mails that another one of the same hour made wait, and those that the jobs of that hour write.
+        for _ in 0..3 {
+            self.pass(Duration::from_hours(1)).await;
+            self.t.run_jobs().await;
+        }
         self.t.finish().await;
     }
 }
@@ -646,7 +648,8 @@ fn fc3_m1_any_life_and_any_order_of_its_events_ends_as_the_processor_says() {
                 let invoices = world.bank.objects("invoice").await;
                 let paid = invoices.iter().filter(|one| one["amount_paid"].as_i64() > Some(0)).count();
                 assert_eq!(usize::try_from(told).unwrap(), paid, "each payment is told of once");
-                world.judge(3).await;
+                // A life in which nothing is bought asks for little.
+                world.judge(if subscriptions.is_empty() { 1 } else { 3 }).await;
                 world.finish().await;
             });
             Ok(())

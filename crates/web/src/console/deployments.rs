@@ -77,9 +77,9 @@ async fn upload_archive(
     me.keeps(go(&crate::act::with_outcome(&me, &page, &outcome).await))
 }
 
-async fn deploy(me: &Me, app: &str, StreamedForm { kind, body }: StreamedForm) -> Result<String> {
+async fn deploy(me: &Me, app: &str, StreamedForm { kind, bytes, .. }: StreamedForm) -> Result<String> {
     let boundary = multer::parse_boundary(&kind).map_err(|_| MALFORMED.because("The form cannot be read."))?;
-    let bytes = body.into_source().map_err(|fault: Fault| std::io::Error::other(fault.to_string()));
+    let bytes = bytes.map_err(|fault: Fault| std::io::Error::other(fault.to_string()));
     let mut form = multer::Multipart::new(bytes.boxed(), boundary);
     let broken = |error: multer::Error| MALFORMED.caused_by(error);
     let mut target = "production".to_owned();

@@ -96,9 +96,9 @@ async fn upload_package(
 }
 
 /// Sends the package on: to the skill that a field names, or as a new one. Answers its slug, and whether it is published.
-async fn publish(me: &Me, StreamedForm { kind, body }: StreamedForm) -> Result<(String, bool)> {
+async fn publish(me: &Me, StreamedForm { kind, bytes, .. }: StreamedForm) -> Result<(String, bool)> {
     let boundary = multer::parse_boundary(&kind).map_err(|_| MALFORMED.because("The form cannot be read."))?;
-    let bytes = body.into_source().map_err(|fault: Fault| std::io::Error::other(fault.to_string()));
+    let bytes = bytes.map_err(|fault: Fault| std::io::Error::other(fault.to_string()));
     let mut form = multer::Multipart::new(bytes.boxed(), boundary);
     let broken = |error: multer::Error| MALFORMED.caused_by(error);
     let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();

@@ -79,10 +79,10 @@ async fn upload_file(
     me.keeps(go(&to))
 }
 
-async fn store(me: &Me, app_id: &str, StreamedForm { kind, body }: StreamedForm) -> Result<()> {
-    let announced = body.announced().or_else(|| me.header("content-length").parse().ok());
+async fn store(me: &Me, app_id: &str, StreamedForm { kind, announced, bytes }: StreamedForm) -> Result<()> {
+    let announced = announced.or_else(|| me.header("content-length").parse().ok());
     let total = announced.ok_or_else(|| INVALID.because("The form does not say how long it is."))?;
-    let form = FileForm::read(&kind, total, body.into_source()).await?;
+    let form = FileForm::read(&kind, total, bytes).await?;
     if form.file_name.is_empty() {
         return Err(INVALID.because("Choose a file first."));
     }
