@@ -589,7 +589,7 @@ class Processor:
             case "onboard":
                 self.onboard(given["account"], given["outcome"])
             case "faults":
-                self.faults.extend(given["faults"])
+                self.faults = list(given["faults"])
             case "events":
                 self.taken(self.log[given.get("from", 0):])
                 new = [{"account": account, "body": body, "header": judge.sign(body, given["secret"], given["at"])}

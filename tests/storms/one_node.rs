@@ -18,7 +18,7 @@ use janua_client::Verifier;
 use serde_json::{Value, json};
 
 use crate::support::{
-    JANUA, SERVE, Server, Visit,
+    JANUA, SERVE, Server, Visit, allow_open_files,
     clock::Wound,
     extent, janua, mail_with,
     people::{ALLOW_HOOKS, NEW_HOOK, Owner, PASSWORD, all_hooks, ask, id_in, login, member, owner, text, well},
@@ -378,9 +378,7 @@ fn within_a_moment(what: &str, is_so: impl Fn() -> bool) {
 #[test]
 fn f14_ten_thousand_connections_cost_little_and_delay_nobody() {
     let most = extent(3_000, 10_000, "connections");
-    let mut raise = Command::new("prlimit");
-    raise.args([&format!("--pid={}", std::process::id()), &format!("--nofile={}", most + 1_000)]);
-    assert!(raise.status().is_ok_and(|done| done.success()), "this machine allows fewer than {most} open files");
+    allow_open_files(most + 1_000);
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let server = Server::start(folder.path(), SETTINGS);
     member(&server, &[folder.path()], EMAIL);

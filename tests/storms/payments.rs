@@ -153,7 +153,8 @@ fn fc4_payments_survive_kills_and_are_charged_once() {
     }
     // Of every organization one customer that pays: one subscription, the first month and one settlement.
     let (subscriptions, invoices) = (bank.objects("subscription"), bank.objects("invoice"));
-    assert_eq!(subscriptions.len(), rounds, "one subscription each");
+    let customers: Vec<&Value> = subscriptions.iter().map(|one| &one["customer"]).collect();
+    assert_eq!(subscriptions.len(), rounds, "one subscription each: {customers:?}");
     for subscription in &subscriptions {
         assert_eq!(subscription["status"], "active");
         let id = &subscription["id"];

@@ -6,6 +6,7 @@
     reason = "each test program uses a part of this module, and its tests fail by panicking"
 )]
 use std::{
+    fs,
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpStream},
     path::Path,
@@ -31,6 +32,21 @@ pub fn janua(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(JANUA);
     command.args(arguments).current_dir(folder).env_clear().env("RUST_BACKTRACE", "0");
     command
+}
+
+/// Raises the limit of open files of this process and of what it starts. It is never lowered: other tests of the same
+/// program may need what they asked for.
+pub fn allow_open_files(least: usize) {
+    let limits = fs::read_to_string("/proc/self/limits").expect("limits");
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("the limit of open files");
+    let now: Vec<usize> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    if now.first().is_none_or(|soft| *soft >= least) {
+        return;
+    }
+    let hard = now.get(1).map_or(least, |hard| least.max(*hard));
+    let mut raise = Command::new("prlimit");
+    raise.args([&format!("--pid={}", std::process::id()), &format!("--nofile={least}:{hard}")]);
+    assert!(raise.status().is_ok_and(|done| done.success()), "this machine allows fewer than {least} open files");
 }
 
 pub fn run(mut command: Command) -> (bool, String) {
@@ -232,9 +248,9 @@ pub fn wait<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
 
 /// The newest mail in a folder that holds these words. Its text lies there as it is.
 pub fn mail_with(folder: &Path, words: &str) -> Option<String> {
-    let mut files: Vec<_> = std::fs::read_dir(folder).ok()?.filter_map(Result::ok).collect();
+    let mut files: Vec<_> = fs::read_dir(folder).ok()?.filter_map(Result::ok).collect();
     files.sort_by_key(|file| file.metadata().and_then(|meta| meta.modified()).ok());
-    let mut texts = files.iter().rev().filter_map(|file| std::fs::read_to_string(file.path()).ok());
+    let mut texts = files.iter().rev().filter_map(|file| fs::read_to_string(file.path()).ok());
     texts.find(|text| text.contains(words))
 }
 

@@ -213,8 +213,7 @@ pub async fn sync_checkout(janua: &Janua, driver: &Driver, checkout: &Checkout) 
                 if subject.subscription.as_deref() == Some(&subscription) {
                     return Ok(true);
                 }
-                let is_taken =
-                    subject.is_subscribed() || subject.status == "incomplete" || subject.deleted_at.is_some();
+                let is_taken = subject.is_subscribed() || subject.is_incomplete() || subject.deleted_at.is_some();
                 if is_taken {
                     jobs::enqueue(tx, janua, janua.clock.now(), &CancelSecond { subscription: subscription.clone() })
                         .await?;

@@ -105,7 +105,7 @@ pub async fn buy(
     let success = checked(janua, apps, "successUrl", wish.success_url, &format!("{}?checkout=done", payer.page()));
     let cancel = checked(janua, apps, "cancelUrl", wish.cancel_url, &format!("{}?checkout=canceled", payer.page()));
     let (success_url, cancel_url) = both(success, cancel)?;
-    let subject = Subject::of(&janua.db, payer.org.id, &payer.app_key()).await?;
+    let subject = subject_now(janua, driver, payer).await?;
     if payer.app.is_some() && subject.as_ref().is_none_or(|subject| subject.connected_at.is_none()) {
         return Err(NOT_CONNECTED.into());
     }
@@ -121,6 +121,14 @@ pub async fn buy(
         }
         None => begin(janua, driver, &order, plan).await,
     }
+}
+
+/// Whoever pays, as the processor knows them: a checkout that was paid and whose subscription was not read yet is read now.
+async fn subject_now(janua: &Janua, driver: &Driver, payer: &Payer) -> Result<Option<Subject>> {
+    let subject = Subject::of(&janua.db, payer.org.id, &payer.app_key()).await?;
+    let Some(waiting) = subject.as_ref().filter(|subject| subject.is_incomplete()) else { return Ok(subject) };
+    apply::sync(janua, driver, waiting.id).await?;
+    Ok(Subject::of(&janua.db, payer.org.id, &payer.app_key()).await?)
 }
 
 fn both(success: Result<String>, cancel: Result<String>) -> Result<(String, String)> {
@@ -178,7 +186,8 @@ async fn begin(janua: &Janua, driver: &Driver, order: &Order<'_>, plan: &Plan) -
     let (checkout, replaced) = transact!(janua, async |tx| {
         order.payer.hold(tx, order.session).await?;
         let subject = Subject::ensure(tx, janua, driver, order.payer.org.id, &order.payer.app_key()).await?;
-        if subject.is_subscribed() {
+        // A subscription whose first payment is not known yet is one: a second checkout would make a second one.
+        if subject.is_subscribed() || subject.is_incomplete() {
             return Err(CHECKOUT_OPEN.into());
         }
         let had_trial =

@@ -66,7 +66,7 @@ fn app_gone<'a>(tx: &'a mut Tx, janua: &'a Janua, id: ApplicationId) -> Doing<'a
 async fn end(tx: &mut Tx, janua: &Janua, mut subject: Subject) -> db::Result<()> {
     let now = janua.clock.now();
     if let Some(subscription) =
-        subject.subscription.clone().filter(|_| subject.is_subscribed() || subject.status == "incomplete")
+        subject.subscription.clone().filter(|_| subject.is_subscribed() || subject.is_incomplete())
     {
         let job = CancelRemote { subscription, subject: subject.id };
         kernel::jobs::enqueue(tx, janua, now, &job).await?;

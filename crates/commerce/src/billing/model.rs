@@ -100,6 +100,11 @@ impl Subject {
         matches!(self.status.as_str(), "trialing" | "active" | "past_due" | "unpaid" | "paused")
     }
 
+    /// Whether a subscription began whose first payment is not known to be made.
+    pub fn is_incomplete(&self) -> bool {
+        self.status == "incomplete"
+    }
+
     /// The plan that counts: the one that is paid for, or on trial, or late within the grace.
     pub fn tier(&self, grace: Duration, now: Timestamp) -> &str {
         let counts = match self.status.as_str() {

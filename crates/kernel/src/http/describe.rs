@@ -198,7 +198,7 @@ fn describe(about: &About<'_>, api: &OpenApi, rows: &[(RouteRow, Vec<Value>)]) -
         spell_out(operation, &codes, wordings.of(row.path), &mut shared);
         // Looked for and not indexed: an index that is not there would be added as a null, which OpenAPI does not allow.
         for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
-            leave_out_usual_style(parameter);
+            leave_out_the_obvious(parameter);
         }
         // An operation that asks for nothing says so: to some readers no word at all means that everything is asked for.
         if operation["security"].is_null() {
@@ -231,8 +231,8 @@ fn describe(about: &About<'_>, api: &OpenApi, rows: &[(RouteRow, Vec<Value>)]) -
     Ok(document)
 }
 
-/// A style that a parameter of its place has anyway need not be said.
-fn leave_out_usual_style(parameter: &mut Value) {
+/// A style that a parameter of its place has anyway need not be said, nor its description a second time in its schema.
+fn leave_out_the_obvious(parameter: &mut Value) {
     let usual = match parameter["in"].as_str() {
         Some("path" | "header") => "simple",
         _ => "form",
@@ -241,6 +241,13 @@ fn leave_out_usual_style(parameter: &mut Value) {
         && fields.get("style").is_some_and(|style| style == usual)
     {
         fields.remove("style");
+    }
+    let said = parameter.get("description").cloned();
+    if let Some(schema) = parameter.get_mut("schema").and_then(Value::as_object_mut)
+        && said.is_some()
+        && schema.get("description") == said.as_ref()
+    {
+        schema.remove("description");
     }
 }
 
