@@ -11,7 +11,7 @@ async fn the_design_page_shows_every_part_in_development_alone() {
     let page = visit(&t, "/console/design", &ada).await;
     assert_eq!(page.status, 200, "{}", page.text);
     for part in
-        ["class=\"btn btn-primary\"", "aria-invalid=\"true\"", "class=\"plot\"", "<table class=\"sr\">", "popover"]
+        ["class=\"btn btn-primary\"", "aria-invalid=\"true\"", "class=\"plot\"", "<div class=\"sr\"><table>", "popover"]
     {
         assert!(page.text.contains(part), "{part}");
     }
