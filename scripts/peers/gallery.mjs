@@ -24,7 +24,7 @@ function kind(url) {
   const path = url.pathname.split('/').filter(Boolean).map((part) => (id.test(part) ? 'id' : part))
   const named = path.findIndex((part) => ['skills', 'templates', 'domains', 'outbox', 'mails', 'legal', 'marketplace'].includes(part))
   if (named >= 0 && path.length > named + 1 && path[named + 1] !== 'register') path[named + 1] = 'one'
-  const dialog = url.searchParams.get('new')
+  const dialog = url.searchParams.get('new')?.replace(/-[0-9a-f-]{36}$/, '')
   return (path.join('-') || 'home') + (dialog ? `-new-${dialog}` : '')
 }
 
