@@ -10,9 +10,13 @@ async fn the_design_page_shows_every_part_in_development_alone() {
     let ada = browser(&t, "ada@example.com").await;
     let page = visit(&t, "/console/design", &ada).await;
     assert_eq!(page.status, 200, "{}", page.text);
-    for part in
-        ["class=\"btn btn-primary\"", "aria-invalid=\"true\"", "class=\"plot\"", "<div class=\"sr\"><table>", "popover"]
-    {
+    for part in [
+        "class=\"btn btn-primary\"",
+        "aria-invalid=\"true\"",
+        "class=\"plot\"",
+        "<div class=\"sr\"><table>",
+        "popover",
+    ] {
         assert!(page.text.contains(part), "{part}");
     }
     assert!(!page.text.contains("style="), "the policy allows no style in a tag");
