@@ -45,7 +45,7 @@ async fn a_plan_is_bought_on_pages_and_a_merchant_is_onboarded() {
     t.run_jobs().await;
     let page = visit(&t, &below(paid.header("location")), &ada).await;
     assert!(
-        page.text.contains("Thank you") && page.text.contains("Present plan") && page.text.contains("SBX-"),
+        page.text.contains("Thank you") && page.text.contains("Current plan") && page.text.contains("SBX-"),
         "{}",
         page.text
     );
