@@ -52,7 +52,8 @@ pub async fn deploy(server: &Server, wishes: &Deploy) -> Result<()> {
         return Err(Failure::usage(format!("{} has no files to deploy.", wishes.folder.display())));
     }
     let size = packed.archive.len() as u64;
-    server.out.note(&format!("{} files, {} in the archive", packed.files, bytes(size)));
+    let noun = if packed.files == 1 { "file" } else { "files" };
+    server.out.note(&format!("{} {noun}, {} in the archive", packed.files, bytes(size)));
     let bar = progress(server, size);
     let mut query = vec![];
     if wishes.preview {

@@ -30,6 +30,10 @@ for (const form of document.querySelectorAll('form.drop')) {
   const [input, list] = [form.querySelector('input[type=file]'), form.querySelector('.drop-list')]
   input.multiple = true
   form.classList.add('is-live')
+  // The page was drawn again after an upload: say what came.
+  const uploaded = sessionStorage.getItem('uploaded')
+  sessionStorage.removeItem('uploaded')
+  if (uploaded) list.append(Object.assign(document.createElement('li'), { className: 'strong', textContent: `Uploaded: ${uploaded}` }))
   const sendOne = (file, mayRenew = true) =>
     new Promise((resolve, reject) => {
       const row = document.createElement('li')
@@ -61,7 +65,9 @@ for (const form of document.querySelectorAll('form.drop')) {
     alert.hidden = true
     try {
       for (const file of files) await sendOne(file)
-      if (files.length) location.assign(location.href)
+      if (!files.length) return
+      sessionStorage.setItem('uploaded', files.map((file) => file.name).join(', '))
+      location.assign(location.href)
     } catch (error) {
       alert.textContent = error.message
       alert.hidden = false

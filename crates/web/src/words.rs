@@ -31,13 +31,13 @@ fn bytes(number: f64) -> String {
     format!("{size:.places$} {}", units[unit])
 }
 
-/// `SIGNED_IN` as `Signed in`, `MFA_ENABLED` as `MFA enabled`, `ORG_CREATED` as `Organization created`.
+/// `SIGN_IN_FAILED` as `Sign-in failed`, `MFA_ENABLED` as `MFA enabled`, `ORG_CREATED` as `Organization created`.
 fn words(name: &str) -> String {
-    let lower = name.replace(['_', '.'], " ").to_lowercase();
+    let lower = name.replace(['_', '.'], " ").to_lowercase().replace("sign in", "sign-in");
     let (first, rest) = lower.split_once(' ').unwrap_or((&lower, ""));
     let mut letters = first.chars();
     let first = match first {
-        "mfa" | "scim" | "api" => first.to_uppercase(),
+        "mfa" | "scim" | "api" | "mcp" => first.to_uppercase(),
         "org" => "Organization".to_owned(),
         _ => letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default(),
     };
@@ -137,6 +137,8 @@ mod tests {
     #[test]
     fn names_and_lengths_of_time_are_in_words() {
         assert_eq!(words("MFA_ENABLED"), "MFA enabled");
+        assert_eq!(words("SIGN_IN_FAILED"), "Sign-in failed");
+        assert_eq!(words("MCP_REGISTERED"), "MCP registered");
         assert_eq!(words("ORG_CREATED"), "Organization created");
         assert_eq!(words(""), "");
         assert_eq!((day("2026-11-07").as_str(), spaced("deviceName").as_str()), ("Nov 7", "device name"));

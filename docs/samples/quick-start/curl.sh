@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Run `env $(cat .env) bash quick-start.sh`. It prints a URL: open it, sign in, and paste the URL that the browser ends at.
+# Run `env $(cat .env) bash quick-start.sh`. It prints a URL: open it and sign in. The browser ends at a page that cannot be
+# reached, because nothing listens there: paste its URL.
 set -euo pipefail
 ISSUER=${ISSUER:-https://id.example.com}
 CLIENT_ID=${CLIENT_ID:-YOUR_CLIENT_ID}

@@ -89,6 +89,10 @@ pub struct NavLink {
 
 /// The navigation of the page at `path` for a viewer with this role (nothing where the area has no roles).
 pub fn of(path: &str, role: Option<&str>) -> Vec<NavSection> {
+    // Pages about one agent, and about the app's own domain, have paths beside those of their entries.
+    let path = path.replace("/framework-agents/", "/machines/").replace("/agents/", "/machines/");
+    let path = if path.ends_with("/domain") { format!("{path}s") } else { path };
+    let path = path.as_str();
     let Some((area, root)) = Area::of(path) else { return vec![] };
     let is_seen = |entry: &&NavEntry| {
         entry.area == area && (entry.viewers == Viewers::All || matches!(role, Some("owner" | "admin")))
@@ -124,6 +128,8 @@ mod tests {
     fn a_page_below_another_belongs_to_it() {
         assert_eq!(current("/console/apps/1/webhooks/2"), ["Webhooks"]);
         assert_eq!(current("/console/apps/1/webhooks-of-others"), ["Overview"]);
+        assert_eq!(current("/console/apps/1/domain"), ["Domains"]);
+        assert_eq!(current("/console/orgs/1/framework-agents/2"), ["Agents"]);
         assert_eq!(current("/account/security"), ["Security"]);
         assert_eq!(current("/console/outbox/3"), ["Outbox"]);
         assert!(of("/console", None).is_empty());

@@ -45,7 +45,7 @@ async fn a_plan_is_bought_on_pages_and_a_merchant_is_onboarded() {
     t.run_jobs().await;
     let page = visit(&t, &below(paid.header("location")), &ada).await;
     assert!(
-        page.text.contains("Thank you") && page.text.contains("Present plan") && page.text.contains("SBX-"),
+        page.text.contains("Thank you") && page.text.contains("Current plan") && page.text.contains("SBX-"),
         "{}",
         page.text
     );
@@ -70,7 +70,7 @@ async fn a_plan_is_bought_on_pages_and_a_merchant_is_onboarded() {
     let page = visit(&t, &format!("{app}/merchants"), &ada).await;
     assert!(page.text.contains("Open account") && page.text.contains("Berta&#x27;s &lt;Bakery&gt;"), "{}", page.text);
     let page = visit(&t, &format!("{app}/billing"), &ada).await;
-    assert!(page.status == 200 && page.text.contains("Connect to billing"), "{}", page.text);
+    assert!(page.status == 200 && page.text.contains("Connect app to billing"), "{}", page.text);
 
     let owner = browser(&t, "root@example.com").await;
     let page = visit(&t, "/console/platform/costs", &owner).await;

@@ -67,7 +67,7 @@ async fn domains_messages_suppressions_and_templates_have_pages() {
     assert!(visit(&t, again.header("location"), &ada).await.text.contains("Message queued again."));
 
     let list = format!("{root}/suppressions");
-    assert!(visit(&t, &list, &ada).await.text.contains("Nobody is suppressed"));
+    assert!(visit(&t, &list, &ada).await.text.contains("No suppressed recipients"));
     let call = format!("POST {api}/suppressions");
     let fields = [("call", &*call), ("back", &list), ("email", "gone@rcpt.test"), ("done", "recipient_suppressed")];
     let told = post_form(&t, "/act", &fields, &ada).await;
@@ -75,7 +75,7 @@ async fn domains_messages_suppressions_and_templates_have_pages() {
     assert!(page.text.contains("gone@rcpt.test is not written to any more."), "{}", page.text);
     let gone = act(&t, &ada, &format!("DELETE {api}/suppressions/gone%40rcpt.test"), &list, &[]).await;
     assert_eq!(gone.status, 303, "{}", gone.text);
-    assert!(visit(&t, &list, &ada).await.text.contains("Nobody is suppressed"));
+    assert!(visit(&t, &list, &ada).await.text.contains("No suppressed recipients"));
 
     let templates = format!("{root}/templates");
     assert!(visit(&t, &format!("{templates}?new=template"), &ada).await.text.contains("Create template"));

@@ -69,7 +69,7 @@ async fn the_platform_is_counted_for_its_owners() {
     let page = visit(&t, "/console/platform", &ada).await;
     assert!(page.status == 200 && page.text.contains("2 users, "), "{}", page.text);
     let log = visit(&t, "/console/platform/activity?type=SIGN_IN_FAILED", &ada).await;
-    assert!(log.status == 200 && log.text.contains("Sign in failed"), "{}", log.text);
+    assert!(log.status == 200 && log.text.contains("Sign-in failed"), "{}", log.text);
     t.run_jobs().await;
     t.finish().await;
 }

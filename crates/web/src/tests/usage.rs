@@ -43,7 +43,7 @@ async fn usage_is_shown_down_to_single_events_and_plans_are_set() {
     let orgs = visit(&t, "/user/orgs", &ada).await;
     let org = orgs.body["orgs"][0]["id"].as_str().expect("an organization").to_owned();
     let page = visit(&t, &format!("/console/orgs/{org}/usage"), &ada).await;
-    assert!(page.status == 200 && page.text.contains("Plan free"), "{}", page.text);
+    assert!(page.status == 200 && page.text.contains("Free plan"), "{}", page.text);
     assert_eq!(visit(&t, "/console/platform/plans", &ada).await.status, 403);
     let root = browser(&t, "root@example.com").await;
     let page = visit(&t, "/console/platform/plans", &root).await;
@@ -51,7 +51,7 @@ async fn usage_is_shown_down_to_single_events_and_plans_are_set() {
     let changed =
         act(&t, &root, &format!("PATCH /admin/orgs/{org}"), "/console/platform/plans", &[("plan", "pro")]).await;
     assert_eq!(changed.status, 303, "{}", changed.text);
-    assert!(visit(&t, &format!("/console/orgs/{org}/usage"), &ada).await.text.contains("Plan pro"));
+    assert!(visit(&t, &format!("/console/orgs/{org}/usage"), &ada).await.text.contains("Pro plan"));
     t.run_jobs().await;
     t.finish().await;
 }
