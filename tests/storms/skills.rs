@@ -5,8 +5,10 @@ use serde_json::{Value, json};
 
 use crate::{
     deploys::send,
+    storage::is_swept,
     support::{
         Server,
+        clock::Wound,
         crash::{Before, Heard},
         people::{self, login, member, text, well},
     },
@@ -75,11 +77,11 @@ fn j5_j6_a_publish_that_is_killed_is_whole_or_nothing_and_can_be_repeated() {
     drop(server);
     let room = tempfile::tempdir().unwrap();
     let (first, other) = (package(room.path(), "first"), package(room.path(), "other"));
-    let (whole, nothing) = (Cell::new(0), Cell::new(0));
+    let (whole, nothing, wound) = (Cell::new(0), Cell::new(0), Wound::new());
     let before = Before { folder: folder.path(), settings: SETTINGS, room: env!("CARGO_TARGET_TMPDIR").into() };
     before.sweep(
         |server| publishes(server, &token, &first),
-        |_, server, heard| {
+        |folder, server, heard| {
             assert!(matches!(heard, None | Some((200, _))), "{heard:?}");
             let (status, _) = get(server, &token, "/skills/acme.pdf-tools");
             match (status, heard) {
@@ -100,6 +102,8 @@ fn j5_j6_a_publish_that_is_killed_is_whole_or_nothing_and_can_be_repeated() {
             is_whole(server, &token, &first, heard);
             let refused = publishes(server, &token, &other).expect("an answer");
             assert_eq!(refused.0, 409, "other bytes under this version: {}", refused.1);
+            // The package and its files, and nothing of what was begun.
+            is_swept(&wound, 3, folder, server, ("skills", 2));
         },
     );
     let (whole, nothing) = (whole.get(), nothing.get());
