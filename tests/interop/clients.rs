@@ -272,6 +272,15 @@ fn mcp_for_python() {
 }
 
 #[test]
+fn skills_for_python() {
+    let (stage, mut command) = (Stage::shared(), python("skills_mcp.py"));
+    let body = json!({ "email": EMAIL, "password": PASSWORD, "options": { "tokenDelivery": "body" } });
+    let person = text(&ask(&stage.server, "POST", "/auth/login", "", &body)["accessToken"]);
+    command.args([stage.base(), person]);
+    assert_eq!(stage.run("skills", command), ["user", "machine", "suspended", "done"]);
+}
+
+#[test]
 fn wallets_for_python() {
     let (stage, mut command) = (Stage::shared(), python("wallets.py"));
     let body = json!({ "email": EMAIL, "password": PASSWORD, "options": { "tokenDelivery": "body" } });

@@ -19,6 +19,7 @@ mod nodes;
 mod one_node;
 mod outages;
 mod payments;
+mod skills;
 mod storage;
 mod usage;
 mod webhooks;

@@ -109,15 +109,13 @@ fn count(folder: &Path) -> usize {
 }
 
 /// Some hours later, in a process that began anew: only files of objects are left, and nothing that was half written.
-fn is_swept(wound: &Wound, hours: i64, folder: &Path, server: &Server, files: usize) {
+pub fn is_swept(wound: &Wound, hours: i64, folder: &Path, server: &Server, (within, files): (&str, usize)) {
     server.signal("KILL");
     wait("it is gone", || std::net::TcpStream::connect(server.address).is_err().then_some(()));
     wound.by(hours * 3600);
     let _later = wound.start(folder, SETTINGS);
-    let objects = folder.join("data/objects");
-    wait(&format!("{files} files are left of {}", count(&objects.join("o"))), || {
-        (count(&objects.join("o")) == files).then_some(())
-    });
+    let objects = folder.join("data/objects").join(within);
+    wait(&format!("{files} files are left of {}", count(&objects)), || (count(&objects) == files).then_some(()));
 }
 
 #[test]
@@ -152,7 +150,7 @@ fn f_w2_an_upload_that_is_killed_at_any_step_loses_nothing_and_leaves_nothing() 
                 assert!(bytes == words, "byte for byte: {object}");
                 files = 1;
             }
-            is_swept(&wound, 8, folder, server, files);
+            is_swept(&wound, 8, folder, server, ("o", files));
         },
     );
 }
@@ -190,7 +188,7 @@ fn f_w2_a_resumable_upload_that_is_killed_goes_on_where_it_was() {
             let (object, bytes) = user.reads(server, id);
             assert!(bytes == words, "byte for byte: {object}");
             // A piece is kept for as long as its upload may go on.
-            is_swept(&wound, 28, folder, server, 1);
+            is_swept(&wound, 28, folder, server, ("o", 1));
         },
     );
 }

@@ -4,6 +4,7 @@ pub mod commands;
 mod connect;
 mod cost;
 mod invoices;
+mod keyed;
 mod payments;
 mod plans;
 mod sandbox;

@@ -1,6 +1,7 @@
 //! Plans, quotas and usage through the front door.
 mod billing;
 mod connect;
+mod keyed;
 mod plans;
 mod quotas;
 mod stripe;

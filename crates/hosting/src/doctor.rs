@@ -1,5 +1,5 @@
-//! What `janua doctor` looks at here: the edge's name in DNS, the certificate authority, certificates that fail or expire, and
-//! domains of apps that do not lead here.
+//! What `janua doctor` looks at here: the edge's name in DNS, the certificate authority, certificates that fail or expire,
+//! domains of apps that do not lead here, the registrar and the code host.
 use std::time::Duration;
 
 use db::{Db, params, row};
@@ -17,6 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const CLOCK_TOLERANCE: Duration = Duration::from_mins(5);
 
 /// One finding: fine, worth a thought, or wrong. The last two say what to do.
+#[derive(Debug)]
 pub enum Finding {
     Fine(String),
     Odd(String),
@@ -32,6 +33,7 @@ pub async fn run(config: &Config, db: Option<&Db>) -> Vec<(&'static str, Finding
         ("tls", tls(config, &settings)),
         ("wildcard", wildcard(config, &settings)),
         ("registrar", registrar(&settings)),
+        ("code host", crate::codehost::doctor::check(config).await),
     ];
     if let Some(db) = db {
         findings.push(("certificates", certificates(db).await));

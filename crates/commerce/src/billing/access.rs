@@ -10,7 +10,7 @@ use tenancy::{
     orgs::{Membership, Org, OrgId, Role},
 };
 
-use crate::usage::ORG_REQUIRED;
+use crate::{keyed::KeyedSession, usage::ORG_REQUIRED};
 
 /// An organization, or an app of it.
 pub struct Payer {
@@ -59,11 +59,11 @@ pub async fn org(janua: &Janua, session: &Session, named: Option<OrgId>) -> Resu
     if role < Role::Admin { Err(FORBIDDEN.into()) } else { Ok(Payer { org, app: None, least: Role::Admin }) }
 }
 
-/// An app, for a caller with at least this role in its organization.
-pub async fn app(janua: &Janua, session: &Session, named: Option<ApplicationId>, least: Role) -> Result<Payer> {
-    let named = named.ok_or_else(|| INVALID.at("appId", "required", "is required"))?;
+/// The app that the caller means, for one with at least this role in its organization.
+pub async fn app(janua: &Janua, caller: &KeyedSession, named: Option<ApplicationId>, least: Role) -> Result<Payer> {
+    let named = caller.app(named)?.ok_or_else(|| INVALID.at("appId", "required", "is required"))?;
     let app = Application::find(&janua.db, named).await?.ok_or(NOT_FOUND)?;
     let Membership { org, role } =
-        Membership::of(&janua.db, app.org_id, session.account().id).await?.ok_or(NOT_FOUND)?;
+        Membership::of(&janua.db, app.org_id, caller.session.account().id).await?.ok_or(NOT_FOUND)?;
     if role < least { Err(FORBIDDEN.into()) } else { Ok(Payer { org, app: Some(app), least }) }
 }

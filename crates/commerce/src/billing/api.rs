@@ -30,6 +30,7 @@ use super::{
     view::BillingView,
 };
 use crate::{
+    keyed::KeyedSession,
     payments::{Driver, NOT_CONFIGURED, Payments, wire},
     plans::UNKNOWN_PLAN,
     usage::ORG_REQUIRED,
@@ -156,10 +157,10 @@ async fn org_billing(
 
 async fn app_billing(
     State(janua): State<Janua>,
-    session: Session,
+    caller: KeyedSession,
     Query(of): Query<OfApp>,
 ) -> Result<Json<BillingView>> {
-    let payer = access::app(&janua, &session, of.app_id, Role::Member).await?;
+    let payer = access::app(&janua, &caller, of.app_id, Role::Member).await?;
     BillingView::read(&janua, &payer).await.map(Json)
 }
 
@@ -204,11 +205,11 @@ async fn buy_org_plan(
 
 async fn buy_app_plan(
     State(janua): State<Janua>,
-    session: Session,
+    caller: KeyedSession,
     Json(new): Json<NewCheckout>,
 ) -> Result<Json<CheckoutView>> {
-    let payer = access::app(&janua, &session, new.app_id, Role::Admin).await?;
-    buy(&janua, &session, &payer, &new).await.map(Json)
+    let payer = access::app(&janua, &caller, new.app_id, Role::Admin).await?;
+    buy(&janua, &caller.session, &payer, &new).await.map(Json)
 }
 
 #[derive(Deserialize, JsonSchema, Default)]
@@ -265,11 +266,11 @@ async fn open_org_portal(
 
 async fn open_app_portal(
     State(janua): State<Janua>,
-    session: Session,
+    caller: KeyedSession,
     Json(new): Json<NewPortal>,
 ) -> Result<Json<PortalView>> {
-    let payer = access::app(&janua, &session, new.app_id, Role::Admin).await?;
-    open_portal(&janua, &session, &payer, new.return_url.as_deref()).await.map(Json)
+    let payer = access::app(&janua, &caller, new.app_id, Role::Admin).await?;
+    open_portal(&janua, &caller.session, &payer, new.return_url.as_deref()).await.map(Json)
 }
 
 #[derive(Deserialize, JsonSchema, Default, PartialEq, Eq, Clone, Copy)]
@@ -441,14 +442,14 @@ struct NewConnection {
 
 async fn connect_app(
     State(janua): State<Janua>,
-    session: Session,
+    caller: KeyedSession,
     Json(new): Json<NewConnection>,
 ) -> Result<Json<BillingView>> {
-    let payer = access::app(&janua, &session, new.app_id, Role::Admin).await?;
+    let payer = access::app(&janua, &caller, new.app_id, Role::Admin).await?;
     let driver: &Driver = Payments::required(&janua)?;
     let kind = if new.payer == Some(PayerKind::Own) { "own" } else { "org" };
     let subject = transact!(janua, async |tx| {
-        payer.hold(tx, &session).await?;
+        payer.hold(tx, &caller.session).await?;
         let mut subject = Subject::ensure(tx, &janua, driver, payer.org.id, &payer.app_key()).await?;
         if subject.connected_at.is_none() {
             subject.connected_at = Some(janua.clock.now());
@@ -456,7 +457,7 @@ async fn connect_app(
             subject.email.clone_from(&new.billing_email);
             subject.save(tx, janua.clock.now()).await?;
             let event = AppConnected { payer: kind.to_owned() };
-            session.record_about(tx, &janua, subject.about(), &event).await?;
+            caller.session.record_about(tx, &janua, subject.about(), &event).await?;
         }
         Ok(subject)
     })?;

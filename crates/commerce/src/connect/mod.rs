@@ -1,8 +1,14 @@
 //! Connected merchants: people and companies who are paid through an app.
 mod api;
+mod checkout;
 mod events;
+mod merchant;
+mod merchants;
 pub mod model;
+mod onboarding;
+mod refunds;
 mod rules;
+mod seller;
 
 use std::{pin::Pin, time::Duration};
 

@@ -10,7 +10,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{
     apps::{Application, ApplicationId, Environment},
-    enter::Session,
     orgs::OrgId,
     quotas::{self, Limits, Meter, Period},
 };
@@ -19,7 +18,10 @@ use super::{
     ORG_REQUIRED, access,
     model::{Series, SlotTotal},
 };
-use crate::plans::{Aggregation, Keys, Plans, TrackedMeter};
+use crate::{
+    keyed::KeyedSession,
+    plans::{Aggregation, Keys, Plans, TrackedMeter},
+};
 
 pub fn routes() -> Routes {
     Routes::new("usage").get("/usage/meters", list_meters, "usage meter definitions").fails(&[
@@ -84,8 +86,13 @@ async fn level(janua: &Janua, apps: &[Application], meter: &TrackedMeter, now: T
 /// After everything that was counted.
 const LAST: Timestamp = Timestamp(i64::MAX);
 
-async fn list_meters(State(janua): State<Janua>, session: Session, Query(of): Query<Of>) -> Result<Json<MeterList>> {
-    let scope = access::scope(&janua, &session, of.org_id, of.app_id).await?;
+async fn list_meters(
+    State(janua): State<Janua>,
+    caller: KeyedSession,
+    Query(mut of): Query<Of>,
+) -> Result<Json<MeterList>> {
+    of.app_id = caller.app(of.app_id)?;
+    let scope = access::scope(&janua, &caller.session, of.org_id, of.app_id).await?;
     let plans = Plans::of(&janua);
     let tracked = plans.meters.values().map(|meter| (&meter.meter, Some(meter)));
     let platform = janua.declared::<Meter>().iter().map(|meter| (meter, None));

@@ -28,6 +28,7 @@ use super::{
 };
 use crate::{
     invoices::{self, InvoiceId},
+    keyed::KeyedSession,
     plans::{Aggregation, Plans, TrackedMeter},
 };
 
@@ -119,15 +120,16 @@ struct Question<'a> {
 
 async fn usage(
     State(janua): State<Janua>,
-    session: Session,
-    Query(report): Query<Report>,
+    caller: KeyedSession,
+    Query(mut report): Query<Report>,
     accept: Accept,
     page: Page,
 ) -> Result<Response> {
+    report.app_id = caller.app(report.app_id)?;
     if let Some(invoice) = report.invoice {
-        return of_invoice(&janua, &session, &report, invoice, &accept, page).await;
+        return of_invoice(&janua, &caller.session, &report, invoice, &accept, page).await;
     }
-    let scope = access::scope(&janua, &session, report.org_id, report.app_id).await?;
+    let scope = access::scope(&janua, &caller.session, report.org_id, report.app_id).await?;
     let (plans, now) = (Plans::of(&janua), janua.clock.now());
     let mut meters: Vec<&TrackedMeter> = match &report.meter {
         Some(name) => {

@@ -1,5 +1,9 @@
 //! The routes of installations, and their deliveries.
-use axum::{extract::State, response::NoContent};
+use axum::{
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse as _, NoContent, Response},
+};
 use kernel::{
     Janua,
     clock::Timestamp,
@@ -25,6 +29,7 @@ use super::{
         Delivery, DeployedBy, HeadName, Installation, InstallationId, Link, LinkId, Outcome, Previews, Repository,
         Status,
     },
+    webhook::{Received, Reception},
 };
 use crate::{deployments::DeploymentId, words::words};
 
@@ -58,6 +63,7 @@ pub fn routes() -> Routes {
             run_again,
             "do again what a delivery asks for",
         )
+        .answers::<Received>(202, "application/json")
         .fails(&[NOT_CONFIGURED, FORBIDDEN])
 }
 
@@ -571,7 +577,7 @@ async fn run_again(
     State(janua): State<Janua>,
     session: Session,
     Path(DeliveryPath { id, delivery_id }): Path<DeliveryPath>,
-) -> Result<NoContent> {
+) -> Result<Response> {
     let (installation, caller) = reach::<Admin>(&janua, session, id).await?;
     let delivery = Delivery::find(&janua.db, &delivery_id).await?.ok_or(NOT_FOUND)?;
     let is_visible = match delivery.repository_id {
@@ -587,7 +593,8 @@ async fn run_again(
         let job = HandleDelivery { delivery: delivery.id.clone(), only: Some(id), again: true };
         Ok(jobs::enqueue(tx, &janua, janua.clock.now(), &job).await?)
     })?;
-    Ok(NoContent)
+    let received = Received { delivery_id: delivery.id, outcome: Reception::Queued };
+    Ok((StatusCode::ACCEPTED, Json(received)).into_response())
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use super::{
     api::is_vouched_for,
     host::{Host, Pull, Tip, UNAVAILABLE},
     jobs::{DeployHead, Led, later},
-    model::{Head, HeadName, Installation, Link, Previews, Repository, Status},
+    model::{Head, HeadName, Installation, Link, LinkId, Previews, Repository, Status},
     report::{self, State},
 };
 use crate::{
@@ -59,7 +59,7 @@ enum Seen {
 
 /// Looks at the host and does what is to be done. An error is tried again.
 pub async fn deploy_head(janua: &Janua, host: &Host, job: &DeployHead, head: &Head) -> Result<(), Later> {
-    let Some(place) = find_place(janua, job).await? else { return Ok(()) };
+    let Some(place) = place_of(janua, job.link).await? else { return Ok(()) };
     let repository = match check_access(janua, host, &place).await? {
         Ok(repository) => repository,
         Err(message) => return note(janua, job, &place, Led::to("failed", message)).await,
@@ -121,8 +121,9 @@ async fn note(janua: &Janua, job: &DeployHead, place: &Place, led: Led<'_>) -> R
     Ok(())
 }
 
-async fn find_place(janua: &Janua, job: &DeployHead) -> Result<Option<Place>, Later> {
-    let Some(link) = Link::find(&janua.db, job.link).await? else { return Ok(None) };
+/// Nothing when the link, or something behind it, is gone.
+pub async fn place_of(janua: &Janua, link: LinkId) -> Result<Option<Place>, Later> {
+    let Some(link) = Link::find(&janua.db, link).await? else { return Ok(None) };
     let installation = Installation::find(&janua.db, link.installation_id).await?;
     let repository = Repository::find(&janua.db, link.installation_id, link.repository_id).await?;
     let app = Application::find(&janua.db, link.app_id).await?;
@@ -133,7 +134,7 @@ async fn find_place(janua: &Janua, job: &DeployHead) -> Result<Option<Place>, La
 }
 
 /// Whether the installation may still read the repository, and is still vouched for: asked anew for each deployment.
-async fn check_access(
+pub async fn check_access(
     janua: &Janua,
     host: &Host,
     place: &Place,
@@ -267,7 +268,8 @@ async fn begin(
     })
 }
 
-async fn fetch(
+/// Takes the site out of the archive of a commit, and completes its deployment.
+pub async fn fetch(
     janua: &Janua,
     host: &Host,
     by: &By,

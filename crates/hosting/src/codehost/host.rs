@@ -162,7 +162,7 @@ impl CodeHost {
 }
 
 impl Host {
-    fn new(configured: Configured) -> Result<Self, String> {
+    pub fn new(configured: Configured) -> Result<Self, String> {
         let path = &configured.private_key;
         let wrong = |error: &dyn std::fmt::Display| format!("codehost_private_key {}: {error}", path.display());
         let key = PrivateKeyDer::from_pem_file(path).map_err(|error| wrong(&error))?;
@@ -353,7 +353,18 @@ impl Host {
         read(self.client.get(address).send().await).await.map(Some)
     }
 
+    /// Whether the place where users sign in answers.
+    pub async fn greet(&self) -> Result<(), HostError> {
+        let answer = self.client.get(self.configured.url.clone()).send().await.map_err(from_reqwest)?;
+        if answer.status().is_server_error() { Err(HostError::away(answer.status())) } else { Ok(()) }
+    }
+
     // As the app.
+
+    /// The app itself, as the host describes it.
+    pub async fn app(&self) -> Result<Value, HostError> {
+        read(self.ask(Method::GET, "/app", &self.app_token()?)?.send().await).await
+    }
 
     pub async fn installation(&self, id: i64) -> Result<Option<Described>, HostError> {
         let sent = self.ask(Method::GET, &format!("/app/installations/{id}"), &self.app_token()?)?.send().await;

@@ -14,6 +14,7 @@ use tenancy::{
 };
 
 use super::{
+    again::FetchCommit,
     deploy,
     events::{CodehostDisconnected, CodehostResumed, CodehostSuspended},
     host::{CodeHost, Host, HostError},
@@ -26,7 +27,12 @@ use super::{
 use crate::deployments::DeploymentId;
 
 pub fn jobs() -> Jobs {
-    Jobs::new().on::<HandleDelivery>().on::<DeployHead>().on::<Uninstall>().every::<CatchUp>(Duration::from_hours(1))
+    Jobs::new()
+        .on::<HandleDelivery>()
+        .on::<DeployHead>()
+        .on::<FetchCommit>()
+        .on::<Uninstall>()
+        .every::<CatchUp>(Duration::from_hours(1))
 }
 
 pub fn later(error: HostError) -> Later {

@@ -1,9 +1,11 @@
 //! The code host: an organization connects its repositories, and a push is live. Nothing is built here: what is deployed is a
 //! folder of built files in the commit, or what CI builds and sends.
 mod actions;
+mod again;
 mod api;
 mod authorize;
 mod deploy;
+pub mod doctor;
 mod events;
 mod host;
 mod jobs;
@@ -18,6 +20,8 @@ use kernel::{config::Config, feature::Feature, http::Routes, jobs::Chore};
 
 pub use self::{
     actions::{PREFIX as RUN_PREFIX, Run},
+    again::{begin_again, failed_to_fetch},
+    host::NOT_CONFIGURED,
     settings::Settings,
 };
 use self::{host::CodeHost, settings::Configured};

@@ -27,6 +27,17 @@ pub enum State<'a> {
     Refused(&'a str),
 }
 
+impl<'a> State<'a> {
+    fn of(deployment: &'a Deployment, url: &'a str) -> Self {
+        let message = deployment.error.as_ref().map(|error| error.message.as_str()).unwrap_or_default();
+        match deployment.status {
+            Status::Ready => Self::Ready { url },
+            Status::Failed | Status::Canceled => Self::Failed { message, deployment },
+            Status::Queued | Status::Processing => Self::Pending,
+        }
+    }
+}
+
 /// Tells how a deployment ended.
 pub async fn tell(
     janua: &Janua,
@@ -36,23 +47,31 @@ pub async fn tell(
     head: &Head,
     deployment: &Deployment,
 ) -> Result<(), Later> {
-    let edge = EdgeUrl::of(&janua.config);
-    let url = match deployment.target {
-        Target::Production => edge.url(&place.app.slug),
-        Target::Preview => edge.url(&format!("{}--{}", deployment.label, place.app.slug)),
-    };
-    let message = deployment.error.as_ref().map(|error| error.message.clone()).unwrap_or_default();
-    let state = match deployment.status {
-        Status::Ready => State::Ready { url: &url },
-        Status::Failed | Status::Canceled => State::Failed { message: &message, deployment },
-        Status::Queued | Status::Processing => State::Pending,
-    };
-    let sha = deployment.commit.as_ref().and_then(|commit| commit.sha.clone()).unwrap_or_default();
+    let url = url_of(janua, place, deployment);
+    let (sha, state) = (sha_of(deployment), State::of(deployment, &url));
     let pull = match job.head {
         super::model::HeadName::Pull(number) => Some(number),
         super::model::HeadName::Branch(_) => None,
     };
-    tell_state(janua, host, job, place, head, (&sha, pull), &state).await
+    tell_state(janua, host, job, place, head, (sha, pull), &state).await
+}
+
+/// Tells how a deployment of one commit ended, at the commit alone.
+pub async fn tell_commit(janua: &Janua, host: &Host, place: &Place, deployment: &Deployment) -> Result<(), Later> {
+    let url = url_of(janua, place, deployment);
+    tell_status(janua, host, place, sha_of(deployment), &State::of(deployment, &url)).await
+}
+
+fn url_of(janua: &Janua, place: &Place, deployment: &Deployment) -> String {
+    let edge = EdgeUrl::of(&janua.config);
+    match deployment.target {
+        Target::Production => edge.url(&place.app.slug),
+        Target::Preview => edge.url(&format!("{}--{}", deployment.label, place.app.slug)),
+    }
+}
+
+fn sha_of(deployment: &Deployment) -> &str {
+    deployment.commit.as_ref().and_then(|commit| commit.sha.as_deref()).unwrap_or_default()
 }
 
 /// A host that says no (the app lacks a permission, the commit is gone) is left alone; one that is away is asked again.
@@ -67,6 +86,14 @@ fn settle(outcome: Result<(), HostError>) -> Result<(), Later> {
     }
 }
 
+async fn tell_status(janua: &Janua, host: &Host, place: &Place, sha: &str, state: &State<'_>) -> Result<(), Later> {
+    if place.installation.commit_statuses {
+        let status = status(janua, place, state).await?;
+        settle(host.set_status(janua, place.at, sha, &status).await)?;
+    }
+    Ok(())
+}
+
 pub async fn tell_state(
     janua: &Janua,
     host: &Host,
@@ -76,10 +103,7 @@ pub async fn tell_state(
     (sha, pull): (&str, Option<i64>),
     state: &State<'_>,
 ) -> Result<(), Later> {
-    if place.installation.commit_statuses {
-        let status = status(janua, place, state).await?;
-        settle(host.set_status(janua, place.at, sha, &status).await)?;
-    }
+    tell_status(janua, host, place, sha, state).await?;
     if let Some(pull) = pull.filter(|_| place.installation.pull_request_comments) {
         let mark = format!("<!-- janua:{} -->", place.link.id);
         let body = comment(&mark, place, sha, state);

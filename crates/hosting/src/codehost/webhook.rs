@@ -52,9 +52,9 @@ words! {
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct Received {
-    delivery_id: String,
-    outcome: Reception,
+pub struct Received {
+    pub delivery_id: String,
+    pub outcome: Reception,
 }
 
 /// The headers of a delivery.

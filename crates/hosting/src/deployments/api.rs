@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use axum::{
     body::Body,
     extract::State,
-    http::{HeaderMap, HeaderValue, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
 use db::{Db, FromRow, Row, params};
@@ -23,10 +23,11 @@ use tenancy::{
     enter::Session,
     events::About,
     orgs::{Membership, Org, Role},
+    quotas::QUOTA_EXCEEDED,
 };
 
 use super::{
-    deploy::{self, DEPLOY_LOCKED, complete, refuse_locked},
+    deploy::{self, DEPLOY_LOCKED, TOO_MANY_DEPLOYS, complete, refuse_locked},
     events::DeploymentCreated,
     files::{self, FileChanges},
     health,
@@ -34,7 +35,10 @@ use super::{
     model::{Built, Deployment, DeploymentId, SourceKind, Status, Target},
     view::DeploymentView,
 };
-use crate::edge::{manifest::Sha256, site::Site};
+use crate::{
+    codehost::{self, NOT_CONFIGURED},
+    edge::{manifest::Sha256, site::Site},
+};
 
 const NOT_REDEPLOYABLE: Code =
     Code::new(409, "deployment_not_redeployable", "This deployment has no files to deploy again.");
@@ -55,7 +59,17 @@ pub fn routes() -> Routes {
         .get("/deployments/{id}/files", show_files, "compare the files of a deployment with those of the one before")
         .fails(&[EXPIRED])
         .post("/deployments/{id}/redeploy", redeploy, "deploy the files of an earlier deployment again")
-        .fails(&[NOT_REDEPLOYABLE, EXPIRED, DEPLOY_LOCKED, FORBIDDEN])
+        .answers::<DeploymentView>(200, "application/json")
+        .answers::<DeploymentView>(202, "application/json")
+        .fails(&[
+            NOT_REDEPLOYABLE,
+            EXPIRED,
+            DEPLOY_LOCKED,
+            TOO_MANY_DEPLOYS,
+            QUOTA_EXCEEDED,
+            NOT_CONFIGURED,
+            FORBIDDEN,
+        ])
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -324,17 +338,18 @@ struct Redeploy {
     reason: Option<String>,
 }
 
-/// A new deployment with the files of an earlier one, live at once: the way back. Nothing is copied.
+/// A new deployment with the files of an earlier one, live at once: the way back. Nothing is copied. If the code host did not send
+/// the files of the earlier one, they are fetched again by a job (202).
 async fn redeploy(
     State(janua): State<Janua>,
     session: Session,
     Path(DeploymentPath { id }): Path<DeploymentPath>,
     MaybeJson(wanted): MaybeJson<Redeploy>,
-) -> Result<Json<DeploymentView>> {
+) -> Result<Response> {
     let (_, app) = reach(&janua, &session, id, Role::Admin).await?;
     let wanted = wanted.unwrap_or(Redeploy { target: None, reason: None });
     let by = session.by();
-    let made = transact!(janua, async |tx| {
+    let (made, status) = transact!(janua, async |tx| {
         Org::hold(tx, app.org_id).await?;
         let app = Application::hold(tx, app.id).await?.ok_or(NOT_FOUND)?;
         let role = Membership::of(&mut *tx, app.org_id, session.account().id).await?.ok_or(NOT_FOUND)?.role;
@@ -342,6 +357,10 @@ async fn redeploy(
             return Err(FORBIDDEN.into());
         }
         let earlier = Deployment::find(&mut *tx, id).await?.ok_or(NOT_FOUND)?;
+        if codehost::failed_to_fetch(&earlier) {
+            let again = codehost::begin_again(tx, &janua, &by, &app, &earlier, wanted.target).await?;
+            return Ok((again.ok_or(NOT_REDEPLOYABLE)?, StatusCode::ACCEPTED));
+        }
         let built = files_of(tx, &earlier).await?;
         let (site, _) = Site::provision(tx, &janua, &app).await?;
         refuse_locked(&site)?;
@@ -363,9 +382,10 @@ async fn redeploy(
         let line =
             NewLine::info(&janua, Stage::Store, format!("The files of deployment {}.{because}", earlier.number));
         complete(tx, &janua, &by, &deployment, &built, None, &[line]).await?;
-        Ok(deployment.id)
+        Ok((deployment.id, StatusCode::OK))
     })?;
-    deploy::show(&janua, &app, made).await.map(Json)
+    let shown = deploy::show(&janua, &app, made).await?;
+    Ok((status, Json(shown)).into_response())
 }
 
 /// What an earlier deployment has, for a new one to have the same.

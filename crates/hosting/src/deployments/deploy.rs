@@ -18,7 +18,7 @@ use serde::Deserialize;
 use tenancy::{
     apps::{Application, ApplicationId},
     events::{self, About, By},
-    orgs::Org,
+    orgs::{Org, OrgId},
     quotas::{self, QUOTA_EXCEEDED},
 };
 
@@ -38,7 +38,7 @@ use super::{
 use crate::edge::{manifest::Sha256, site::Site};
 
 pub const DEPLOY_LOCKED: Code = Code::new(409, "deploy_locked", "Deployments of this app are locked.");
-const TOO_MANY_DEPLOYS: Code =
+pub const TOO_MANY_DEPLOYS: Code =
     Code::new(429, "too_many_deploys", "The app has too many deployments under way. Wait for one to end.");
 const NOT_GZIP: Code =
     Code::new(415, "archive_type", "Send one gzip-compressed tar archive, with Content-Type application/gzip.");
@@ -228,6 +228,11 @@ pub async fn begin_at_host(
     let limits = prepare(tx, janua, by, app).await?;
     let deployment = write_row(tx, janua, by, app, draft).await?;
     Ok(Begin { deployment, limits })
+}
+
+/// What an archive of an organization may have.
+pub async fn archive_limits(janua: &Janua, org: OrgId) -> Result<ArchiveLimits> {
+    transact!(janua, async |tx| Ok(limits::of_archive(tx, janua, org).await?))
 }
 
 /// The site, which the first deployment sets up, and what an archive may have.

@@ -16,7 +16,7 @@ mod view;
 use kernel::{feature::Feature, http::Routes};
 use tenancy::gone::Gone;
 
-pub use deploy::{Begin, begin_at_host, complete, complete_received, fail, new as new_deployment};
+pub use deploy::{Begin, archive_limits, begin_at_host, complete, complete_received, fail, new as new_deployment};
 pub use model::{
     Built, Commit, Deployment, DeploymentError, DeploymentId, LiveManifest, SourceKind, Status, StoredPack, Target,
 };

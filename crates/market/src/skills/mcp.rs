@@ -1,5 +1,5 @@
 //! The caller's skills for MCP clients (SEP-2640, `io.modelcontextprotocol/skills`): those they installed, and those of their
-//! organizations. `skill://acme/pdf-tools/SKILL.md` is a resource, as is every other file.
+//! organizations. A machine reads what its owner installed, and what its organization publishes. `skill://acme/pdf-tools/SKILL.md` is a resource, as is every other file.
 //!
 //! Written by hand: without sessions, streams and tools the protocol is eight methods of JSON-RPC, each answered with JSON.
 //! `rmcp` would bring a second HTTP service with sessions of its own beside the door, where our limits, guards and
@@ -23,11 +23,11 @@ use kernel::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tenancy::{enter::Session, orgs::Membership};
 
 use super::{
     model::{Skill, SkillState, Version, VersionId, VersionState},
     package::PackedFile,
+    reader::SkillReader,
 };
 
 /// The versions of the protocol that we speak, the newest first.
@@ -90,7 +90,7 @@ fn refuse(code: i64, message: impl Into<String>) -> Result<Value, RpcError> {
 
 async fn serve_mcp(
     State(janua): State<Janua>,
-    session: Session,
+    reader: SkillReader,
     Json(request): Json<RpcRequest>,
 ) -> Result<Response> {
     let is_id = |id: &Value| id.is_string() || id.is_number();
@@ -99,7 +99,7 @@ async fn serve_mcp(
         // An answer of the client: we ask nothing.
         None => return Ok(StatusCode::ACCEPTED.into_response()),
         Some(_) if request.jsonrpc != "2.0" || !is_id(&id) => Ok(refuse(INVALID_REQUEST, "Invalid request")),
-        Some(method) => answer(&janua, &session, method, &request.params.unwrap_or_default()).await,
+        Some(method) => answer(&janua, &reader, method, &request.params.unwrap_or_default()).await,
     };
     let (result, error) = match outcome? {
         Ok(result) => (Some(result), None),
@@ -108,7 +108,7 @@ async fn serve_mcp(
     Ok(Json(RpcAnswer { jsonrpc: "2.0", id, result, error }).into_response())
 }
 
-async fn answer(janua: &Janua, session: &Session, method: &str, params: &Value) -> Outcome {
+async fn answer(janua: &Janua, reader: &SkillReader, method: &str, params: &Value) -> Outcome {
     match method {
         "initialize" => {
             let asked = params["protocolVersion"].as_str().unwrap_or_default();
@@ -124,12 +124,12 @@ async fn answer(janua: &Janua, session: &Session, method: &str, params: &Value) 
             "_meta": { "io.modelcontextprotocol/serverInfo": server_info(janua) },
         }))),
         "ping" => Ok(Ok(json!({ "resultType": "complete" }))),
-        "skills/list" => list(janua, session, params, "skills", Available::entry).await,
-        "resources/list" => list(janua, session, params, "resources", |skill| skill.resource(SKILL_MD)).await,
+        "skills/list" => list(janua, reader, params, "skills", Available::entry).await,
+        "resources/list" => list(janua, reader, params, "resources", |skill| skill.resource(SKILL_MD)).await,
         "resources/templates/list" => Ok(Ok(cacheable(json!({ "resourceTemplates": [] })))),
-        "skills/get" => get(janua, session, params).await,
-        "resources/read" => read(janua, session, params).await,
-        "resources/directory/read" => read_directory(janua, session, params).await,
+        "skills/get" => get(janua, reader, params).await,
+        "resources/read" => read(janua, reader, params).await,
+        "resources/directory/read" => read_directory(janua, reader, params).await,
         _ => Ok(refuse(METHOD_NOT_FOUND, "Method not found")),
     }
 }
@@ -209,11 +209,10 @@ row!(InstalledVersion { namespace, name, version_id });
 
 /// The skills of a caller by their roots: what they installed, and the latest of their organizations. Nothing that was not
 /// published, or was withdrawn.
-async fn available(janua: &Janua, session: &Session) -> db::Result<BTreeMap<String, VersionId>> {
-    let account = session.account().id;
+async fn available(janua: &Janua, reader: &SkillReader) -> db::Result<BTreeMap<String, VersionId>> {
     let mut found = BTreeMap::new();
-    for membership in Membership::all_of(&janua.db, account).await? {
-        for skill in Skill::of_org(&janua.db, membership.org.id, &Key::newest(), MOST).await? {
+    for org in reader.orgs(janua).await? {
+        for skill in Skill::of_org(&janua.db, org, &Key::newest(), MOST).await? {
             if let Some(latest) = skill.latest_id.filter(|_| skill.state == SkillState::Active) {
                 found.insert(root_of(&skill.namespace, &skill.name), latest);
             }
@@ -225,7 +224,7 @@ async fn available(janua: &Janua, session: &Session) -> db::Result<BTreeMap<Stri
                WHERE skill_install.account_id = $1 AND skill.state <> 'removed' AND skill.visibility <> 'org'
                  AND skill_version.state IN ('published', 'yanked')
                ORDER BY skill_install.installed_at DESC LIMIT $2";
-    let installed: Vec<InstalledVersion> = janua.db.all(sql, params![account, MOST]).await?;
+    let installed: Vec<InstalledVersion> = janua.db.all(sql, params![reader.account, MOST]).await?;
     found.extend(installed.into_iter().map(|one| (root_of(&one.namespace, &one.name), one.version_id)));
     Ok(found)
 }
@@ -238,7 +237,7 @@ async fn load(janua: &Janua, root: String, id: VersionId) -> db::Result<Option<A
 
 async fn list(
     janua: &Janua,
-    session: &Session,
+    reader: &SkillReader,
     params: &Value,
     name: &str,
     show: fn(&Available) -> Value,
@@ -249,7 +248,7 @@ async fn list(
         Value::String(cursor) if cursor.starts_with(SCHEME) => cursor.clone(),
         _ => return Ok(refuse(INVALID_PARAMS, "Invalid cursor")),
     };
-    let all = available(janua, session).await?;
+    let all = available(janua, reader).await?;
     let mut rest = all.into_iter().filter(|(root, _)| *root > after);
     let (mut shown, mut last) = (vec![], None);
     for (root, id) in rest.by_ref().take(PAGE) {
@@ -264,8 +263,8 @@ async fn list(
 }
 
 /// The skill that a URI lies in, and the path within it.
-async fn find(janua: &Janua, session: &Session, uri: &str) -> Result<Option<(Available, String)>> {
-    let all = available(janua, session).await?;
+async fn find(janua: &Janua, reader: &SkillReader, uri: &str) -> Result<Option<(Available, String)>> {
+    let all = available(janua, reader).await?;
     for (root, id) in all {
         let Some(rest) = uri.strip_prefix(root.as_str()) else { continue };
         if rest.is_empty() || rest.starts_with('/') {
@@ -276,17 +275,17 @@ async fn find(janua: &Janua, session: &Session, uri: &str) -> Result<Option<(Ava
     Ok(None)
 }
 
-async fn get(janua: &Janua, session: &Session, params: &Value) -> Outcome {
-    let found = find(janua, session, params["uri"].as_str().unwrap_or_default()).await?;
+async fn get(janua: &Janua, reader: &SkillReader, params: &Value) -> Outcome {
+    let found = find(janua, reader, params["uri"].as_str().unwrap_or_default()).await?;
     match found.filter(|(_, path)| path == SKILL_MD) {
         Some((skill, _)) => Ok(Ok(cacheable(json!({ "skill": skill.entry() })))),
         None => Ok(refuse(INVALID_PARAMS, "Unknown skill")),
     }
 }
 
-async fn read(janua: &Janua, session: &Session, params: &Value) -> Outcome {
+async fn read(janua: &Janua, reader: &SkillReader, params: &Value) -> Outcome {
     let uri = params["uri"].as_str().unwrap_or_default();
-    let Some((skill, path)) = find(janua, session, uri).await? else {
+    let Some((skill, path)) = find(janua, reader, uri).await? else {
         return Ok(refuse(INVALID_PARAMS, "Unknown resource"));
     };
     let Some(file) = skill.version.files.iter().find(|file| file.path == path) else {
@@ -319,12 +318,12 @@ async fn content(janua: &Janua, version: &Version, file: &PackedFile) -> Result<
     Ok(bytes)
 }
 
-async fn read_directory(janua: &Janua, session: &Session, params: &Value) -> Outcome {
+async fn read_directory(janua: &Janua, reader: &SkillReader, params: &Value) -> Outcome {
     let uri = params["uri"].as_str().unwrap_or_default();
     if uri.ends_with('/') {
         return Ok(refuse(INVALID_PARAMS, "Unknown directory"));
     }
-    let Some((skill, path)) = find(janua, session, uri).await? else {
+    let Some((skill, path)) = find(janua, reader, uri).await? else {
         return Ok(refuse(INVALID_PARAMS, "Unknown directory"));
     };
     let inside = if path.is_empty() { String::new() } else { format!("{path}/") };

@@ -14,6 +14,7 @@ mod names;
 mod package;
 mod publish;
 mod ratings;
+mod reader;
 mod readme;
 mod reports;
 mod review;

@@ -500,6 +500,12 @@ async fn ask_with_credentials(t: &TestJanua, row: &Row, number: usize, cast: &Ca
             let answer = cast.root.asks(row.ask(t, &path)).await;
             findings.check(row.is_let_through(&answer), row, "the owner", &answer);
         }
+        "session-or-machine" => {
+            let answer = row.ask(t, &path).header("authorization", &format!("Bearer {}", tenant.machine_token)).await;
+            findings.check(row.is_let_through(&answer), row, "a machine", &answer);
+            let answer = cast.root.asks(row.ask(t, &path)).await;
+            findings.check(row.is_let_through(&answer), row, "a person", &answer);
+        }
         "machine" => {
             let answer = row.ask(t, &path).header("authorization", &format!("Bearer {}", tenant.machine_token)).await;
             findings.check(row.is_let_through(&answer), row, "a machine", &answer);

@@ -77,6 +77,7 @@ fn security(guard: &str) -> Option<Value> {
         ])),
         "refresh" => Some(json!([{ "refreshCookie": [] }])),
         "scim" => Some(json!([{ "scimToken": [] }])),
+        "session-or-machine" => Some(json!([{ "bearer": [] }, { "cookie": [] }, { "machineToken": [] }])),
         "machine" => Some(json!([{ "machineToken": [] }])),
         "session-or-kill-switch" => Some(json!([{ "bearer": [] }, { "cookie": [] }, { "killSwitch": [] }])),
         "this-machine" => Some(json!([{}, { "metricsToken": [] }])),

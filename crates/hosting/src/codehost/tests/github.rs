@@ -54,6 +54,8 @@ pub struct Played {
     pub calls: Vec<String>,
     /// Answers that are to be 502.
     pub away: bool,
+    /// Archives of commits are not sent.
+    pub no_archives: bool,
     /// The app may not write statuses.
     pub no_statuses: bool,
     count: i64,
@@ -361,6 +363,7 @@ async fn answer(State(github): State<GitHub>, request: Request<Body>) -> Respons
             let body: Value = serde_json::from_slice(&body).unwrap_or_default();
             as_installation(&github, &mut played, &token, &method, (number, rest), &body)
         }
+        ("GET", ["codeload", ..]) if played.no_archives => not_found(),
         ("GET", ["codeload", number, sha]) => {
             assert!(token.is_empty(), "a token is not sent to another host");
             let repo = played.repositories.get(&number.parse().unwrap_or(-1));
@@ -445,6 +448,7 @@ fn as_app(
     body: &Value,
 ) -> Response {
     match (method, rest) {
+        ("GET", []) => say(200, json!({ "id": 4711, "slug": SLUG, "client_id": CLIENT_ID, "name": "Janua" })),
         ("GET", ["installations", id]) => {
             match id.parse().ok().and_then(|id: i64| Some((id, played.installations.get(&id)?))) {
                 Some((id, one)) => say(200, described(id, one)),

@@ -1,7 +1,9 @@
 //! The code host through the front door, with a server that plays GitHub.
 mod actions;
+mod again;
 mod connecting;
 mod deliveries;
+mod doctor;
 mod github;
 mod pushes;
 

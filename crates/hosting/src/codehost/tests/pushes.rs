@@ -75,7 +75,7 @@ async fn order_repetition_and_bursts_lead_to_one_deployment_of_the_newest_commit
     assert_eq!(deployments(&t, &ada).await.len(), before + 1);
     // Somebody runs a delivery again, because they want to.
     let run = format!("/codehost/installations/{id}/deliveries/d0000000-0001/run");
-    assert_eq!(ada.person.asks(t.post(&run)).await.status, 204);
+    assert_eq!(ada.person.asks(t.post(&run)).await.status, 202);
     t.run_jobs().await;
     assert_eq!(deployments(&t, &ada).await.len(), before + 2);
     t.finish().await;
@@ -167,7 +167,7 @@ async fn pull_requests_have_a_preview_and_one_comment_and_lose_it_when_they_clos
     // Somebody deletes it: there is one again.
     github.lock().comments.clear();
     let run = format!("/codehost/installations/{id}/deliveries/d0000000-0002/run");
-    assert_eq!(ada.person.asks(t.post(&run)).await.status, 204);
+    assert_eq!(ada.person.asks(t.post(&run)).await.status, 202);
     t.run_jobs().await;
     assert_eq!(comments().len(), 1);
     let newest = deployments(&t, &ada).await[0].clone();

@@ -14,6 +14,7 @@ pub fn feature(config: &Config) -> kernel::feature::Feature {
     identity::testing::feature(config)
         .and(directory::feature(config))
         .and(workshop::feature(config))
+        .and(agents::feature(config))
         .and(crate::feature(config))
 }
 

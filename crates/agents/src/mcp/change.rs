@@ -1,0 +1,105 @@
+//! Changes to a server: its metadata, domain and secret, and the end of its tokens.
+use axum::extract::State;
+use kernel::{
+    Janua,
+    fault::{INVALID, NOT_FOUND, Result},
+    http::{Json, MaybeJson},
+    transact,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use tenancy::machines::{
+    Kind, MachineAct, MachineEvent, Managed, Warden,
+    caller::OfMcp,
+    secrets::{self, Purpose},
+    states,
+};
+
+use super::{
+    check,
+    metadata::{Metadata, publish},
+    model::{McpServer, Proof},
+    view::McpAnswer,
+};
+use crate::{agents::suspended_by, domains, frameworks::refuse_stale, shared::SuspendReason};
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct McpChange {
+    /// Another domain must be proven again.
+    #[schemars(length(max = 300))]
+    domain: Option<String>,
+    /// Creates a new secret, and activates a revoked server again.
+    #[serde(default)]
+    rotate_secret: bool,
+    #[serde(flatten)]
+    metadata: Metadata,
+}
+
+pub async fn update_mcp(
+    State(janua): State<Janua>,
+    caller: Managed<OfMcp>,
+    Json(change): Json<McpChange>,
+) -> Result<Json<McpAnswer>> {
+    let (id, now) = (caller.machine.id, janua.clock.now());
+    change.metadata.check(now)?;
+    let domain = match &change.domain {
+        Some(text) => Some(
+            domains::parse(&janua, text)
+                .ok_or_else(|| INVALID.at("domain", "wrong_form", "must be a domain such as example.com"))?,
+        ),
+        None => None,
+    };
+    if change.rotate_secret {
+        refuse_stale(&janua, &caller.session)?;
+    }
+    let token = format!("janua-mcp={}", janua.entropy.token().expose());
+    let secret = transact!(janua, async |tx| {
+        let machine = caller.hold(tx).await?;
+        let mut server = McpServer::find(&mut *tx, id).await?.ok_or(NOT_FOUND)?;
+        server.machine = machine;
+        if let Some(domain) = domain.as_ref().filter(|domain| **domain != server.domain) {
+            server.domain.clone_from(domain);
+            server.full_name = format!("{}/{}", domains::reversed(domain), server.slug);
+            (server.url, server.remotes) = (None, json!([]));
+            check::unprove(&mut server, Proof::Pending, now);
+            server.token.clone_from(&token);
+        }
+        change.metadata.apply(&mut server)?;
+        publish(tx, &janua, &server).await?;
+        let secret = if change.rotate_secret {
+            let who = (caller.session.account().id, caller.rank);
+            states::reactivate(tx, &janua, &caller.session.by(), &mut server.machine, who).await?;
+            server.machine.generation += 1;
+            Some(secrets::issue(tx, &janua, &server.machine, Purpose::Mcp, None).await?)
+        } else {
+            None
+        };
+        server.machine.updated_at = now;
+        server.machine.save(tx).await?;
+        server.save(tx).await?;
+        let details = json!({ "name": server.full_name, "version": server.version, "newSecret": secret.is_some() });
+        let event = MachineEvent::new(Kind::Mcp, MachineAct::Updated, details);
+        caller.record(tx, &janua, &event).await?;
+        Ok(secret)
+    })?;
+    let answer = McpAnswer::of(&janua, id).await?;
+    Ok(Json(McpAnswer { client_secret: secret.map(|secret| secret.expose().to_owned()), ..answer }))
+}
+
+pub async fn revoke_mcp(
+    State(janua): State<Janua>,
+    Warden(caller): Warden<OfMcp>,
+    MaybeJson(body): MaybeJson<SuspendReason>,
+) -> Result<Json<McpAnswer>> {
+    let reason = body.and_then(|body| body.reason).filter(|reason| !reason.trim().is_empty());
+    let id = caller.machine.id;
+    transact!(janua, async |tx| {
+        let mut machine = caller.hold(tx).await?;
+        let why = suspended_by(&caller);
+        states::suspend(tx, &janua, &caller.session.by(), &mut machine, why, reason.clone()).await?;
+        Ok(secrets::end(tx, id, Purpose::Mcp).await?)
+    })?;
+    Ok(Json(McpAnswer::of(&janua, id).await?))
+}

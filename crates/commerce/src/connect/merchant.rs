@@ -1,0 +1,164 @@
+//! One merchant: details, payouts, links to its account, and changes.
+use axum::extract::State;
+use kernel::{
+    Janua,
+    clock::Timestamp,
+    fault::{INVALID, NOT_FOUND, Result},
+    http::{Json, Path},
+    transact,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tenancy::{enter::Session, orgs::Role};
+
+use super::{
+    api::MERCHANT_NOT_READY,
+    checkout::is_currency,
+    events::MerchantLinkOpened,
+    merchants::{MerchantView, disconnect, reach},
+    model::{Merchant, MerchantId},
+    onboarding::onboarding_link,
+    rules,
+};
+use crate::payments::Payments;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MerchantPath {
+    account_id: MerchantId,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MerchantDetails {
+    #[serde(flatten)]
+    account: MerchantView,
+    payouts: Vec<PayoutView>,
+    /// A link that was asked for. It works once and for a few minutes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    url: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PayoutView {
+    amount: i64,
+    currency: String,
+    status: String,
+    created_at: Timestamp,
+}
+
+async fn details(janua: &Janua, merchant: Merchant, url: Option<String>) -> Result<Json<MerchantDetails>> {
+    let payouts = Merchant::payouts(&janua.db, merchant.id).await?.into_iter().map(|payout| PayoutView {
+        amount: payout.amount,
+        currency: payout.currency,
+        status: payout.status,
+        created_at: payout.created_at,
+    });
+    Ok(Json(MerchantDetails { payouts: payouts.collect(), account: MerchantView::of(janua, merchant), url }))
+}
+
+pub async fn show_merchant(
+    State(janua): State<Janua>,
+    session: Session,
+    Path(path): Path<MerchantPath>,
+) -> Result<Json<MerchantDetails>> {
+    let merchant = reach(&janua, &session, path.account_id, Role::Member).await?;
+    details(&janua, merchant, None).await
+}
+
+#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum MerchantAction {
+    LoginLink,
+    OnboardingLink,
+    Refresh,
+}
+
+#[derive(Deserialize, JsonSchema)]
+pub struct MerchantAct {
+    action: MerchantAction,
+}
+
+pub async fn act_on_merchant(
+    State(janua): State<Janua>,
+    session: Session,
+    Path(path): Path<MerchantPath>,
+    Json(act): Json<MerchantAct>,
+) -> Result<Json<MerchantDetails>> {
+    let driver = Payments::required(&janua)?;
+    let merchant = reach(&janua, &session, path.account_id, Role::Admin).await?;
+    match act.action {
+        MerchantAction::Refresh => {
+            let merchant = rules::sync_account(&janua, driver, merchant.id).await?.ok_or(NOT_FOUND)?;
+            details(&janua, merchant, None).await
+        }
+        MerchantAction::OnboardingLink => {
+            let (url, _) = onboarding_link(&janua, driver, &session, &merchant).await?;
+            details(&janua, merchant, Some(url)).await
+        }
+        MerchantAction::LoginLink => {
+            let account = merchant.account.clone().ok_or(MERCHANT_NOT_READY)?;
+            let event = MerchantLinkOpened { merchant: merchant.id, link: "login".into() };
+            transact!(janua, async |tx| Ok(session.record_about(tx, &janua, merchant.about(), &event).await?))?;
+            let key = format!("janua-{}-login-{}", merchant.id, janua.entropy.uuid(janua.clock.now()));
+            let url = driver.login_link(&janua, &key, &account).await?;
+            details(&janua, merchant, Some(url)).await
+        }
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MerchantChange {
+    #[schemars(length(min = 1, max = 200))]
+    display_name: Option<String>,
+    #[schemars(length(min = 3, max = 3))]
+    default_currency: Option<String>,
+}
+
+async fn apply_change(
+    janua: &Janua,
+    session: &Session,
+    id: MerchantId,
+    change: MerchantChange,
+) -> Result<Json<MerchantDetails>> {
+    reach(janua, session, id, Role::Admin).await?;
+    if change.default_currency.as_deref().is_some_and(|code| !is_currency(code)) {
+        return Err(INVALID.at("defaultCurrency", "wrong_form", "must be a currency in lower case, such as usd"));
+    }
+    let merchant = transact!(janua, async |tx| {
+        let mut merchant = Merchant::hold(tx, id).await?.ok_or(NOT_FOUND)?;
+        merchant.display_name = change.display_name.clone().or(merchant.display_name);
+        merchant.default_currency = change.default_currency.clone().or(merchant.default_currency);
+        merchant.save(tx, janua.clock.now()).await?;
+        Ok(merchant)
+    })?;
+    details(janua, merchant, None).await
+}
+
+pub async fn change_merchant(
+    State(janua): State<Janua>,
+    session: Session,
+    Path(path): Path<MerchantPath>,
+    Json(change): Json<MerchantChange>,
+) -> Result<Json<MerchantDetails>> {
+    apply_change(&janua, &session, path.account_id, change).await
+}
+
+pub async fn put_merchant(
+    State(janua): State<Janua>,
+    session: Session,
+    Path(path): Path<MerchantPath>,
+    Json(change): Json<MerchantChange>,
+) -> Result<Json<MerchantDetails>> {
+    apply_change(&janua, &session, path.account_id, change).await
+}
+
+pub async fn delete_merchant(
+    State(janua): State<Janua>,
+    session: Session,
+    Path(path): Path<MerchantPath>,
+) -> Result<Json<MerchantView>> {
+    disconnect(&janua, &session, path.account_id).await
+}
