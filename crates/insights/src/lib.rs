@@ -1,6 +1,7 @@
-//! Analytics of apps and organizations, and observability of the platform.
+//! Analytics of apps and organizations, observability of the platform, and traces of requests.
 mod analytics;
 mod observability;
+mod traces;
 
 use kernel::{
     config::Config,
@@ -8,11 +9,12 @@ use kernel::{
 };
 
 pub use observability::keep as keep_counts;
+pub use traces::keep as keep_requests;
 
 pub const PART: Part = Part { settings: &[], feature };
 
 pub fn feature(_: &Config) -> Feature {
-    analytics::feature().and(observability::feature())
+    analytics::feature().and(observability::feature()).and(traces::feature())
 }
 
 #[cfg(test)]

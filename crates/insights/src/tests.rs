@@ -1,6 +1,7 @@
 //! Insights through the front door.
 mod analytics;
 mod observability;
+mod traces;
 
 use identity::testing::{PASSWORD, Person};
 use kernel::{

@@ -33,7 +33,7 @@ use kernel::{
     config::Config,
     feature::Feature,
     http::Routes,
-    telemetry::{Attempts, Figure, Measure},
+    telemetry::{Attempts, Figure, Measure, Traced},
 };
 use tenancy::{
     apps::Application,
@@ -69,6 +69,7 @@ pub fn feature(config: &Config) -> Feature {
         .declares(mails::MAILS)
         .declares(&[MEASURE])
         .declares(&[ATTEMPTS])
+        .declares(&[TRACED])
         .declares(&[WEBHOOKS])
         .declares(&[GONE])
         .declares(&[config.of::<Settings>().permit()])
@@ -107,6 +108,10 @@ const MEASURE: Measure = Measure(|janua| {
         ])
     })
 });
+
+/// The deliveries of a request.
+const TRACED: Traced =
+    Traced(|janua, request| Box::pin(async move { deliveries::of_request(&janua.db, &request).await }));
 
 /// Attempts to deliver: `retried` is tried again, `failed` is given up.
 const ATTEMPTS: Attempts = Attempts {
