@@ -1,4 +1,5 @@
 //! Analytics of apps and organizations, observability of the platform, and traces of requests.
+mod alarms;
 mod analytics;
 mod observability;
 mod traces;
@@ -14,7 +15,7 @@ pub use traces::keep as keep_requests;
 pub const PART: Part = Part { settings: &[], feature };
 
 pub fn feature(_: &Config) -> Feature {
-    analytics::feature().and(observability::feature()).and(traces::feature())
+    analytics::feature().and(observability::feature()).and(traces::feature()).declares(&[alarms::ERRORS])
 }
 
 #[cfg(test)]

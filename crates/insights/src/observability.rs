@@ -205,6 +205,15 @@ async fn kept_since(db: &Db, since: Timestamp) -> db::Result<Vec<(i64, String, K
     Ok(all.into_iter().map(read).collect())
 }
 
+/// The requests of all nodes and routes since a moment, without the minute that is not over.
+pub(crate) async fn requests_since(db: &Db, since: Timestamp) -> db::Result<RouteCounts> {
+    let mut total = RouteCounts::default();
+    for (_, _, kept) in kept_since(db, since).await? {
+        kept.counts.routes.values().for_each(|counts| total.add(counts));
+    }
+    Ok(total)
+}
+
 #[derive(Deserialize, JsonSchema)]
 struct FunctionsQuery {
     window: Option<Window>,

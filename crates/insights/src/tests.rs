@@ -1,4 +1,5 @@
 //! Insights through the front door.
+mod alarms;
 mod analytics;
 mod observability;
 mod traces;
