@@ -51,10 +51,10 @@ const CHORES: &[Chore] = &[Chore::sweep(
 
 /// This process, among the nodes.
 #[derive(Default)]
-struct Node(std::sync::OnceLock<(String, Timestamp)>);
+pub(crate) struct Node(std::sync::OnceLock<(String, Timestamp)>);
 
 impl Node {
-    fn of(janua: &Janua) -> &(String, Timestamp) {
+    pub(crate) fn of(janua: &Janua) -> &(String, Timestamp) {
         janua.own::<Self>().0.get_or_init(|| {
             let now = janua.clock.now();
             (janua.entropy.uuid(now).to_string(), now)

@@ -2,6 +2,7 @@
 mod alarms;
 mod analytics;
 mod observability;
+mod otlp;
 mod traces;
 
 use identity::testing::{PASSWORD, Person};

@@ -21,8 +21,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::{enter::PlatformAdmin, events::audit, messages::mail};
 
+use crate::otlp;
+
 /// How often a node writes down the requests that ended.
-const EVERY: Duration = Duration::from_secs(2);
+const EVERY: Duration = Duration::from_secs(1);
 /// How many rows one transaction writes: on SQLite every other writer waits for it.
 const AT_A_TIME: usize = 500;
 const KEPT: Duration = Duration::from_hours(24 * 7);
@@ -58,6 +60,7 @@ async fn keep_on(janua: Janua) {
 /// Writes down the requests that ended since the last time. What cannot be written is dropped and counted.
 pub async fn keep(janua: &Janua) {
     let mut spans = janua.metrics.spans.take();
+    otlp::put(janua, &spans);
     spans.retain(is_worth_keeping);
     for batch in spans.chunks(AT_A_TIME) {
         if let Err(fault) = insert(janua, batch).await {
