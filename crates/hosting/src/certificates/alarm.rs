@@ -42,3 +42,54 @@ async fn ending(db: &Db, now: Timestamp) -> db::Result<(usize, usize)> {
     let (own, of_apps): (Vec<_>, Vec<_>) = ending.partition(|certificate| certificate.app_id.is_none());
     Ok((own.len(), of_apps.len()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use db::params;
+    use identity::testing::signed_in;
+    use kernel::{config::Config, testing::TestJanua};
+
+    use super::*;
+    use crate::{
+        settings::Directory,
+        tests::{feature, id, make_app},
+    };
+
+    const DAY: Duration = Duration::from_hours(24);
+
+    #[tokio::test]
+    async fn certificates_that_are_not_renewed_are_noticed() {
+        let authority = "https://authority.example.test/directory";
+        let config = Config::for_tests()
+            .with(|settings: &mut Settings| settings.acme = Directory(Some(authority.parse().unwrap())));
+        let t = TestJanua::start_with(config, feature).await;
+        let ada = signed_in(&t, "ada@example.com").await;
+        let app = id(&make_app(&t, &ada, "Shop").await).to_owned();
+        let now = t.janua.clock.now();
+        // Of ninety days so many are left.
+        let certify = async |name: &str, app: Option<&str>, left: u32| {
+            let sql = "INSERT INTO certificate (name, app_id, created_at, not_before, not_after, renew_at)
+                       VALUES ($1, $2, $3, $3, $4, $5)";
+            let (start, end) = (now.minus((90 - left) * DAY), now.plus(left * DAY));
+            t.janua.db.exec(sql, params![name, app, start, end, end.minus(30 * DAY)]).await.unwrap();
+        };
+        let check = async || (CERTIFICATES.check)(t.janua.clone()).await.unwrap();
+        certify("fresh.example.test", None, 80).await;
+        certify("late.example.test", None, 20).await;
+        for place in 0..4 {
+            certify(&format!("shop{place}.example.test"), Some(&app), 5).await;
+        }
+        assert_eq!(check().await, None, "there is time, and four domains of apps may lead elsewhere");
+        certify("shop4.example.test", Some(&app), 5).await;
+        let found = check().await.unwrap();
+        assert!(found.finding.contains("5 of domains of apps") && !found.is_major, "{found:?}");
+        certify("own.example.test", None, 5).await;
+        let found = check().await.unwrap();
+        assert!(found.finding.contains("1 of the installation itself") && found.is_major, "{found:?}");
+        t.janua.db.exec("DELETE FROM certificate", vec![]).await.unwrap();
+        t.run_jobs().await;
+        t.finish().await;
+    }
+}
