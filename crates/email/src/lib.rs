@@ -29,7 +29,7 @@ use kernel::{
     http::Routes,
     jobs::{Chore, Later},
     ports::dns::Resolver,
-    telemetry::{Figure, Measure},
+    telemetry::{Figure, Measure, Traced},
 };
 use tenancy::{
     gone::Gone,
@@ -114,6 +114,10 @@ const MEASURE: Measure = Measure(|janua| {
     })
 });
 
+/// The mails of apps that a request caused.
+const TRACED: Traced =
+    Traced(|janua, request| Box::pin(async move { sending::of_request(&janua.db, &request).await }));
+
 pub fn feature(config: &Config) -> Feature {
     let routes = Routes::new("email")
         .and(sending::routes())
@@ -138,6 +142,7 @@ pub fn feature(config: &Config) -> Feature {
         .declares(GONE)
         .declares(&[MAILS])
         .declares(&[MEASURE])
+        .declares(&[TRACED])
         .release(|janua| {
             Box::pin(async move { queue::lanes::release_all(&janua.db).await.map_err(|error| error.to_string()) })
         })

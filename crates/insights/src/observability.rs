@@ -51,10 +51,10 @@ const CHORES: &[Chore] = &[Chore::sweep(
 
 /// This process, among the nodes.
 #[derive(Default)]
-struct Node(std::sync::OnceLock<(String, Timestamp)>);
+pub(crate) struct Node(std::sync::OnceLock<(String, Timestamp)>);
 
 impl Node {
-    fn of(janua: &Janua) -> &(String, Timestamp) {
+    pub(crate) fn of(janua: &Janua) -> &(String, Timestamp) {
         janua.own::<Self>().0.get_or_init(|| {
             let now = janua.clock.now();
             (janua.entropy.uuid(now).to_string(), now)
@@ -203,6 +203,15 @@ async fn kept_since(db: &Db, since: Timestamp) -> db::Result<Vec<(i64, String, K
     all.extend(db.all::<Stored>(sql, params!["m", since]).await?);
     let read = |row: Stored| (row.since, row.node, serde_json::from_str(&row.data).unwrap_or_default());
     Ok(all.into_iter().map(read).collect())
+}
+
+/// The requests of all nodes and routes since a moment, without the minute that is not over.
+pub(crate) async fn requests_since(db: &Db, since: Timestamp) -> db::Result<RouteCounts> {
+    let mut total = RouteCounts::default();
+    for (_, _, kept) in kept_since(db, since).await? {
+        kept.counts.routes.values().for_each(|counts| total.add(counts));
+    }
+    Ok(total)
 }
 
 #[derive(Deserialize, JsonSchema)]

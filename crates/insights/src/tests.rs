@@ -1,6 +1,9 @@
 //! Insights through the front door.
+mod alarms;
 mod analytics;
 mod observability;
+mod otlp;
+mod traces;
 
 use identity::testing::{PASSWORD, Person};
 use kernel::{

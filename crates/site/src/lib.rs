@@ -28,9 +28,16 @@ pub fn feature(config: &Config) -> Feature {
     let routes =
         health::routes().and(status::routes()).and(well_known::routes()).and(legal::routes()).and(machine::routes());
     Feature::new(routes)
-        .jobs(Jobs::new().every::<status::Probe>(PROBE_EVERY).every::<ForgetReplies>(Duration::from_hours(1)))
+        .jobs(
+            Jobs::new()
+                .every::<status::Probe>(PROBE_EVERY)
+                .every::<status::Watch>(PROBE_EVERY)
+                .every::<ForgetReplies>(Duration::from_hours(1)),
+        )
         .declares(status::events::EVENTS)
         .declares(&[kernel::jobs::MEASURE])
+        .declares(&[status::JOBS])
+        .declares(status::MAILS)
         .own(health::Health::default())
         .own(legal::Library::render(config))
         .task(|janua| Box::pin(health::watch(janua)))

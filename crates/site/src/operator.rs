@@ -1,9 +1,9 @@
 //! Who runs this installation.
-use kernel::settings;
+use kernel::{config::Switch, settings};
 use url::Url;
 
 settings! {
-    /// The operator, as legal documents and `security.txt` name them.
+    /// The operator, as legal documents and `security.txt` name them, and what the status page does by itself.
     pub struct Operator {
         /// The name of the operator in the legal documents.
         operator_name: String = "The operator of this service";
@@ -15,6 +15,8 @@ settings! {
         operator_country: String = "";
         /// Where security reports go (RFC 9116): a mailto: or https: URL. Empty: the operator's email.
         security_contact: Option<Url> = "";
+        /// Whether the status page shows incidents that the installation notices by itself, and platform owners get mails about them.
+        status_alarms: Switch = "on";
     }
 }
 

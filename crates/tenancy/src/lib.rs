@@ -56,6 +56,7 @@ pub fn feature(config: &Config) -> Feature {
         .jobs(Jobs::new().every::<Tidy>(HOURLY).every::<tidy::TurnKeys>(HOURLY))
         .jobs(Jobs::new().every::<messages::mail::ForgetDead>(Duration::from_hours(24)))
         .declares(tidy::CHORES)
+        .declares(kernel::jobs::CHORES)
         .declares(restored::AFTER_RESTORE)
         .declares(events::happenings::EVENTS)
         .declares(PURPOSES)

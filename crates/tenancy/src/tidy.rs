@@ -7,7 +7,14 @@ use kernel::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{accounts::search, apps::end_users, messages::budget, quotas, sessions::keys, uploads};
+use crate::{
+    accounts::search,
+    apps::end_users,
+    messages::{budget, mail},
+    quotas,
+    sessions::keys,
+    uploads,
+};
 
 /// Used-up secrets are kept for a while, so that a second use is told apart from a wrong one in the log.
 pub const SECRETS_KEPT: Duration = Duration::from_hours(24);
@@ -44,6 +51,11 @@ pub(crate) const CHORES: &[Chore] = &[
         "DELETE FROM mail_budget WHERE subject IN
              (SELECT subject FROM mail_budget WHERE day_from < $1 ORDER BY day_from LIMIT $2)",
         SECRETS_KEPT,
+    ),
+    Chore::sweep(
+        "mail_sent",
+        "DELETE FROM mail_sent WHERE id IN (SELECT id FROM mail_sent WHERE sent_at < $1 ORDER BY sent_at LIMIT $2)",
+        mail::SENT_KEPT,
     ),
     Chore::sweep(
         "slug_hold",

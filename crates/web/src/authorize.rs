@@ -14,7 +14,6 @@ use kernel::{
     crypto::same,
     fault::{Fault, Result, UNAUTHENTICATED},
     http::Routes,
-    telemetry::about,
 };
 use minijinja::{Value, context};
 use tenancy::{
@@ -27,7 +26,9 @@ use crate::{
     brand::Brand,
     captcha,
     form::{Fields, OwnPage},
-    page::{address, error, form_post, go, page, page_onward, pages, parameter, shown, status_of, wishes},
+    page::{
+        address, error, form_post, go, page, page_onward, pages, parameter, request_id, shown, status_of, wishes,
+    },
 };
 
 pub fn routes() -> Routes {
@@ -82,7 +83,7 @@ async fn wrong_request(janua: &Janua, viewer: Option<&Session>, query: &str, fau
         client_id,
         redirect_uri,
         app,
-        request_id => about().unwrap_or_default().to_string(),
+        request_id => request_id(),
     };
     Ok(page(janua, status_of(fault), "oauth_error.html", content))
 }

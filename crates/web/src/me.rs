@@ -26,7 +26,7 @@ use tenancy::{
 use crate::{
     console,
     outcome::{self, FormOutcome},
-    page::{address, error, go, page, parameter, status_of},
+    page::{address, error, error_for_owner, go, page, parameter, status_of},
 };
 
 /// What the navigation of the console offers, beside what a page asks for itself.
@@ -240,6 +240,14 @@ impl Me {
         parameter(self.parts.uri.query(), name)
     }
 
+    /// A page that cannot be shown. Those who run the platform can follow a request that failed.
+    fn refused(&self, fault: &Fault) -> Response {
+        if fault.code().status >= 500 && self.runs_platform() {
+            return error_for_owner(&self.janua, fault);
+        }
+        refused(&self.janua, fault, &self.parts.method, &self.parts.uri)
+    }
+
     pub fn runs_platform(&self) -> bool {
         is_platform_owner(&self.janua, &self.session)
     }
@@ -254,7 +262,7 @@ impl Me {
         };
         match asked.await {
             Ok(response) => self.keeps(response),
-            Err(fault) => refused(&self.janua, &fault, &self.parts.method, &self.parts.uri),
+            Err(fault) => self.refused(&fault),
         }
     }
 
@@ -283,7 +291,7 @@ impl Me {
         };
         let (may_build, sees_console) = match standing.await {
             Ok(standing) => standing,
-            Err(fault) => return error(&self.janua, &fault),
+            Err(fault) => return self.refused(&fault),
         };
         if is_console && !sees_console {
             return self.keeps(no_console(&self.janua));
@@ -293,7 +301,7 @@ impl Me {
             let (name, answer) = match (name.strip_prefix('?'), said) {
                 (kept, Ok(said)) => (kept.unwrap_or(name), said.body),
                 (Some(name), Err(fault)) if fault.code().status < 500 => (name, Value::Null),
-                (_, Err(fault)) => return refused(&self.janua, &fault, &self.parts.method, &self.parts.uri),
+                (_, Err(fault)) => return self.refused(&fault),
             };
             content.insert(name.to_owned(), answer);
         }

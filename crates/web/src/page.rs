@@ -129,14 +129,29 @@ pub fn noted(fault: &Fault) {
 
 pub fn error(janua: &Janua, fault: &Fault) -> Response {
     noted(fault);
-    error_page(janua, fault, &about().unwrap_or_default())
+    error_page(janua, fault, &request_id())
+}
+
+/// The same for a person who runs the platform and can follow the request.
+pub fn error_for_owner(janua: &Janua, fault: &Fault) -> Response {
+    noted(fault);
+    drawn_error(janua, fault, &request_id(), true)
+}
+
+/// The ID of the present request.
+pub fn request_id() -> String {
+    about().map(|about| about.name().to_string()).unwrap_or_default()
 }
 
 /// What is wrong, a way on, and the id by which it stands in the log.
 pub fn error_page(janua: &Janua, fault: &Fault, request_id: &str) -> Response {
+    drawn_error(janua, fault, request_id, false)
+}
+
+fn drawn_error(janua: &Janua, fault: &Fault, request_id: &str, is_owner: bool) -> Response {
     let problem = fault.problem("");
     let (status, title, detail) = (fault.code().status, problem.title, problem.detail);
-    page(janua, status_of(fault), "error.html", context! { status, title, detail, request_id })
+    page(janua, status_of(fault), "error.html", context! { status, title, detail, request_id, is_owner })
 }
 
 pub fn status_of(fault: &Fault) -> StatusCode {

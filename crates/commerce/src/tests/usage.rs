@@ -3,7 +3,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use db::{params, row};
 use identity::testing::signed_in;
-use kernel::testing::{Answer, START, TestJanua};
+use kernel::{
+    telemetry::Traced,
+    testing::{Answer, START, TestJanua},
+};
 use serde_json::{Value, json};
 
 use super::{Shop, feature, make_key, start};
@@ -51,6 +54,13 @@ async fn an_event_is_counted_once_and_read_at_once() {
         json!({ "meter": "calls", "value": 7, "customer": "c1", "eventId": "e1", "properties": { "model": "s" } });
     let first = track(&t, &shop.key, event.clone()).await;
     assert_eq!((&first.body["accepted"], &first.body["livemode"]), (&json!(1), &json!(true)), "{}", first.text);
+    // Found by the request that brought it.
+    let mut found = vec![];
+    for Traced(find) in t.janua.declared::<Traced>() {
+        found.extend(find(t.janua.clone(), first.header("x-request-id").to_owned()).await.unwrap());
+    }
+    let found: Vec<_> = found.iter().map(|step| (step.name.as_str(), step.details["value"].as_str())).collect();
+    assert_eq!(found, [("calls", "7")]);
     let again = track(&t, &shop.key, event.clone()).await;
     assert_eq!((&again.body["accepted"], &again.body["duplicates"]), (&json!(0), &json!(1)), "{}", again.text);
     let other = json!({ "meter": "calls", "value": 8, "customer": "c1", "eventId": "e1" });

@@ -11,7 +11,7 @@ mod windows;
 
 use std::time::Duration;
 
-use kernel::{fault::Code, feature::Feature, http::Routes, jobs::Chore};
+use kernel::{fault::Code, feature::Feature, http::Routes, jobs::Chore, telemetry::Traced};
 use tenancy::gone::Gone;
 
 pub use self::access::Accept;
@@ -55,7 +55,10 @@ const GONE: &[Gone] = &[
     ),
 ];
 
+/// The usage that a request counted.
+const TRACED: Traced = Traced(|janua, request| Box::pin(async move { model::of_request(&janua.db, &request).await }));
+
 pub fn feature() -> Feature {
     let routes = Routes::new("usage").and(track::routes()).and(read::routes()).and(meters::routes());
-    Feature::new(routes).own(Pace::default()).declares(EVENTS).declares(CHORES).declares(GONE)
+    Feature::new(routes).own(Pace::default()).declares(EVENTS).declares(CHORES).declares(GONE).declares(&[TRACED])
 }

@@ -2,7 +2,13 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use db::{Db, Tx, holding, params, row};
-use kernel::{Janua, clock::Timestamp, http::Key, id::Id};
+use kernel::{
+    Janua,
+    clock::Timestamp,
+    http::Key,
+    id::Id,
+    telemetry::{self, MOST_STEPS, StepKind, TraceStep},
+};
 use tenancy::apps::{ApplicationId, Environment};
 
 pub type UsageEventId = Id<StoredEvent>;
@@ -39,12 +45,34 @@ row!(StoredEvent {
     corrects
 });
 
+struct TracedUsage {
+    id: String,
+    app_id: String,
+    meter: String,
+    value: i64,
+    received_at: Timestamp,
+}
+row!(TracedUsage { id, app_id, meter, value, received_at });
+
+/// The usage that a request counted, oldest first.
+pub async fn of_request(db: &Db, request: &str) -> db::Result<Vec<TraceStep>> {
+    let sql = "SELECT id, app_id, meter, value, received_at FROM usage_event
+               WHERE request_id = $1 ORDER BY id LIMIT $2";
+    let events: Vec<TracedUsage> = db.all(sql, params![request, MOST_STEPS]).await?;
+    let step = |event: TracedUsage| {
+        TraceStep::new(StepKind::Usage, event.id, event.received_at, event.meter)
+            .with("value", Some(event.value))
+            .with("appId", Some(event.app_id))
+    };
+    Ok(events.into_iter().map(step).collect())
+}
+
 impl StoredEvent {
     pub async fn insert(&self, tx: &mut Tx) -> db::Result<()> {
         tx.send(
             "INSERT INTO usage_event (id, app_id, environment, meter, at, received_at, value, customer, event_id,
-                                      properties, cost, corrects)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+                                      properties, cost, corrects, request_id)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
             params![
                 self.id,
                 self.app_id,
@@ -57,7 +85,8 @@ impl StoredEvent {
                 &self.event_id,
                 &self.properties,
                 self.cost.clone(),
-                self.corrects.clone()
+                self.corrects.clone(),
+                telemetry::request_id().as_deref()
             ],
         )
         .await

@@ -8,7 +8,7 @@ mod store;
 
 use kernel::{fault::Code, http::Routes};
 
-pub use model::{MailEvent, Message, MessageId, Recipient, RecipientId, Search, note_end};
+pub use model::{MailEvent, Message, MessageId, Recipient, RecipientId, Search, note_end, of_request};
 pub use request::{Address, Findings, TemplateUse, is_locale};
 pub use store::{Sent, deliver_again};
 

@@ -1,6 +1,11 @@
 //! Messages and their recipients as stored, and every statement on them.
-use db::{Read, Sql, Tx, params, row};
-use kernel::{clock::Timestamp, http::Key, id::Id};
+use db::{Db, Read, Sql, Tx, params, row};
+use kernel::{
+    clock::Timestamp,
+    http::Key,
+    id::Id,
+    telemetry::{self, MOST_STEPS, StepKind, TraceStep},
+};
 use tenancy::apps::ApplicationId;
 
 use crate::words::{Kind, Status};
@@ -50,6 +55,36 @@ macro_rules! columns {
     };
 }
 
+struct TracedRecipient {
+    id: String,
+    message_id: String,
+    app_id: Option<String>,
+    template: Option<String>,
+    status: String,
+    attempts: u32,
+    created_at: Timestamp,
+    sent_at: Option<Timestamp>,
+}
+row!(TracedRecipient { id, message_id, app_id, template, status, attempts, created_at, sent_at });
+
+/// The mails of apps that a request caused, one step for each recipient, oldest first: how they fared, not to whom.
+pub async fn of_request(db: &Db, request: &str) -> db::Result<Vec<TraceStep>> {
+    let sql = "SELECT r.id, r.message_id, m.app_id, m.template, r.status, r.attempts, r.created_at, r.sent_at
+               FROM email_message m JOIN email_recipient r ON r.message_id = m.id
+               WHERE m.request_id = $1 ORDER BY r.id LIMIT $2";
+    let mails: Vec<TracedRecipient> = db.all(sql, params![request, MOST_STEPS]).await?;
+    let step = |mail: TracedRecipient| {
+        let name = mail.template.unwrap_or_else(|| "mail of an app".to_owned());
+        TraceStep::new(StepKind::Mail, mail.id, mail.created_at, name)
+            .state(mail.status)
+            .tries(mail.attempts)
+            .ended_at(mail.sent_at)
+            .with("messageId", Some(mail.message_id))
+            .with("appId", mail.app_id)
+    };
+    Ok(mails.into_iter().map(step).collect())
+}
+
 /// What the log is searched for.
 pub enum Search {
     All,
@@ -63,8 +98,9 @@ impl Message {
         let inserted = tx
             .exec(
                 "INSERT INTO email_message (id, app_id, sender, hostname, from_header, reply_to, subject, tags, template,
-                                            sealed, idempotency_key, request_hash, scheduled_at, created_at)
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+                                            sealed, idempotency_key, request_hash, scheduled_at, created_at,
+                                            request_id)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
                  ON CONFLICT (sender, idempotency_key) DO NOTHING",
                 params![
                     self.id,
@@ -80,7 +116,8 @@ impl Message {
                     key,
                     self.request_hash.clone(),
                     self.scheduled_at,
-                    self.created_at
+                    self.created_at,
+                    telemetry::request_id().as_deref()
                 ],
             )
             .await?;

@@ -1,5 +1,6 @@
 //! What is not sent: other people's senders, injected headers, strangers.
 use identity::testing::mail_to;
+use kernel::telemetry::Traced;
 
 use super::*;
 
@@ -146,6 +147,13 @@ async fn pc21_the_platforms_sender_is_no_open_relay() {
     assert_eq!(ada.asks(t.post("/email/send").json(&body)).await.refusal(), (400, "invalid"));
     deliver(&t).await;
     assert_eq!(delivered(&t).len(), 3, "nothing to anybody else");
+    // Found by the request that sent it, without the recipient.
+    let mut steps = vec![];
+    for Traced(find) in t.janua.declared::<Traced>() {
+        steps.extend(find(t.janua.clone(), sent.header("x-request-id").to_owned()).await.unwrap());
+    }
+    assert_eq!((steps.len(), steps[0].state.as_deref()), (1, Some("sent")), "{steps:?}");
+    assert!(!format!("{steps:?}").contains("bob@example.com"), "{steps:?}");
     let mail = mail_to(&t, "bob@example.com").unwrap();
     assert!(mail.contains("sent this message through") && !mail.contains("<script"), "{mail}");
     assert!(mail.contains("From: \"Acme via") || mail.contains("From: Acme via"), "{mail}");

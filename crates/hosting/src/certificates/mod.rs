@@ -4,6 +4,7 @@
 //! An order is made only for a name that is proven, switched on and leads here. It belongs to the installation and not to a
 //! node: any node answers the authority, and another one goes on when a node dies.
 mod acme;
+mod alarm;
 mod challenge;
 mod events;
 mod leaf;
@@ -36,6 +37,7 @@ pub fn feature() -> Feature {
         .jobs(renew::jobs())
         .declares(events::EVENTS)
         .declares(renew::CHORES)
+        .declares(&[alarm::CERTIFICATES])
         .own(Arc::new(Keyring::default()))
         .start(|janua| {
             Box::pin(async move {

@@ -233,6 +233,13 @@ impl Certificate {
         .await
     }
 
+    /// Those that are past their renewal, with those that expired in the last week.
+    pub async fn past_renewal(db: &Db, now: Timestamp) -> db::Result<Vec<Self>> {
+        let sql =
+            "SELECT * FROM certificate WHERE renew_at < $1 AND not_after > $2 ORDER BY renew_at, name LIMIT 200";
+        db.all(sql, params![now, now.minus(Duration::from_hours(24 * 7))]).await
+    }
+
     pub async fn note_warning(tx: &mut Tx, name: &str, now: Timestamp) -> db::Result<()> {
         tx.exec("UPDATE certificate SET warned_at = $2 WHERE name = $1", params![name, now]).await.map(drop)
     }

@@ -61,7 +61,7 @@ impl AccessLine {
 }
 
 /// Methods that callers invent are not repeated.
-fn name(method: &Method) -> &'static str {
+pub(super) fn name(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
         Method::HEAD => "HEAD",

@@ -31,10 +31,10 @@ use tower_http::compression::{Compression, predicate::SizeAbove};
 
 use super::{
     Routes,
-    access::AccessLine,
+    access::{self, AccessLine},
     bodies::{Bodies, ByNetwork, Rest, discard},
     client::Client,
-    headers::{Defaults, REQUEST_ID, request_id},
+    headers::{self, Defaults, REQUEST_ID},
     idempotency,
     limit::Limit,
     origins::{self, Origins, Sharing},
@@ -45,7 +45,7 @@ use super::{
 use crate::{
     Janua,
     fault::{Carried, Fault, INTERNAL, OVERLOADED, Result, TIMED_OUT, TOO_LARGE},
-    telemetry::{ABOUT, RouteMetrics},
+    telemetry::{self, ABOUT, RouteMetrics, Span, SpanOf},
 };
 
 /// In bytes; what is shorter is not worth it.
@@ -142,7 +142,9 @@ impl Door {
     pub fn handle(self, peer: SocketAddr, mut request: Request<Body>) -> impl Future<Output = Response> + Send {
         let door = self.0;
         let started = Instant::now();
-        let id = request_id(request.headers(), &door.janua.entropy, door.janua.clock.now());
+        let started_at = door.janua.clock.now();
+        let about = headers::about(request.headers(), &door.janua.entropy, started_at);
+        let method = access::name(request.method());
         let found = door.rows.at(request.uri().path()).ok();
         let of_method = |method: &Method| found.as_ref().and_then(|found| of_method(found.value, method));
         let known = of_method(request.method()).unwrap_or(&door.unknown).clone();
@@ -162,12 +164,12 @@ impl Door {
         let (admitted, left) = door.admit(&known, client, &request, sharing);
         let work = match admitted {
             Ok(Admitted::Now(place)) => match door.work(&known, client, request, started) {
-                Ok(work) => Work::Now(place, ABOUT.scope(id.clone(), work)),
+                Ok(work) => Work::Now(place, ABOUT.scope(about.clone(), work)),
                 Err(refusal) => Work::Said(Err(refusal), Body::empty()),
             },
             Ok(Admitted::Later) => {
                 let work = door.clone().read_and_work(known.clone(), client, request, stands_in_line);
-                Work::Later(Box::pin(ABOUT.scope(id.clone(), work)))
+                Work::Later(Box::pin(ABOUT.scope(about.clone(), work)))
             }
             Ok(Admitted::Answered(response)) => Work::Said(Ok(response), request.into_body()),
             Err(refusal) => Work::Said(Err(refusal), request.into_body()),
@@ -180,7 +182,8 @@ impl Door {
                 Work::Said(answer, body) => (answer, Box::pin(discard(body)).await),
             };
             let page = door.janua.declared::<ErrorPage>().first().filter(|_| is_browser && wording.has_pages());
-            let mut response = whole(answer, &id, wording, page.map(|page| (&door.janua, page)));
+            let id = about.name();
+            let mut response = whole(answer, id, wording, page.map(|page| (&door.janua, page)));
             if is_public(&response) {
                 response = compressed(response, encodings).await;
             }
@@ -190,7 +193,7 @@ impl Door {
                 limit.tell(left, headers);
             }
             door.origins.share(origin.as_ref(), sharing, headers);
-            if let Ok(id) = HeaderValue::try_from(&*id) {
+            if let Ok(id) = HeaderValue::try_from(&**id) {
                 headers.insert(REQUEST_ID, id);
             }
             if rest == Rest::Open && stands_in_line {
@@ -198,8 +201,10 @@ impl Door {
             }
             let (status, took) = (response.status().as_u16(), started.elapsed());
             known.metrics.record(status, took);
+            let what = SpanOf::Request { method, route: known.metrics.route(), status };
+            door.janua.metrics.spans.record(|| Span::of(&about, what, started_at, took));
             if let Some(line) = line {
-                line.write(known.metrics.route(), &id, status, response.body().size_hint().exact(), took);
+                line.write(known.metrics.route(), id, status, response.body().size_hint().exact(), took);
             }
             response
         }
@@ -362,7 +367,7 @@ impl Inner {
         let claim = idempotency::claim(&self.janua, key, client, &parts, &body);
         let answer = claim.around(self.call(Request::from_parts(parts, Body::from(body)), deadline)).await;
         // Made whole here, because it is kept; the id in it is the first request's.
-        let id = ABOUT.try_with(Clone::clone).unwrap_or_default();
+        let id = telemetry::about().map(|about| about.name().clone()).unwrap_or_default();
         idempotency::settle(&self.janua, &claim, || whole(answer, &id, wording, None)).await
     }
 

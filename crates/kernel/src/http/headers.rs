@@ -3,7 +3,11 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use crate::{clock::Timestamp, entropy::Entropy};
+use crate::{
+    clock::Timestamp,
+    entropy::Entropy,
+    telemetry::{About, SpanContext, SpanPlace},
+};
 
 const NOTHING_IS_LOADED: &str = "default-src 'none'; frame-ancestors 'none'";
 const HTTPS_FOR_A_YEAR: &str = "max-age=31536000; includeSubDomains";
@@ -12,16 +16,24 @@ const VARIES: HeaderValue = HeaderValue::from_static("origin");
 const PLACES: usize = 12;
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// A well-formed inbound id, or a new one.
-pub(super) fn request_id(headers: &HeaderMap, entropy: &Entropy, now: Timestamp) -> Arc<str> {
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// The request with a well-formed inbound ID, or a new one, and with its place in the caller's trace, or in a new one.
+pub(super) fn about(headers: &HeaderMap, entropy: &Entropy, now: Timestamp) -> Arc<About> {
     let inbound = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok());
-    match inbound {
+    let own = entropy.uuid(now);
+    let id = match inbound {
         Some(id) if is_well_formed(id) => id.into(),
-        _ => {
-            let mut buffer = uuid::Uuid::encode_buffer();
-            (&*entropy.uuid(now).hyphenated().encode_lower(&mut buffer)).into()
-        }
-    }
+        _ => (&*own.hyphenated().encode_lower(&mut uuid::Uuid::encode_buffer())).into(),
+    };
+    About::request(id, SpanPlace::below(caller_span(headers), own))
+}
+
+/// The span of the caller. Two headers are none, as the standard says.
+fn caller_span(headers: &HeaderMap) -> Option<SpanContext> {
+    let mut all = headers.get_all(TRACEPARENT).iter();
+    let (first, None) = (all.next()?, all.next()) else { return None };
+    SpanContext::parse(first.to_str().ok()?)
 }
 
 fn is_well_formed(id: &str) -> bool {

@@ -16,8 +16,8 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{Janua, clock::Timestamp, fault::Fault};
 pub use model::{
-    DeadJob, JobId, MEASURE, QueuedKind, by_kind, dead, figures, forget, forget_dead, forget_kind, release_all,
-    revive, undone,
+    CHORES, DeadJob, JobId, MEASURE, QueuedKind, by_kind, dead, figures, forget, forget_dead, forget_kind,
+    of_request, release_all, revive, undone,
 };
 pub use recurring::next_turns;
 pub use tidy::{Chore, Tidy};

@@ -1,11 +1,14 @@
 //! The job table and every statement on it.
+use std::time::Duration;
+
 use db::{Db, Sql, Tx, params, row};
 use serde::Serialize;
 
+use super::Chore;
 use crate::{
     clock::Timestamp,
     id::Id,
-    telemetry::{Figure, Measure},
+    telemetry::{self, Figure, MOST_STEPS, Measure, StepKind, TraceStep},
 };
 
 pub type JobId = Id<Claimed>;
@@ -19,8 +22,12 @@ pub struct Claimed {
     /// How often it was tried, this time included.
     pub(super) attempts: u32,
     pub(super) fence: i64,
+    pub(super) created_at: Timestamp,
+    /// The request that caused it, and the span that enqueued it.
+    pub(super) request_id: Option<String>,
+    pub(super) traceparent: Option<String>,
 }
-row!(Claimed { id, kind, payload, attempts, fence });
+row!(Claimed { id, kind, payload, attempts, fence, created_at, request_id, traceparent });
 
 /// A job that was given up, for people to look at.
 #[derive(Debug, Serialize)]
@@ -46,9 +53,20 @@ pub(super) async fn insert(
     at: Timestamp,
 ) -> db::Result<()> {
     tx.exec(
-        "INSERT INTO job (id, kind, payload, unique_key, created_at, ready_at, is_claimed, attempts, fence)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0) ON CONFLICT (unique_key) DO NOTHING",
-        params![id, kind, payload, unique_key, now, at, false],
+        "INSERT INTO job (id, kind, payload, unique_key, created_at, ready_at, is_claimed, attempts, fence, request_id,
+                          traceparent)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0, $8, $9) ON CONFLICT (unique_key) DO NOTHING",
+        params![
+            id,
+            kind,
+            payload,
+            unique_key,
+            now,
+            at,
+            false,
+            telemetry::request_id().as_deref(),
+            telemetry::traceparent()
+        ],
     )
     .await?;
     Ok(())
@@ -59,13 +77,14 @@ pub(super) async fn claim(db: &Db, now: Timestamp, lease_end: Timestamp, most: u
     const CLAIM: Sql = Sql::two(
         "UPDATE job SET ready_at = $2, is_claimed = $4, attempts = attempts + 1, fence = fence + 1
          WHERE id IN (SELECT id FROM job WHERE ready_at <= $1 ORDER BY ready_at, id LIMIT $3)
-         RETURNING id, kind, payload, attempts, fence",
+         RETURNING id, kind, payload, attempts, fence, created_at, request_id, traceparent",
         // Looked up once and for all: as part of the condition PostgreSQL may look again for every row, and take more.
         "WITH due AS MATERIALIZED (SELECT id FROM job WHERE ready_at <= $1 ORDER BY ready_at, id LIMIT $3
                                    FOR UPDATE SKIP LOCKED)
          UPDATE job SET ready_at = $2, is_claimed = $4, attempts = attempts + 1, fence = fence + 1
          FROM due WHERE job.id = due.id
-         RETURNING job.id, job.kind, job.payload, job.attempts, job.fence",
+         RETURNING job.id, job.kind, job.payload, job.attempts, job.fence, job.created_at, job.request_id,
+                   job.traceparent",
     );
     db.put(CLAIM, params![now, lease_end, i64::from(most), true]).await
 }
@@ -79,8 +98,61 @@ pub(super) async fn next_ready(db: &Db) -> db::Result<Option<Timestamp>> {
 }
 
 /// These three end a claim; `false` when the lease was lost and somebody else has the job now.
-pub(super) async fn done(db: &Db, job: &Claimed) -> db::Result<bool> {
-    Ok(db.exec("DELETE FROM job WHERE id = $1 AND fence = $2", params![job.id, job.fence]).await? == 1)
+pub(super) async fn done(db: &Db, job: &Claimed, now: Timestamp) -> db::Result<bool> {
+    const DONE: &str = "DELETE FROM job WHERE id = $1 AND fence = $2";
+    let Some(request) = &job.request_id else {
+        return Ok(db.exec(DONE, params![job.id, job.fence]).await? == 1);
+    };
+    db::transact!(db, async |tx| {
+        let is_ours = tx.exec(DONE, params![job.id, job.fence]).await? == 1;
+        if is_ours {
+            // For whoever follows the request.
+            tx.exec(
+                "INSERT INTO job_past (id, request_id, kind, attempts, created_at, ended_at)
+                 VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO NOTHING",
+                params![job.id, request, &job.kind, job.attempts, job.created_at, now],
+            )
+            .await?;
+        }
+        Ok(is_ours)
+    })
+}
+
+/// What is forgotten of jobs that are done.
+pub const CHORES: &[Chore] = &[Chore::sweep(
+    "job_past",
+    "DELETE FROM job_past WHERE id IN (SELECT id FROM job_past WHERE ended_at < $1 ORDER BY ended_at LIMIT $2)",
+    PAST_KEPT,
+)];
+
+/// How long jobs of a request that are done are remembered.
+const PAST_KEPT: Duration = Duration::from_hours(24 * 7);
+
+struct TracedJob {
+    id: String,
+    kind: String,
+    state: String,
+    attempts: u32,
+    created_at: Timestamp,
+    ended_at: Option<Timestamp>,
+}
+row!(TracedJob { id, kind, state, attempts, created_at, ended_at });
+
+/// The jobs that a request caused, oldest first: those of the queue, and those that were done in the last week.
+pub async fn of_request(db: &Db, request: &str) -> db::Result<Vec<TraceStep>> {
+    let queued = "SELECT id, kind, attempts, created_at, died_at AS ended_at,
+                         CASE WHEN died_at IS NOT NULL THEN 'dead' WHEN is_claimed THEN 'running'
+                              ELSE 'waiting' END AS state
+                  FROM job WHERE request_id = $1 ORDER BY id LIMIT $2";
+    let past = "SELECT id, kind, attempts, created_at, ended_at, 'done' AS state
+                FROM job_past WHERE request_id = $1 ORDER BY id LIMIT $2";
+    let mut jobs: Vec<TracedJob> = db.all(past, params![request, MOST_STEPS]).await?;
+    jobs.extend(db.all::<TracedJob>(queued, params![request, MOST_STEPS]).await?);
+    let step = |job: TracedJob| {
+        let step = TraceStep::new(StepKind::Job, job.id, job.created_at, job.kind);
+        step.state(job.state).tries(job.attempts).ended_at(job.ended_at)
+    };
+    Ok(jobs.into_iter().map(step).collect())
 }
 
 pub(super) async fn retry(db: &Db, job: &Claimed, at: Timestamp, attempts: u32, why: &str) -> db::Result<bool> {

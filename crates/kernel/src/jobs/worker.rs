@@ -4,7 +4,11 @@ use std::{sync::Arc, time::Duration};
 use tokio::{sync::Semaphore, task::JoinSet, time};
 
 use super::{Jobs, Kind, Later, TOPIC, model, model::Claimed, recurring};
-use crate::{Janua, telemetry::ABOUT};
+use crate::{
+    Janua,
+    clock::Timestamp,
+    telemetry::{self, ABOUT, About, Span, SpanContext, SpanOf, SpanPlace},
+};
 
 /// A node that dies loses its claims after this long; one that lives renews them in time.
 const LEASE: Duration = Duration::from_mins(1);
@@ -90,7 +94,9 @@ pub async fn run_due(janua: &Janua, jobs: &Jobs) -> db::Result<usize> {
 
 /// One try at one job, from claim to end.
 async fn work(janua: &Janua, jobs: &Jobs, job: Claimed) {
-    let about: Arc<str> = job.id.to_string().into();
+    let parent = job.traceparent.as_deref().and_then(SpanContext::parse);
+    let place = SpanPlace::below(parent, job.id.uuid()).tried(job.attempts);
+    let about = About::job(&job.id.to_string(), job.request_id.as_deref(), place);
     ABOUT
         .scope(about, async {
             if let Err(error) = attempt(janua, jobs, &job).await {
@@ -107,16 +113,20 @@ async fn attempt(janua: &Janua, jobs: &Jobs, job: &Claimed) -> db::Result<()> {
         model::retry(&janua.db, job, at, job.attempts - 1, "no node that knows this kind has come by").await?;
         return Ok(());
     };
-    let started = time::Instant::now();
+    let (started, started_at) = (time::Instant::now(), janua.clock.now());
+    let note = |outcome| {
+        note_span(janua, SpanOf::Job { kind: kind.name, outcome, tries: job.attempts }, started_at, started)
+    };
     let Some(outcome) = run_under_lease(janua, kind, job).await else {
         tracing::warn!(kind = kind.name, "lost the lease of a job; another node has it now");
         janua.metrics.job_ended(kind.name, "lost", started.elapsed(), janua.clock.now(), Some("lease_lost"));
+        note("lost");
         return Ok(());
     };
     let (now, took) = (janua.clock.now(), started.elapsed());
     let error = outcome.as_ref().err().map(error_word);
     let (ours, outcome) = match outcome {
-        Ok(()) => (model::done(&janua.db, job).await?, "done"),
+        Ok(()) => (model::done(&janua.db, job, now).await?, "done"),
         Err(Later::Retry { cause, after }) if job.attempts < kind.tries => {
             let wait = after.unwrap_or_else(|| (kind.backoff)(job.attempts));
             tracing::info!(kind = kind.name, attempts = job.attempts, cause, "a job failed and will be tried again");
@@ -130,8 +140,16 @@ async fn attempt(janua: &Janua, jobs: &Jobs, job: &Claimed) -> db::Result<()> {
     if !ours {
         tracing::warn!(kind = kind.name, "a job ended after its lease was lost; another node has it now");
     }
-    janua.metrics.job_ended(kind.name, if ours { outcome } else { "lost" }, took, now, error);
+    let outcome = if ours { outcome } else { "lost" };
+    janua.metrics.job_ended(kind.name, outcome, took, now, error);
+    note(outcome);
     Ok(())
+}
+
+fn note_span(janua: &Janua, what: SpanOf, started_at: Timestamp, started: time::Instant) {
+    if let Some(about) = telemetry::about() {
+        janua.metrics.spans.record(|| Span::of(&about, what, started_at, started.elapsed()));
+    }
 }
 
 /// A word for why a job failed: what the cause says is for the log.
@@ -147,7 +165,12 @@ fn error_word(later: &Later) -> &'static str {
 /// `None` when the lease was lost on the way.
 async fn run_under_lease(janua: &Janua, kind: &Kind, job: &Claimed) -> Option<Result<(), Later>> {
     // On a task of its own: a panic ends the job and not the worker.
-    let mut task = tokio::spawn(time::timeout(kind.limit, (kind.run)(janua.clone(), &job.payload)));
+    let work = time::timeout(kind.limit, (kind.run)(janua.clone(), &job.payload));
+    // What it enqueues, records and sends belongs to the same request.
+    let mut task = match telemetry::about() {
+        Some(about) => tokio::spawn(ABOUT.scope(about, work)),
+        None => tokio::spawn(work),
+    };
     loop {
         tokio::select! {
             ended = &mut task => return Some(match ended {

@@ -71,7 +71,7 @@ where
         let Fields(mut fields) = fields;
         let message = fields.remove("message").unwrap_or_default();
         if let Ok(about) = ABOUT.try_with(std::sync::Arc::clone) {
-            fields.insert("about".into(), about.to_string().into());
+            fields.insert("about".into(), about.name().to_string().into());
         }
         let meta = event.metadata();
         self.write(&mut out, *meta.level(), meta.target(), message, fields)

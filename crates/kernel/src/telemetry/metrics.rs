@@ -16,6 +16,7 @@ use super::{
     measured::Measured,
     minutes::{CountedRoute, Counts, Live},
     process::Process,
+    spans::Spans,
 };
 use crate::{Janua, clock::Timestamp};
 
@@ -33,6 +34,8 @@ pub struct Metrics {
     attempts: HashMap<&'static str, Family<OutcomeLabels, Counter>>,
     measured: Measured,
     live: Live,
+    /// Requests and jobs that ended, for traces.
+    pub spans: Spans,
     version: &'static str,
     pub in_flight: Gauge,
     pub connections: Gauge,
@@ -162,6 +165,7 @@ impl Metrics {
             attempts: HashMap::new(),
             measured: Measured::default(),
             live: Live::default(),
+            spans: Spans::default(),
             version,
             in_flight: Gauge::default(),
             connections: Gauge::default(),
@@ -190,6 +194,8 @@ impl Metrics {
             "Log lines dropped because the log was not read in time",
             super::queue::dropped(),
         );
+        let help = "Spans dropped because they were not kept or exported in time";
+        registry.register("spans_dropped", help, self.spans.dropped.clone());
         let build = prometheus_client::metrics::info::Info::new([("version", version)]);
         registry.register("build", "The running version", build);
         // There from the start, so that a rate of failures sees the first one.

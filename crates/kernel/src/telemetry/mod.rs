@@ -1,25 +1,19 @@
 //! Log lines and metrics.
+mod about;
 mod lines;
 mod measured;
 mod metrics;
 mod minutes;
 mod process;
 mod queue;
+mod spans;
+mod traced;
 
-use std::sync::Arc;
-
+pub use about::{ABOUT, About, SpanContext, SpanPlace, about, request_id, traceparent};
 pub use lines::{Lines, init};
 pub use measured::{Figure, Measure};
 pub use metrics::{Attempts, Exposition, Metrics, RouteMetrics};
 pub use minutes::{Counts, JobCounts, RouteCounts, Times};
 pub use queue::{flush, say};
-
-tokio::task_local! {
-    /// What the present task is about (a request's id, a job's id); every log line it writes carries it.
-    pub static ABOUT: Arc<str>;
-}
-
-/// What the present task is about, for what it has done elsewhere.
-pub fn about() -> Option<Arc<str>> {
-    ABOUT.try_with(Arc::clone).ok()
-}
+pub use spans::{Span, SpanOf, Spans, Wanted};
+pub use traced::{Alarm, Checking, MOST_STEPS, StepKind, Symptom, TraceStep, Traced, Tracing};

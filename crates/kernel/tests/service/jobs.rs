@@ -15,7 +15,7 @@ use kernel::{
     http::{Description, Inside, Routes},
     jobs::{self, Job, Jobs, Later, Worker},
     ports::{objects, outgoing::Outgoing},
-    telemetry::{Exposition, Metrics},
+    telemetry::{self, About, Exposition, Metrics, SpanPlace},
     testing::{Mailbox, Phones, START, TestJanua},
 };
 use serde::{Deserialize, Serialize};
@@ -162,6 +162,42 @@ async fn a_job_exists_when_its_transaction_does() {
     assert_eq!(t.run_jobs().await, 1);
     assert_eq!(Log::of(&t.janua), ["done"]);
     assert_eq!(t.run_jobs().await, 0, "and is done once");
+    t.finish().await;
+}
+
+/// Enqueues another job.
+#[derive(Serialize, Deserialize)]
+struct Causing {}
+impl Job for Causing {
+    const KIND: &'static str = "test.causing";
+    async fn run(self, janua: Janua) -> Result<(), Later> {
+        let about = telemetry::about().expect("a job knows what it is about");
+        Log::add(&janua, telemetry::traceparent().unwrap_or_default());
+        enqueue(&janua, &Note { text: about.name().to_string() }).await;
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn jobs_carry_the_request_that_caused_them_and_pass_it_on() {
+    let t = TestJanua::start(|_| with_jobs(kinds().on::<Causing>())).await;
+    let place = SpanPlace::below(None, t.janua.entropy.uuid(START));
+    let request = About::request("request-7".into(), place);
+    telemetry::ABOUT.scope(request, enqueue(&t.janua, &Causing {})).await;
+    enqueue(&t.janua, &Note { text: "by the clock".into() }).await;
+    let steps = async || {
+        let steps = jobs::of_request(&t.janua.db, "request-7").await.unwrap();
+        let steps = steps.into_iter().map(|step| (step.name, step.state.unwrap_or_default(), step.tries));
+        steps.collect::<Vec<_>>()
+    };
+    assert_eq!(steps().await, [("test.causing".into(), "waiting".into(), Some(0))]);
+    assert_eq!(t.run_jobs().await, 3);
+    let done = |kind: &str| (kind.to_owned(), "done".to_owned(), Some(1));
+    assert_eq!(steps().await, [done("test.causing"), done("test.note")], "and nothing that is due by the clock");
+    // The span of the job is below that of the request, in the same trace.
+    let (cause, seen) = (place.context.to_string(), Log::of(&t.janua));
+    let span = seen.iter().find(|entry| entry.starts_with("00-")).unwrap();
+    assert!(span[..35] == cause[..35] && span[36..52] != cause[36..52], "{span} below {cause}");
     t.finish().await;
 }
 

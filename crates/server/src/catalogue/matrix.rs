@@ -262,6 +262,9 @@ impl Tenant {
         let object = object.header("x-service-app-key", &text(&key["value"])).await;
         ids.insert("objectId", text(&object.body["objectId"]));
         ids.extend([("tokenId", text(&token["id"])), ("keyId", text(&key["id"]))]);
+        let request = "SELECT request_id FROM audit_event WHERE org_id = $1 AND request_id IS NOT NULL LIMIT 1";
+        let (request,): (String,) = t.janua.db.one(request, params![&org]).await.expect("a request");
+        ids.insert("requestId", request);
         ids.insert("deploymentId", text(&deployed.body["id"]));
         ids.insert("email", format!("{org}%40example.com"));
         ids.insert("domain", format!("app-{org}.example.com"));

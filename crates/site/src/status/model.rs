@@ -159,6 +159,32 @@ impl FromRow for Incident {
     }
 }
 
+/// An incident that an alarm opened.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AlarmIncident {
+    pub(super) id: IncidentId,
+    pub(super) resolved_at: Option<Timestamp>,
+    /// Since when the alarm finds nothing any more.
+    pub(super) well_since: Option<Timestamp>,
+}
+row!(AlarmIncident { id, resolved_at, well_since });
+
+impl AlarmIncident {
+    pub(super) async fn newest(tx: &mut Tx, alarm: &str) -> db::Result<Option<Self>> {
+        let sql = "SELECT id, resolved_at, well_since FROM incident WHERE alarm = $1
+                   ORDER BY created_at DESC, id DESC LIMIT 1";
+        tx.opt(sql, params![alarm]).await
+    }
+
+    pub(super) async fn mark(tx: &mut Tx, id: IncidentId, alarm: &str) -> db::Result<()> {
+        tx.exec("UPDATE incident SET alarm = $2 WHERE id = $1", params![id, alarm]).await.map(drop)
+    }
+
+    pub(super) async fn set_well(tx: &mut Tx, id: IncidentId, since: Option<Timestamp>) -> db::Result<()> {
+        tx.exec("UPDATE incident SET well_since = $2 WHERE id = $1", params![id, since]).await.map(drop)
+    }
+}
+
 /// One entry of an incident's timeline.
 #[derive(Debug, Clone)]
 pub(super) struct Update {

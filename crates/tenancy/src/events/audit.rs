@@ -6,12 +6,13 @@ use axum::{
     http::{HeaderMap, HeaderValue, header, request::Parts},
     response::{IntoResponse as _, Response},
 };
-use db::{Db, FromRow, Row, params};
+use db::{Db, FromRow, Row, params, row};
 use kernel::{
     Janua,
     clock::Timestamp,
     fault::{Fault, INVALID, Result},
     http::{GenContext, Json, Key, Listed, Operation, OperationInput, Page, Query, Scope},
+    telemetry::{MOST_STEPS, StepKind, TraceStep},
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,8 @@ pub struct AuditEntry {
     pub ip: Option<String>,
     pub user_agent: Option<String>,
     pub at: Timestamp,
+    /// The request in which it happened, for whoever asks the operator about it.
+    pub request_id: Option<String>,
     pub details: serde_json::Map<String, serde_json::Value>,
 }
 
@@ -51,6 +54,7 @@ impl FromRow for AuditEntry {
             ip: row.get("ip")?,
             user_agent: row.get("user_agent")?,
             at: row.get("at")?,
+            request_id: row.get("request_id")?,
             details: details.as_object().cloned().unwrap_or_default(),
         })
     }
@@ -88,7 +92,7 @@ impl Default for AuditFilter {
 macro_rules! entries {
     ($name:literal, $address:literal, $scope:literal) => {
         concat!(
-            "SELECT e.id, e.type, e.actor, e.target, e.org_id, e.app_id, e.at, e.details, ",
+            "SELECT e.id, e.type, e.actor, e.target, e.org_id, e.app_id, e.at, e.request_id, e.details, ",
             $name,
             " AS actor_name, ",
             $address,
@@ -103,6 +107,32 @@ macro_rules! entries {
               ORDER BY e.at DESC, e.id DESC LIMIT $9"
         )
     };
+}
+
+struct TracedEvent {
+    id: String,
+    kind: String,
+    actor: Option<String>,
+    target: Option<String>,
+    org_id: Option<String>,
+    app_id: Option<String>,
+    at: Timestamp,
+}
+row!(TracedEvent { id, kind, actor, target, org_id, app_id, at });
+
+/// The events of a request, oldest first.
+pub async fn of_request(db: &Db, request: &str) -> db::Result<Vec<TraceStep>> {
+    let sql = "SELECT id, type AS kind, actor, target, org_id, app_id, at FROM audit_event
+               WHERE request_id = $1 ORDER BY id LIMIT $2";
+    let events: Vec<TracedEvent> = db.all(sql, params![request, MOST_STEPS]).await?;
+    let step = |event: TracedEvent| {
+        TraceStep::new(StepKind::Event, event.id, event.at, event.kind)
+            .with("actor", event.actor)
+            .with("target", event.target)
+            .with("orgId", event.org_id)
+            .with("appId", event.app_id)
+    };
+    Ok(events.into_iter().map(step).collect())
 }
 
 impl AuditEntry {
@@ -161,7 +191,7 @@ impl AuditEntry {
 
     /// All events. They are read by their ids, which are in the order of time.
     pub async fn of_platform(db: &Db, filter: &AuditFilter, below: &Key, most: u32) -> db::Result<Vec<Self>> {
-        let sql = "SELECT e.id, e.type, e.actor, e.target, e.org_id, e.app_id, e.at, e.details, 
+        let sql = "SELECT e.id, e.type, e.actor, e.target, e.org_id, e.app_id, e.at, e.request_id, e.details,
                           COALESCE(who.name, 'Key ' || COALESCE(k.name, k.prefix)) AS actor_name, e.ip, e.user_agent
                    FROM audit_event e LEFT JOIN account who ON who.id = e.actor LEFT JOIN app_key k ON k.id = e.actor
                    WHERE e.id < $1 AND e.id >= $2 AND e.id < $3 AND ($4 = '' OR e.type = $4)

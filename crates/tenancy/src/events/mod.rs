@@ -6,7 +6,7 @@ pub mod outbox;
 pub mod watch;
 
 use db::{Db, Tx, params};
-use kernel::{Janua, clock::Timestamp};
+use kernel::{Janua, clock::Timestamp, telemetry};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -193,8 +193,8 @@ pub async fn record(
     let (id, target, details) = (EventId::new(&janua.entropy, now), about.target(), event.details());
     tx.send(
         "INSERT INTO audit_event (id, type, webhook, account_id, actor, target, org_id, app_id, ip, user_agent, at,
-                                  details, machine_id, is_tallied)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+                                  details, machine_id, is_tallied, request_id)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
         params![
             id,
             kind.audit,
@@ -209,7 +209,8 @@ pub async fn record(
             now,
             &details,
             about.machine,
-            watch::is_watched(janua)
+            watch::is_watched(janua),
+            telemetry::request_id().as_deref()
         ],
     )
     .await?;

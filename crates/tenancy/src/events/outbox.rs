@@ -4,7 +4,7 @@
 //! What happens to a person goes to the app it happened in, and otherwise to the apps the person has signed in to. What
 //! happens to an app goes to that app, and what happens in an organization to the apps it owns.
 use db::{Db, InJson, Reach, Sql, Tx, params, row};
-use kernel::{Janua, clock::Timestamp};
+use kernel::{Janua, clock::Timestamp, telemetry};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -140,8 +140,9 @@ pub(crate) async fn put(tx: &mut Tx, janua: &Janua, by: &By, about: About, happe
             user: about.person.map(|id| listening.user(id)),
         });
         tx.send(
-            "INSERT INTO app_event (id, app_id, account_id, webhook, type, facts, at, waits_since, reached)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $7, '')",
+            "INSERT INTO app_event (id, app_id, account_id, webhook, type, facts, at, waits_since, reached, request_id,
+                                    traceparent)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $7, '', $8, $9)",
             params![
                 AppEventId::new(&janua.entropy, happened.at),
                 listening.app_id,
@@ -149,7 +150,9 @@ pub(crate) async fn put(tx: &mut Tx, janua: &Janua, by: &By, about: About, happe
                 happened.name,
                 happened.kind,
                 &facts,
-                happened.at
+                happened.at,
+                telemetry::request_id().as_deref(),
+                telemetry::traceparent()
             ],
         )
         .await?;
@@ -183,8 +186,9 @@ pub(crate) async fn forget_person(tx: &mut Tx, account: AccountId) -> db::Result
 pub async fn rehearse(tx: &mut Tx, janua: &Janua, app_id: ApplicationId, facts: &Value) -> db::Result<AppEventId> {
     let (id, now) = (AppEventId::new(&janua.entropy, janua.clock.now()), janua.clock.now());
     tx.exec(
-        "INSERT INTO app_event (id, app_id, type, facts, at, reached) VALUES ($1, $2, '', $3, $4, '')",
-        params![id, app_id, facts, now],
+        "INSERT INTO app_event (id, app_id, type, facts, at, reached, request_id, traceparent)
+         VALUES ($1, $2, '', $3, $4, '', $5, $6)",
+        params![id, app_id, facts, now, telemetry::request_id().as_deref(), telemetry::traceparent()],
     )
     .await?;
     Ok(id)

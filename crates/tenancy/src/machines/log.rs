@@ -26,6 +26,7 @@ pub struct LogEntry {
     pub scope: Option<String>,
     /// The user for whom the machine acted.
     pub subject: Option<String>,
+    pub request_id: Option<String>,
     pub details: Map<String, Value>,
 }
 
@@ -45,6 +46,7 @@ impl FromRow for LogEntry {
             audience: text("audience"),
             scope: text("scope"),
             subject: text("subject"),
+            request_id: row.get("request_id")?,
             details: details.as_object().cloned().unwrap_or_default(),
         })
     }
@@ -57,7 +59,7 @@ impl LogEntry {
 
     /// Newest first; `kind` is empty for all types.
     pub async fn page(db: &Db, id: MachineId, kind: &str, below: &Key, most: u32) -> db::Result<Vec<Self>> {
-        let sql = "SELECT id, type, at, actor, ip, user_agent, details FROM audit_event
+        let sql = "SELECT id, type, at, actor, ip, user_agent, request_id, details FROM audit_event
                    WHERE machine_id = $1 AND (at, id) < ($2, $3) AND ($4 = '' OR type = $4)
                    ORDER BY at DESC, id DESC LIMIT $5";
         db.all(sql, params![id, below.at, &below.id, kind, most]).await

@@ -12,7 +12,7 @@ use kernel::{
     crypto,
     jobs::{self, Job, JobId, Later},
     ports::SendError,
-    telemetry::{Figure, Measure},
+    telemetry::{self, Figure, MOST_STEPS, Measure, StepKind, TraceStep},
 };
 use lettre::{
     Message,
@@ -162,8 +162,17 @@ pub async fn send_for(
     let plain = serde_json::to_vec(&stored).unwrap_or_default();
     let expires_at = now.plus(life.map_or(LONGEST, |life| life.min(LONGEST)));
     tx.exec(
-        "INSERT INTO mail (id, recipient_key, sealed, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)",
-        params![id, &recipient_key, janua.vault.seal("mail", &place(&id.to_string()), &plain), now, expires_at],
+        "INSERT INTO mail (id, recipient_key, sealed, created_at, expires_at, request_id, name)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        params![
+            id,
+            &recipient_key,
+            janua.vault.seal("mail", &place(&id.to_string()), &plain),
+            now,
+            expires_at,
+            telemetry::request_id().as_deref(),
+            name
+        ],
     )
     .await?;
     let job = SendMail { recipient_key, mail: Some(id.to_string()) };
@@ -239,8 +248,10 @@ struct Waiting {
     expires_at: Option<Timestamp>,
     last_error: Option<String>,
     died_at: Option<Timestamp>,
+    request_id: Option<String>,
+    name: Option<String>,
 }
-row!(Waiting { id, sealed, created_at, attempts, expires_at, last_error, died_at });
+row!(Waiting { id, sealed, created_at, attempts, expires_at, last_error, died_at, request_id, name });
 
 impl Waiting {
     /// A mail that was given up and is tried again on somebody's word has all its time once more.
@@ -254,6 +265,22 @@ impl Waiting {
         janua.db.exec(sql, params![&self.id, janua.clock.now(), cause]).await?;
         janua.metrics.mail_attempted("failed");
         Err(Later::give_up(cause))
+    }
+
+    /// It is sent, and nothing of it is kept. Whoever follows the request that caused it learns when.
+    async fn forget(&self, janua: &Janua) -> db::Result<()> {
+        const SENT: &str = "DELETE FROM mail WHERE id = $1";
+        let Some(request) = &self.request_id else {
+            return janua.db.exec(SENT, params![&self.id]).await.map(drop);
+        };
+        let now = janua.clock.now();
+        db::transact!(janua.db, async |tx| {
+            tx.exec(SENT, params![&self.id]).await?;
+            let sql = "INSERT INTO mail_sent (id, request_id, name, attempts, created_at, sent_at)
+                       VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO NOTHING";
+            let name = self.name.as_deref();
+            tx.exec(sql, params![&self.id, request, name, self.attempts + 1, self.created_at, now]).await.map(drop)
+        })
     }
 
     async fn try_later(&self, janua: &Janua, cause: &str, wait: Duration) -> Result<(), Later> {
@@ -303,8 +330,7 @@ impl Job for SendMail {
         match outcome {
             Ok(()) => {
                 janua.metrics.mail_attempted("sent");
-                janua.db.exec("DELETE FROM mail WHERE id = $1", params![&mail.id]).await?;
-                Ok(())
+                Ok(mail.forget(&janua).await?)
             }
             Err(SendError::Never(cause)) => mail.give_up(&janua, &cause).await,
             Err(SendError::Away(cause)) => mail.try_later(&janua, &cause, wait).await,
@@ -313,6 +339,35 @@ impl Job for SendMail {
             Err(SendError::Later(cause)) => mail.try_later(&janua, &cause, mail.backoff()).await,
         }
     }
+}
+
+struct TracedMail {
+    id: String,
+    name: Option<String>,
+    state: String,
+    attempts: u32,
+    created_at: Timestamp,
+    ended_at: Option<Timestamp>,
+}
+row!(TracedMail { id, name, state, attempts, created_at, ended_at });
+
+/// How long is known which mails of a request were sent.
+pub(crate) const SENT_KEPT: Duration = Duration::from_hours(24 * 7);
+
+/// The mails that a request caused, oldest first: which ones and how they fared, not to whom.
+pub async fn of_request(db: &Db, request: &str) -> db::Result<Vec<TraceStep>> {
+    let queued = "SELECT id, name, attempts, created_at, died_at AS ended_at,
+                         CASE WHEN died_at IS NULL THEN 'waiting' ELSE 'failed' END AS state
+                  FROM mail WHERE request_id = $1 ORDER BY id LIMIT $2";
+    let sent = "SELECT id, name, attempts, created_at, sent_at AS ended_at, 'sent' AS state
+                FROM mail_sent WHERE request_id = $1 ORDER BY id LIMIT $2";
+    let mut mails: Vec<TracedMail> = db.all(sent, params![request, MOST_STEPS]).await?;
+    mails.extend(db.all::<TracedMail>(queued, params![request, MOST_STEPS]).await?);
+    let step = |mail: TracedMail| {
+        let step = TraceStep::new(StepKind::Mail, mail.id, mail.created_at, mail.name.unwrap_or_default());
+        step.state(mail.state).tries(mail.attempts).ended_at(mail.ended_at)
+    };
+    Ok(mails.into_iter().map(step).collect())
 }
 
 /// Forgets mails that were given up long ago, together with their dead jobs.

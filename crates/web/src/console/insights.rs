@@ -18,6 +18,7 @@ pub const NAV: &[NavEntry] = &[
     NavEntry::new(Area::App, "", "Analytics", "chart", "/analytics").for_admins(),
     NavEntry::new(Area::Org, "", "Analytics", "chart", "/analytics").for_admins(),
     NavEntry::new(Area::Platform, "", "Observability", "activity", "/platform/observability"),
+    NavEntry::new(Area::Platform, "", "Traces", "branch", "/platform/traces"),
 ];
 
 pub fn routes() -> Routes {
@@ -25,6 +26,7 @@ pub fn routes() -> Routes {
         .get("/console/apps/{appId}/analytics", app_analytics_page, "events, users and funnels of an app")
         .get("/console/orgs/{id}/analytics", org_analytics_page, "events and users of an organization's apps")
         .get("/console/platform/observability", observability_page, "requests and background jobs of all nodes")
+        .get("/console/platform/traces", trace_page, "everything that one request caused")
 }
 
 /// The ranges that a page offers, in days.
@@ -95,4 +97,18 @@ async fn observability_page(me: Me) -> Response {
         ("jobs", "/observability/functions?window={window}"),
     ];
     me.show("console/observability.html", &Observed { window }, &asks).await
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TraceOf {
+    request_id: String,
+}
+
+async fn trace_page(me: Me) -> Response {
+    let request_id = me.parameter("id").trim().to_owned();
+    // The first answer says whether the reader may ask at all.
+    let asks = [("allowed", "/observability/functions?window=1h"), ("?trace", "/observability/traces/{requestId}")];
+    let asks = if request_id.is_empty() { &asks[..1] } else { &asks[..] };
+    me.show("console/trace.html", &TraceOf { request_id }, asks).await
 }

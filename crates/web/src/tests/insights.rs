@@ -74,6 +74,17 @@ async fn platform_owners_see_requests_and_jobs() {
     }
     let ada = browser(&t, "ada@example.com").await;
     assert_eq!(visit(&t, place, &ada).await.status, 403);
+    // From the list of events to everything that the request of one caused.
+    let activity = visit(&t, "/console/platform/activity", &root).await;
+    let link = "/console/platform/traces?id=";
+    let id = activity.text.split(link).nth(1).and_then(|rest| rest.split('"').next()).expect("a link to a trace");
+    let trace = visit(&t, &format!("{link}{id}"), &root).await;
+    assert!(trace.status == 200 && trace.text.contains("class=\"timeline\""), "{}", trace.text);
+    assert!(trace.text.contains("POST &#x2f;"), "the request is part of it: {}", trace.text);
+    let nothing = visit(&t, &format!("{link}no-such-request"), &root).await;
+    assert!(nothing.status == 200 && nothing.text.contains("Nothing found"), "{}", nothing.text);
+    assert_eq!(visit(&t, "/console/platform/traces", &root).await.status, 200);
+    assert_eq!(visit(&t, &format!("{link}{id}"), &ada).await.status, 403);
     t.run_jobs().await;
     t.finish().await;
 }

@@ -81,12 +81,15 @@ pub(super) fn signed_headers(
 ) -> Vec<(&'static str, String)> {
     let Target { webhook, keys, standard_keys, .. } = target;
     let id = delivery.id.to_string();
-    let mut headers = Vec::with_capacity(9);
+    let mut headers = Vec::with_capacity(10);
     let mut say = |name: &'static str, value: String| headers.push((name, value));
     say("content-type", "application/json".into());
     say("user-agent", "Service-Webhooks/1.0".into());
     say("webhook-id", id.clone());
     say("webhook-event-type", delivery.event.clone());
+    if let Some(traceparent) = &delivery.traceparent {
+        say("traceparent", traceparent.clone());
+    }
     let (own_time, standard_time) = (at.0.to_string(), at.0.div_euclid(1000).to_string());
     if webhook.standard_headers {
         let signature = sign::standard_signature(standard_keys, &id, at, body);

@@ -1,6 +1,12 @@
 //! Deliveries as stored, and every statement on them.
 use db::{Db, FromValue, InJson, Tx, Value, params, row};
-use kernel::{Janua, clock::Timestamp, http::Key, id::Id};
+use kernel::{
+    Janua,
+    clock::Timestamp,
+    http::Key,
+    id::Id,
+    telemetry::{MOST_STEPS, StepKind, TraceStep},
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tenancy::events::outbox::AppEventId;
@@ -74,6 +80,8 @@ pub struct Delivery {
     pub delivered_at: Option<Timestamp>,
     /// What happened, as the outbox has it: JSON.
     pub facts: String,
+    /// The span that caused it, for the header of the same name.
+    pub traceparent: Option<String>,
 }
 row!(Delivery {
     id,
@@ -87,8 +95,42 @@ row!(Delivery {
     response,
     attempts,
     delivered_at,
-    facts
+    facts,
+    traceparent
 });
+
+struct TracedDelivery {
+    id: String,
+    webhook_id: String,
+    event: String,
+    state: String,
+    attempt_count: u32,
+    status_code: u16,
+    created_at: Timestamp,
+    delivered_at: Option<Timestamp>,
+    app_id: String,
+}
+row!(TracedDelivery { id, webhook_id, event, state, attempt_count, status_code, created_at, delivered_at, app_id });
+
+/// The deliveries of what a request caused, oldest first.
+pub async fn of_request(db: &Db, request: &str) -> db::Result<Vec<TraceStep>> {
+    let sql =
+        "SELECT d.id, d.webhook_id, d.event, d.state, d.attempt_count, d.status_code, d.created_at, d.delivered_at,
+                      app_event.app_id
+               FROM app_event JOIN webhook_delivery d ON d.event_id = app_event.id
+               WHERE app_event.request_id = $1 ORDER BY d.id LIMIT $2";
+    let deliveries: Vec<TracedDelivery> = db.all(sql, params![request, MOST_STEPS]).await?;
+    let step = |delivery: TracedDelivery| {
+        TraceStep::new(StepKind::Delivery, delivery.id, delivery.created_at, delivery.event)
+            .state(delivery.state)
+            .tries(delivery.attempt_count)
+            .status_code(delivery.status_code)
+            .ended_at(delivery.delivered_at)
+            .with("webhookId", Some(delivery.webhook_id))
+            .with("appId", Some(delivery.app_id))
+    };
+    Ok(deliveries.into_iter().map(step).collect())
+}
 
 /// Where to look for what one webhook has to deliver.
 pub struct Search {
@@ -104,7 +146,7 @@ impl Search {
     }
 }
 
-const DUE: &str = "SELECT webhook_delivery.*, app_event.facts FROM webhook_delivery
+const DUE: &str = "SELECT webhook_delivery.*, app_event.facts, app_event.traceparent FROM webhook_delivery
      JOIN app_event ON app_event.id = webhook_delivery.event_id
      WHERE webhook_delivery.webhook_id = $1 AND webhook_delivery.ready_at <= $2
        AND (webhook_delivery.ready_at, webhook_delivery.id) > ($3, $4)
@@ -170,7 +212,7 @@ impl Delivery {
 
     pub async fn find(db: &Db, webhook: WebhookId, id: DeliveryId) -> db::Result<Option<Self>> {
         db.opt(
-            "SELECT webhook_delivery.*, app_event.facts FROM webhook_delivery
+            "SELECT webhook_delivery.*, app_event.facts, app_event.traceparent FROM webhook_delivery
              JOIN app_event ON app_event.id = webhook_delivery.event_id
              WHERE webhook_delivery.webhook_id = $1 AND webhook_delivery.id = $2",
             params![webhook, id],
@@ -181,7 +223,7 @@ impl Delivery {
     /// The newest that were tried.
     pub async fn newest(db: &Db, webhook: WebhookId, most: u32) -> db::Result<Vec<Self>> {
         db.all(
-            "SELECT webhook_delivery.*, app_event.facts FROM webhook_delivery
+            "SELECT webhook_delivery.*, app_event.facts, app_event.traceparent FROM webhook_delivery
              JOIN app_event ON app_event.id = webhook_delivery.event_id
              WHERE webhook_delivery.webhook_id = $1 AND webhook_delivery.delivered_at IS NOT NULL
              ORDER BY webhook_delivery.delivered_at DESC, webhook_delivery.id DESC LIMIT $2",

@@ -33,7 +33,7 @@ use kernel::{
     config::Config,
     feature::Feature,
     http::Routes,
-    telemetry::{Attempts, Figure, Measure},
+    telemetry::{Alarm, Attempts, Figure, Measure, Symptom, Traced},
 };
 use tenancy::{
     apps::Application,
@@ -69,6 +69,8 @@ pub fn feature(config: &Config) -> Feature {
         .declares(mails::MAILS)
         .declares(&[MEASURE])
         .declares(&[ATTEMPTS])
+        .declares(&[TRACED])
+        .declares(&[LATE])
         .declares(&[WEBHOOKS])
         .declares(&[GONE])
         .declares(&[config.of::<Settings>().permit()])
@@ -107,6 +109,35 @@ const MEASURE: Measure = Measure(|janua| {
         ])
     })
 });
+
+/// The deliveries of a request.
+const TRACED: Traced =
+    Traced(|janua, request| Box::pin(async move { deliveries::of_request(&janua.db, &request).await }));
+
+/// Deliveries are late when their turn does not come, not when a receiver fails: that only moves the next turn.
+const LATE: Alarm = Alarm {
+    key: "webhooks",
+    check: |janua| {
+        Box::pin(async move {
+            let now = janua.clock.now();
+            // Of those that no node has in hand.
+            let next = model::Held::next(&janua.db, now).await?;
+            let Some(late) = next.map(|at| now.since(at)).filter(|late| *late > LATE_AFTER) else { return Ok(None) };
+            let (waiting, _) = queued(&janua.db).await?;
+            Ok(Some(Symptom {
+                title: "Webhooks are delayed",
+                message: "Webhook deliveries take longer than usual. Nothing is lost.",
+                finding: format!(
+                    "The oldest delivery has been due for {} minutes; {waiting} deliveries wait.",
+                    late.as_secs() / 60
+                ),
+                advice: "See whether the nodes are up and what their logs say about deliveries.",
+                is_major: false,
+            }))
+        })
+    },
+};
+const LATE_AFTER: Duration = Duration::from_mins(10);
 
 /// Attempts to deliver: `retried` is tried again, `failed` is given up.
 const ATTEMPTS: Attempts = Attempts {

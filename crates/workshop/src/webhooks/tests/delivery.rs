@@ -44,6 +44,28 @@ async fn a_delivery_is_what_the_specification_says() {
 }
 
 #[tokio::test]
+async fn the_trace_of_the_request_goes_on_in_deliveries() {
+    let t = start().await;
+    let (shop, receiver) = (Shop::open(&t).await, Receiver::start().await);
+    shop.register(&t, &receiver.url, &["user.signed_in"]).await;
+    let login = async |caller: &str| {
+        let body = json!({ "email": "ada@example.com", "password": identity::testing::PASSWORD });
+        let login = t.post("/auth/login").json(&body).header("x-service-app-key", &shop.key);
+        let login = login.header("traceparent", caller).await;
+        assert_eq!(login.status, 200, "{}", login.text);
+        assert_eq!(deliver(&t).await, 1);
+        let sent = receiver.heard().pop().unwrap().header("traceparent").to_owned();
+        (sent, login.header("x-request-id").replace('-', ""))
+    };
+    let (sent, _) = login("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00").await;
+    assert!(sent.starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-") && sent.ends_with("-00"), "{sent}");
+    assert!(!sent.contains("00f067aa0ba902b7"), "below a span of ours: {sent}");
+    let (sent, id) = login("00-00000000000000000000000000000000-00f067aa0ba902b7-01").await;
+    assert!(sent.starts_with(&format!("00-{id}-")) && sent.len() == 55, "what is no trace begins one: {sent}");
+    done(t).await;
+}
+
+#[tokio::test]
 async fn p65_what_may_change_is_tried_three_times_and_everything_else_once() {
     let t = start().await;
     let (shop, receiver) = (Shop::open(&t).await, Receiver::start().await);
