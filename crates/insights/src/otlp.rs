@@ -203,7 +203,7 @@ fn text(key: &str, value: &str) -> Value {
 }
 
 /// The mapping writes numbers of 64 bits as texts.
-fn number(key: &str, value: impl ToString) -> Value {
+fn number(key: &str, value: u32) -> Value {
     json!({ "key": key, "value": { "intValue": value.to_string() } })
 }
 
@@ -218,7 +218,7 @@ fn span(span: &Span) -> Value {
             let mut attributes = vec![
                 text("http.request.method", method),
                 text("http.route", route),
-                number("http.response.status_code", status),
+                number("http.response.status_code", status.into()),
             ];
             let has_failed = status >= 500;
             if has_failed {
@@ -254,7 +254,7 @@ fn span(span: &Span) -> Value {
         "status": if has_failed { json!({ "code": ERROR }) } else { json!({}) },
     });
     if let Some(parent) = span.place.parent {
-        shown["parentSpanId"] = parent.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into();
+        shown["parentSpanId"] = format!("{:016x}", u64::from_be_bytes(parent)).into();
     }
     shown
 }

@@ -138,6 +138,7 @@ struct TracePath {
 
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "the ID of a trace is called so everywhere")]
 struct Trace {
     request_id: String,
     /// The ID of the trace that the request belongs to (W3C Trace Context), where the request itself was kept.

@@ -115,7 +115,7 @@ async fn attempt(janua: &Janua, jobs: &Jobs, job: &Claimed) -> db::Result<()> {
     };
     let (started, started_at) = (time::Instant::now(), janua.clock.now());
     let note = |outcome| {
-        note_span(janua, SpanOf::Job { kind: kind.name, outcome, tries: job.attempts }, started_at, started)
+        note_span(janua, SpanOf::Job { kind: kind.name, outcome, tries: job.attempts }, started_at, started);
     };
     let Some(outcome) = run_under_lease(janua, kind, job).await else {
         tracing::warn!(kind = kind.name, "lost the lease of a job; another node has it now");

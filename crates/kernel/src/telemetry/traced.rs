@@ -47,10 +47,10 @@ pub struct TraceStep {
 }
 
 impl TraceStep {
-    pub fn new(kind: StepKind, id: impl ToString, at: Timestamp, name: impl Into<String>) -> Self {
+    pub fn new(kind: StepKind, id: impl Into<String>, at: Timestamp, name: impl Into<String>) -> Self {
         Self {
             kind,
-            id: id.to_string(),
+            id: id.into(),
             at,
             name: name.into(),
             state: None,
