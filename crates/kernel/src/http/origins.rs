@@ -20,7 +20,7 @@ use crate::{
 const ALLOWED_METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE");
 /// The last ones belong to resumable uploads (tus).
 const ALLOWED_HEADERS: HeaderValue = HeaderValue::from_static(
-    "authorization, content-type, idempotency-key, range, x-request-id, x-service-app-key, tus-resumable, upload-length, \
+    "authorization, content-type, idempotency-key, range, traceparent, x-request-id, x-service-app-key, tus-resumable, upload-length, \
      upload-metadata, upload-offset, upload-checksum",
 );
 /// What pages of any origin may send. Without cookies a header carries no more than the page holds itself. The wildcard
