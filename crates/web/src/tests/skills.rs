@@ -5,7 +5,7 @@ use kernel::{
     testing::{Answer, TestJanua},
 };
 
-use super::{act, base, browser, feature, visit};
+use super::{act, base, browser, feature, post_form, visit};
 
 /// A package of the skill `pdf-tools`.
 const PACKAGE: &str = "H4sIAAAAAAACAwv29vTx0ctNYaAhMAACMxMTMA0E6DRQ0gjBBoubG5oYMygYMNABlBaXJBYBrWQYmUBXV5crLzE31UqhICVNtyQ/P6eYKyW1OLkos6AkMz/PSiEoNTGlWCEtMye1WI8LpJphFIyCUTAKRsEwAABw96uPAAgAAA==";
@@ -23,6 +23,15 @@ async fn upload(t: &TestJanua, to: &str, cookies: &str, fields: &[(&str, &str)],
     body.extend_from_slice(b"\r\n--edge--\r\n");
     let ask = t.post(to).header("cookie", cookies).header("origin", &base(t));
     ask.header("content-type", "multipart/form-data; boundary=edge").body(body).await
+}
+
+/// The page to which a form leads, with what it says of its outcome.
+async fn told(t: &TestJanua, cookies: &str, call: &str, back: &str, fields: &[(&str, &str)]) -> Answer {
+    let all: Vec<_> =
+        [("call", call), ("back", back), ("form", "it")].into_iter().chain(fields.iter().copied()).collect();
+    let sent = post_form(t, "/act", &all, cookies).await;
+    assert_eq!(sent.status, 303, "{}", sent.text);
+    visit(t, sent.header("location"), cookies).await
 }
 
 #[tokio::test]
@@ -51,8 +60,8 @@ async fn a_skill_is_published_found_installed_and_reviewed_on_pages() {
     let package = data_encoding::BASE64.decode(PACKAGE.as_bytes()).unwrap();
 
     let refused = upload(&t, &page, &ada, &[("namespace", &slug)], b"none").await;
-    let told = visit(&t, refused.header("location"), &ada).await;
-    assert!(told.text.contains("The body is not gzip."), "{}", told.text);
+    let shown = visit(&t, refused.header("location"), &ada).await;
+    assert!(shown.text.contains("The body is not gzip."), "{}", shown.text);
     let fields = [("namespace", slug.as_str()), ("version", "1.0.0"), ("visibility", "public")];
     let sent = upload(&t, &page, &ada, &fields, &package).await;
     assert_eq!(sent.status, 303, "{}", sent.text);
@@ -73,12 +82,15 @@ async fn a_skill_is_published_found_installed_and_reviewed_on_pages() {
     assert!(public.text.contains("Nothing found") && public.text.contains("SKILL.md"), "{}", public.text);
     assert!(t.get("/marketplace/acme.none").header("accept", "text/html").await.status == 404);
     let call = format!("POST /skills/{slug}.pdf-tools/install");
-    let installed = act(&t, &bob, &call, &skill, &[("done", "skill_installed")]).await;
-    let told = visit(&t, installed.header("location"), &bob).await;
-    assert!(told.text.contains("Installed 1.0.0.") && told.text.contains("Uninstall"), "{}", told.text);
+    let installed = told(&t, &bob, &call, &skill, &[("done", "skill_installed")]).await;
+    assert!(
+        installed.text.contains("Installed 1.0.0.") && installed.text.contains("Uninstall"),
+        "{}",
+        installed.text
+    );
     let call = format!("POST /skills/{slug}.pdf-tools/report");
-    let sent = act(&t, &bob, &call, &skill, &[("reason", "spam"), ("done", "skill_reported")]).await;
-    assert!(visit(&t, sent.header("location"), &bob).await.text.contains("Report sent."));
+    let reported = told(&t, &bob, &call, &skill, &[("reason", "spam"), ("done", "skill_reported")]).await;
+    assert!(reported.text.contains("Report sent."), "{}", reported.text);
 
     let queue = visit(&t, "/console/platform/skills", &root).await;
     assert!(queue.status == 200 && queue.text.contains("Nothing to review"), "{}", queue.text);
@@ -87,10 +99,9 @@ async fn a_skill_is_published_found_installed_and_reviewed_on_pages() {
     let queue = visit(&t, "/console/platform/skills", &root).await;
     assert!(queue.text.contains("Approve") && queue.text.contains("pdf-tools 1.0.0"), "{}", queue.text);
     let call = format!("POST /admin/skills/{slug}.pdf-tools/versions/1.0.0");
-    let done =
-        act(&t, &root, &call, "/console/platform/skills", &[("decision", "approve"), ("done", "version_decided")])
-            .await;
-    assert!(visit(&t, done.header("location"), &root).await.text.contains("Decision saved."));
+    let fields = [("decision", "approve"), ("done", "version_decided")];
+    let decided = told(&t, &root, &call, "/console/platform/skills", &fields).await;
+    assert!(decided.text.contains("Decision saved."), "{}", decided.text);
     assert_eq!(visit(&t, "/console/platform/skills", &ada).await.status, 403);
     t.run_jobs().await;
     t.finish().await;
