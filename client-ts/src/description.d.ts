@@ -666,6 +666,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/.well-known/webauthn": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** whose pages may ask for passkeys of this service */
+        get: operations["auth.related_origins"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/auth/passkey/{credentialId}": {
         parameters: {
             query?: never;
@@ -1230,7 +1247,7 @@ export interface paths {
         delete: operations["org.delete_org"];
         options?: never;
         head?: never;
-        /** update name, slug, branding */
+        /** update name, slug, branding and who joins automatically */
         patch: operations["org.update_org"];
         trace?: never;
     };
@@ -2174,6 +2191,74 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/webhooks/listen": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** receive deliveries over a stream of events */
+        get: operations["webhooks.listen"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/webhooks/listen/{id}/results": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** report what became of streamed deliveries */
+        post: operations["webhooks.report_results"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/apps/{appId}/webhooks/listen": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** receive deliveries over a stream of events (dashboard) */
+        get: operations["webhooks.listen_to_app"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/apps/{appId}/webhooks/listen/{webhookId}/results": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** report what became of streamed deliveries (dashboard) */
+        post: operations["webhooks.report_app_results"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/admin/plans": {
         parameters: {
             query?: never;
@@ -2873,6 +2958,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/apps/{appId}/domains/{domain}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /** change what a domain is used for */
+        patch: operations["domains.update_domain"];
+        trace?: never;
+    };
     "/apps/{appId}/domains/attach": {
         parameters: {
             query?: never;
@@ -2951,6 +3053,23 @@ export interface paths {
         };
         /** answer a certificate authority that checks a domain */
         get: operations["domains.answer_challenge"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/apps/{appId}/registrations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** purchases of domains for the app, newest first */
+        get: operations["domains.list_registrations"];
         put?: never;
         post?: never;
         delete?: never;
@@ -3201,6 +3320,144 @@ export interface paths {
         head?: never;
         /** go on with a resumable upload (tus) */
         patch: operations["storage.append_to_upload"];
+        trace?: never;
+    };
+    "/codehost/authorize": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** start an app-installation OAuth flow */
+        post: operations["codehost.authorize"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/codehost/callback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** handle the OAuth callback and store the installation */
+        get: operations["codehost.come_back"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/codehost/webhook": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** receive code-host webhook events */
+        post: operations["codehost.receive"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/codehost/installations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** list the user's installations */
+        get: operations["codehost.list_installations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/codehost/installations/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** get one installation */
+        get: operations["codehost.show_installation"];
+        put?: never;
+        post?: never;
+        /** disconnect an installation */
+        delete: operations["codehost.disconnect"];
+        options?: never;
+        head?: never;
+        /** update installation settings */
+        patch: operations["codehost.change_installation"];
+        trace?: never;
+    };
+    "/codehost/installations/{id}/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** deliveries of the code host, and what they led to */
+        get: operations["codehost.list_deliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/codehost/installations/{id}/deliveries/{deliveryId}/run": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** do again what a delivery asks for */
+        post: operations["codehost.run_again"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/codehost/token": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** exchange the OpenID Connect token of a CI run for a deploy token */
+        post: operations["codehost.exchange"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/apps/{appId}/email/send": {
@@ -4168,6 +4425,504 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/analytics/app/{appId}/overview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** events and active users of an app */
+        get: operations["analytics.app_analytics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/analytics/org/{orgId}/overview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** events and active users of all apps of an organization */
+        get: operations["analytics.org_analytics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/analytics/org/{orgId}/time-zone": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** set the time zone of an organization's days */
+        put: operations["analytics.set_time_zone"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/analytics/app/{appId}/timeseries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** metrics of an app by hour, day, week or month */
+        get: operations["analytics.timeseries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/analytics/app/{appId}/top-users": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** users of an app with the most events in a day, week or month */
+        get: operations["analytics.top_users"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/analytics/app/{appId}/funnels": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** how many users reach each step of a funnel */
+        get: operations["analytics.funnel"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/observability/functions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** health of background jobs */
+        get: operations["observability.functions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/observability/api-gateway": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** requests by route: rates, errors and times */
+        get: operations["observability.api_gateway"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/observability/traces/{requestId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** everything that one request caused, in order of time */
+        get: operations["traces.trace"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/skills": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** list and search skills of the marketplace */
+        get: operations["skills.list_skills"];
+        put?: never;
+        /** publish a skill */
+        post: operations["skills.publish_skill"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/skills/{slug}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** a skill, its latest version and its description */
+        get: operations["skills.show_skill"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /** change who may see a skill */
+        patch: operations["skills.update_skill"];
+        trace?: never;
+    };
+    "/skills/{slug}/versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** the versions of a skill, newest first */
+        get: operations["skills.list_versions"];
+        put?: never;
+        /** publish a new version */
+        post: operations["skills.publish_version"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/skills/{slug}/versions/{version}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /** yank a version, or offer it again */
+        patch: operations["skills.yank_version"];
+        trace?: never;
+    };
+    "/skills/{slug}/download": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** download the package of a version */
+        get: operations["skills.download_skill"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/org/{id}/skills": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** the skills of an organization, newest first */
+        get: operations["skills.list_org_skills"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/skills/installed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** skills installed by the user, newest first */
+        get: operations["skills.list_installed"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/skills/{slug}/star": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** star a skill */
+        post: operations["skills.star_skill"];
+        /** take back a star */
+        delete: operations["skills.unstar_skill"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/skills/{slug}/install": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** install a skill for the current user */
+        post: operations["skills.install_skill"];
+        /** uninstall a skill */
+        delete: operations["skills.uninstall_skill"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/skills/{slug}/report": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** report a skill for review */
+        post: operations["skills.report_skill"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/ratings/submit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** submit a rating for a skill */
+        post: operations["ratings.submit_rating"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/ratings/aggregate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** aggregate ratings for a skill */
+        get: operations["ratings.show_aggregate"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/admin/skills/versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** versions of skills that wait for a platform owner */
+        get: operations["skills.list_waiting"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/admin/skills/{slug}/versions/{version}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** approve, block or revoke a version */
+        post: operations["skills.decide_version"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/admin/skills/reported": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** skills that are hidden after reports */
+        get: operations["skills.list_reported"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/admin/skills/{slug}/reports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** dismiss the reports about a skill, or remove it */
+        post: operations["skills.decide_reports"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/.well-known/skills-pubkey": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** the keys that sign versions of skills */
+        get: operations["skills.skills_pubkey"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/.well-known/agent-skills/index.json": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** the most popular public skills, for programs */
+        get: operations["skills.discovery_index"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/.well-known/agent-skills/{file}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** the package of a public skill */
+        get: operations["skills.discovered_package"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/mcp": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** the caller's skills over MCP (streamable HTTP, JSON-RPC) */
+        post: operations["mcp.serve_mcp"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/auth/verify": {
         parameters: {
             query?: never;
@@ -4854,6 +5609,8 @@ export interface components {
             logoUrl?: string | null;
             /** @description As in `#1d4ed8`. */
             primaryColor?: string | null;
+            /** @description Whether users with a verified email at one of its verified domains become members when they sign in. */
+            autoJoin: boolean;
             /**
              * Format: date-time
              * @example 2026-01-31T10:00:00.000Z
@@ -5020,6 +5777,8 @@ export interface components {
              * @example 2026-01-31T10:00:00.000Z
              */
             at: string;
+            /** @description The request in which it happened, for whoever asks the operator about it. */
+            requestId?: string | null;
             details: {
                 [key: string]: unknown;
             };
@@ -5248,6 +6007,10 @@ export interface components {
                 [key: string]: unknown;
             };
             options?: components["schemas"]["LoginOptions"] | null;
+        };
+        /** @description Related origins, as browsers read them. */
+        RelatedOrigins: {
+            origins: string[];
         };
         Renamed: {
             deviceName: string;
@@ -5783,6 +6546,8 @@ export interface components {
             logoUrl?: string | null;
             /** @description As in `#1d4ed8`. */
             primaryColor?: string | null;
+            /** @description Whether users with a verified email at one of its verified domains become members when they sign in. */
+            autoJoin: boolean;
             /**
              * Format: date-time
              * @example 2026-01-31T10:00:00.000Z
@@ -5810,6 +6575,8 @@ export interface components {
             name?: string | null;
             slug?: string | null;
             branding?: components["schemas"]["Branding"] | null;
+            /** @description Whether users with a verified email at one of its verified domains become members when they sign in. */
+            autoJoin?: boolean | null;
         };
         Branding: {
             /** @description As in `#1d4ed8`; `null` for none. */
@@ -6347,6 +7114,12 @@ export interface components {
             standardHeaders: boolean;
             /**
              * Format: date-time
+             * @description Until when a listener of a command line waits for its stream; null for a webhook with an endpoint.
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            listensUntil?: string | null;
+            /**
+             * Format: date-time
              * @description Until when deliveries are signed with the secret before as well.
              * @example 2026-01-31T10:00:00.000Z
              */
@@ -6466,6 +7239,32 @@ export interface components {
              */
             since: string;
         };
+        Results: {
+            results: components["schemas"]["Outcome"][];
+        };
+        /** @description What became of one delivery. */
+        Outcome: {
+            /** Format: uuid */
+            deliveryId: string;
+            /**
+             * Format: uint16
+             * @description 0 when there was no answer.
+             */
+            statusCode: number;
+            /** Format: uint64 */
+            latencyMs: number;
+            /** @description Why there was no answer. */
+            error?: string | null;
+            /** @description How the answer begins. */
+            response?: string | null;
+        };
+        Reported: {
+            /**
+             * Format: uint32
+             * @description How many results were new.
+             */
+            noted: number;
+        };
         PlanList: {
             plans: components["schemas"]["PlanView"][];
         };
@@ -6528,6 +7327,11 @@ export interface components {
              */
             timestamp?: string | null;
             cost?: components["schemas"]["EventCost"] | null;
+            /**
+             * Format: uuid
+             * @description The agent, framework agent or MCP server that used it, with a secret key. It counts on its limits, too.
+             */
+            agentId?: string | null;
             /** @description The `eventId` of an event whose value was wrong. */
             correct?: string | null;
             /** @description Events with the fields beside this one. */
@@ -6638,6 +7442,8 @@ export interface components {
             /** Format: uuid */
             orgId: string;
             plan: string;
+            /** @description Whether the app has a plan of its own, and so spends from a pool of its own. */
+            hasOwnPlan: boolean;
             meters: components["schemas"]["MeterView"][];
         };
         MeterView: {
@@ -7537,9 +8343,15 @@ export interface components {
         CertificateCounts: {
             /** Format: int64 */
             valid: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Less than an eighth of their life is left.
+             */
             expiringSoon: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The last order failed.
+             */
             failing: number;
         };
         EdgeFigures: {
@@ -7823,6 +8635,7 @@ export interface components {
              * @example 2026-01-31T10:00:00.000Z
              */
             activeAt?: string | null;
+            uses: components["schemas"]["DomainUses"];
         };
         /** @description Where a domain stands. */
         Status2: "pending_ownership" | "pending_dns" | "issuing" | "active" | "misconfigured" | "failed" | "suspended";
@@ -7899,6 +8712,21 @@ export interface components {
              */
             nextAt?: string | null;
         };
+        /** @description What the domain is good for at the moment. All of it ends with the proof. */
+        DomainUses: {
+            /** @description Requests to it are answered with the app's site. */
+            site: boolean;
+            /** @description It has a certificate of ours. */
+            certificate: boolean;
+            /** @description Its pages may call the API with a key of the app. */
+            origin: boolean;
+            /** @description Tokens can be requested for servers at and below it, and MCP servers can have its name. */
+            resources: boolean;
+            /** @description Its pages may ask for passkeys of this service. */
+            passkeys: boolean;
+            /** @description Users with a verified email at it become members of the organization. */
+            members: boolean;
+        };
         NewSiteDomain: {
             /** @description Such as `shop.example.com`. */
             domain: string;
@@ -7907,6 +8735,11 @@ export interface components {
         };
         Domains: {
             domains: components["schemas"]["DomainView"][];
+        };
+        /** @description Omitted fields stay unchanged. */
+        DomainChange: {
+            /** @description Whether pages of the domain may ask for passkeys of this service, to sign in to the app. */
+            passkeys?: boolean | null;
         };
         AttachedDomain: {
             /** @description A domain of the app. */
@@ -7919,6 +8752,41 @@ export interface components {
             domain: string;
             /** @description Another domain of the app that requests are redirected to. */
             redirectTo?: string | null;
+        };
+        Registrations: {
+            registrations: components["schemas"]["OperationView"][];
+            nextCursor?: string | null;
+        };
+        OperationView: {
+            /** Format: uuid */
+            operationId: string;
+            domain: string;
+            status: components["schemas"]["RegistrationStatus"];
+            message?: string | null;
+            price: components["schemas"]["DomainPrice"];
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            updatedAt: string;
+            /**
+             * Format: date-time
+             * @description When the registration ends unless it is renewed.
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            expiresAt?: string | null;
+        };
+        RegistrationStatus: ("submitted" | "in_progress" | "succeeded" | "failed") | "action_required";
+        /** @description A price in minor units: 1300 USD is 13 dollars. */
+        DomainPrice: {
+            /** Format: int64 */
+            amount: number;
+            currency: string;
         };
         AvailabilityView: {
             domain: string;
@@ -7971,12 +8839,6 @@ export interface components {
             /** @description Must be true: the user has agreed to the registrar's terms. */
             acceptTerms: boolean;
         };
-        /** @description A price in minor units: 1300 USD is 13 dollars. */
-        DomainPrice: {
-            /** Format: int64 */
-            amount: number;
-            currency: string;
-        };
         /** @description Who a domain is registered for. */
         Contact: {
             firstName: string;
@@ -7993,31 +8855,6 @@ export interface components {
             /** @description Two letters, such as `DE`. */
             countryCode: string;
         };
-        OperationView: {
-            /** Format: uuid */
-            operationId: string;
-            domain: string;
-            status: components["schemas"]["RegistrationStatus"];
-            message?: string | null;
-            price: components["schemas"]["DomainPrice"];
-            /**
-             * Format: date-time
-             * @example 2026-01-31T10:00:00.000Z
-             */
-            createdAt: string;
-            /**
-             * Format: date-time
-             * @example 2026-01-31T10:00:00.000Z
-             */
-            updatedAt: string;
-            /**
-             * Format: date-time
-             * @description When the registration ends unless it is renewed.
-             * @example 2026-01-31T10:00:00.000Z
-             */
-            expiresAt?: string | null;
-        };
-        RegistrationStatus: ("submitted" | "in_progress" | "succeeded" | "failed") | "action_required";
         /** @description The file to upload. */
         NewObject: {
             /** @description A label, such as `photos/cat.png`. It need not be unique. */
@@ -8158,6 +8995,205 @@ export interface components {
              */
             expiresAt?: string | null;
         };
+        AuthorizeRequest: {
+            /**
+             * Format: uuid
+             * @description Default: the organization of the session.
+             */
+            orgId?: string | null;
+            /** @description Where the browser goes afterwards: a path of this service. Default: the console's page. */
+            redirectTo?: string | null;
+        };
+        AuthorizeAnswer: {
+            /** @description Where to send the browser. */
+            url: string;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            expiresAt: string;
+        };
+        InstallationAnswer: {
+            installation: components["schemas"]["Installation"];
+        };
+        Installation: {
+            /** Format: uuid */
+            id: string;
+            /** Format: uuid */
+            orgId: string;
+            provider: string;
+            /** Format: int64 */
+            externalId?: number | null;
+            account: components["schemas"]["AccountView"];
+            status: components["schemas"]["Status4"];
+            suspendedReason?: components["schemas"]["SuspendedReason"] | null;
+            /** @description `all` or `selected`. */
+            repositorySelection: string;
+            permissions: {
+                [key: string]: unknown;
+            };
+            repositories?: components["schemas"]["RepositoryView"][] | null;
+            links: components["schemas"]["LinkView"][];
+            settings: components["schemas"]["SettingsView"];
+            /** @description Whether disconnecting it uninstalls the app at the code host, too. */
+            mayUninstall: boolean;
+            /** Format: uuid */
+            connectedBy?: string | null;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            lastDeliveryAt?: string | null;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            updatedAt: string;
+        };
+        AccountView: {
+            /** @description `User` or `Organization`. */
+            type: string;
+            login: string;
+            avatarUrl?: string | null;
+        };
+        Status4: ("active" | "suspended" | "disconnected") | "pending_approval";
+        /** @description Why an installation is suspended. */
+        SuspendedReason: "host" | "member_left";
+        RepositoryView: {
+            /**
+             * Format: int64
+             * @description The code host's number of it.
+             */
+            id: number;
+            fullName: string;
+            private: boolean;
+            defaultBranch: string;
+        };
+        LinkView: {
+            /** Format: int64 */
+            repositoryId: number;
+            repository: string;
+            /** Format: uuid */
+            appId: string;
+            /** @description Pushes to it go live. Null: previews only. */
+            productionBranch?: string | null;
+            /** @description The folder of the repository that is the site. Empty: the whole repository. */
+            outputDirectory: string;
+            previews: components["schemas"]["Previews"];
+            /** @description Whether pull requests from forks get previews, too. */
+            forks: boolean;
+            deployedBy: components["schemas"]["DeployedBy"];
+        };
+        /**
+         * @description What gets a preview beside the production branch.
+         * @enum {string}
+         */
+        Previews: "off" | "pull_requests" | "branches";
+        /** @description Who deploys a linked repository. */
+        DeployedBy: "push" | "ci";
+        SettingsView: {
+            /** @description Whether commits get a status. */
+            commitStatuses: boolean;
+            /** @description Whether pull requests get a comment with the preview. */
+            pullRequestComments: boolean;
+        };
+        Received2: {
+            deliveryId: string;
+            outcome: components["schemas"]["Reception"];
+        };
+        Reception: "queued" | "ignored" | "duplicate";
+        Installations: {
+            installations: components["schemas"]["Installation"][];
+            /** @description Whether a code host is connected to this server. */
+            configured: boolean;
+            nextCursor?: string | null;
+        };
+        /** @description Fields that are left out stay as they are. */
+        InstallationChange: {
+            /** @description All links, in place of those there are. */
+            links?: components["schemas"]["NewLink"][] | null;
+            settings?: components["schemas"]["SettingsChange2"] | null;
+        };
+        NewLink: {
+            /** Format: int64 */
+            repositoryId: number;
+            /** Format: uuid */
+            appId: string;
+            productionBranch?: string | null;
+            /** @description Default: `out`. */
+            outputDirectory?: string | null;
+            /** @description Default: `pull_requests`. */
+            previews?: components["schemas"]["Previews"] | null;
+            forks?: boolean;
+            /** @description Default: `push`. */
+            deployedBy?: components["schemas"]["DeployedBy"] | null;
+        };
+        SettingsChange2: {
+            commitStatuses?: boolean | null;
+            pullRequestComments?: boolean | null;
+        };
+        Deliveries2: {
+            deliveries: components["schemas"]["DeliveryView2"][];
+            nextCursor?: string | null;
+        };
+        DeliveryView2: {
+            id: string;
+            event: string;
+            action?: string | null;
+            /** Format: int64 */
+            repositoryId?: number | null;
+            repository?: string | null;
+            branch?: string | null;
+            /** Format: int64 */
+            pullRequest?: number | null;
+            commit?: string | null;
+            sender?: string | null;
+            /** @description `webhook`, or `catch_up` for one that the code host did not deliver and that was fetched. */
+            via: string;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            receivedAt: string;
+            /** @description What it led to, newest first. Empty: it is being worked on. */
+            outcomes: components["schemas"]["OutcomeView"][];
+        };
+        OutcomeView: {
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            at: string;
+            /** @description `deployed`, `failed`, `unchanged`, `ignored`, `expired` or `updated`. */
+            result: string;
+            message: string;
+            /** Format: uuid */
+            appId?: string | null;
+            /** Format: uuid */
+            deploymentId?: string | null;
+        };
+        RunToken: {
+            /** Format: uuid */
+            appId: string;
+            /** @description The OpenID Connect token of the run. Its audience is the base URL of this server. */
+            token: string;
+        };
+        DeployTokenAnswer: {
+            /** @description Send it as a bearer token to `POST /apps/{appId}/deploy`. */
+            deployToken: string;
+            /** Format: uint64 */
+            expiresIn: number;
+            /** Format: uuid */
+            appId: string;
+            repository: string;
+            branch: string;
+            target: components["schemas"]["Target"];
+        };
         NewMail: {
             to: components["schemas"]["Emails"];
             cc?: components["schemas"]["Emails"] | null;
@@ -8192,11 +9228,14 @@ export interface components {
         /** @description One email, or a list of them, each as `ada@example.com` or `Ada <ada@example.com>`. */
         Emails: string | string[];
         NewAttachment: {
-            filename: string;
-            /** @description Such as `application/pdf`. */
+            /** @description Left out with `objectId`: the object's name. */
+            filename?: string | null;
+            /** @description Such as `application/pdf`. Left out with `objectId`: the object's type. */
             contentType?: string | null;
-            /** @description The bytes in base64. */
-            content: string;
+            /** @description The bytes in base64; or `objectId`. */
+            content?: string | null;
+            /** @description A stored object of the app, as it is now. */
+            objectId?: string | null;
             /** @description The content ID of a picture that the HTML shows as `cid:…`. */
             inline?: string | null;
         };
@@ -8215,10 +9254,10 @@ export interface components {
             /** @description Whether it is stored and will go out. */
             sent: boolean;
             /** @description `suppressed` when every recipient is on the suppression list. */
-            status: components["schemas"]["Status4"];
+            status: components["schemas"]["Status5"];
         };
         /** @description How far a mail to one recipient has come. */
-        Status4: ("queued" | "canceled") | "scheduled" | "deferred" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "suppressed";
+        Status5: ("queued" | "canceled") | "scheduled" | "deferred" | "sent" | "delivered" | "bounced" | "complained" | "failed" | "suppressed";
         NewMails: {
             messages: components["schemas"]["NewMail"][];
         };
@@ -8247,7 +9286,7 @@ export interface components {
             from: string;
             subject: string;
             /** @description The state of the recipient that is least far. */
-            status: components["schemas"]["Status4"];
+            status: components["schemas"]["Status5"];
             recipients: components["schemas"]["RecipientView"][];
             tags: string[];
             template?: string | null;
@@ -8267,7 +9306,7 @@ export interface components {
             id: string;
             email: string;
             kind: components["schemas"]["Kind2"];
-            status: components["schemas"]["Status4"];
+            status: components["schemas"]["Status5"];
             /** Format: uint32 */
             attempts: number;
             /** @description The last answer of the mail server. */
@@ -8299,7 +9338,7 @@ export interface components {
             from: string;
             subject: string;
             /** @description The state of the recipient that is least far. */
-            status: components["schemas"]["Status4"];
+            status: components["schemas"]["Status5"];
             recipients: components["schemas"]["RecipientView"][];
             tags: string[];
             template?: string | null;
@@ -8751,6 +9790,7 @@ export interface components {
             scope?: string | null;
             /** @description The user for whom the machine acted. */
             subject?: string | null;
+            requestId?: string | null;
             details: {
                 [key: string]: unknown;
             };
@@ -8771,6 +9811,8 @@ export interface components {
         };
         OrgName: {
             name: string;
+            /** @description A domain that an app of it has proven. */
+            domain?: string | null;
         };
         /** @description What a machine may do, as its owner says it. */
         NewFrameworkAgent: {
@@ -9251,6 +10293,963 @@ export interface components {
              */
             resetsAt?: string | null;
         };
+        /** @description When and by which days figures were counted. */
+        Overview2: {
+            appId: string;
+            /** @description The time zone of the days. */
+            timeZone: string;
+            /** @description The time zone that the days will have, and from which day on. */
+            nextTimeZone?: components["schemas"]["NextZone"] | null;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            asOf: string;
+            /**
+             * Format: date
+             * @example 2026-01-31
+             */
+            from: string;
+            /**
+             * Format: date
+             * @example 2026-01-31
+             */
+            to: string;
+            events: components["schemas"]["EventCounts"];
+            /** @description Sign-ins by method: `pwd`, `mail`, `passkey` or a provider. */
+            methods: {
+                [key: string]: number;
+            };
+            activeUsers: components["schemas"]["ActiveUsers"];
+            /**
+             * Format: int64
+             * @description Users who were seen for the first time.
+             */
+            newUsers: number;
+            /**
+             * Format: int64
+             * @description Users who were seen before the range and came back in it.
+             */
+            returningUsers: number;
+            /**
+             * Format: int64
+             * @description Users the app has seen and who still have an account.
+             */
+            users: number;
+            /** @description The same number of days before. */
+            previous: components["schemas"]["Figures"];
+        };
+        NextZone: {
+            timeZone: string;
+            /**
+             * Format: date
+             * @example 2026-01-31
+             */
+            from: string;
+        };
+        EventCounts: {
+            /** Format: int64 */
+            signIns: number;
+            /** Format: int64 */
+            signInFailures: number;
+            /** Format: int64 */
+            signUps: number;
+            /** Format: int64 */
+            emailVerifications: number;
+            /** Format: int64 */
+            mfaEnabled: number;
+            /** Format: int64 */
+            mfaDisabled: number;
+            /** Format: int64 */
+            passkeysAdded: number;
+            /** Format: int64 */
+            passkeysRemoved: number;
+            /** Format: int64 */
+            passwordResets: number;
+            /** Format: int64 */
+            magicLinks: number;
+            /** Format: int64 */
+            sessionsRevoked: number;
+            /** Format: int64 */
+            consents: number;
+            /**
+             * Format: int64
+             * @description All events of the audit log.
+             */
+            total: number;
+        };
+        /** @description Users who signed in or refreshed a session, each counted once, in the 1, 7 and 30 days that end with the last day. */
+        ActiveUsers: {
+            /** Format: int64 */
+            daily: number;
+            /** Format: int64 */
+            weekly: number;
+            /** Format: int64 */
+            monthly: number;
+        };
+        /** @description The figures of a range of days. */
+        Figures: {
+            /**
+             * Format: date
+             * @example 2026-01-31
+             */
+            from: string;
+            /**
+             * Format: date
+             * @example 2026-01-31
+             */
+            to: string;
+            events: components["schemas"]["EventCounts"];
+            /** @description Sign-ins by method: `pwd`, `mail`, `passkey` or a provider. */
+            methods: {
+                [key: string]: number;
+            };
+            activeUsers: components["schemas"]["ActiveUsers"];
+            /**
+             * Format: int64
+             * @description Users who were seen for the first time.
+             */
+            newUsers: number;
+            /**
+             * Format: int64
+             * @description Users who were seen before the range and came back in it.
+             */
+            returningUsers: number;
+        };
+        /** @description When and by which days figures were counted. */
+        OrgOverview: {
+            orgId: string;
+            /** @description The time zone of the days. */
+            timeZone: string;
+            /** @description The time zone that the days will have, and from which day on. */
+            nextTimeZone?: components["schemas"]["NextZone"] | null;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            asOf: string;
+            /**
+             * Format: date
+             * @example 2026-01-31
+             */
+            from: string;
+            /**
+             * Format: date
+             * @example 2026-01-31
+             */
+            to: string;
+            events: components["schemas"]["EventCounts"];
+            /** @description Sign-ins by method: `pwd`, `mail`, `passkey` or a provider. */
+            methods: {
+                [key: string]: number;
+            };
+            activeUsers: components["schemas"]["ActiveUsers"];
+            /**
+             * Format: int64
+             * @description Users who were seen for the first time.
+             */
+            newUsers: number;
+            /**
+             * Format: int64
+             * @description Users who were seen before the range and came back in it.
+             */
+            returningUsers: number;
+            /** Format: int64 */
+            users: number;
+            previous: components["schemas"]["Figures"];
+            /** @description The newest 100 apps. */
+            apps: components["schemas"]["AppFigures"][];
+        };
+        AppFigures: {
+            appId: string;
+            name: string;
+            events: components["schemas"]["EventCounts"];
+            activeUsers: components["schemas"]["ActiveUsers"];
+            /** Format: int64 */
+            newUsers: number;
+            /** Format: int64 */
+            users: number;
+        };
+        NewZone: {
+            /** @description As in `Europe/Zurich`; `UTC` for none. */
+            timeZone: string;
+        };
+        /** @description When and by which days figures were counted. */
+        Counted: {
+            /** @description The time zone of the days. */
+            timeZone: string;
+            /** @description The time zone that the days will have, and from which day on. */
+            nextTimeZone?: components["schemas"]["NextZone"] | null;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            asOf: string;
+        };
+        /** @enum {string} */
+        Interval: "hour" | "day" | "week" | "month";
+        /** @description When and by which days figures were counted. */
+        Timeseries: {
+            interval: components["schemas"]["Interval"];
+            /** @description The time zone of the days. */
+            timeZone: string;
+            /** @description The time zone that the days will have, and from which day on. */
+            nextTimeZone?: components["schemas"]["NextZone"] | null;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            asOf: string;
+            /**
+             * Format: date
+             * @example 2026-01-31
+             */
+            from: string;
+            /**
+             * Format: date
+             * @example 2026-01-31
+             */
+            to: string;
+            series: components["schemas"]["Series2"][];
+        };
+        Series2: {
+            metric: string;
+            /** @description One for each interval, also where nothing happened. */
+            points: components["schemas"]["Point"][];
+        };
+        Point: {
+            /** @description The first day of the interval; of an hour the moment it begins. */
+            start: string;
+            /** Format: int64 */
+            value: number;
+            /** @description Whether the interval is not over yet. */
+            partial?: boolean;
+        };
+        /** @enum {string} */
+        Period: "day" | "week" | "month";
+        /** @description When and by which days figures were counted. */
+        TopUsers: {
+            period: components["schemas"]["Period"];
+            /**
+             * Format: date
+             * @description The first day of the period.
+             * @example 2026-01-31
+             */
+            from: string;
+            /** @description The time zone of the days. */
+            timeZone: string;
+            /** @description The time zone that the days will have, and from which day on. */
+            nextTimeZone?: components["schemas"]["NextZone"] | null;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            asOf: string;
+            users: components["schemas"]["TopUser"][];
+            nextCursor?: string | null;
+        };
+        TopUser: {
+            id: string;
+            /** @description Null where the user does not share it with the app. */
+            email?: string | null;
+            name?: string | null;
+            /** Format: int64 */
+            events: number;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            lastEventAt: string;
+        };
+        /** @enum {string} */
+        Funnel: "sign_up" | "sign_in" | "password_reset" | "magic_link";
+        /** @enum {string} */
+        Window3: "1h" | "1d" | "7d" | "30d";
+        /** @description When and by which days figures were counted. */
+        FunnelView: {
+            funnel: components["schemas"]["Funnel"];
+            /** @description The time from the first step within which a step counts. */
+            window: components["schemas"]["Window3"];
+            /** @description The time zone of the days. */
+            timeZone: string;
+            /** @description The time zone that the days will have, and from which day on. */
+            nextTimeZone?: components["schemas"]["NextZone"] | null;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            asOf: string;
+            /**
+             * Format: date
+             * @example 2026-01-31
+             */
+            from: string;
+            /**
+             * Format: date
+             * @example 2026-01-31
+             */
+            to: string;
+            steps: components["schemas"]["Step"][];
+        };
+        Step: {
+            name: string;
+            /** Format: int64 */
+            users: number;
+            /**
+             * Format: double
+             * @description The share of those who reached the step before; of a step that not everybody is asked for, and of the one after it, of
+             *      the one before both.
+             */
+            ofPrevious?: number | null;
+            /** Format: double */
+            ofFirst?: number | null;
+        };
+        /** @enum {string} */
+        Window4: "1h" | "24h" | "7d";
+        Functions: {
+            functions: components["schemas"]["Function"][];
+            window: components["schemas"]["Window4"];
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            asOf: string;
+            /**
+             * Format: uint
+             * @description Nodes that reported.
+             */
+            nodes: number;
+        };
+        /** @description A kind of background job. */
+        Function: {
+            name: string;
+            kind: components["schemas"]["FunctionKind"];
+            /** Format: uint64 */
+            invocations: number;
+            /** Format: uint64 */
+            errors: number;
+            /** Format: double */
+            errorRate: number;
+            /** Format: uint64 */
+            retries: number;
+            /**
+             * Format: int64
+             * @description Jobs that failed for good and wait for a person.
+             */
+            dead: number;
+            /** Format: int64 */
+            waiting: number;
+            /** Format: int64 */
+            running: number;
+            /**
+             * Format: int64
+             * @description How long the oldest job that is due has waited.
+             */
+            oldestWaitingMs: number;
+            duration: components["schemas"]["Durations2"];
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            lastRunAt?: string | null;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            lastSuccessAt?: string | null;
+            /** @description A word for the last error: `failed`, `given_up`, `timed_out`, `panicked` or `lease_lost`. */
+            lastError?: string | null;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            nextRunAt?: string | null;
+            health: components["schemas"]["Health2"];
+        };
+        /** @enum {string} */
+        FunctionKind: "job" | "recurring";
+        /** @description Milliseconds; null where nothing was measured. */
+        Durations2: {
+            /** Format: double */
+            p50?: number | null;
+            /** Format: double */
+            p95?: number | null;
+            /** Format: double */
+            p99?: number | null;
+            /** Format: double */
+            max?: number | null;
+        };
+        /** @enum {string} */
+        Health2: "healthy" | "degraded" | "failing";
+        Gateway: {
+            window: components["schemas"]["Window4"];
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            asOf: string;
+            totals: components["schemas"]["Traffic"];
+            /** @description With the most requests first. */
+            routes: components["schemas"]["RouteTraffic"][];
+            series: components["schemas"]["GatewayPoint"][];
+            nodes: components["schemas"]["NodeView"][];
+        };
+        Traffic: {
+            /** Format: uint64 */
+            requests: number;
+            byClass: components["schemas"]["ByClass"];
+            /**
+             * Format: double
+             * @description The share of answers with a status of 500 and more.
+             */
+            errorRate: number;
+            /** Format: double */
+            perSecond: number;
+            /**
+             * Format: double
+             * @description Milliseconds; null where nothing was measured.
+             */
+            p50?: number | null;
+            /** Format: double */
+            p95?: number | null;
+            /** Format: double */
+            p99?: number | null;
+            /** Format: uint64 */
+            rateLimited: number;
+            /** Format: uint64 */
+            overloaded: number;
+        };
+        /** @description Requests by class of status. */
+        ByClass: {
+            /** Format: uint64 */
+            "2xx": number;
+            /** Format: uint64 */
+            "3xx": number;
+            /** Format: uint64 */
+            "4xx": number;
+            /** Format: uint64 */
+            "5xx": number;
+        };
+        RouteTraffic: {
+            method: string;
+            /** @description The pattern of the path. */
+            route: string;
+            /** Format: uint64 */
+            requests: number;
+            byClass: components["schemas"]["ByClass"];
+            /**
+             * Format: double
+             * @description The share of answers with a status of 500 and more.
+             */
+            errorRate: number;
+            /** Format: double */
+            perSecond: number;
+            /**
+             * Format: double
+             * @description Milliseconds; null where nothing was measured.
+             */
+            p50?: number | null;
+            /** Format: double */
+            p95?: number | null;
+            /** Format: double */
+            p99?: number | null;
+            /** Format: uint64 */
+            rateLimited: number;
+            /** Format: uint64 */
+            overloaded: number;
+        };
+        GatewayPoint: {
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            start: string;
+            /** Format: uint64 */
+            requests: number;
+            /** Format: uint64 */
+            errors: number;
+            /** Format: double */
+            p95?: number | null;
+        };
+        NodeView: {
+            id: string;
+            version: string;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            startedAt: string;
+            /** Format: int64 */
+            inFlight: number;
+            /** Format: int64 */
+            connections: number;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            lastSeenAt: string;
+        };
+        Trace: {
+            requestId: string;
+            /** @description The ID of the trace that the request belongs to (W3C Trace Context), where the request itself was kept. */
+            traceId?: string | null;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            asOf: string;
+            /**
+             * Format: int64
+             * @description From the first step to the last thing that is known of any.
+             */
+            durationMs: number;
+            /** @description Oldest first. */
+            steps: components["schemas"]["TimedStep"][];
+        };
+        /** @description Something that a request caused: ids, names and states, never contents. */
+        TimedStep: {
+            kind: components["schemas"]["StepKind"];
+            id: string;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            at: string;
+            /** @description The route, the type of the event, the kind of job, the name of the mail or the meter. */
+            name: string;
+            /** @description How far it is: `done`, `waiting`, `running`, `dead`, `sent`, `delivered`, `failed` and the like. */
+            state?: string | null;
+            /** Format: uint32 */
+            tries?: number | null;
+            /**
+             * Format: uint16
+             * @description The HTTP status of a request, or of the last answer to a delivery.
+             */
+            statusCode?: number | null;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            endedAt?: string | null;
+            /** @description IDs and figures by name. */
+            details: {
+                [key: string]: string;
+            };
+            /**
+             * Format: int64
+             * @description Since the first step.
+             */
+            offsetMs: number;
+            /**
+             * Format: int64
+             * @description Null for a step that has no end, or not yet.
+             */
+            tookMs?: number | null;
+        };
+        /** @enum {string} */
+        StepKind: "request" | "event" | "job" | "delivery" | "mail" | "usage";
+        /** @description The order of a list. */
+        Sort2: ("popular" | "recent") | "rating";
+        Skills: {
+            skills: components["schemas"]["SkillView"][];
+            nextCursor?: string | null;
+        };
+        SkillView: {
+            description: string;
+            /** @description Such as `acme.pdf-tools`. */
+            slug: string;
+            namespace: string;
+            name: string;
+            license?: string | null;
+            tags: string[];
+            visibility: components["schemas"]["Visibility3"];
+            publisher: components["schemas"]["Publisher"];
+            /** @description None while nothing is published. */
+            latestVersion?: string | null;
+            /** Format: int64 */
+            stars: number;
+            /** Format: int64 */
+            installs: number;
+            /** Format: int64 */
+            downloads: number;
+            rating: components["schemas"]["RatingSummary"];
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            updatedAt: string;
+            state: components["schemas"]["SkillState"];
+        };
+        /** @description Who may see a skill. */
+        Visibility3: "public" | "unlisted" | "org";
+        Publisher: {
+            /** @description None when the organization is gone. */
+            orgName?: string | null;
+            domain?: string | null;
+            /** @description Whether the domain is proven. */
+            verified: boolean;
+        };
+        RatingSummary: {
+            /**
+             * Format: double
+             * @description None without a rating.
+             */
+            average?: number | null;
+            /** Format: int64 */
+            count: number;
+        };
+        SkillState: ("active" | "removed") | "under_review";
+        SkillDetail: {
+            description: string;
+            /** @description Such as `acme.pdf-tools`. */
+            slug: string;
+            namespace: string;
+            name: string;
+            license?: string | null;
+            tags: string[];
+            visibility: components["schemas"]["Visibility3"];
+            publisher: components["schemas"]["Publisher"];
+            /** @description None while nothing is published. */
+            latestVersion?: string | null;
+            /** Format: int64 */
+            stars: number;
+            /** Format: int64 */
+            installs: number;
+            /** Format: int64 */
+            downloads: number;
+            rating: components["schemas"]["RatingSummary"];
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            updatedAt: string;
+            state: components["schemas"]["SkillState"];
+            /** @description The text of SKILL.md as safe HTML. */
+            readme: string;
+            /** @description The latest version; for the publisher, the newest one while nothing is published. */
+            version?: components["schemas"]["VersionView"] | null;
+            /** @description The newest fifty. */
+            versions: components["schemas"]["VersionLine"][];
+            /** @description With a session: whether the user starred it. */
+            starred?: boolean | null;
+            /** @description With a session: whether the user installed it. */
+            installed?: boolean | null;
+            /** @description With a session: the version that the user installed. */
+            installedVersion?: string | null;
+            /** @description With a session: whether the user may publish versions. */
+            canPublish?: boolean | null;
+        };
+        VersionView: {
+            version: string;
+            /** @description Of the package: `sha256:` and 64 hexadecimal digits. */
+            digest: string;
+            /** Format: int64 */
+            size: number;
+            files: components["schemas"]["FileView"][];
+            scan: components["schemas"]["ScanView"];
+            state: components["schemas"]["VersionState"];
+            /** @description Why it was yanked, blocked or revoked. */
+            reason?: string | null;
+            signature?: components["schemas"]["SignatureView"] | null;
+            /**
+             * Format: uuid
+             * @description Shown to members of the organization.
+             */
+            publishedBy?: string | null;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            publishedAt?: string | null;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            createdAt: string;
+        };
+        /** @description A file as it is shown. */
+        FileView: {
+            path: string;
+            /** @description `sha256:` and 64 hexadecimal digits. */
+            digest: string;
+            /** Format: uint64 */
+            size: number;
+        };
+        ScanView: {
+            verdict: components["schemas"]["Verdict"];
+            /**
+             * Format: int64
+             * @description The number of the set of rules.
+             */
+            engine: number;
+            findings: components["schemas"]["Finding"][];
+        };
+        /** @description What a scan decides. */
+        Verdict: ("allow" | "block") | "review";
+        /** @description Something that a scan found. */
+        Finding: {
+            /** @description Stable, such as `prompt_injection`. */
+            code: string;
+            verdict: components["schemas"]["Verdict"];
+            /** @description The file, or none for the package as a whole. */
+            path?: string | null;
+            message: string;
+        };
+        VersionState: ("published" | "blocked") | "in_review" | "yanked" | "revoked";
+        /** @description A signature by a key of `/.well-known/skills-pubkey`. */
+        SignatureView: {
+            kid: string;
+            algorithm: string;
+            /** @description In base64url. */
+            value: string;
+            /** @description What is signed: JSON in its canonical form (RFC 8785). */
+            manifest: string;
+        };
+        /** @description A version in short. */
+        VersionLine: {
+            version: string;
+            state: components["schemas"]["VersionState"];
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            publishedAt?: string | null;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            createdAt: string;
+        };
+        SkillPatch: {
+            visibility: components["schemas"]["Visibility3"];
+        };
+        SkillAnswer: {
+            skill: components["schemas"]["SkillView"];
+        };
+        Versions: {
+            versions: components["schemas"]["VersionView"][];
+            nextCursor?: string | null;
+        };
+        VersionPatch: {
+            yanked: boolean;
+            reason?: string | null;
+        };
+        VersionAnswer: {
+            version: components["schemas"]["VersionView"];
+        };
+        PublishedSkill: {
+            skill: components["schemas"]["SkillView"];
+            version: components["schemas"]["VersionView"];
+        };
+        PublishedVersion: {
+            version: components["schemas"]["VersionView"];
+        };
+        Installed: {
+            installed: components["schemas"]["InstalledSkill"][];
+            nextCursor?: string | null;
+        };
+        InstalledSkill: {
+            slug: string;
+            version: string;
+            /** @description The latest version; an update is available where it is another one. */
+            latest?: string | null;
+            yanked: boolean;
+            /** @description Whether it was withdrawn: remove it. */
+            revoked: boolean;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            installedAt: string;
+        };
+        Starred: {
+            starred: boolean;
+            /** Format: int64 */
+            stars: number;
+        };
+        InstallRequest: {
+            /** @description Default: the latest. A yanked version must be named. */
+            version?: string | null;
+        };
+        InstallAnswer: {
+            slug: string;
+            version: string;
+            /** @description Of the package: `sha256:` and 64 hexadecimal digits. */
+            digest: string;
+            signature?: components["schemas"]["SignatureView"] | null;
+            downloadUrl: string;
+        };
+        NewReport: {
+            reason: components["schemas"]["Reason3"];
+            detail?: string | null;
+            version?: string | null;
+        };
+        /**
+         * @description Why a skill is reported.
+         * @enum {string}
+         */
+        Reason3: "malware" | "prompt_injection" | "impersonation" | "license" | "spam" | "other";
+        Reported2: {
+            reported: boolean;
+        };
+        NewRating: {
+            slug: string;
+            /** Format: int64 */
+            stars: number;
+            comment?: string | null;
+        };
+        RatingAnswer: {
+            rating: components["schemas"]["RatingView"];
+            aggregate: components["schemas"]["Aggregate"];
+        };
+        RatingView: {
+            slug: string;
+            /** Format: int64 */
+            stars: number;
+            comment?: string | null;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            updatedAt: string;
+        };
+        Aggregate: {
+            slug: string;
+            /** Format: int64 */
+            count: number;
+            /**
+             * Format: double
+             * @description None without a rating.
+             */
+            average?: number | null;
+            /**
+             * Format: double
+             * @description The average, drawn towards the mean of all skills while there are few ratings.
+             */
+            score: number;
+            histogram: components["schemas"]["Histogram"];
+        };
+        /** @description How many ratings have each number of stars. */
+        Histogram: {
+            /** Format: int64 */
+            1: number;
+            /** Format: int64 */
+            2: number;
+            /** Format: int64 */
+            3: number;
+            /** Format: int64 */
+            4: number;
+            /** Format: int64 */
+            5: number;
+        };
+        WaitingVersions: {
+            versions: components["schemas"]["WaitingVersion"][];
+            nextCursor?: string | null;
+        };
+        WaitingVersion: {
+            skill: components["schemas"]["SkillView"];
+            version: components["schemas"]["VersionView"];
+            /** @description The text of SKILL.md as safe HTML. */
+            readme: string;
+        };
+        DecideVersion: {
+            decision: components["schemas"]["VersionDecision"];
+            /** @description Shown to the publisher and to users. */
+            reason?: string | null;
+        };
+        VersionDecision: ("approve" | "block") | "revoke";
+        DecidedVersion: {
+            skill: components["schemas"]["SkillView"];
+            version: components["schemas"]["VersionView"];
+        };
+        ReportedSkills: {
+            skills: components["schemas"]["ReportedSkill"][];
+            nextCursor?: string | null;
+        };
+        ReportedSkill: {
+            skill: components["schemas"]["SkillView"];
+            reports: components["schemas"]["Report2"][];
+        };
+        /** @description A report as platform owners see it: without its sender. */
+        Report2: {
+            /** Format: uuid */
+            id: string;
+            reason: components["schemas"]["Reason3"];
+            detail?: string | null;
+            version?: string | null;
+            /** @description Whether it counts towards the number that hides a skill. */
+            counts: boolean;
+            /**
+             * Format: date-time
+             * @example 2026-01-31T10:00:00.000Z
+             */
+            createdAt: string;
+        };
+        DecideReports: {
+            decision: components["schemas"]["ReportDecision"];
+            reason?: string | null;
+        };
+        ReportDecision: "dismiss" | "remove";
+        DecidedSkill: {
+            skill: components["schemas"]["SkillView"];
+        };
+        /** @description As in a JSON Web Key Set (RFC 8037). */
+        SkillKeys: {
+            keys: components["schemas"]["SkillKey"][];
+        };
+        SkillKey: {
+            kty: string;
+            crv: string;
+            alg: string;
+            use: string;
+            kid: string;
+            /** @description The public key, in base64url. */
+            x: string;
+        };
+        Index: {
+            $schema: string;
+            skills: components["schemas"]["IndexEntry"][];
+        };
+        IndexEntry: {
+            description: string;
+            type: string;
+            name: string;
+            url: string;
+            digest: string;
+        };
+        RpcRequest: {
+            jsonrpc: string;
+            /** @description A text or a number; without one no answer is wanted. */
+            id?: unknown;
+            method?: string | null;
+            params?: unknown;
+        };
+        RpcAnswer: {
+            jsonrpc: string;
+            id: unknown;
+            result?: unknown;
+            error?: components["schemas"]["RpcError"] | null;
+        };
+        RpcError: {
+            /** Format: int64 */
+            code: number;
+            message: string;
+        };
         Link3: {
             /** Format: password */
             token: string;
@@ -9404,7 +11403,7 @@ export interface components {
             at: string;
         };
         /** @description A new incident, or with `id` the next entry of one that is there. */
-        NewReport: {
+        NewReport2: {
             /** @description Needed for a new incident. */
             title?: string | null;
             /** Format: uuid */
@@ -9431,10 +11430,10 @@ export interface components {
             enroll?: string | null;
             manage?: string | null;
         };
-        Index: {
-            documents: components["schemas"]["IndexEntry"][];
+        Index2: {
+            documents: components["schemas"]["IndexEntry2"][];
         };
-        IndexEntry: {
+        IndexEntry2: {
             title: string;
             document: string;
             version: string;
@@ -9770,6 +11769,20 @@ export interface components {
             content: {
                 "text/html": string;
             };
+        };
+        /** @description Go on to `Location`. */
+        Answered308: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content?: never;
+        };
+        /** @description OK */
+        Answered202: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content?: never;
         };
     };
     parameters: never;
@@ -10669,6 +12682,26 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SignedIn"];
+                };
+            };
+        };
+    };
+    "auth.related_origins": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RelatedOrigins"];
                 };
             };
         };
@@ -13401,6 +15434,119 @@ export interface operations {
             };
         };
     };
+    "webhooks.listen": {
+        parameters: {
+            query?: {
+                /** @description Event names, `audit.*` or `*`, separated by commas. Default: all. */
+                events?: string | null;
+                /** @description Begins with the events since this moment, not longer ago than thirty days. */
+                since?: string | null;
+                /** @description A webhook of the app: the listener hears the events of that webhook, signed with its secret. */
+                webhook?: string | null;
+                /** @description Where deliveries are forwarded to; shown in lists. */
+                forward?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+        };
+    };
+    "webhooks.report_results": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Results"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Reported"];
+                };
+            };
+        };
+    };
+    "webhooks.listen_to_app": {
+        parameters: {
+            query?: {
+                /** @description Event names, `audit.*` or `*`, separated by commas. Default: all. */
+                events?: string | null;
+                /** @description Begins with the events since this moment, not longer ago than thirty days. */
+                since?: string | null;
+                /** @description A webhook of the app: the listener hears the events of that webhook, signed with its secret. */
+                webhook?: string | null;
+                /** @description Where deliveries are forwarded to; shown in lists. */
+                forward?: string | null;
+            };
+            header?: never;
+            path: {
+                appId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+        };
+    };
+    "webhooks.report_app_results": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                appId: string;
+                webhookId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Results"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Reported"];
+                };
+            };
+        };
+    };
     "platform.list_plans": {
         parameters: {
             query?: never;
@@ -13512,6 +15658,11 @@ export interface operations {
                 environment?: components["schemas"]["Environment"] | null;
                 /** @description Such as `Europe/Berlin`. */
                 tz?: string | null;
+                /**
+                 * @description The usage that an invoice has lines for, each with the range of its line. Takes the place of `from`, `to`, `window`,
+                 *      `environment` and `tz`.
+                 */
+                invoice?: string | null;
                 /** @description How many entries to answer. */
                 limit?: number | null;
                 /** @description `nextCursor` of the page before. */
@@ -14711,6 +16862,15 @@ export interface operations {
                     "application/json": components["schemas"]["Deployment"];
                 };
             };
+            /** @description OK */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Deployment"];
+                };
+            };
         };
     };
     "apps.get_domain": {
@@ -14831,6 +16991,33 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": components["schemas"]["NewSiteDomain"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DomainView"];
+                };
+            };
+        };
+    };
+    "domains.update_domain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                appId: string;
+                domain: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DomainChange"];
             };
         };
         responses: {
@@ -14974,6 +17161,33 @@ export interface operations {
                 };
                 content: {
                     "text/plain": string;
+                };
+            };
+        };
+    };
+    "domains.list_registrations": {
+        parameters: {
+            query?: {
+                /** @description How many entries to answer. */
+                limit?: number | null;
+                /** @description `nextCursor` of the page before. */
+                cursor?: string | null;
+            };
+            header?: never;
+            path: {
+                appId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Registrations"];
                 };
             };
         };
@@ -15422,6 +17636,247 @@ export interface operations {
             204: components["responses"]["Answered2045653"];
         };
     };
+    "codehost.authorize": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["AuthorizeRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuthorizeAnswer"];
+                };
+            };
+        };
+    };
+    "codehost.come_back": {
+        parameters: {
+            query?: {
+                code?: string | null;
+                state?: string | null;
+                installation_id?: number | null;
+                /** @description `install`, `update` or `request`. */
+                setup_action?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InstallationAnswer"];
+                };
+            };
+            303: components["responses"]["Answered303"];
+        };
+    };
+    "codehost.receive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/octet-stream": string;
+            };
+        };
+        responses: {
+            /** @description OK */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Received2"];
+                };
+            };
+        };
+    };
+    "codehost.list_installations": {
+        parameters: {
+            query?: {
+                /** @description Only those of this organization. */
+                orgId?: string | null;
+                /** @description How many entries to answer. */
+                limit?: number | null;
+                /** @description `nextCursor` of the page before. */
+                cursor?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Installations"];
+                };
+            };
+        };
+    };
+    "codehost.show_installation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InstallationAnswer"];
+                };
+            };
+        };
+    };
+    "codehost.disconnect": {
+        parameters: {
+            query?: {
+                /** @description `true` leaves the app installed at the code host. */
+                keep?: boolean;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["Answered204"];
+        };
+    };
+    "codehost.change_installation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["InstallationChange"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InstallationAnswer"];
+                };
+            };
+        };
+    };
+    "codehost.list_deliveries": {
+        parameters: {
+            query?: {
+                /** @description How many entries to answer. */
+                limit?: number | null;
+                /** @description `nextCursor` of the page before. */
+                cursor?: string | null;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Deliveries2"];
+                };
+            };
+        };
+    };
+    "codehost.run_again": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+                deliveryId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Received2"];
+                };
+            };
+        };
+    };
+    "codehost.exchange": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunToken"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeployTokenAnswer"];
+                };
+            };
+        };
+    };
     "email.send_email": {
         parameters: {
             query?: never;
@@ -15501,7 +17956,7 @@ export interface operations {
     "email.list_messages": {
         parameters: {
             query?: {
-                status?: components["schemas"]["Status4"] | null;
+                status?: components["schemas"]["Status5"] | null;
                 /** @description The email of a recipient. */
                 to?: string | null;
                 /** @description How many entries to answer. */
@@ -17041,6 +19496,898 @@ export interface operations {
             };
         };
     };
+    "analytics.app_analytics": {
+        parameters: {
+            query?: {
+                /** @description The first day, as in `2026-01-31`. 29 days before the last one otherwise. */
+                from?: string | null;
+                /** @description The last day. Today otherwise. */
+                to?: string | null;
+                /** @description `csv` answers a file, as `Accept: text/csv` does. */
+                format?: string | null;
+            };
+            header?: never;
+            path: {
+                appId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Overview2"];
+                    "text/csv": string;
+                };
+            };
+        };
+    };
+    "analytics.org_analytics": {
+        parameters: {
+            query?: {
+                /** @description The first day, as in `2026-01-31`. 29 days before the last one otherwise. */
+                from?: string | null;
+                /** @description The last day. Today otherwise. */
+                to?: string | null;
+                /** @description `csv` answers a file, as `Accept: text/csv` does. */
+                format?: string | null;
+            };
+            header?: never;
+            path: {
+                orgId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OrgOverview"];
+                    "text/csv": string;
+                };
+            };
+        };
+    };
+    "analytics.set_time_zone": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                orgId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewZone"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Counted"];
+                };
+            };
+        };
+    };
+    "analytics.timeseries": {
+        parameters: {
+            query?: {
+                /** @description The first day, as in `2026-01-31`. 29 days before the last one otherwise. */
+                from?: string | null;
+                /** @description The last day. Today otherwise. */
+                to?: string | null;
+                /**
+                 * @description Up to five metrics, separated by commas: `sign_ins`, `sign_in_failures`, `sign_ups`, `email_verifications`,
+                 *      `mfa_enabled`, `mfa_disabled`, `passkeys_added`, `passkeys_removed`, `password_resets`, `magic_links`,
+                 *      `sessions_revoked`, `consents`, `total`, `active_users`, `new_users`, `returning_users`. `sign_ins` otherwise.
+                 */
+                metric?: string | null;
+                interval?: components["schemas"]["Interval"] | null;
+                /** @description `csv` answers a file, as `Accept: text/csv` does. */
+                format?: string | null;
+            };
+            header?: never;
+            path: {
+                appId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Timeseries"];
+                    "text/csv": string;
+                };
+            };
+        };
+    };
+    "analytics.top_users": {
+        parameters: {
+            query?: {
+                period?: components["schemas"]["Period"] | null;
+                /** @description A day of the period. Today otherwise. */
+                date?: string | null;
+                /** @description How many entries to answer. */
+                limit?: number | null;
+                /** @description `nextCursor` of the page before. */
+                cursor?: string | null;
+                /** @description `csv` answers a file, as `Accept: text/csv` does. */
+                format?: string | null;
+            };
+            header?: never;
+            path: {
+                appId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TopUsers"];
+                    "text/csv": string;
+                };
+            };
+        };
+    };
+    "analytics.funnel": {
+        parameters: {
+            query?: {
+                /** @description The first day, as in `2026-01-31`. 29 days before the last one otherwise. */
+                from?: string | null;
+                /** @description The last day. Today otherwise. */
+                to?: string | null;
+                funnel?: components["schemas"]["Funnel"] | null;
+                window?: components["schemas"]["Window3"] | null;
+                /** @description `csv` answers a file, as `Accept: text/csv` does. */
+                format?: string | null;
+            };
+            header?: never;
+            path: {
+                appId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FunnelView"];
+                    "text/csv": string;
+                };
+            };
+        };
+    };
+    "observability.functions": {
+        parameters: {
+            query?: {
+                window?: components["schemas"]["Window4"] | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Functions"];
+                };
+            };
+        };
+    };
+    "observability.api_gateway": {
+        parameters: {
+            query?: {
+                window?: components["schemas"]["Window4"] | null;
+                /** @description Only this route, as in `GET /apps/{appId}`. */
+                route?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Gateway"];
+                };
+            };
+        };
+    };
+    "traces.trace": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The value of the header `X-Request-Id` of the answer. */
+                requestId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Trace"];
+                };
+            };
+        };
+    };
+    "skills.list_skills": {
+        parameters: {
+            query?: {
+                /** @description Words of the name, the description, the namespace or the tags. */
+                query?: string | null;
+                /** @description Default: `popular`. */
+                sort?: components["schemas"]["Sort2"] | null;
+                namespace?: string | null;
+                tag?: string | null;
+                /** @description Only skills of a proven domain. */
+                verified?: boolean | null;
+                /** @description How many entries to answer. */
+                limit?: number | null;
+                /** @description `nextCursor` of the page before. */
+                cursor?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Skills"];
+                };
+            };
+        };
+    };
+    "skills.publish_skill": {
+        parameters: {
+            query?: {
+                /**
+                 * @description The slug of an organization, or a proven domain from right to left (`com.example`). Default: the organization that
+                 *      the session acts for.
+                 */
+                namespace?: string | null;
+                /** @description Such as `1.2.0`. Default: `metadata.version` of SKILL.md. */
+                version?: string | null;
+                /** @description Default: `public`. */
+                visibility?: components["schemas"]["Visibility3"] | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/octet-stream": string;
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PublishedSkill"];
+                };
+            };
+            /** @description OK */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PublishedSkill"];
+                };
+            };
+        };
+    };
+    "skills.show_skill": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                slug: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SkillDetail"];
+                };
+            };
+            308: components["responses"]["Answered308"];
+        };
+    };
+    "skills.update_skill": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                slug: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SkillPatch"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SkillAnswer"];
+                };
+            };
+        };
+    };
+    "skills.list_versions": {
+        parameters: {
+            query?: {
+                /** @description How many entries to answer. */
+                limit?: number | null;
+                /** @description `nextCursor` of the page before. */
+                cursor?: string | null;
+            };
+            header?: never;
+            path: {
+                slug: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Versions"];
+                };
+            };
+        };
+    };
+    "skills.publish_version": {
+        parameters: {
+            query?: {
+                /** @description Such as `1.2.0`. Default: `metadata.version` of SKILL.md. */
+                version?: string | null;
+            };
+            header?: never;
+            path: {
+                slug: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/octet-stream": string;
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PublishedVersion"];
+                };
+            };
+            /** @description OK */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PublishedVersion"];
+                };
+            };
+        };
+    };
+    "skills.yank_version": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                slug: string;
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["VersionPatch"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VersionAnswer"];
+                };
+            };
+        };
+    };
+    "skills.download_skill": {
+        parameters: {
+            query?: {
+                /** @description Default: the latest. A yanked version must be named. */
+                version?: string | null;
+            };
+            header?: never;
+            path: {
+                slug: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/gzip": string;
+                };
+            };
+        };
+    };
+    "skills.list_org_skills": {
+        parameters: {
+            query?: {
+                /** @description How many entries to answer. */
+                limit?: number | null;
+                /** @description `nextCursor` of the page before. */
+                cursor?: string | null;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Skills"];
+                };
+            };
+        };
+    };
+    "skills.list_installed": {
+        parameters: {
+            query?: {
+                /** @description How many entries to answer. */
+                limit?: number | null;
+                /** @description `nextCursor` of the page before. */
+                cursor?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Installed"];
+                };
+            };
+        };
+    };
+    "skills.star_skill": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                slug: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Starred"];
+                };
+            };
+        };
+    };
+    "skills.unstar_skill": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                slug: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["Answered204"];
+        };
+    };
+    "skills.install_skill": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                slug: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["InstallRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InstallAnswer"];
+                };
+            };
+        };
+    };
+    "skills.uninstall_skill": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                slug: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["Answered204"];
+        };
+    };
+    "skills.report_skill": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                slug: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewReport"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Reported2"];
+                };
+            };
+        };
+    };
+    "ratings.submit_rating": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewRating"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RatingAnswer"];
+                };
+            };
+        };
+    };
+    "ratings.show_aggregate": {
+        parameters: {
+            query: {
+                slug: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Aggregate"];
+                };
+            };
+        };
+    };
+    "skills.list_waiting": {
+        parameters: {
+            query?: {
+                /** @description How many entries to answer. */
+                limit?: number | null;
+                /** @description `nextCursor` of the page before. */
+                cursor?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WaitingVersions"];
+                };
+            };
+        };
+    };
+    "skills.decide_version": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                slug: string;
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DecideVersion"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DecidedVersion"];
+                };
+            };
+        };
+    };
+    "skills.list_reported": {
+        parameters: {
+            query?: {
+                /** @description How many entries to answer. */
+                limit?: number | null;
+                /** @description `nextCursor` of the page before. */
+                cursor?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReportedSkills"];
+                };
+            };
+        };
+    };
+    "skills.decide_reports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                slug: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DecideReports"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DecidedSkill"];
+                };
+            };
+        };
+    };
+    "skills.skills_pubkey": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SkillKeys"];
+                };
+            };
+            304: components["responses"]["Answered304"];
+        };
+    };
+    "skills.discovery_index": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Index"];
+                };
+            };
+            304: components["responses"]["Answered304"];
+        };
+    };
+    "skills.discovered_package": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The slug, and `.tar.gz`. */
+                file: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/gzip": string;
+                };
+            };
+        };
+    };
+    "mcp.serve_mcp": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RpcRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RpcAnswer"];
+                };
+            };
+            202: components["responses"]["Answered202"];
+        };
+    };
     "auth.verify_link": {
         parameters: {
             query: {
@@ -17295,7 +20642,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["NewReport"];
+                "application/json": components["schemas"]["NewReport2"];
             };
         };
         responses: {
@@ -17402,7 +20749,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Index"];
+                    "application/json": components["schemas"]["Index2"];
                 };
             };
         };
@@ -18082,6 +21429,9 @@ export interface problems {
     "/auth/passkey/login-verify": {
         post: { 400: "invalid" | "malformed" | "passkey_refused"; 401: "invalid_app_key" | "invalid_passkey"; 402: "quota_exceeded"; 403: "account_closed" | "account_disabled" | "blocked_from_app" | "captcha_required" | "cross_site"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch" | "passkeys_off"; 410: "token_spent"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
+    "/.well-known/webauthn": {
+        get: { 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
     "/auth/passkey/{credentialId}": {
         delete: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 402: "quota_exceeded"; 403: "account_closed" | "account_disabled" | "app_key_mismatch" | "app_session" | "blocked_from_app" | "captcha_required" | "cross_site" | "insufficient_scope" | "reauthentication_required" | "wrong_code" | "wrong_password"; 404: "not_found"; 408: "slow_body"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
         patch: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
@@ -18337,7 +21687,7 @@ export interface problems {
     "/webhooks/{id}": {
         get: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
         delete: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
-        patch: { 400: "invalid" | "malformed" | "unknown_event_types"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 409: "too_many_webhooks_for_host"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 502: "dns_unavailable"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+        patch: { 400: "invalid" | "malformed" | "unknown_event_types"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 409: "too_many_webhooks_for_host" | "webhook_is_listener"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 502: "dns_unavailable"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/webhooks/{id}/deliveries": {
         get: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
@@ -18358,7 +21708,7 @@ export interface problems {
     "/apps/{appId}/webhooks/{webhookId}": {
         get: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "forbidden" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
         delete: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
-        patch: { 400: "invalid" | "malformed" | "unknown_event_types"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 409: "too_many_webhooks_for_host"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 502: "dns_unavailable"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+        patch: { 400: "invalid" | "malformed" | "unknown_event_types"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 409: "too_many_webhooks_for_host" | "webhook_is_listener"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 502: "dns_unavailable"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/apps/{appId}/webhooks/{webhookId}/deliveries": {
         get: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "forbidden" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
@@ -18372,6 +21722,18 @@ export interface problems {
     "/apps/{appId}/webhooks/{webhookId}/recover": {
         post: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch" | "webhook_inactive"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
+    "/webhooks/listen": {
+        get: { 400: "invalid" | "unknown_event_types"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 406: "stream_only"; 409: "too_many_listeners"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/webhooks/listen/{id}/results": {
+        post: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/apps/{appId}/webhooks/listen": {
+        get: { 400: "invalid" | "unknown_event_types"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "forbidden" | "insufficient_scope"; 404: "not_found"; 406: "stream_only"; 409: "too_many_listeners"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/apps/{appId}/webhooks/listen/{webhookId}/results": {
+        post: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
     "/admin/plans": {
         get: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "forbidden" | "insufficient_scope"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
@@ -18382,7 +21744,7 @@ export interface problems {
         patch: { 400: "invalid" | "malformed" | "unknown_plan"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/usage/track": {
-        post: { 400: "currency_mismatch" | "invalid" | "malformed" | "timestamp_out_of_window" | "unknown_event" | "unknown_meter"; 401: "invalid_app_key" | "unauthenticated"; 402: "quota_exceeded"; 403: "cross_site" | "forbidden" | "secret_key_required"; 408: "slow_body"; 409: "event_conflict" | "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+        post: { 400: "currency_mismatch" | "invalid" | "malformed" | "timestamp_out_of_window" | "unknown_agent" | "unknown_event" | "unknown_meter"; 401: "invalid_app_key" | "unauthenticated"; 402: "quota_exceeded"; 403: "agent_suspended" | "cross_site" | "forbidden" | "secret_key_required"; 408: "slow_body"; 409: "event_conflict" | "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 413: "too_large"; 415: "unsupported_media_type"; 429: "agent_limit" | "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/usage": {
         get: { 400: "bad_cursor" | "invalid" | "org_required" | "unknown_meter"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "forbidden" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
@@ -18473,7 +21835,7 @@ export interface problems {
         delete: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/apps/{appId}/deploy": {
-        post: { 400: "compression_ratio" | "digest_mismatch" | "invalid" | "invalid_archive" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 402: "quota_exceeded"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope" | "secret_key_required"; 404: "not_found"; 408: "slow_body"; 409: "deploy_locked" | "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch" | "interrupted"; 413: "archive_too_large" | "file_too_large" | "too_large" | "too_many_files" | "unpacked_too_large"; 415: "archive_type"; 429: "rate_limited" | "too_many_deploys"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+        post: { 400: "compression_ratio" | "digest_mismatch" | "invalid" | "invalid_archive" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 402: "quota_exceeded"; 403: "app_key_mismatch" | "app_session" | "branch_not_production" | "cross_site" | "forbidden" | "insufficient_scope" | "secret_key_required"; 404: "not_found"; 408: "slow_body"; 409: "deploy_locked" | "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch" | "interrupted"; 413: "archive_too_large" | "file_too_large" | "too_large" | "too_many_files" | "unpacked_too_large"; 415: "archive_type"; 429: "rate_limited" | "too_many_deploys"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/deployments": {
         get: { 400: "bad_cursor" | "invalid"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "insufficient_scope"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
@@ -18497,7 +21859,7 @@ export interface problems {
         get: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "insufficient_scope"; 404: "not_found"; 410: "deployment_expired"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/deployments/{id}/redeploy": {
-        post: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 409: "deploy_locked" | "deployment_not_redeployable" | "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 410: "deployment_expired"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+        post: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 402: "quota_exceeded"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 409: "deploy_locked" | "deployment_not_redeployable" | "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 410: "deployment_expired"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited" | "too_many_deploys"; 500: "internal"; 503: "codehost_not_configured" | "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/apps/{appId}/domain": {
         get: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "forbidden" | "insufficient_scope"; 404: "no_domain" | "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
@@ -18510,6 +21872,9 @@ export interface problems {
     "/apps/{appId}/domains": {
         get: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "forbidden" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
         post: { 400: "invalid" | "invalid_domain" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 402: "quota_exceeded"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 409: "domain_exists" | "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited" | "too_many_domains"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/apps/{appId}/domains/{domain}": {
+        patch: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 409: "domain_not_active" | "too_many_passkey_domains"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/apps/{appId}/domains/attach": {
         post: { 400: "invalid" | "invalid_domain" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "no_domain" | "not_found"; 408: "slow_body"; 409: "domain_not_verified" | "domain_suspended" | "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch" | "no_distribution"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
@@ -18526,6 +21891,9 @@ export interface problems {
     };
     "/.well-known/acme-challenge/{token}": {
         get: { 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/apps/{appId}/registrations": {
+        get: { 400: "bad_cursor" | "invalid"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "forbidden" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/domains/availability": {
         get: { 400: "invalid" | "invalid_domain"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "insufficient_scope"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
@@ -18574,6 +21942,32 @@ export interface problems {
         get: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "cross_site" | "insufficient_scope" | "not_an_app_user"; 404: "not_found"; 409: "upload_mismatch" | "upload_missing"; 410: "upload_expired"; 412: "tus_version"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
         delete: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "cross_site" | "insufficient_scope" | "not_an_app_user"; 404: "not_found"; 412: "tus_version"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
         patch: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "cross_site" | "insufficient_scope" | "not_an_app_user" | "upload_refused"; 404: "not_found"; 408: "slow_body"; 409: "offset_conflict" | "upload_mismatch" | "upload_missing"; 410: "upload_expired"; 412: "tus_version"; 413: "too_large"; 415: "not_offset_stream"; 429: "rate_limited"; 460: "checksum_mismatch"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/codehost/authorize": {
+        post: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "codehost_not_configured" | "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/codehost/callback": {
+        get: { 400: "codehost_code_spent" | "invalid" | "invalid_state" | "several_installations"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "forbidden" | "installation_not_yours" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "codehost_not_configured" | "codehost_unavailable" | "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/codehost/webhook": {
+        post: { 400: "invalid" | "malformed"; 401: "invalid_signature"; 403: "cross_site"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 413: "too_large"; 429: "rate_limited"; 500: "internal"; 503: "codehost_not_configured" | "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/codehost/installations": {
+        get: { 400: "bad_cursor" | "invalid"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "insufficient_scope"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/codehost/installations/{id}": {
+        get: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "codehost_not_configured" | "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+        delete: { 400: "invalid"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "codehost_not_configured" | "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+        patch: { 400: "invalid" | "malformed" | "unknown_repository"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 409: "production_link_taken"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "codehost_not_configured" | "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/codehost/installations/{id}/deliveries": {
+        get: { 400: "bad_cursor" | "invalid"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/codehost/installations/{id}/deliveries/{deliveryId}/run": {
+        post: { 400: "invalid"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 429: "rate_limited"; 500: "internal"; 503: "codehost_not_configured" | "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/codehost/token": {
+        post: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "invalid_run_token"; 402: "quota_exceeded"; 403: "account_closed" | "account_disabled" | "blocked_from_app" | "cross_site" | "forbidden" | "repository_not_linked"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "codehost_not_configured" | "codehost_unavailable" | "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
     "/apps/{appId}/email/send": {
         post: { 400: "invalid" | "malformed" | "unknown_template"; 401: "invalid_app_key" | "unauthenticated"; 402: "quota_exceeded"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope" | "secret_key_required" | "sender_not_verified" | "sending_paused"; 404: "not_found"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch" | "no_verified_domain"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
@@ -18756,6 +22150,98 @@ export interface problems {
     "/machine/spend": {
         post: { 400: "invalid" | "invalid_token" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "cross_site" | "secret_key_required"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch" | "spending_conflict"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
     };
+    "/analytics/app/{appId}/overview": {
+        get: { 400: "invalid" | "range_too_long"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "forbidden" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/analytics/org/{orgId}/overview": {
+        get: { 400: "invalid" | "range_too_long"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "forbidden" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/analytics/org/{orgId}/time-zone": {
+        put: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/analytics/app/{appId}/timeseries": {
+        get: { 400: "invalid" | "range_too_long" | "too_many_points"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "forbidden" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/analytics/app/{appId}/top-users": {
+        get: { 400: "bad_cursor" | "invalid"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "forbidden" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/analytics/app/{appId}/funnels": {
+        get: { 400: "invalid" | "range_too_long"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "forbidden" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/observability/functions": {
+        get: { 400: "invalid"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "forbidden" | "insufficient_scope"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/observability/api-gateway": {
+        get: { 400: "invalid"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "forbidden" | "insufficient_scope"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/observability/traces/{requestId}": {
+        get: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "forbidden" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/skills": {
+        get: { 400: "bad_cursor" | "invalid"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+        post: { 400: "invalid" | "invalid_package" | "invalid_skill" | "invalid_slug" | "malformed" | "skill_blocked"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "builders_only" | "cross_site" | "forbidden" | "insufficient_scope" | "not_your_namespace"; 404: "not_found"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch" | "slug_taken" | "too_many_skills" | "version_exists"; 410: "revoked"; 413: "too_large"; 415: "archive_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/skills/{slug}": {
+        get: { 400: "invalid_slug"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "insufficient_scope"; 404: "not_found"; 410: "revoked"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+        patch: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/skills/{slug}/versions": {
+        get: { 400: "bad_cursor" | "invalid"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "insufficient_scope"; 404: "not_found"; 410: "revoked"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+        post: { 400: "invalid" | "invalid_package" | "invalid_skill" | "malformed" | "skill_blocked"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope" | "not_your_namespace"; 404: "not_found"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch" | "too_many_skills" | "version_exists"; 410: "revoked"; 413: "too_large"; 415: "archive_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/skills/{slug}/versions/{version}": {
+        patch: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 409: "under_review"; 410: "revoked"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/skills/{slug}/download": {
+        get: { 400: "invalid"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "insufficient_scope"; 404: "not_found"; 409: "under_review"; 410: "revoked"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/org/{id}/skills": {
+        get: { 400: "bad_cursor" | "invalid"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/skills/installed": {
+        get: { 400: "bad_cursor" | "invalid"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "insufficient_scope"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/skills/{slug}/star": {
+        post: { 400: "invalid"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "insufficient_scope"; 404: "not_found"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch" | "too_many_skills"; 410: "revoked"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+        delete: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/skills/{slug}/install": {
+        post: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch" | "too_many_skills" | "under_review"; 410: "revoked"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+        delete: { 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "insufficient_scope"; 404: "not_found"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/skills/{slug}/report": {
+        post: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 410: "revoked"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/ratings/submit": {
+        post: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "insufficient_scope" | "not_installed" | "own_skill"; 404: "not_found"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch" | "rated_recently"; 410: "revoked"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/ratings/aggregate": {
+        get: { 400: "invalid"; 404: "not_found"; 410: "revoked"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/admin/skills/versions": {
+        get: { 400: "bad_cursor" | "invalid"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "forbidden" | "insufficient_scope"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/admin/skills/{slug}/versions/{version}": {
+        post: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 409: "already_decided" | "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/admin/skills/reported": {
+        get: { 400: "bad_cursor" | "invalid"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "forbidden" | "insufficient_scope"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/admin/skills/{slug}/reports": {
+        post: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "forbidden" | "insufficient_scope"; 404: "not_found"; 408: "slow_body"; 409: "already_decided" | "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/.well-known/skills-pubkey": {
+        get: { 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/.well-known/agent-skills/index.json": {
+        get: { 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/.well-known/agent-skills/{file}": {
+        get: { 404: "not_found"; 409: "under_review"; 410: "revoked"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
+    "/mcp": {
+        post: { 400: "invalid" | "malformed"; 401: "invalid_app_key" | "unauthenticated"; 403: "app_key_mismatch" | "app_session" | "cross_site" | "insufficient_scope"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
+    };
     "/auth/verify": {
         get: { 400: "invalid"; 401: "invalid_app_key"; 402: "quota_exceeded"; 403: "account_closed" | "account_disabled" | "blocked_from_app" | "captcha_required"; 410: "token_spent"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
         post: { 400: "invalid" | "malformed"; 401: "invalid_app_key"; 402: "quota_exceeded"; 403: "account_closed" | "account_disabled" | "blocked_from_app" | "captcha_required" | "cross_site"; 408: "slow_body"; 409: "idempotency_answer_lost" | "idempotency_in_progress" | "idempotency_mismatch"; 410: "token_spent"; 413: "too_large"; 415: "unsupported_media_type"; 429: "rate_limited"; 500: "internal"; 503: "overloaded" | "timed_out" | "unavailable"; 507: "storage_full" };
@@ -18840,6 +22326,7 @@ export type code =
     | "agent_limit"
     | "agent_not_registered"
     | "agent_suspended"
+    | "already_decided"
     | "already_member"
     | "already_on_plan"
     | "already_verified"
@@ -18852,6 +22339,7 @@ export type code =
     | "bad_cursor"
     | "bad_signature"
     | "blocked_from_app"
+    | "branch_not_production"
     | "builders_only"
     | "captcha_not_solved"
     | "captcha_required"
@@ -18861,6 +22349,9 @@ export type code =
     | "checked_recently"
     | "checkout_open"
     | "checksum_mismatch"
+    | "codehost_code_spent"
+    | "codehost_not_configured"
+    | "codehost_unavailable"
     | "compression_ratio"
     | "confirmation_required"
     | "content_gone"
@@ -18873,6 +22364,7 @@ export type code =
     | "digest_mismatch"
     | "dns_unavailable"
     | "domain_exists"
+    | "domain_not_active"
     | "domain_not_verified"
     | "domain_suspended"
     | "domain_taken"
@@ -18892,6 +22384,7 @@ export type code =
     | "idempotency_key_required"
     | "idempotency_mismatch"
     | "incident_resolved"
+    | "installation_not_yours"
     | "insufficient_scope"
     | "internal"
     | "interrupted"
@@ -18909,9 +22402,14 @@ export type code =
     | "invalid_grant"
     | "invalid_id_token"
     | "invalid_name"
+    | "invalid_package"
     | "invalid_passkey"
     | "invalid_request"
+    | "invalid_run_token"
     | "invalid_scope"
+    | "invalid_signature"
+    | "invalid_skill"
+    | "invalid_slug"
     | "invalid_state"
     | "invalid_target"
     | "invalid_token"
@@ -18938,11 +22436,13 @@ export type code =
     | "not_a_test_card"
     | "not_an_app_user"
     | "not_found"
+    | "not_installed"
     | "not_offset_stream"
     | "not_refundable"
     | "not_set_up"
     | "not_subscribed"
     | "not_verified"
+    | "not_your_namespace"
     | "nothing_to_cancel"
     | "object_too_large"
     | "offset_conflict"
@@ -18950,6 +22450,7 @@ export type code =
     | "other_address"
     | "overloaded"
     | "own_account"
+    | "own_skill"
     | "passkey_exists"
     | "passkey_refused"
     | "passkeys_off"
@@ -18959,18 +22460,23 @@ export type code =
     | "price_changed"
     | "processor_refused"
     | "processor_unavailable"
+    | "production_link_taken"
     | "proof_not_found"
     | "provider_not_configured"
     | "provider_refused"
     | "provider_unavailable"
     | "quota_exceeded"
     | "range_not_satisfiable"
+    | "range_too_long"
     | "rate_limited"
+    | "rated_recently"
     | "reauthentication_required"
     | "recipient_not_allowed"
     | "redirect_not_allowed"
     | "registrar_unavailable"
     | "registration_in_progress"
+    | "repository_not_linked"
+    | "revoked"
     | "rotation_in_progress"
     | "secret_key_required"
     | "sender_not_verified"
@@ -18978,15 +22484,18 @@ export type code =
     | "server_error"
     | "server_revoked"
     | "several_agents"
+    | "several_installations"
     | "sign_in_first"
     | "sign_up_closed"
     | "signature_mismatch"
     | "site_unavailable"
+    | "skill_blocked"
     | "slow_body"
     | "slow_down"
     | "slug_taken"
     | "spending_conflict"
     | "storage_full"
+    | "stream_only"
     | "suspended_by_admin"
     | "temporarily_unavailable"
     | "timed_out"
@@ -18999,9 +22508,13 @@ export type code =
     | "too_many_email_domains"
     | "too_many_files"
     | "too_many_keys"
+    | "too_many_listeners"
+    | "too_many_passkey_domains"
     | "too_many_passkeys"
+    | "too_many_points"
     | "too_many_registry_keys"
     | "too_many_scim_tokens"
+    | "too_many_skills"
     | "too_many_templates"
     | "too_many_uploads"
     | "too_many_webhooks"
@@ -19011,12 +22524,15 @@ export type code =
     | "unauthenticated"
     | "unauthorized_client"
     | "unavailable"
+    | "under_review"
     | "uniqueness"
+    | "unknown_agent"
     | "unknown_event"
     | "unknown_event_types"
     | "unknown_meter"
     | "unknown_plan"
     | "unknown_price"
+    | "unknown_repository"
     | "unknown_template"
     | "unpacked_too_large"
     | "unsupported_chain"
@@ -19032,5 +22548,6 @@ export type code =
     | "wallet_taken"
     | "weak_password"
     | "webhook_inactive"
+    | "webhook_is_listener"
     | "wrong_code"
     | "wrong_password";
