@@ -104,7 +104,7 @@ pub async fn logout(server: &Server) -> Result<()> {
         // It had ended already.
         Err(failure) if failure.kind == Kind::Auth => {}
         Ok(answer) => {
-            server.out.note(&format!("The server answered {}; the session may still be there.", answer.status()))
+            server.out.note(&format!("The server answered {}; the session may still be there.", answer.status()));
         }
         Err(failure) => server.out.note(&format!("{} The session may still be there.", failure.message)),
     }

@@ -26,7 +26,7 @@ pub struct Failure {
     /// What to do next.
     pub hint: Option<String>,
     /// The server's answer, if it was one that refused.
-    pub problem: Option<Value>,
+    pub problem: Option<Box<Value>>,
 }
 
 impl Failure {
@@ -66,13 +66,15 @@ impl Failure {
         let mut message = if text("detail").is_empty() { title } else { text("detail") };
         for error in problem["errors"].as_array().into_iter().flatten() {
             let part = |name: &str| error[name].as_str().unwrap_or_default();
-            message.push_str(&format!("\n  {}: {}", part("field"), part("message")));
+            for piece in ["\n  ", part("field"), ": ", part("message")] {
+                message.push_str(piece);
+            }
         }
         let hint = match code.as_str() {
             "unauthenticated" => Some("Run `janua login`, or set JANUA_TOKEN.".to_owned()),
             _ => None,
         };
-        Self { kind, code, message, hint, problem: Some(problem) }
+        Self { kind, code, message, hint, problem: Some(Box::new(problem)) }
     }
 
     pub fn exit_code(&self) -> ExitCode {

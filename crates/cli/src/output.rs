@@ -75,6 +75,7 @@ impl Output {
         line(&text.unwrap_or_default());
     }
 
+    #[expect(clippy::unused_self, reason = "what is said goes through the one who knows how")]
     pub fn line(&self, text: &str) {
         line(text);
     }
@@ -151,7 +152,7 @@ impl Output {
     /// One of several, chosen by number; without a terminal the flag is named instead.
     pub fn choose(&self, what: &str, flag: &str, names: &[String]) -> Result<usize> {
         if !self.asks {
-            let listed = names.iter().map(|name| format!("\n  {name}")).collect::<String>();
+            let listed = names.iter().flat_map(|name| ["\n  ", name.as_ref()]).collect::<String>();
             return Err(Failure::usage(format!("Several {what}s. Choose one with {flag}:{listed}")));
         }
         for (number, name) in names.iter().enumerate() {

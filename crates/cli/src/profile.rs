@@ -132,7 +132,7 @@ impl Project {
         for (name, value) in [("profile", &self.profile), ("app", &self.app), ("org", &self.org)] {
             if let Some(value) = value {
                 let quoted = serde_json::to_string(value)?;
-                text.push_str(&format!("{name} = {quoted}\n"));
+                text.extend([name, " = ", &quoted, "\n"]);
             }
         }
         let file = folder.join("project.toml");

@@ -530,7 +530,7 @@ pub async fn usage(server: &Server, wishes: &Usage) -> Result<()> {
     let mut path = format!("/usage?orgId={org}&window=day&meter={}", encoded(meter));
     for (name, value) in [("from", &wishes.from), ("to", &wishes.to)] {
         if let Some(value) = value {
-            path.push_str(&format!("&{name}={}", encoded(value)));
+            path.extend(["&", name, "=", &encoded(value)]);
         }
     }
     let columns = [("From", "from"), ("Meter", "meter"), ("Value", "value"), ("Unit", "unit"), ("Events", "events")];
@@ -1020,7 +1020,7 @@ pub enum Logs {
         /// Show what is there and stop
         #[arg(long)]
         no_follow: bool,
-        /// Only entries of this type, such as SIGNED_IN
+        /// Only entries of this type, such as `SIGNED_IN`
         #[arg(long = "type", value_name = "TYPE")]
         kind: Option<String>,
         /// How many earlier entries are shown first

@@ -58,7 +58,7 @@ pub enum Webhooks {
     Listen(Listen),
     /// Send an example of an event to a webhook or to who listens
     Trigger {
-        /// Such as user.signed_in
+        /// Such as `user.signed_in`
         event: Option<String>,
         #[arg(long)]
         webhook: Option<String>,
@@ -194,7 +194,7 @@ pub async fn webhooks(server: &Server, command: Webhooks) -> Result<()> {
             let id = pick(server, &path, webhook).await?;
             let sent = server.post(&format!("{path}/{id}/recover"), json!({ "since": moment(&since)? })).await?;
             server.out.answer(&sent, |out| {
-                out.line(&format!("Sending what was missed since {}.", text_at(&sent, "since")))
+                out.line(&format!("Sending what was missed since {}.", text_at(&sent, "since")));
             });
         }
         Webhooks::Verify { .. } => {}
@@ -245,7 +245,7 @@ fn verify(server: &Server, secret: &str, signature: &str, body: &PathBuf, any_ag
     match janua_client::verify_webhook(signature, &content, &secret, at) {
         Ok(()) => {
             server.out.answer(&json!({ "valid": true }), |out| {
-                out.line(&format!("{} The signature is valid.", out.green("✓")))
+                out.line(&format!("{} The signature is valid.", out.green("✓")));
             });
             Ok(())
         }
@@ -371,7 +371,7 @@ async fn listen(server: &Server, path: &str, wishes: &Listen) -> Result<()> {
         match ended {
             Ok(()) => {}
             // What will be refused again; everything else may pass.
-            Err(failure) if failure.kind != Kind::Failed || failure.problem.as_ref().is_some_and(is_final) => {
+            Err(failure) if failure.kind != Kind::Failed || failure.problem.as_deref().is_some_and(is_final) => {
                 return Err(failure);
             }
             Err(failure) if last.is_none() => return Err(failure),
@@ -526,7 +526,7 @@ async fn forward_one(server: &Server, path: &str, listener: String, forwarding: 
         match server.post(&to, json!({ "results": [result] })).await {
             Ok(_) => break,
             // It is not ours to answer any more.
-            Err(failure) if failure.problem.as_ref().is_some_and(is_final) => break,
+            Err(failure) if failure.problem.as_deref().is_some_and(is_final) => break,
             Err(_) => sleep(Duration::from_secs(pause)).await,
         }
     }

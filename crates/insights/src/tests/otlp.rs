@@ -72,7 +72,7 @@ impl Collector {
             while let Ok((mut socket, _)) = listener.accept().await {
                 let mut read = Vec::new();
                 let (head, body) = loop {
-                    let mut piece = [0; 65536];
+                    let mut piece = vec![0; 65536];
                     let Ok(length @ 1..) = socket.read(&mut piece).await else {
                         break (String::new(), String::new());
                     };

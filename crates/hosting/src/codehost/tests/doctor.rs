@@ -15,13 +15,16 @@ async fn finding(config: &Config) -> (bool, String) {
     }
 }
 
+/// Makes a setting wrong, some with what belongs to another app.
+type Mistake = fn(&mut Settings, &GitHub);
+
 #[tokio::test]
 async fn the_doctor_looks_at_the_settings_the_key_and_the_host() {
     let github = GitHub::start().await;
     assert!(finding(&Config::for_tests()).await.0, "none is no mistake");
     assert_eq!(finding(&github.config()).await, (true, format!("the app janua-test at {}/", github.url())));
     let other = GitHub::start().await;
-    let odd: [(&str, fn(&mut Settings, &GitHub)); 8] = [
+    let odd: [(&str, Mistake); 8] = [
         ("codehost_app_id must be set, too", |settings, _| settings.codehost_app_id = None),
         ("does not belong to the app", |settings, _| settings.codehost_app_id = Some("12".into())),
         ("does not belong to the app", |settings, other| settings.codehost_private_key = Some(other.key_file())),
