@@ -257,6 +257,12 @@ async fn list_domains(State(janua): State<Janua>, caller: InApp<Member>) -> Resu
     Ok(Json(Domains { domains }))
 }
 
+/// A domain of the app that the caller names.
+#[derive(Deserialize, JsonSchema)]
+struct OfApp {
+    domain: String,
+}
+
 /// Omitted fields stay unchanged.
 #[derive(Deserialize, JsonSchema)]
 struct DomainChange {
@@ -267,10 +273,10 @@ struct DomainChange {
 async fn update_domain(
     State(janua): State<Janua>,
     caller: InApp<Admin>,
-    Path(path): Path<OnboardingPath>,
+    Path(OfApp { domain }): Path<OfApp>,
     Json(change): Json<DomainChange>,
 ) -> Result<Json<DomainView>> {
-    let name = names::host(&path.domain).ok_or(NOT_FOUND)?;
+    let name = names::host(&domain).ok_or(NOT_FOUND)?;
     let found = Domain::find(&janua.db, caller.application.id, &name).await?.ok_or(NOT_FOUND)?;
     let most = janua.config.of::<Settings>().passkey_domains.0;
     let domain = transact!(janua, async |tx| {

@@ -156,6 +156,9 @@ async fn the_description_is_small_and_lists_the_codes_of_every_refusal() {
         path.map_or(value.clone(), |path| document.pointer(path).expect("it leads somewhere").clone())
     };
     for (row, operation) in &built {
+        let named: Vec<_> = operation["parameters"].as_array().into_iter().flatten().collect();
+        let is_twice = |one: &Value| named.iter().filter(|other| other["name"] == one["name"]).count() > 1;
+        assert!(!named.iter().any(|one| is_twice(one)), "{row:?} names a parameter twice");
         let answers = operation["responses"].as_object().expect("answers");
         assert!(answers.keys().any(|status| status.starts_with(['2', '3'])), "{row:?} never succeeds");
         for (status, answer) in answers {
