@@ -62,13 +62,16 @@ struct RpcRequest {
     /// A text or a number; without one no answer is wanted.
     id: Option<Value>,
     method: Option<String>,
+    /// What the method wants to know.
     params: Option<Value>,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct RpcAnswer {
     jsonrpc: &'static str,
+    /// That of the request.
     id: Value,
+    /// What the method answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -176,6 +176,12 @@ async fn the_description_is_small_and_lists_the_codes_of_every_refusal() {
             }
         }
     }
+    // Generators do not understand a schema that is `true`: a word about the field makes it an object.
+    for (name, schema) in document["components"]["schemas"].as_object().expect("schemas") {
+        for (field, of) in schema["properties"].as_object().into_iter().flatten() {
+            assert!(of.is_object(), "{field} of {name} has no description");
+        }
+    }
     let app = &document["components"]["schemas"]["NewApp"];
     assert_eq!(app["required"], json!(["name"]), "what may be left out is not required");
     assert!(app["properties"]["redirectUris"]["default"].is_null(), "nor taken for it by generators");
