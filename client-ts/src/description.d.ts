@@ -11237,11 +11237,14 @@ export interface components {
             /** @description A text or a number; without one no answer is wanted. */
             id?: unknown;
             method?: string | null;
+            /** @description What the method wants to know. */
             params?: unknown;
         };
         RpcAnswer: {
             jsonrpc: string;
+            /** @description That of the request. */
             id: unknown;
+            /** @description What the method answers. */
             result?: unknown;
             error?: components["schemas"]["RpcError"] | null;
         };
