@@ -60,15 +60,22 @@ impl OperationInput for StreamedForm {
     }
 }
 
-/// The same bytes, which begin with the first part of a form.
+/// The same bytes, which begin with the first part of a form: its headers, which name it.
 async fn from_first_part(kind: &str, mut bytes: Source<'static>) -> Result<Source<'static>> {
     let wrong = || MALFORMED.because("The body is no form of this boundary.");
-    let opening = format!("--{}", boundary(kind).ok_or_else(wrong)?).into_bytes();
+    let opening = format!("--{}\r\n", boundary(kind).ok_or_else(wrong)?).into_bytes();
     let mut first = BytesMut::new();
-    while first.len() < opening.len() {
+    let end = loop {
+        if let Some(end) = find(&first, b"\r\n\r\n") {
+            break end;
+        }
+        if first.len() > LONGEST_HEAD {
+            return Err(wrong());
+        }
         first.extend_from_slice(&bytes.next().await.ok_or_else(wrong)??);
-    }
-    if !first.starts_with(&opening) {
+    };
+    let headers = first[..end].strip_prefix(opening.as_slice()).ok_or_else(wrong)?;
+    if !String::from_utf8_lossy(headers).to_ascii_lowercase().contains("content-disposition:") {
         return Err(wrong());
     }
     Ok(Box::pin(stream::once(async { Ok(first.freeze()) }).chain(bytes)))
@@ -294,6 +301,8 @@ mod tests {
             ("multipart/form-data; boundary=xyz", ""),
             ("multipart/form-data; boundary=xyz", "--x"),
             ("multipart/form-data; boundary=xyz", "{}"),
+            ("multipart/form-data; boundary=xyz", "--xyz\r\n17--xyz--\r\n"),
+            ("multipart/form-data; boundary=xyz", "--xyz\r\nX: y\r\n\r\n17\r\n--xyz--\r\n"),
         ] {
             assert!(begin(kind, body, 64).await.is_err(), "{kind}: {body}");
         }
