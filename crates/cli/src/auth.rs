@@ -56,7 +56,7 @@ pub async fn login(server: &Server, wishes: &Login) -> Result<()> {
     Ok(())
 }
 
-/// Asks until somebody decided, as slowly as the server wants it.
+/// Polls until the user approved or denied the code, at the interval that the server asks for.
 async fn wait(server: &Server, begun: &Value) -> Result<Profile> {
     let mut pause = begun["interval"].as_u64().unwrap_or(5);
     loop {

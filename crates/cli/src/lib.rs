@@ -66,7 +66,7 @@ enum Command {
     Login(auth::Login),
     /// End the session of a profile
     Logout,
-    /// Show who is signed in, and where
+    /// Show the signed-in user and the server
     Whoami,
     /// Use a profile, an app and an organization in this folder
     Use(auth::Use),

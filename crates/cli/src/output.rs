@@ -15,7 +15,7 @@ pub type Column = (&'static str, &'static str);
 #[derive(Clone, Copy)]
 pub struct Output {
     pub json: bool,
-    /// Whether somebody can answer a question.
+    /// Whether questions can be asked: standard input and standard error are a terminal.
     pub asks: bool,
     color: bool,
     width: Option<usize>,
@@ -75,7 +75,7 @@ impl Output {
         line(&text.unwrap_or_default());
     }
 
-    #[expect(clippy::unused_self, reason = "what is said goes through the one who knows how")]
+    #[expect(clippy::unused_self, reason = "called like the other methods that print")]
     pub fn line(&self, text: &str) {
         line(text);
     }
@@ -173,7 +173,7 @@ fn ask(question: &str) -> Result<String> {
     Ok(answer.trim().to_owned())
 }
 
-/// That nobody reads any more is no failure.
+/// Writes a line to standard output. A closed pipe is no failure.
 pub fn line(text: &str) {
     let _ = io::stdout().write_all(format!("{text}\n").as_bytes());
 }

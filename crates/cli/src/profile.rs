@@ -1,4 +1,4 @@
-//! Who is signed in where: profiles, the folder's choice among them, and the file with their tokens.
+//! Profiles (a server, a user and their tokens), the profile that a folder uses, and the file that stores them.
 use std::{
     collections::BTreeMap,
     fs,
@@ -48,7 +48,7 @@ pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The credentials, which nobody else changes meanwhile. Held while a token is refreshed: of two commands that find it
+/// The file of credentials, locked against other commands. Held while a token is refreshed: of two commands that find it
 /// expired, one refreshes and the other takes what that one got.
 pub struct Locked {
     folder: PathBuf,

@@ -294,7 +294,7 @@ pub enum Members {
         #[command(flatten)]
         most: Most,
     },
-    /// Invite somebody by email
+    /// Invite a user by email
     Invite {
         email: String,
         #[arg(long, value_enum, default_value = "member")]
@@ -377,8 +377,15 @@ pub async fn users(server: &Server, command: &Users) -> Result<()> {
         Users::List { search, most } => {
             let asked = search.as_ref().map(|text| format!("?search={}", encoded(text))).unwrap_or_default();
             let columns = [("ID", "id"), ("Email", "email"), ("Name", "name"), ("Last sign-in", "lastSignInAt")];
-            list(server, &format!("{path}{asked}"), "users", most, &columns, "Nobody has signed in to this app yet.")
-                .await
+            list(
+                server,
+                &format!("{path}{asked}"),
+                "users",
+                most,
+                &columns,
+                "No users have signed in to this app yet.",
+            )
+            .await
         }
         Users::Show { id } => {
             let user = server.get(&format!("{path}/{}", encoded(id))).await?;
