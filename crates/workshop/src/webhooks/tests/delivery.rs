@@ -157,7 +157,7 @@ async fn of_many_that_wait_each_is_sent_once_and_the_last_one_too() {
 
 #[tokio::test]
 async fn p63_bad_receivers_are_cut_off_and_delay_nobody() {
-    let t = start().await;
+    let t = TestJanua::start_with(config(), impatient).await;
     let (shop, receiver) = (Shop::open(&t).await, Receiver::start().await);
     let hanging = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let hanging_url = format!("http://{}/", hanging.local_addr().unwrap());

@@ -52,7 +52,8 @@ async fn p54_both_the_key_and_a_session_of_somebody_who_may() {
         let low = member.asks(keyed(ask(), &shop.key)).await;
         if least == 1 {
             assert_eq!(low.refusal(), (403, "forbidden"), "{what}: a member");
-            assert!(shop.asks(ask()).await.status < 300, "{what}: the owner");
+            let owner = shop.asks(ask()).await;
+            assert!(owner.status < 300, "{what}: the owner: {}", owner.text);
         } else {
             assert_eq!(low.status, 200, "{what}: a member");
         }
