@@ -92,7 +92,7 @@ impl Figure {
     /// The line that says which goal was missed, and by how much.
     pub fn shortfall(&self) -> String {
         let reached = match self.goal {
-            Some(Goal::Ratio(_) | Goal::RatioAtMost(_)) => format!("{:.2}", self.ratio()),
+            Some(Goal::Ratio(_) | Goal::RatioAtMost(_)) => written(self.ratio()),
             _ => self.unit.write(self.ours()),
         };
         format!("missed: {}, {}: {reached} instead of {}", self.scenario, self.what, self.goal())
@@ -120,7 +120,7 @@ impl Figure {
             self.what.to_owned(),
             self.unit.write(self.ours()),
             self.unit.write(self.limit()),
-            format!("{:.2}", self.ratio()),
+            written(self.ratio()),
             self.goal(),
             met.to_owned(),
         ]
@@ -176,6 +176,11 @@ pub fn table(figures: &[Figure]) -> String {
     let mut lines: Vec<String> = rows.iter().map(line).collect();
     lines.insert(1, widths.iter().map(|width| "-".repeat(*width)).collect::<Vec<_>>().join("  "));
     lines.join("\n")
+}
+
+/// A ratio with two digits; a small one with four.
+fn written(ratio: f64) -> String {
+    if ratio < 0.1 { format!("{ratio:.4}") } else { format!("{ratio:.2}") }
 }
 
 fn median(samples: &[f64]) -> f64 {

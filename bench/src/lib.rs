@@ -22,6 +22,7 @@ mod growth;
 mod handshakes;
 mod health;
 mod identity;
+mod insights_growth;
 mod load;
 mod machines;
 mod mail;
@@ -36,6 +37,8 @@ mod rounds;
 mod rows;
 pub mod seed;
 mod servers;
+mod sizes;
+mod skills_growth;
 mod start;
 mod storage;
 mod storm;
@@ -103,6 +106,10 @@ enum Scenario {
     Usage,
     /// Usage among many events, beside few
     UsageGrowth(usage_growth::Options),
+    /// Lists and searches among many skills, beside a thousand
+    SkillsGrowth(skills_growth::Options),
+    /// Analytics of many users and events, beside a thousand users
+    InsightsGrowth(insights_growth::Options),
     /// Events of the payment processor, accepted
     Payments,
     /// Mail of apps, and the platform's own beside it
@@ -181,6 +188,8 @@ pub fn run() -> Result<()> {
         Scenario::Webhooks => one(webhooks::measure)?,
         Scenario::Usage => one(usage::measure)?,
         Scenario::UsageGrowth(options) => usage_growth::measure(&rounds()?, &janua()?, options)?.into(),
+        Scenario::SkillsGrowth(options) => skills_growth::measure(&rounds()?, &janua()?, options)?.into(),
+        Scenario::InsightsGrowth(options) => insights_growth::measure(&rounds()?, &janua()?, options)?.into(),
         Scenario::Payments => one(payments::measure)?,
         Scenario::Mail => one(mail::measure)?,
         Scenario::Edge => one(edge::measure)?,

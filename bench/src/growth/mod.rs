@@ -92,7 +92,7 @@ fn settle(janua: &JanuaBinary, folder: &Path, users: u64) -> Result<Place> {
 pub struct Cost {
     pub p50_ms: f64,
     pub p99_ms: f64,
-    cpu_us: f64,
+    pub cpu_us: f64,
 }
 
 /// Asks all sizes in turn.

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 pub use self::people::User;
+pub(crate) use self::{people::uuid, rows::Directory};
 use crate::{
     client::text,
     ground::{Ground, database},

@@ -205,14 +205,14 @@ impl Writer<'_> {
 }
 
 /// The three rows that somebody is in an organization by.
-struct Directory<'a> {
+pub struct Directory<'a> {
     member: Statement<'a>,
     person: Statement<'a>,
     value: Statement<'a>,
 }
 
 impl<'a> Directory<'a> {
-    fn prepare(connection: &'a Connection) -> Result<Self> {
+    pub fn prepare(connection: &'a Connection) -> Result<Self> {
         Ok(Self {
             member: connection
                 .prepare("INSERT INTO org_member (org_id, account_id, role, joined_at) VALUES (?1, ?2, ?3, ?4)")?,
@@ -229,7 +229,7 @@ impl<'a> Directory<'a> {
         })
     }
 
-    fn add(&mut self, org: &str, user: User, role: &str, place: u64, at: i64) -> Result<()> {
+    pub fn add(&mut self, org: &str, user: User, role: &str, place: u64, at: i64) -> Result<()> {
         let (id, email, name) = (user.id(), user.email(), user.name());
         self.member.execute(params![org, id, role, at])?;
         let work = json!([{ "value": email, "type": "work", "primary": true }]);
