@@ -22,7 +22,10 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::process::{self, Core};
+use crate::{
+    client::{self, Who},
+    process::{self, Core},
+};
 
 pub const CONNECTIONS: usize = 32;
 const LONGEST_ANSWER: usize = 512 * 1024;
@@ -39,6 +42,9 @@ pub struct Options {
     /// The file holds refresh tokens, and each answer the next one
     #[arg(long)]
     chain: bool,
+    /// The key of the app that the refresh tokens belong to
+    #[arg(long, default_value = "")]
+    app_key: String,
     /// What every answer's status begins with: 2 for a success, 4 for a refusal
     #[arg(long, default_value_t = '2')]
     expect: char,
@@ -61,8 +67,8 @@ pub enum Ask {
     Unchanged(Vec<u8>),
     /// These, one after the other, whichever connection is free.
     Many(Vec<Vec<u8>>),
-    /// A refresh token for each connection; each answer holds the next one.
-    Chain(Vec<String>),
+    /// A refresh token for each connection; each answer holds the next one. Sessions of an app need one of its keys.
+    Chain { tokens: Vec<String>, app_key: String },
 }
 
 impl Ask {
@@ -71,7 +77,11 @@ impl Ask {
     }
 
     pub fn chain(tokens: Vec<String>) -> Self {
-        Self::Chain(tokens)
+        Self::chain_through(tokens, String::new())
+    }
+
+    pub fn chain_through(tokens: Vec<String>, app_key: String) -> Self {
+        Self::Chain { tokens, app_key }
     }
 }
 
@@ -154,11 +164,14 @@ fn generate(
         Ask::Refused(request) => (vec![text(request)], Some("--expect=4")),
         Ask::Unchanged(request) => (vec![text(request)], Some("--expect=3")),
         Ask::Many(requests) => (requests.iter().map(text).collect(), None),
-        Ask::Chain(tokens) => (tokens.clone(), Some("--chain")),
+        Ask::Chain { tokens, .. } => (tokens.clone(), Some("--chain")),
     };
     std::fs::write(file.path(), serde_json::to_vec(&content)?)?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["load", &address.to_string(), &length.as_millis().to_string()]).arg(file.path()).args(option);
+    if let Ask::Chain { app_key, .. } = ask {
+        command.args(["--app-key", app_key]);
+    }
     command.args(["--connections", &connections.to_string()]);
     if matches!(core, Core::Only(_)) && !asking.sleeps {
         command.arg("--awake");
@@ -190,7 +203,7 @@ pub fn run(options: &Options) -> Result<()> {
         let converse = |next| converse(options.address, until, options.expect, options.times, next);
         if options.chain {
             for token in content {
-                connections.spawn(converse(Next::Token(token)));
+                connections.spawn(converse(Next::Token { token, app_key: options.app_key.clone() }));
             }
         } else {
             let list = Arc::new(List { requests: content, next: AtomicUsize::new(0) });
@@ -219,7 +232,7 @@ struct List {
 /// What a connection asks next.
 enum Next {
     Of(Arc<List>),
-    Token(String),
+    Token { token: String, app_key: String },
 }
 
 impl Next {
@@ -229,16 +242,17 @@ impl Next {
                 let place = list.next.fetch_add(1, Relaxed) % list.requests.len();
                 stream.write_all(list.requests[place].as_bytes()).await?;
             }
-            Self::Token(token) => {
+            Self::Token { token, app_key } => {
                 let body = serde_json::json!({ "refreshToken": token }).to_string();
-                stream.write_all(&request("POST", "/auth/refresh", "", &body, "keep-alive")).await?;
+                let who = Who::through(app_key);
+                stream.write_all(&client::request("POST", "/auth/refresh", &who, &body, "keep-alive")).await?;
             }
         }
         Ok(())
     }
 
     fn heard(&mut self, answer: &[u8]) -> Result<()> {
-        if let Self::Token(token) = self {
+        if let Self::Token { token, .. } = self {
             const NAME: &str = "\"refreshToken\":\"";
             let text = std::str::from_utf8(answer)?;
             let start = text.find(NAME).context("no refresh token")? + NAME.len();

@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehav
 use serde_json::Value;
 
 use super::{
-    App,
+    Place,
     seed::{month_of, week_of},
 };
 use crate::{
@@ -42,7 +42,7 @@ enum What {
     FirstRefresh,
 }
 
-pub fn measure(rounds: &Rounds, app: &App) -> Result<Vec<Figure>> {
+pub fn measure(rounds: &Rounds, app: &Place) -> Result<Vec<Figure>> {
     let server = &app.server;
     let who = Who::through(&app.key);
     let enter = || ask(server.address, "POST", "/auth/login", &who, &login());
@@ -62,7 +62,7 @@ pub fn measure(rounds: &Rounds, app: &App) -> Result<Vec<Figure>> {
     let whole = || -> Result<Side<'_>> {
         Ok(Box::new(|slice| {
             let tokens = (0..SESSIONS).map(|_| text(&enter()?, "refreshToken")).collect::<Result<_>>()?;
-            let chain = Ask::chain(tokens);
+            let chain = Ask::chain_through(tokens, app.key.clone());
             Tally::of(server.pid(), || load::asleep(server.address, slice, GENERATOR, &chain))
         }))
     };
@@ -78,7 +78,7 @@ pub fn measure(rounds: &Rounds, app: &App) -> Result<Vec<Figure>> {
 }
 
 /// The statements for 500 users at a time, scattered over all there are.
-fn statements(app: &App, what: What) -> Result<Side<'_>> {
+fn statements(app: &Place, what: What) -> Result<Side<'_>> {
     let mut connection = Connection::open(database(&app.folder))?;
     connection.busy_timeout(Duration::from_secs(30))?;
     connection.pragma_update(None, "synchronous", "FULL")?;
@@ -105,7 +105,7 @@ fn statements(app: &App, what: What) -> Result<Side<'_>> {
 
 struct Batch<'a> {
     tx: &'a Transaction<'a>,
-    app: &'a App,
+    app: &'a Place,
     what: What,
     now: i64,
 }

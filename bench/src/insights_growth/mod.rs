@@ -63,7 +63,7 @@ struct Note {
 }
 
 /// A server with an app of so many users.
-struct App {
+struct Place {
     server: Server,
     folder: PathBuf,
     year: Year,
@@ -84,7 +84,7 @@ pub fn measure(rounds: &Rounds, janua: &JanuaBinary, options: &Options) -> Resul
     // As many for each user.
     let events = u64::try_from(u128::from(options.events) * u128::from(FEW) / u128::from(options.users))?;
     let (few, many) = (settle(FEW, events)?, settle(options.users, options.events)?);
-    let (few, many) = (App::serve(janua, few)?, App::serve(janua, many)?);
+    let (few, many) = (Place::serve(janua, few)?, Place::serve(janua, many)?);
     few.check().context("among few users")?;
     many.check().context("among many users")?;
     rustix::fs::sync();
@@ -122,13 +122,13 @@ fn fill(janua: &JanuaBinary, folder: &Path, users: u64, events: u64) -> Result<N
     Ok(Note { users, events, today: year.today, app, org, key })
 }
 
-fn asked<'a>(app: &'a App, paths: &[String]) -> Asked<'a> {
+fn asked<'a>(app: &'a Place, paths: &[String]) -> Asked<'a> {
     Asked { server: &app.server, requests: paths.iter().map(|path| get(path, &app.token)).collect() }
 }
 
 struct Question {
     name: &'static str,
-    paths: fn(&App) -> Vec<String>,
+    paths: fn(&Place) -> Vec<String>,
 }
 
 const QUESTIONS: &[Question] = &[
@@ -163,7 +163,7 @@ const QUESTIONS: &[Question] = &[
     },
 ];
 
-impl App {
+impl Place {
     fn serve(janua: &JanuaBinary, (folder, note): (PathBuf, Note)) -> Result<Self> {
         let server = janua.serve(&folder, SERVER)?;
         let token = text(&ask(server.address, "POST", "/auth/login", &Who::default(), &login())?, "accessToken")?;

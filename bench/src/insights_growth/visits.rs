@@ -62,7 +62,7 @@ pub struct Visit {
 }
 
 /// A step of a funnel that a user began on `day`.
-pub struct Step {
+pub struct Reached {
     pub funnel: usize,
     pub day: i64,
     pub step: usize,
@@ -176,13 +176,13 @@ impl Visit {
     }
 
     /// The steps that a visit reaches; `first` is the first visit of the user.
-    pub fn steps(self, first: Self) -> Vec<Step> {
+    pub fn steps(self, first: Self) -> Vec<Reached> {
         let signed_in = self.at + 4 * MINUTE;
         let mut steps = vec![];
         let mut reach = |funnel, began: Self, step, at: i64| {
             let took = at - began.at;
             if let Some(within) = WINDOWS.iter().position(|most| took <= *most) {
-                steps.push(Step { funnel, day: began.day, step, at, within });
+                steps.push(Reached { funnel, day: began.day, step, at, within });
             }
         };
         if self.place == 0 {

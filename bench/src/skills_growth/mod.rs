@@ -65,7 +65,7 @@ pub fn measure(rounds: &Rounds, janua: &JanuaBinary, options: &Options) -> Resul
     rustix::fs::sync();
     let mut figures = vec![];
     for question in QUESTIONS {
-        let asked = |market| -> Result<Asked<'_>> { Ok(asked(market, (question.requests)(market)?)) };
+        let asked = |market| -> Result<Asked<'_>> { Ok(asked(market, &(question.requests)(market)?)) };
         let sides = sizes::ask_both(rounds, question.name, asked(&few)?, asked(&many)?)?;
         let say = |what: &str| -> &'static str {
             let (many, few) = (thousands(many.count), thousands(few.count));
@@ -91,7 +91,7 @@ fn fill(janua: &JanuaBinary, folder: &Path, count: u64) -> Result<Note> {
     Ok(Note { skills: count })
 }
 
-fn asked(market: &Market, paths: Vec<String>) -> Asked<'_> {
+fn asked<'a>(market: &'a Market, paths: &[String]) -> Asked<'a> {
     Asked { server: &market.server, requests: paths.iter().map(|path| get(path, "")).collect() }
 }
 
