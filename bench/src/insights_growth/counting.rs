@@ -4,6 +4,7 @@
 //! The statements are those of one tally in the transaction of the request, and of the transaction that counts 500 of them
 //! later. A refresh leaves a tally when it is the first of the user's day; all others add no statement.
 use std::{
+    cell::Cell,
     collections::BTreeMap,
     time::{Duration, Instant},
 };
@@ -24,7 +25,7 @@ use crate::{
     load::{self, Ask},
     rounds::{self, Rounds, Side, Tally},
     seed::{User, uuid},
-    sizes::{DAY, GENERATOR, SERVER, now},
+    sizes::{DAY, GENERATOR, SERVER, mixed, now},
 };
 
 /// How many tallies one transaction counts.
@@ -49,7 +50,9 @@ pub fn measure(rounds: &Rounds, app: &Place) -> Result<Vec<Figure>> {
     let request = client::request("POST", "/auth/login", &who, &login().to_string(), "keep-alive");
     let sign_in = Ask::again(request);
     let whole = || side(server.pid(), |slice| load::asleep(server.address, slice, GENERATOR, &sign_in));
-    let raw = |what| statements(app, what);
+    // Each user once, so that it is the first time on this day: another run begins elsewhere.
+    let next = Cell::new(mixed(now()?.unsigned_abs(), 5) % app.users);
+    let raw = |what| statements(app, what, &next);
     let sides = rounds::interleave("sign-in", rounds.turn, whole, || raw(What::SignIn))?;
     let samples = sides.only(|rate| 1e6 / rate.per_cpu_second);
     let figure = |scenario, what, samples, goal| Figure { scenario, what, unit: Unit::Microseconds, samples, goal };
@@ -78,14 +81,13 @@ pub fn measure(rounds: &Rounds, app: &Place) -> Result<Vec<Figure>> {
 }
 
 /// The statements for 500 users at a time, scattered over all there are.
-fn statements(app: &Place, what: What) -> Result<Side<'_>> {
+fn statements<'a>(app: &'a Place, what: What, next: &'a Cell<u64>) -> Result<Side<'a>> {
     let mut connection = Connection::open(database(&app.folder))?;
     connection.busy_timeout(Duration::from_secs(30))?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "cache_size", "-4000")?;
     connection.set_prepared_statement_cache_capacity(64);
     let path = format!("/analytics/app/{}/overview", app.app);
-    let mut next = if what == What::SignIn { 0 } else { u64::MAX / 4 };
     Ok(Box::new(move |slice| {
         // The server counts its own tallies first, so that the ones below are the only ones.
         ask(app.server.address, "GET", &path, &Who::with(&app.token), &Value::Null)?;
@@ -93,9 +95,9 @@ fn statements(app: &Place, what: What) -> Result<Side<'_>> {
             let (mut count, until) = (0, Instant::now() + slice);
             while Instant::now() < until {
                 let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-                Batch { tx: &tx, app, what, now: now()? }.run(next)?;
+                Batch { tx: &tx, app, what, now: now()? }.run(next.get())?;
                 tx.commit()?;
-                next += AT_ONCE;
+                next.set(next.get() + AT_ONCE);
                 count += AT_ONCE;
             }
             Ok(count)
