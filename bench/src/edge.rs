@@ -60,11 +60,23 @@ fn get(host: &str, path: &str, more: &str, connection: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n{more}connection: {connection}\r\n\r\n").into_bytes()
 }
 
+/// Bytes that do not become fewer when they are packed: an archive that unpacks to far more than its size is refused.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        Some(state.to_le_bytes())
+    };
+    std::iter::from_fn(next).flatten().take(length).collect()
+}
+
 pub fn measure(rounds: &Rounds, janua: &JanuaBinary) -> Result<Vec<Figure>> {
     let edge = Edge::start(rounds, janua)?;
     let site = rounds.folder()?;
     fs::write(site.join("small.txt"), "x".repeat(SMALL))?;
-    fs::write(site.join("large.bin"), vec![7; LARGE])?;
+    fs::write(site.join("large.bin"), noise(LARGE))?;
     deploy(&edge.ground, &edge.ground.app, &packed(&site)?)?;
     let answer = client::send(edge.address, &edge.get("/small.txt", "", "close"))?;
     ensure!(answer.starts_with("HTTP/1.1 200"), "{answer}");

@@ -103,10 +103,18 @@ fn redemption(ground: &Ground, wallet: &Wallet, id: &str) -> Result<Vec<u8>> {
     Ok(client::request("POST", "/agent/token", &Who::default(), &body, "keep-alive"))
 }
 
+/// The first token proves the wallet, which happens once.
+fn proves(ground: &Ground, wallet: &Wallet, id: &str) -> Result<()> {
+    let proven = client::send(ground.address(), &close(&redemption(ground, wallet, id)?)?)?;
+    ensure!(proven.starts_with("HTTP/1.1 200"), "{proven}");
+    Ok(())
+}
+
 /// A token for a signature: one signature of ours, and the recovery of the wallet's.
 fn agent_tokens(rounds: &Rounds, ground: &Ground) -> Result<Vec<Figure>> {
     let wallet = Wallet::new(1)?;
     let id = agent(ground, &wallet, &json!({}))?;
+    proves(ground, &wallet, &id)?;
     let ours = || -> Result<Side<'_>> {
         Ok(Box::new(|slice| {
             // Each challenge counts once: made and signed before anything is counted.
@@ -157,8 +165,7 @@ fn framework_tokens(rounds: &Rounds, ground: &Ground) -> Result<Vec<Figure>> {
 fn lookups(rounds: &Rounds, ground: &Ground, folder: &Path) -> Result<Vec<Figure>> {
     let wallet = Wallet::new(2)?;
     let id = agent(ground, &wallet, &json!({}))?;
-    let proven = client::send(ground.address(), &close(&redemption(ground, &wallet, &id)?)?)?;
-    ensure!(proven.starts_with("HTTP/1.1 200"), "{proven}");
+    proves(ground, &wallet, &id)?;
     let mut figures = vec![];
     for (scenario, what, path) in [
         (

@@ -271,7 +271,7 @@ fn fill(folder: &Path, count: u64) -> Result<()> {
          INSERT INTO storage_object (id, app_id, org_id, owner_id, environment, name, name_start, content_type, size, status,
                                      visibility, metadata, slot, created_at, updated_at, finalized_at)
          SELECT printf('0198c6a2-7d1e-7000-8000-%012x', n), app_id, org_id, owner_id, environment, 'n' || n,
-                CAST('n' || n AS BLOB), 'text/plain', 1, 'ready', 'private', '{}', 'bench-' || n, n, n, n
+                CAST('n' || n AS BLOB), 'text/plain', 1, 'ready', 'private', '{}', 'uploads/bench-' || n, n, n, n
          FROM number, (SELECT app_id, org_id, owner_id, environment FROM storage_object LIMIT 1)",
         params![i64::try_from(count)?],
     )?;

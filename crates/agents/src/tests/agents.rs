@@ -194,6 +194,24 @@ async fn m03_odd_signatures_are_refused() {
 }
 
 #[tokio::test]
+async fn m05_several_first_tokens_at_once_are_all_given() {
+    let t = start().await;
+    let ada = signed_in(&t, "ada@example.com").await;
+    let wallet = EvmWallet::new(1);
+    let id = text(&register(&t, &ada, &wallet.address(), json!({})).await.body["agent"]["id"]);
+    let tokens = tokio::join!(
+        agent_token(&t, &wallet, &id),
+        agent_token(&t, &wallet, &id),
+        agent_token(&t, &wallet, &id),
+        agent_token(&t, &wallet, &id),
+    );
+    for answer in [tokens.0, tokens.1, tokens.2, tokens.3] {
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    }
+    t.finish().await;
+}
+
+#[tokio::test]
 async fn m05_a_claim_blocks_nobody_and_one_agent_has_a_wallet() {
     let t = start().await;
     let (eve, bob) = (signed_in(&t, "eve@example.com").await, signed_in(&t, "bob@example.com").await);
