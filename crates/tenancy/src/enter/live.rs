@@ -36,7 +36,7 @@ pub struct Living {
 /// The caches of this node.
 pub struct Live {
     /// By the digest of the token.
-    tokens: Recent<[u8; 32], Arc<Claims>>,
+    pub(crate) tokens: Recent<[u8; 32], Arc<Claims>>,
     sessions: Memory<SessionId, sessions::StoredSession>,
     people: Memory<AccountId, Whole>,
     members: Memory<(OrgId, AccountId), Membership>,
