@@ -104,10 +104,27 @@ export async function site({ base, newPage, look, call, signIn, step, authorize,
     await look(reader, `reference-${group}`)
   }
   step('the reference, and a request through it')
+  // The documents: every one is drawn by one template; axe looks at those that have the most kinds of things on them.
+  for (const [path, name] of [['', 'docs'], ['/users', 'docs-users'], ['/pages', 'docs-pages'], ['/errors', 'docs-errors'],
+    ['/search?q=webhook', 'docs-search'], ['/nothing', 'docs-missing']]) {
+    await reader.goto(`${base}/docs${path}`)
+    await look(reader, name)
+  }
+  await reader.goto(`${base}/docs/users`)
+  await reader.context().grantPermissions(['clipboard-read', 'clipboard-write'])
+  await reader.getByRole('button', { name: 'Copy code' }).first().click()
+  await reader.getByRole('button', { name: 'Copied' }).waitFor()
+  assert.match(await reader.evaluate(() => navigator.clipboard.readText()), /^JANUA=/, 'the code is copied')
+  step('the documents, and code copied from one')
   // Without a script it reads all the same.
   const plain = await newPage({ javaScriptEnabled: false })
   await plain.goto(`${base}/reference/apps`)
   await plain.getByRole('heading', { name: 'PATCH /apps/{appId}', exact: true }).waitFor()
+  await plain.goto(`${base}/docs`)
+  await plain.getByLabel('Search the documents').fill('rotate secret')
+  await plain.keyboard.press('Enter')
+  await plain.locator('.hits a').first().click()
+  await plain.locator('article.document').waitFor()
   await plain.goto(`${base}/status`)
   await plain.getByText('UTC').first().waitFor()
 

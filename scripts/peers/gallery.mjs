@@ -12,7 +12,7 @@ const [base, email, password, folder, ...only] = process.argv.slice(2)
 mkdirSync(folder, { recursive: true })
 
 const outside = ['/', '/sign-in', '/sign-up', '/check-email', '/forgot-password', '/device', '/status', '/reference', '/marketplace',
-  '/legal/terms', '/nowhere']
+  '/docs', '/docs/users', '/docs/search?q=webhook', '/legal/terms', '/nowhere']
 const inside = ['/account', '/console', '/console?new=app', '/console?new=org', '/console/platform', '/console/outbox',
   '/console/design', '/console/mails', '/console/search?q=a']
 // These answer with a file, end the session or leave the pages.

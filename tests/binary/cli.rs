@@ -20,42 +20,42 @@ use crate::support::{
 };
 
 /// Somebody's machine: a folder with credentials, and one they work in.
-struct Machine {
+pub struct Machine {
     folder: tempfile::TempDir,
     url: String,
     token: Option<String>,
 }
 
 /// How a command ended.
-struct Ran {
-    code: i32,
-    out: String,
-    err: String,
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
 }
 
 impl Ran {
-    fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|_| panic!("not JSON: {}{}", self.out, self.err))
     }
 
-    fn well(self) -> Self {
+    pub fn well(self) -> Self {
         assert_eq!(self.code, 0, "{}{}", self.out, self.err);
         self
     }
 }
 
 impl Machine {
-    fn new(server: &Server) -> Self {
+    pub fn new(server: &Server) -> Self {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         fs::create_dir(folder.path().join("work")).unwrap();
         Self { folder, url: format!("http://{}", server.address), token: None }
     }
 
-    fn with_token(server: &Server, token: &str) -> Self {
+    pub fn with_token(server: &Server, token: &str) -> Self {
         Self { token: Some(token.to_owned()), ..Self::new(server) }
     }
 
-    fn work(&self) -> PathBuf {
+    pub fn work(&self) -> PathBuf {
         self.folder.path().join("work")
     }
 
@@ -69,11 +69,11 @@ impl Machine {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Ran {
+    pub fn run(&self, arguments: &[&str]) -> Ran {
         ran(self.command(arguments))
     }
 
-    fn well(&self, arguments: &[&str]) -> Value {
+    pub fn well(&self, arguments: &[&str]) -> Value {
         let arguments: Vec<&str> = arguments.iter().copied().chain(["--json"]).collect();
         self.run(&arguments).well().json()
     }

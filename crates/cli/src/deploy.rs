@@ -117,6 +117,8 @@ fn git(folder: &Path, arguments: &[&str]) -> Option<String> {
 pub struct Packed {
     pub archive: Vec<u8>,
     pub files: usize,
+    /// The files' paths and sizes.
+    pub paths: Vec<(String, u64)>,
 }
 
 /// The folder as a gzip-compressed tar, the same for the same files: sorted, without owners and times.
@@ -129,6 +131,7 @@ pub fn pack(folder: &Path) -> Result<Packed> {
     walk(folder, "", &mut found)?;
     found.sort();
     let mut tar = tar::Builder::new(GzEncoder::new(vec![], Compression::default()));
+    let mut paths = vec![];
     for (name, path) in &found {
         let content = fs::read(path).map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
         let mut header = tar::Header::new_gnu();
@@ -136,10 +139,11 @@ pub fn pack(folder: &Path) -> Result<Packed> {
         header.set_mode(0o644);
         header.set_entry_type(tar::EntryType::Regular);
         tar.append_data(&mut header, name, content.as_slice())?;
+        paths.push((name.clone(), content.len() as u64));
     }
     let mut archive = tar.into_inner()?;
     archive.flush()?;
-    Ok(Packed { archive: archive.finish()?, files: found.len() })
+    Ok(Packed { archive: archive.finish()?, files: found.len(), paths })
 }
 
 /// Files whose names begin with a dot stay here (`.env`, `.git`), but for `.well-known`.

@@ -7,6 +7,7 @@ mod profile;
 mod resources;
 mod seed;
 mod server;
+mod skills;
 mod sse;
 mod webhooks;
 
@@ -72,19 +73,19 @@ enum Command {
     Use(auth::Use),
     /// Apps of your organizations
     #[command(subcommand)]
-    Apps(resources::Apps),
+    Apps(resources::apps::Apps),
     /// API keys of an app
     #[command(subcommand, after_help = "`janua keys rotate` rotates the keys of a server that sign access tokens.")]
-    Keys(resources::Keys),
+    Keys(resources::keys::Keys),
     /// Your organizations
     #[command(subcommand)]
-    Orgs(resources::Orgs),
+    Orgs(resources::orgs::Orgs),
     /// Members of an organization
     #[command(subcommand)]
-    Members(resources::Members),
+    Members(resources::members::Members),
     /// End users of an app
     #[command(subcommand)]
-    Users(resources::Users),
+    Users(resources::users::Users),
     /// Deploy a folder of static files
     Deploy(deploy::Deploy),
     /// Deployments, their logs, and the way back
@@ -92,26 +93,33 @@ enum Command {
     Deployments(deploy::Deployments),
     /// Domains of an app
     #[command(subcommand)]
-    Domains(resources::Domains),
+    Domains(resources::domains::Domains),
     /// Webhooks: receive events here, send examples, look at deliveries
     #[command(subcommand)]
     Webhooks(webhooks::Webhooks),
     /// What an organization has used
-    Usage(resources::Usage),
+    Usage(resources::usage::Usage),
     /// Email that an app sends
     #[command(subcommand)]
-    Email(resources::Email),
+    Email(resources::email::Email),
     /// Agents: programs with an identity of their own
     #[command(subcommand)]
-    Agents(resources::Agents),
+    Agents(resources::agents::Agents),
     /// MCP servers
     #[command(subcommand)]
-    Mcp(resources::Mcp),
+    Mcp(resources::mcp::Mcp),
+    /// Skills for agents: create, publish, install and check them
+    #[command(subcommand)]
+    Skills(skills::Skills),
+    /// Users and events of an app
+    Analytics(resources::analytics::Analytics),
     /// The audit log of an app
     #[command(subcommand)]
-    Logs(resources::Logs),
+    Logs(resources::logs::Logs),
+    /// What one request led to, for platform admins
+    Trace(resources::trace::Trace),
     /// Any request to the API
-    Api(resources::Api),
+    Api(resources::api::Api),
     /// Print the OpenAPI description of the server
     Openapi,
     /// Print completions for a shell
@@ -193,21 +201,24 @@ async fn carry_out(command: Command, options: Options) -> Result<()> {
         Command::Logout => auth::logout(&server).await,
         Command::Whoami => auth::whoami(&server).await,
         Command::Use(wishes) => auth::use_profile(&server, &wishes),
-        Command::Apps(command) => resources::apps(&server, &command).await,
-        Command::Keys(command) => resources::keys(&server, &command).await,
-        Command::Orgs(command) => resources::orgs(&server, &command).await,
-        Command::Members(command) => resources::members(&server, &command).await,
-        Command::Users(command) => resources::users(&server, &command).await,
+        Command::Apps(command) => resources::apps::run(&server, &command).await,
+        Command::Keys(command) => resources::keys::run(&server, &command).await,
+        Command::Orgs(command) => resources::orgs::run(&server, &command).await,
+        Command::Members(command) => resources::members::run(&server, &command).await,
+        Command::Users(command) => resources::users::run(&server, &command).await,
         Command::Deploy(wishes) => deploy::deploy(&server, &wishes).await,
         Command::Deployments(command) => deploy::deployments(&server, &command).await,
-        Command::Domains(command) => resources::domains(&server, &command).await,
+        Command::Domains(command) => resources::domains::run(&server, &command).await,
         Command::Webhooks(command) => webhooks::webhooks(&server, command).await,
-        Command::Usage(wishes) => resources::usage(&server, &wishes).await,
-        Command::Email(command) => resources::email(&server, &command).await,
-        Command::Agents(command) => resources::agents(&server, &command).await,
-        Command::Mcp(command) => resources::mcp(&server, &command).await,
-        Command::Logs(command) => resources::logs(&server, &command).await,
-        Command::Api(wishes) => resources::api(&server, &wishes).await,
+        Command::Usage(wishes) => resources::usage::run(&server, &wishes).await,
+        Command::Email(command) => resources::email::run(&server, &command).await,
+        Command::Agents(command) => resources::agents::run(&server, &command).await,
+        Command::Mcp(command) => resources::mcp::run(&server, &command).await,
+        Command::Skills(command) => skills::run(&server, &command).await,
+        Command::Analytics(wishes) => resources::analytics::run(&server, &wishes).await,
+        Command::Trace(wishes) => resources::trace::run(&server, &wishes).await,
+        Command::Logs(command) => resources::logs::run(&server, &command).await,
+        Command::Api(wishes) => resources::api::run(&server, &wishes).await,
         Command::Openapi => openapi(&server).await,
         Command::Completions { .. } => Err(Failure::failed("completions need no server")),
     }

@@ -12,6 +12,7 @@ mod mail;
 mod org_plan;
 mod serve;
 mod start;
+mod update;
 
 use std::{
     io::{self, Write as _},
@@ -103,6 +104,8 @@ enum Command {
         #[arg(long, requires = "effective")]
         json: bool,
     },
+    /// Say whether there is a newer version, by the setting `update_url`; it installs nothing
+    Update(update::Update),
     /// Rotate the keys that sign access tokens
     #[command(subcommand)]
     Keys(keys::Command),
@@ -213,6 +216,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
             Command::Backup { file } => backup::backup(config, file).await,
             Command::Restore { file, wishes } => Box::pin(backup::restore(config, file, &wishes)).await,
             Command::AfterRestore(wishes) => Box::pin(backup::after_restore(config, &wishes)).await,
+            Command::Update(wishes) => update::run(&config, &wishes).await,
             Command::Keys(command) => keys::run(config, command).await,
             Command::Admin(command) => Box::pin(admin::run(config, command)).await,
             Command::Jobs(command) => jobs::run(&config, command).await,

@@ -21,6 +21,8 @@ use kernel::{
     telemetry::Metrics,
 };
 
+use crate::update;
+
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Everything the binary is made of: a line for each crate of features.
@@ -44,9 +46,10 @@ pub fn features(config: &Config) -> Feature {
     PARTS.iter().fold(none, |features, part| features.and((part.feature)(config)))
 }
 
-/// The settings of all features.
+/// The settings of all features, and those of commands.
 pub fn sections() -> Vec<Listed> {
-    PARTS.iter().flat_map(|part| part.settings).copied().collect()
+    let of_parts = PARTS.iter().flat_map(|part| part.settings).copied();
+    of_parts.chain([Listed::of::<update::Settings>()]).collect()
 }
 
 /// A node that is ready to serve.

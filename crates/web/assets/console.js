@@ -114,22 +114,6 @@ for (const place of document.querySelectorAll('[data-first-sign-in]')) {
   setTimeout(look, 3000)
 }
 
-// Buttons that copy: the field or block with an id, or a text of their own.
-for (const button of document.querySelectorAll('[data-copy], [data-copy-text]')) button.hidden = false
-document.addEventListener('click', async (event) => {
-  const button = event.target.closest('[data-copy], [data-copy-text]')
-  if (!button) return
-  const from = document.getElementById(button.dataset.copy)
-  await navigator.clipboard.writeText(button.dataset.copyText ?? from.value ?? from.textContent)
-  const name = button.ariaLabel
-  button.classList.add('copied')
-  button.ariaLabel = 'Copied'
-  setTimeout(() => {
-    button.classList.remove('copied')
-    button.ariaLabel = name
-  }, 1500)
-})
-
 // The address of a page says nothing about the form that led to it.
 const here = new URL(location)
 if (here.searchParams.has('told')) {

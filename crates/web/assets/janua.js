@@ -106,3 +106,19 @@ tellTimes(document)
 for (const input of document.getElementsByName('time_zone')) {
   input.value ||= Intl.DateTimeFormat().resolvedOptions().timeZone ?? ''
 }
+
+// Buttons that copy: the field or block with an id, or a text of their own.
+for (const button of document.querySelectorAll('[data-copy], [data-copy-text]')) button.hidden = false
+document.addEventListener('click', async (event) => {
+  const button = event.target.closest('[data-copy], [data-copy-text]')
+  if (!button) return
+  const from = document.getElementById(button.dataset.copy)
+  await navigator.clipboard.writeText(button.dataset.copyText ?? from.value ?? from.textContent)
+  const name = button.ariaLabel
+  button.classList.add('copied')
+  button.ariaLabel = 'Copied'
+  setTimeout(() => {
+    button.classList.remove('copied')
+    button.ariaLabel = name
+  }, 1500)
+})

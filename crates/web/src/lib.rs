@@ -1,5 +1,5 @@
-//! HTML pages: sign-in, consent, devices, sign-out, the account, the console, the status and the API reference. They
-//! call the API and render its answers. Every page works without JavaScript.
+//! HTML pages: sign-in, consent, devices, sign-out, the account, the console, the status, the documents
+//! and the API reference. They call the API and render its answers. Every page works without JavaScript.
 mod account;
 mod act;
 mod activity;
@@ -11,6 +11,7 @@ mod charts;
 mod check_email;
 mod console;
 mod device;
+mod docs;
 mod elsewhere;
 mod first_owner;
 mod form;
@@ -58,6 +59,7 @@ pub fn feature(_: &Config) -> Feature {
             .and(device::routes())
             .and(brand::routes())
             .and(reference::routes())
+            .and(docs::routes())
             .and(first_owner::routes())
             .and(account::routes())
             .and(console::routes())
@@ -70,6 +72,7 @@ pub fn feature(_: &Config) -> Feature {
     .declares(&[outcome::OUTCOME])
     .own(look::Look::default())
     .own(reference::RenderedPages::default())
+    .own(docs::Documentation::default())
     .own(StatusPage(status::status_page))
 }
 

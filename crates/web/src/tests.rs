@@ -11,6 +11,7 @@ mod console;
 mod dead_ends;
 mod deployments;
 mod devices;
+mod docs;
 mod domains;
 mod email;
 mod feedback;

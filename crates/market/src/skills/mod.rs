@@ -3,7 +3,6 @@
 mod api;
 mod discovery;
 mod events;
-mod frontmatter;
 mod install;
 mod jobs;
 mod keys;

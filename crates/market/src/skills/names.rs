@@ -1,6 +1,7 @@
 //! Names of skills: `acme.pdf-tools` is the skill `pdf-tools` of the namespace `acme`. A namespace is the slug of an
 //! organization, or a domain that it has proven, from right to left: `com.example`.
 use kernel::fault::{Code, Result};
+use skillfile::is_name;
 use strsim::levenshtein;
 
 pub const INVALID_SLUG: Code = Code::new(
@@ -9,14 +10,7 @@ pub const INVALID_SLUG: Code = Code::new(
     "The slug of a skill is a namespace, a dot and a name, such as acme.pdf-tools or com.example.pdf-tools.",
 );
 
-const LONGEST_NAME: usize = 64;
 const LONGEST_SLUG: usize = 160;
-
-/// Lower-case letters and digits, with single hyphens between them.
-pub fn is_name(name: &str) -> bool {
-    let is_part = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    name.len() <= LONGEST_NAME && name.split('-').all(is_part)
-}
 
 /// A namespace: labels with dots between them. One alone is the slug of an organization. A label of a domain may have two
 /// hyphens, as `xn--` has.

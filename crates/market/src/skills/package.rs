@@ -9,8 +9,8 @@ use kernel::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use super::frontmatter::{self, SkillFile, Wrong};
+pub use skillfile::LARGEST_PACKAGE;
+use skillfile::{LARGEST_FILE, LARGEST_UNPACKED, MOST_FILES, SKILL_MD, SkillFile, Wrong, wrong_path};
 
 pub const INVALID_PACKAGE: Code = Code::new(
     400,
@@ -20,19 +20,15 @@ pub const INVALID_PACKAGE: Code = Code::new(
 pub const INVALID_SKILL: Code =
     Code::new(400, "invalid_skill", "SKILL.md is invalid. Correct the fields, then publish again.");
 
-pub const LARGEST_PACKAGE: usize = 5 << 20;
 const LIMITS: ArchiveLimits = ArchiveLimits {
     archive: LARGEST_PACKAGE as u64,
-    unpacked: 20 << 20,
-    files: 1000,
-    file: 2 << 20,
+    unpacked: LARGEST_UNPACKED,
+    files: MOST_FILES,
+    file: LARGEST_FILE,
     ratio: 100,
     ratio_from: 1 << 20,
     overrides: Overrides::Agreeing,
 };
-const DEEPEST: usize = 8;
-const LONGEST_PATH: usize = 200;
-const SKILL_MD: &str = "SKILL.md";
 
 /// A file of a package, and where it begins in the pack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,7 +80,7 @@ impl Package {
         }
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let found = files.iter().find(|file| file.path == SKILL_MD).map(|file| content(&pack, file));
-        let skill = frontmatter::read(found.unwrap_or_default()).map_err(invalid)?;
+        let skill = skillfile::read(found.unwrap_or_default()).map_err(invalid)?;
         if folder.as_ref().is_some_and(|folder| *folder != skill.name) {
             let say = "must be the name of the folder in the package";
             return Err(invalid(vec![("name".into(), "other_folder", say.into())]));
@@ -145,12 +141,8 @@ struct Files {
 impl FileSink for Files {
     fn file(&mut self, path: &str, content: &mut dyn Read) -> Result<(), Refusal> {
         let refuse = |reason: &str| Refusal::new(RefusalKind::Invalid, Some(path), reason);
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._ @+-/".contains(c);
-        if path.len() > LONGEST_PATH || !path.chars().all(is_plain) {
-            return Err(refuse("The name must be at most 200 letters, digits, spaces and . _ @ + - characters."));
-        }
-        if path.split('/').count() > DEEPEST + 1 {
-            return Err(refuse("The name is more than 8 folders deep."));
+        if let Some(reason) = wrong_path(path) {
+            return Err(refuse(reason));
         }
         let at = self.pack.len();
         content.read_to_end(&mut self.pack).map_err(|error| while_reading(path, &error))?;

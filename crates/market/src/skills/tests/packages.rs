@@ -200,16 +200,14 @@ fn reference(python: &str, folder: &std::path::Path) -> usize {
 
 #[tokio::test]
 async fn m20_the_reference_implementation_agrees_but_for_the_listed_differences() {
-    use crate::skills::frontmatter;
-
     let Ok(python) = std::env::var("TEST_PYTHON") else {
-        // `scripts/test` sets it; the rules themselves are tested in `frontmatter.rs`.
+        // `scripts/test` sets it; the rules themselves are tested in the crate `skillfile`.
         return;
     };
     let folder = tempfile::tempdir().unwrap();
     let mut wrong = vec![];
     for (number, (what, text, difference)) in fixtures().into_iter().enumerate() {
-        let ours = frontmatter::read(text.as_bytes());
+        let ours = skillfile::read(text.as_bytes());
         let name = text
             .lines()
             .find_map(|line| line.trim_start_matches('-').strip_prefix("name:"))

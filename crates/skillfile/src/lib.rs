@@ -1,9 +1,41 @@
-//! The front matter of `SKILL.md`: YAML between two lines of `---`. It is read as the Agent Skills specification says, and
-//! refused where two readers could see two different texts.
+//! `SKILL.md` of a skill, and the limits of a package. The server that publishes a skill and the command that checks one
+//! beforehand read it by the same rules.
+//!
+//! The front matter is YAML between two lines of `---`. It is read as the Agent Skills specification says, and refused where
+//! two readers could see two different texts.
 use granit_parser::{Event, Parser, ScalarStyle, StructureStyle};
 use serde_json::{Map, Value};
 
-use super::names::is_name;
+/// The file that makes a folder a skill.
+pub const SKILL_MD: &str = "SKILL.md";
+
+/// Limits of a package: bytes of the archive, of all files and of one file, how many files, and how deep they lie.
+pub const LARGEST_PACKAGE: usize = 5 << 20;
+pub const LARGEST_UNPACKED: u64 = 20 << 20;
+pub const LARGEST_FILE: u64 = 2 << 20;
+pub const MOST_FILES: u64 = 1000;
+pub const DEEPEST_FOLDER: usize = 8;
+
+const LONGEST_NAME: usize = 64;
+const LONGEST_PATH: usize = 200;
+
+/// Lower-case letters and digits, with single hyphens between them.
+pub fn is_name(name: &str) -> bool {
+    let is_part = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    name.len() <= LONGEST_NAME && name.split('-').all(is_part)
+}
+
+/// What is wrong with the path of a file in a package.
+pub fn wrong_path(path: &str) -> Option<&'static str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._ @+-/".contains(c);
+    if path.len() > LONGEST_PATH || !path.chars().all(is_plain) {
+        Some("The name must be at most 200 letters, digits, spaces and . _ @ + - characters.")
+    } else if path.split('/').count() > DEEPEST_FOLDER + 1 {
+        Some("The name is more than 8 folders deep.")
+    } else {
+        None
+    }
+}
 
 /// The fields that the specification allows.
 const FIELDS: [&str; 6] = ["allowed-tools", "compatibility", "description", "license", "metadata", "name"];

@@ -1,0 +1,186 @@
+//! Packages of a release (`scripts/dist`), and looking for a newer one (`janua update --check`).
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+};
+
+use serde_json::Value;
+
+use crate::support::{JANUA, janua};
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// What a program prints; it must succeed.
+fn printed(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}\n{errors}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_binary_becomes_packages_with_checksums_and_a_parts_list() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (binary, out) = (folder.path().join("janua"), folder.path().join("dist"));
+    // Without what debuggers read it is a tenth as large.
+    printed(Command::new("strip").args(["--strip-all", "-o"]).arg(&binary).arg(JANUA));
+    let version = env!("CARGO_PKG_VERSION");
+    let mut dist = Command::new(repository().join("scripts/dist"));
+    dist.arg("--binary").arg(&binary).arg("--out").arg(&out).args([
+        "--target",
+        "x86_64-unknown-linux-gnu",
+        "--quick",
+    ]);
+    let said = printed(&mut dist);
+    assert!(said.contains("it needs glibc 2."), "the least version is said: {said}");
+    assert!(said.contains("no image folder"), "an image of it alone would not start: {said}");
+    let checked = printed(Command::new("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(&out));
+    assert_eq!(checked.lines().filter(|line| line.ends_with(": OK")).count(), 3, "{checked}");
+
+    let deb = out.join(format!("janua_{version}_amd64.deb"));
+    let fields = printed(Command::new("dpkg-deb").arg("--field").arg(&deb));
+    for line in ["Package: janua", &format!("Version: {version}"), "Architecture: amd64", "libc6 (>= 2."] {
+        assert!(fields.contains(line), "{line} in {fields}");
+    }
+    let contents = printed(Command::new("dpkg-deb").arg("--contents").arg(&deb));
+    for (mode, path) in [
+        ("-rwxr-xr-x root/root", "./usr/bin/janua"),
+        ("-rw-r--r-- root/root", "./lib/systemd/system/janua.service"),
+        ("-rw-r----- root/root", "./etc/janua/janua.toml"),
+        ("-rw-r--r-- root/root", "./usr/share/doc/janua/copyright"),
+    ] {
+        let is_there = contents.lines().any(|line| line.starts_with(mode) && line.ends_with(path));
+        assert!(is_there, "{mode} {path} in\n{contents}");
+    }
+    assert!(!contents.contains("./var/"), "the data folder is systemd's, and is never deleted by the package");
+    let (root, control) = (folder.path().join("root"), folder.path().join("control"));
+    printed(Command::new("dpkg-deb").arg("--extract").arg(&deb).arg(&root));
+    printed(Command::new("dpkg-deb").arg("--control").arg(&deb).arg(&control));
+    assert_eq!(fs::read_to_string(control.join("conffiles")).unwrap(), "/etc/janua/janua.toml\n");
+    for script in ["postinst", "prerm", "postrm"] {
+        printed(Command::new("sh").arg("-n").arg(control.join(script)));
+        let text = fs::read_to_string(control.join(script)).unwrap();
+        let starts =
+            ["systemctl start", "systemctl --quiet start", "systemctl restart janua\n", "enable --now janua\n"];
+        assert!(!starts.iter().any(|start| text.contains(start)), "{script} starts nothing");
+    }
+
+    // The settings are read, and the unit names the program and the file of the package.
+    let settings = root.join("etc/janua/janua.toml");
+    let mut effective = janua(folder.path(), &["config", "--effective", "--config"]);
+    assert!(printed(effective.arg(&settings)).contains("127.0.0.1:8080"));
+    let unit = fs::read_to_string(root.join("lib/systemd/system/janua.service")).unwrap();
+    assert!(unit.contains("ExecStart=/usr/bin/janua serve --config /etc/janua/janua.toml\n"), "{unit}");
+    assert!(unit.contains("EnvironmentFile=-/etc/janua/janua.env"), "the file may be missing: {unit}");
+    if Command::new("systemd-analyze").arg("--version").output().is_ok() {
+        let path = folder.path().join("janua.service");
+        fs::write(&path, unit.replace("/usr/bin/janua", JANUA)).unwrap();
+        let verified = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&path).output().unwrap();
+        let said = String::from_utf8_lossy(&verified.stderr);
+        assert!(verified.status.success() && !said.contains("janua.service:"), "{said}");
+    }
+
+    let bom = fs::read_to_string(out.join(format!("janua-{version}.cdx.json"))).unwrap();
+    let bom: Value = serde_json::from_str(&bom).unwrap();
+    assert_eq!((bom["bomFormat"].as_str(), bom["specVersion"].as_str()), (Some("CycloneDX"), Some("1.6")));
+    let parts = bom["components"].as_array().unwrap();
+    let find = |name: &str| parts.iter().find(|part| part["name"] == name);
+    let rustls = find("rustls").expect("a library of the binary");
+    assert!(rustls["purl"].as_str().unwrap().starts_with("pkg:cargo/rustls@"), "{rustls}");
+    assert_eq!(rustls["hashes"][0]["content"].as_str().map(str::len), Some(64), "{rustls}");
+    assert!(rustls["licenses"][0]["expression"].is_string(), "{rustls}");
+    assert!(find("openidconnect").is_none(), "only tests need it");
+    let known: Vec<&Value> =
+        parts.iter().map(|part| &part["bom-ref"]).chain([&bom["metadata"]["component"]["bom-ref"]]).collect();
+    for needs in bom["dependencies"].as_array().unwrap() {
+        let all = needs["dependsOn"].as_array().unwrap().iter().chain([&needs["ref"]]);
+        assert!(all.into_iter().all(|one| known.contains(&one)), "{needs}");
+    }
+
+    let listed =
+        printed(Command::new("tar").arg("-tzf").arg(out.join(format!("janua-{version}-linux-amd64.tar.gz"))));
+    for file in ["janua", "LICENSE", "deploy/janua.service"] {
+        assert!(listed.contains(&format!("janua-{version}-linux-amd64/{file}\n")), "{file} in {listed}");
+    }
+}
+
+/// A server that answers one text, over and over; its URL.
+fn answering(status: &str, body: &str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/release.json", listener.local_addr().unwrap());
+    let answer = format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    url
+}
+
+/// How `janua update --check` ends, and what it says.
+fn check(url: &str, more: &[&str]) -> (i32, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = janua(folder.path(), &["update", "--check"]);
+    command.args(more);
+    if !url.is_empty() {
+        command.env("JANUA_UPDATE_URL", url);
+    }
+    let output = command.output().unwrap();
+    assert!(!folder.path().join("data").exists(), "it writes nothing");
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    (output.status.code().unwrap(), said)
+}
+
+#[test]
+fn a_newer_version_is_named_and_never_installed() {
+    let release = |version: &str| {
+        let digest = "5e".repeat(32);
+        format!(r#"{{"version":"{version}","url":"https://example.com/janua.tar.gz","sha256":"{digest}"}}"#)
+    };
+    let (code, said) = check("", &[]);
+    assert_eq!(code, 1, "no server is asked unless one is set: {said}");
+    assert!(said.contains("update_url is not set"), "{said}");
+
+    let newer = answering("200 OK", &release("99.1.0"));
+    let (code, said) = check(&newer, &[]);
+    assert_eq!(code, 10, "{said}");
+    assert!(
+        said.contains("Janua 99.1.0 is available") && said.contains("https://example.com/janua.tar.gz"),
+        "{said}"
+    );
+    let (code, said) = check(&newer, &["--json"]);
+    let said: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((code, said["isNewer"].as_bool(), said["newest"].as_str()), (10, Some(true), Some("99.1.0")));
+
+    for version in [env!("CARGO_PKG_VERSION"), "0.0.1", &format!("{}-rc.1", env!("CARGO_PKG_VERSION"))] {
+        let (code, said) = check(&answering("200 OK", &release(version)), &[]);
+        assert_eq!(code, 0, "{version}: {said}");
+        assert!(said.contains("is the newest version"), "{said}");
+    }
+
+    let wrong = release("99.1.0").replace("5e5e", "xx");
+    let unsafe_url = release("99.1.0").replace("https:", "http:");
+    for (url, why) in [
+        (answering("404 Not Found", "{}"), "404"),
+        (answering("302 Found", ""), "302"),
+        (answering("200 OK", "<html>"), "not a release document"),
+        (answering("200 OK", &wrong), "sha256 must be"),
+        (answering("200 OK", &unsafe_url), "url must begin with https"),
+        (answering("200 OK", &"x".repeat(70_000)), "longer than"),
+        ("http://updates.example.com/release.json".to_owned(), "must begin with https"),
+    ] {
+        let (code, said) = check(&url, &[]);
+        assert_eq!(code, 1, "{why}: {said}");
+        assert!(said.contains(why), "{why}: {said}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(janua(folder.path(), &["update"]).output().unwrap().status.code(), Some(2), "--check is asked for");
+}
