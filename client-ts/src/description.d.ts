@@ -15671,7 +15671,10 @@ export interface operations {
                 /** @description `nextCursor` of the page before. */
                 cursor?: string | null;
             };
-            header?: never;
+            header?: {
+                /** @description A key of the app that is meant. */
+                "X-Service-App-Key"?: string | null;
+            };
             path?: never;
             cookie?: never;
         };
@@ -15695,7 +15698,10 @@ export interface operations {
                 orgId?: string | null;
                 appId?: string | null;
             };
-            header?: never;
+            header?: {
+                /** @description A key of the app that is meant. */
+                "X-Service-App-Key"?: string | null;
+            };
             path?: never;
             cookie?: never;
         };
@@ -15867,7 +15873,10 @@ export interface operations {
     "billing.connect_app": {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A key of the app that is meant. */
+                "X-Service-App-Key"?: string | null;
+            };
             path?: never;
             cookie?: never;
         };
@@ -15893,7 +15902,10 @@ export interface operations {
             query?: {
                 appId?: string | null;
             };
-            header?: never;
+            header?: {
+                /** @description A key of the app that is meant. */
+                "X-Service-App-Key"?: string | null;
+            };
             path?: never;
             cookie?: never;
         };
@@ -15913,7 +15925,10 @@ export interface operations {
     "billing.buy_app_plan": {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A key of the app that is meant. */
+                "X-Service-App-Key"?: string | null;
+            };
             path?: never;
             cookie?: never;
         };
@@ -15937,7 +15952,10 @@ export interface operations {
     "billing.open_app_portal": {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A key of the app that is meant. */
+                "X-Service-App-Key"?: string | null;
+            };
             path?: never;
             cookie?: never;
         };
@@ -16063,7 +16081,10 @@ export interface operations {
                 /** @description `nextCursor` of the page before. */
                 cursor?: string | null;
             };
-            header?: never;
+            header?: {
+                /** @description A key of the app that is meant. */
+                "X-Service-App-Key"?: string | null;
+            };
             path?: never;
             cookie?: never;
         };
@@ -16083,7 +16104,10 @@ export interface operations {
     "connect.put_merchant_account": {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A key of the app that is meant. */
+                "X-Service-App-Key"?: string | null;
+            };
             path?: never;
             cookie?: never;
         };
@@ -16107,7 +16131,10 @@ export interface operations {
     "connect.create_merchant": {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A key of the app that is meant. */
+                "X-Service-App-Key"?: string | null;
+            };
             path?: never;
             cookie?: never;
         };
@@ -16134,7 +16161,10 @@ export interface operations {
                 appId?: string | null;
                 accountId?: string | null;
             };
-            header?: never;
+            header?: {
+                /** @description A key of the app that is meant. */
+                "X-Service-App-Key"?: string | null;
+            };
             path?: never;
             cookie?: never;
         };
@@ -16154,7 +16184,10 @@ export interface operations {
     "connect.change_merchant_account": {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A key of the app that is meant. */
+                "X-Service-App-Key"?: string | null;
+            };
             path?: never;
             cookie?: never;
         };
@@ -16180,7 +16213,10 @@ export interface operations {
             query: {
                 state: string;
             };
-            header?: never;
+            header?: {
+                /** @description A key of the app that is meant. */
+                "X-Service-App-Key"?: string | null;
+            };
             path?: never;
             cookie?: never;
         };
@@ -16192,7 +16228,10 @@ export interface operations {
     "connect.finish_onboarding": {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A key of the app that is meant. */
+                "X-Service-App-Key"?: string | null;
+            };
             path?: never;
             cookie?: never;
         };
@@ -16216,7 +16255,10 @@ export interface operations {
     "connect.show_merchant": {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A key of the app that is meant. */
+                "X-Service-App-Key"?: string | null;
+            };
             path: {
                 accountId: string;
             };
@@ -16238,7 +16280,10 @@ export interface operations {
     "connect.put_merchant": {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A key of the app that is meant. */
+                "X-Service-App-Key"?: string | null;
+            };
             path: {
                 accountId: string;
             };
@@ -16264,7 +16309,10 @@ export interface operations {
     "connect.act_on_merchant": {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A key of the app that is meant. */
+                "X-Service-App-Key"?: string | null;
+            };
             path: {
                 accountId: string;
             };
@@ -16290,7 +16338,10 @@ export interface operations {
     "connect.delete_merchant": {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A key of the app that is meant. */
+                "X-Service-App-Key"?: string | null;
+            };
             path: {
                 accountId: string;
             };
@@ -16312,7 +16363,10 @@ export interface operations {
     "connect.change_merchant": {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A key of the app that is meant. */
+                "X-Service-App-Key"?: string | null;
+            };
             path: {
                 accountId: string;
             };

@@ -124,6 +124,7 @@ fn a_wrong_setting_stops_the_start_by_its_name() {
         ("JANUA_LISTN", "x", "JANUA_LISTN: there is no such setting; did you mean JANUA_LISTEN?"),
         ("JANUA_WORKERS", "some", "JANUA_WORKERS: must be a whole number"),
         ("JANUA_BASE_URL", "id.example.com", "JANUA_BASE_URL: must be a URL"),
+        ("JANUA_OTLP_HEADERS", "tenant=acme,hush", "JANUA_OTLP_HEADERS: must be headers such as api-key=secret"),
         ("JANUA_DATABASE_URL", "mysql://x", "database_url: must start with sqlite: or postgres://"),
         ("JANUA_DATABASE_URL", "postgres://u@127.0.0.1:1/d", "cannot open the database (setting database_url)"),
         ("JANUA_MASTER_KEY", "abc", "master_key: the master key must be 64 hexadecimal characters"),

@@ -13,6 +13,7 @@ mod support;
 
 mod crash_points;
 mod deploys;
+mod failover;
 mod faults;
 mod mail;
 mod nodes;

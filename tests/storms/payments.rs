@@ -16,7 +16,7 @@ use crate::support::{
 };
 
 const EMAIL: &str = "ada@example.com";
-const SECRET: &str = "whsec_of_the_stand_in";
+pub const SECRET: &str = "whsec_of_the_stand_in";
 const PLANS: &str = "
 currency = \"usd\"
 [plans.pro]
@@ -32,13 +32,13 @@ amount = 10000
 ";
 
 /// The processor, in a process that outlives the server's.
-struct StandIn {
+pub struct StandIn {
     child: Child,
-    port: u16,
+    pub port: u16,
 }
 
 impl StandIn {
-    fn start() -> Self {
+    pub fn start() -> Self {
         let python =
             std::env::var("TEST_PYTHON").expect("TEST_PYTHON: scripts/test sets it, scripts/setup installs it");
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/peers/stripe_stand_in.py");
@@ -48,7 +48,7 @@ impl StandIn {
         Self { child, port: line.trim().parse().unwrap() }
     }
 
-    fn pull(&self, name: &str, given: &Value) -> Value {
+    pub fn pull(&self, name: &str, given: &Value) -> Value {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         let body = given.to_string();
         write!(
@@ -64,11 +64,11 @@ impl StandIn {
         serde_json::from_str(body).unwrap()
     }
 
-    fn objects(&self, kind: &str) -> Vec<Value> {
+    pub fn objects(&self, kind: &str) -> Vec<Value> {
         self.pull("objects", &json!({ "kind": kind }))["objects"].as_array().unwrap().clone()
     }
 
-    fn listen(&self, server: &Server) {
+    pub fn listen(&self, server: &Server) {
         let url = format!("http://127.0.0.1:{}/billing/webhook", server.address.port());
         self.pull("hook", &json!({ "url": url, "secret": SECRET, "doubles": true }));
     }

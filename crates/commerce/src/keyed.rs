@@ -3,8 +3,9 @@ use axum::{extract::FromRequestParts, http::request::Parts};
 use kernel::{
     Janua,
     fault::{FORBIDDEN, Fault, INVALID, NOT_FOUND, Result},
-    http::{GenContext, Operation, OperationInput, may_answer},
+    http::{GenContext, Operation, OperationInput, may_answer, reads_headers},
 };
+use schemars::JsonSchema;
 use tenancy::{
     apps::ApplicationId,
     enter::{AppCaller, Member, Session},
@@ -27,6 +28,11 @@ impl KeyedSession {
             (named, keyed) => Ok(named.or(keyed)),
         }
     }
+
+    /// Whether something of this app is what the caller means: the key of another app hides it.
+    pub fn means(&self, app: ApplicationId) -> bool {
+        self.app.is_none_or(|keyed| keyed == app)
+    }
 }
 
 impl FromRequestParts<Janua> for KeyedSession {
@@ -41,9 +47,18 @@ impl FromRequestParts<Janua> for KeyedSession {
     }
 }
 
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "it describes a header")]
+struct AppKeyHeader {
+    /// A key of the app that is meant.
+    #[schemars(rename = "X-Service-App-Key")]
+    app_key: Option<String>,
+}
+
 impl OperationInput for KeyedSession {
     fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
         Session::operation_input(ctx, operation);
+        reads_headers::<AppKeyHeader>(ctx, operation);
         may_answer(operation, &[NOT_FOUND, FORBIDDEN]);
     }
 }

@@ -1,7 +1,9 @@
 //! Plans, quotas and usage through the front door.
 mod billing;
 mod connect;
+mod crowd;
 mod keyed;
+mod merchants;
 mod plans;
 mod quotas;
 mod stripe;

@@ -4,13 +4,14 @@ use tenancy::messages::mail::{Letter, Mail, Sample};
 pub const MAILS: &[Sample] = &[
     Sample(|| Box::new(sample(EmailNews::DomainFailing))),
     Sample(|| Box::new(sample(EmailNews::DomainFailed))),
+    Sample(|| Box::new(sample(EmailNews::DomainLost))),
     Sample(|| Box::new(sample(EmailNews::Warned))),
     Sample(|| Box::new(sample(EmailNews::Paused))),
 ];
 
 fn sample(news: EmailNews) -> EmailMail {
     let about = match news {
-        EmailNews::DomainFailing | EmailNews::DomainFailed => "mail.example.com".to_owned(),
+        EmailNews::DomainFailing | EmailNews::DomainFailed | EmailNews::DomainLost => "mail.example.com".to_owned(),
         _ => "12 of 110 emails bounced and 0 were reported as spam within 24 hours".to_owned(),
     };
     EmailMail { name: "Ada".into(), app: "Tiny notes".into(), about, page: "/console/apps/APP/email".into(), news }
@@ -20,6 +21,7 @@ fn sample(news: EmailNews) -> EmailMail {
 pub enum EmailNews {
     DomainFailing,
     DomainFailed,
+    DomainLost,
     Warned,
     Paused,
 }
@@ -28,7 +30,7 @@ impl EmailNews {
     /// Where something can be done about it, below the app.
     pub fn page(self) -> &'static str {
         match self {
-            Self::DomainFailing | Self::DomainFailed => "email/domains",
+            Self::DomainFailing | Self::DomainFailed | Self::DomainLost => "email/domains",
             Self::Warned | Self::Paused => "email",
         }
     }
@@ -48,6 +50,7 @@ impl Mail for EmailMail {
         match self.news {
             EmailNews::DomainFailing => "email_domain_failing",
             EmailNews::DomainFailed => "email_domain_failed",
+            EmailNews::DomainLost => "email_domain_lost",
             EmailNews::Warned => "email_warned",
             EmailNews::Paused => "email_paused",
         }
@@ -66,6 +69,12 @@ impl Mail for EmailMail {
                 "Your sending domain does not send any more",
                 "{} sends no more email from {}, because its DNS records are missing.",
                 "Add the records shown on the domain's page, then check them there.",
+            )
+            .with(&[app, about]),
+            EmailNews::DomainLost => Letter::new(
+                "Another organization sends from your domain now",
+                "{} sends no more email from {}, because another organization has proven that the domain is its own.",
+                "If the domain is yours, prove it for your app by a TXT record, then check the sending domain again.",
             )
             .with(&[app, about]),
             EmailNews::Warned => Letter::new(

@@ -137,10 +137,10 @@ fn wildcard(config: &Config, settings: &Settings) -> Finding {
     let is_public = crate::domains::host(&edge.edge_domain).is_some();
     match (settings.acme_dns, settings.edge_tls_listen) {
         _ if settings.edge_certificate.is_some() => Fine(format!("*.{} from files", edge.edge_domain)),
-        (DnsDriver::Route53, _) if settings.acme.0.is_none() => {
+        (DnsDriver::Route53 | DnsDriver::Rfc2136, _) if settings.acme.0.is_none() => {
             Wrong("acme_dns needs a certificate authority: set JANUA_ACME".into())
         }
-        (DnsDriver::Route53, _) => Fine(format!("*.{} is ordered by itself", edge.edge_domain)),
+        (DnsDriver::Route53 | DnsDriver::Rfc2136, _) => Fine(format!("*.{} is ordered by itself", edge.edge_domain)),
         (DnsDriver::Off, Some(_)) if is_public => Odd(format!(
             "sites on *.{} have no certificate. Set JANUA_EDGE_CERTIFICATE and JANUA_EDGE_KEY, or JANUA_ACME_DNS",
             edge.edge_domain

@@ -1,5 +1,5 @@
 //! The settings of domains, certificates and the registrar.
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use kernel::{config::Setting, crypto::Secret};
 use url::Url;
@@ -28,16 +28,24 @@ kernel::settings! {
         acme_profile: String = "";
         /// How certificates are validated: `http-01` (port 80) or `tls-alpn-01` (port 443).
         acme_challenge: Challenge = "http-01";
-        /// Who answers for `edge_domain` in DNS, so that a certificate of `*.edge_domain` can be ordered: `route53` (a zone at
-        /// Amazon Route 53), or `off`.
+        /// Who answers for `edge_domain` in DNS, so that a certificate of `*.edge_domain` can be ordered: `rfc2136` (a name
+        /// server that takes updates, such as BIND, Knot or PowerDNS), `route53` (a zone at Amazon Route 53), or `off`.
         acme_dns: DnsDriver = "off";
-        /// The ID of the zone, such as `Z0123456789ABC`.
+        /// The zone: its name, such as `example.net`, or at Route 53 its ID, such as `Z0123456789ABC`.
         acme_dns_zone: String = "";
-        /// The URL of the zone's API. Empty: Amazon's.
+        /// The IP address and port of the name server that takes updates of the zone, such as `192.0.2.53:53`.
+        acme_dns_server: Option<SocketAddr> = "";
+        /// The name of the key (TSIG) that signs updates.
+        acme_dns_key_name: String = "";
+        /// Its algorithm: `hmac-sha256`, `hmac-sha384` or `hmac-sha512`.
+        acme_dns_algorithm: Tsig = "hmac-sha256";
+        /// How long the zone's other name servers may take to get an updated record.
+        acme_dns_wait: Duration = "5s";
+        /// The URL of the zone's API at Route 53. Empty: Amazon's.
         acme_dns_url: Option<Url> = "";
-        /// The access key that may change records of the zone.
+        /// The access key of Route 53 that may change records of the zone.
         acme_dns_access_key: Option<Secret> = "";
-        /// The secret of the access key.
+        /// The secret of the access key, or of the key that signs updates, in base64.
         acme_dns_secret_key: Option<Secret> = "";
         /// A PEM file with the certificate chain of `*.edge_domain`, read again when it changes.
         edge_certificate: Option<PathBuf> = "";
@@ -142,7 +150,9 @@ choices! {
     /// How a certificate authority checks a name.
     Challenge { Http01 = "http-01", TlsAlpn01 = "tls-alpn-01" }
     /// Who answers for the edge's own domain in DNS.
-    DnsDriver { Off = "off", Route53 = "route53" }
+    DnsDriver { Off = "off", Route53 = "route53", Rfc2136 = "rfc2136" }
+    /// How updates of a zone are signed.
+    Tsig { Sha256 = "hmac-sha256", Sha384 = "hmac-sha384", Sha512 = "hmac-sha512" }
     /// Where TLS of the API comes from.
     TlsSource { Off = "off", Files = "files", Acme = "acme" }
     /// Who registers domains.

@@ -3,6 +3,7 @@ mod alarms;
 mod analytics;
 mod observability;
 mod otlp;
+mod otlp_header;
 mod traces;
 
 use kernel::{

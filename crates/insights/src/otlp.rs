@@ -1,8 +1,8 @@
 //! Export of spans by OTLP/HTTP, the protocol of OpenTelemetry, to the collector that `otlp_endpoint` names.
 //!
 //! The requests are the protocol's JSON mapping, written by hand: five objects with fixed fields. The crate
-//! `opentelemetry-proto` would bring its SDK and `tonic`, the stack of gRPC, for the same text. A test has the published types decode
-//! what is sent.
+//! `opentelemetry-proto` would bring its SDK and `tonic`, the stack of gRPC, for the same text. Tests have the published types
+//! decode what is sent, and a collector take it.
 //!
 //! Requests never wait for the collector: spans go through bounded queues, and what finds no room is dropped and counted
 //! (`janua_spans_dropped_total`).
@@ -15,7 +15,6 @@ use std::{
 use kernel::{
     Janua,
     config::Config,
-    crypto::Secret,
     feature::Feature,
     http::Routes,
     settings,
@@ -25,7 +24,7 @@ use reqwest::{Client, StatusCode, redirect::Policy};
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::observability::Node;
+use crate::{observability::Node, otlp_header::OtlpHeader};
 
 settings! {
     /// The export of traces.
@@ -33,7 +32,7 @@ settings! {
         /// Where spans of requests and jobs are sent by OTLP/HTTP, such as http://localhost:4318. Empty: nowhere.
         otlp_endpoint: Option<Url> = "";
         /// Headers of these requests, such as api-key=secret,tenant=acme.
-        otlp_headers: Option<Secret> = "";
+        otlp_headers: Vec<OtlpHeader> = "";
     }
 }
 
@@ -66,7 +65,7 @@ pub fn feature(config: &Config) -> Feature {
 struct Exporter {
     client: Result<Client, String>,
     url: Url,
-    headers: Vec<(String, Secret)>,
+    headers: Vec<OtlpHeader>,
     waiting: Mutex<VecDeque<Span>>,
 }
 
@@ -78,12 +77,9 @@ impl Exporter {
             let path = format!("{}/v1/traces", url.path().trim_end_matches('/'));
             url.set_path(&path);
         }
-        let headers = settings.otlp_headers.as_ref().map(Secret::expose).unwrap_or_default().split(',');
-        let headers = headers.filter_map(|header| header.split_once('='));
-        let headers = headers.map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned().into()));
         let client = Client::builder().timeout(TIMEOUT).redirect(Policy::none()).no_proxy().build();
         let client = client.map_err(|error| format!("otlp_endpoint: {error}"));
-        Some(Self { client, url, headers: headers.collect(), waiting: Mutex::default() })
+        Some(Self { client, url, headers: settings.otlp_headers.clone(), waiting: Mutex::default() })
     }
 
     fn waiting(&self) -> std::sync::MutexGuard<'_, VecDeque<Span>> {
@@ -158,8 +154,8 @@ enum Answer {
 async fn send(janua: &Janua, exporter: &Exporter, spans: &[Span]) -> Answer {
     let Ok(client) = &exporter.client else { return Answer::Refused("there is no client".into()) };
     let mut call = client.post(exporter.url.clone()).json(&request(janua, spans));
-    for (name, value) in &exporter.headers {
-        call = call.header(name, value.expose());
+    for header in &exporter.headers {
+        call = call.header(&header.name, &header.value);
     }
     let answer = match call.send().await {
         Ok(answer) => answer,

@@ -1,6 +1,7 @@
 //! Insights through the front door.
 mod alarms;
 mod analytics;
+mod collector;
 mod observability;
 mod otlp;
 mod traces;

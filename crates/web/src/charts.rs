@@ -21,7 +21,7 @@ const BAR: f64 = 0.62;
 const SPARK: (f64, f64) = (28.0, 2.0);
 
 /// `4182` as `4,182`, `4.25` as `4.3`.
-fn count(number: f64) -> String {
+pub fn count(number: f64) -> String {
     let rounded = (number * 10.0).round() / 10.0;
     let text = if rounded.fract() == 0.0 { format!("{rounded:.0}") } else { format!("{rounded:.1}") };
     let (whole, rest) = text.split_once('.').map_or((text.as_str(), None), |(whole, rest)| (whole, Some(rest)));

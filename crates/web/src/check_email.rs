@@ -56,7 +56,10 @@ fn form(
 ) -> Response {
     let began = Began::read(janua, headers);
     let (email, mail) = began.map_or((String::new(), RequestedMail::Confirmation), |began| (began.email, began.mail));
-    let content = context! { email, mail => mail.name(), is_again, ..refused(fault) };
+    // On a developer's own machine the mail is a file. A server that others reach never says so.
+    let outbox = (janua.config.smtp_url.is_none() && janua.config.is_local())
+        .then(|| janua.config.data_dir.join("outbox").display().to_string());
+    let content = context! { email, mail => mail.name(), is_again, outbox, ..refused(fault) };
     onward.page(janua, status, "check_email.html", content)
 }
 

@@ -4,6 +4,8 @@ use kernel::clock::Timestamp;
 use minijinja::{Environment, Error, ErrorKind, Value};
 use tenancy::sessions::device_name;
 
+use crate::charts::count;
+
 pub fn add_to(environment: &mut Environment<'_>) {
     environment.add_filter("words", words);
     environment.add_filter("meter", meter);
@@ -12,6 +14,8 @@ pub fn add_to(environment: &mut Environment<'_>) {
     environment.add_filter("day", day);
     environment.add_filter("spaced", spaced);
     environment.add_filter("bytes", bytes);
+    environment.add_filter("amount", amount);
+    environment.add_filter("method", method);
     environment.add_filter("device", |user_agent: &str| device_name(user_agent));
     environment
         .add_filter("as_picture", |svg: &str| format!("data:image/svg+xml;base64,{}", BASE64.encode(svg.as_bytes())));
@@ -29,6 +33,28 @@ fn bytes(number: f64) -> String {
     }
     let places = usize::from(unit > 0 && size < 100.0);
     format!("{size:.places$} {}", units[unit])
+}
+
+/// A number of a meter's units: bytes as `1.5 KiB`, anything else as `1,536`.
+fn amount(number: f64, unit: &str) -> String {
+    if unit == "bytes" { bytes(number) } else { count(number) }
+}
+
+/// How somebody signed in, as sessions and events have it: `pwd` as `password`. Other texts stay as they are.
+fn method(code: &str) -> String {
+    let said = match code {
+        "pwd" => "password",
+        "mail" => "email link or code",
+        "otp" => "authenticator app",
+        "sms" => "text message",
+        "recovery" => "recovery code",
+        "mfa" => "second factor",
+        "trusted" => "trusted device",
+        "device" => "approved on another device",
+        "social" => "provider",
+        other => other,
+    };
+    said.to_owned()
 }
 
 /// `SIGN_IN_FAILED` as `Sign-in failed`, `MFA_ENABLED` as `MFA enabled`, `ORG_CREATED` as `Organization created`.
@@ -138,6 +164,12 @@ mod tests {
     fn names_and_lengths_of_time_are_in_words() {
         assert_eq!(words("MFA_ENABLED"), "MFA enabled");
         assert_eq!(words("SIGN_IN_FAILED"), "Sign-in failed");
+        assert_eq!(
+            ["pwd", "otp", "mfa", "github"].map(method),
+            ["password", "authenticator app", "second factor", "github"]
+        );
+        assert_eq!(amount(5_368_709_120.0, "bytes"), "5.0 GiB");
+        assert_eq!(amount(1_536.0, "calls"), "1,536");
         assert_eq!(words("MCP_REGISTERED"), "MCP registered");
         assert_eq!(words("ORG_CREATED"), "Organization created");
         assert_eq!(words(""), "");

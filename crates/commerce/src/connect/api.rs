@@ -7,12 +7,10 @@ use tenancy::once::TOKEN_SPENT;
 
 use super::{
     checkout::{create_payment, list_payments},
-    merchant::{act_on_merchant, change_merchant, delete_merchant, put_merchant, show_merchant},
+    merchant::{act_on_merchant, change_merchant, delete_merchant, show_merchant},
     merchants::{delete_merchant_account, list_merchants},
-    onboarding::{
-        change_merchant_account, create_merchant, finish_onboarding, put_merchant_account, return_from_onboarding,
-    },
-    refunds::{change_payment, delete_payment, put_payment},
+    onboarding::{change_merchant_account, create_merchant, finish_onboarding, return_from_onboarding},
+    refunds::{change_payment, delete_payment},
 };
 use crate::{
     billing::urls::REDIRECT_NOT_ALLOWED,
@@ -45,7 +43,8 @@ pub fn routes() -> Routes {
         .fails(&[BAD_CURSOR])
         .post("/connect/onboard/accounts", create_merchant, "create a merchant and a link to onboard")
         .patch("/connect/onboard/accounts", change_merchant_account, "change a merchant, or make a new link")
-        .put("/connect/onboard/accounts", put_merchant_account, "change a merchant, or make a new link")
+        .put("/connect/onboard/accounts", change_merchant_account, "change a merchant, or make a new link")
+        .named("put_merchant_account")
         .delete("/connect/onboard/accounts", delete_merchant_account, "disconnect a merchant")
         .get("/connect/onboard/done", return_from_onboarding, "where a merchant's browser comes back to")
         .fails(&[TOKEN_SPENT])
@@ -54,7 +53,8 @@ pub fn routes() -> Routes {
         .get("/connect/merchants/{accountId}", show_merchant, "merchant details")
         .post("/connect/merchants/{accountId}", act_on_merchant, "a link to the merchant's account, or a fresh read")
         .patch("/connect/merchants/{accountId}", change_merchant, "change a merchant")
-        .put("/connect/merchants/{accountId}", put_merchant, "change a merchant")
+        .put("/connect/merchants/{accountId}", change_merchant, "change a merchant")
+        .named("put_merchant")
         .delete("/connect/merchants/{accountId}", delete_merchant, "disconnect a merchant")
         .each(|routes| routes.fails(COMMON).fails(&[SECRET_KEY_REQUIRED]))
         .get("/connect/checkout/sessions", list_payments, "payments to merchants, or one of them")
@@ -63,7 +63,8 @@ pub fn routes() -> Routes {
         .fails(&[IDEMPOTENCY_MISMATCH])
         .patch("/connect/checkout/sessions", change_payment, "expire or refund a payment")
         .fails(&[IDEMPOTENCY_KEY_REQUIRED, NOT_REFUNDABLE, IDEMPOTENCY_MISMATCH])
-        .put("/connect/checkout/sessions", put_payment, "expire or refund a payment")
+        .put("/connect/checkout/sessions", change_payment, "expire or refund a payment")
+        .named("put_payment")
         .fails(&[IDEMPOTENCY_KEY_REQUIRED, NOT_REFUNDABLE, IDEMPOTENCY_MISMATCH])
         .delete("/connect/checkout/sessions", delete_payment, "expire a payment")
 }

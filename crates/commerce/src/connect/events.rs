@@ -4,6 +4,8 @@ use super::model::{MerchantId, PaymentId};
 tenancy::events! {
     /// A merchant was created.
     MerchantCreated { merchant: MerchantId } = "MERCHANT_CREATED";
+    /// An admin changed a merchant's names, email or currency.
+    MerchantUpdated { merchant: MerchantId, fields: Vec<&'static str> } = "MERCHANT_UPDATED";
     /// A merchant can be paid.
     MerchantEnabled { merchant: MerchantId } = "MERCHANT_ENABLED";
     /// A merchant cannot be paid until something is provided.

@@ -9,18 +9,18 @@ use kernel::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tenancy::{enter::Session, orgs::Role};
+use tenancy::orgs::Role;
 
 use super::{
     api::MERCHANT_NOT_READY,
     checkout::is_currency,
     events::MerchantLinkOpened,
-    merchants::{MerchantView, disconnect, reach},
+    merchants::{MerchantView, disconnect, hold, reach, save_change},
     model::{Merchant, MerchantId},
     onboarding::onboarding_link,
     rules,
 };
-use crate::payments::Payments;
+use crate::{keyed::KeyedSession, payments::Payments};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -60,10 +60,10 @@ async fn details(janua: &Janua, merchant: Merchant, url: Option<String>) -> Resu
 
 pub async fn show_merchant(
     State(janua): State<Janua>,
-    session: Session,
+    caller: KeyedSession,
     Path(path): Path<MerchantPath>,
 ) -> Result<Json<MerchantDetails>> {
-    let merchant = reach(&janua, &session, path.account_id, Role::Member).await?;
+    let merchant = reach(&janua, &caller, path.account_id, Role::Member).await?;
     details(&janua, merchant, None).await
 }
 
@@ -82,25 +82,27 @@ pub struct MerchantAct {
 
 pub async fn act_on_merchant(
     State(janua): State<Janua>,
-    session: Session,
+    caller: KeyedSession,
     Path(path): Path<MerchantPath>,
     Json(act): Json<MerchantAct>,
 ) -> Result<Json<MerchantDetails>> {
     let driver = Payments::required(&janua)?;
-    let merchant = reach(&janua, &session, path.account_id, Role::Admin).await?;
+    let merchant = reach(&janua, &caller, path.account_id, Role::Admin).await?;
     match act.action {
         MerchantAction::Refresh => {
             let merchant = rules::sync_account(&janua, driver, merchant.id).await?.ok_or(NOT_FOUND)?;
             details(&janua, merchant, None).await
         }
         MerchantAction::OnboardingLink => {
-            let (url, _) = onboarding_link(&janua, driver, &session, &merchant).await?;
+            let (url, _) = onboarding_link(&janua, driver, &caller.session, &merchant).await?;
             details(&janua, merchant, Some(url)).await
         }
         MerchantAction::LoginLink => {
             let account = merchant.account.clone().ok_or(MERCHANT_NOT_READY)?;
             let event = MerchantLinkOpened { merchant: merchant.id, link: "login".into() };
-            transact!(janua, async |tx| Ok(session.record_about(tx, &janua, merchant.about(), &event).await?))?;
+            transact!(janua, async |tx| {
+                Ok(caller.session.record_about(tx, &janua, merchant.about(), &event).await?)
+            })?;
             let key = format!("janua-{}-login-{}", merchant.id, janua.entropy.uuid(janua.clock.now()));
             let url = driver.login_link(&janua, &key, &account).await?;
             details(&janua, merchant, Some(url)).await
@@ -117,48 +119,45 @@ pub struct MerchantChange {
     default_currency: Option<String>,
 }
 
-async fn apply_change(
-    janua: &Janua,
-    session: &Session,
-    id: MerchantId,
-    change: MerchantChange,
-) -> Result<Json<MerchantDetails>> {
-    reach(janua, session, id, Role::Admin).await?;
-    if change.default_currency.as_deref().is_some_and(|code| !is_currency(code)) {
-        return Err(INVALID.at("defaultCurrency", "wrong_form", "must be a currency in lower case, such as usd"));
+impl MerchantChange {
+    /// Changes the merchant, and answers which of its fields are different now.
+    fn apply(&self, merchant: &mut Merchant) -> Vec<&'static str> {
+        let mut fields = vec![];
+        if self.display_name.is_some() && self.display_name != merchant.display_name {
+            merchant.display_name.clone_from(&self.display_name);
+            fields.push("displayName");
+        }
+        if self.default_currency.is_some() && self.default_currency != merchant.default_currency {
+            merchant.default_currency.clone_from(&self.default_currency);
+            fields.push("defaultCurrency");
+        }
+        fields
     }
-    let merchant = transact!(janua, async |tx| {
-        let mut merchant = Merchant::hold(tx, id).await?.ok_or(NOT_FOUND)?;
-        merchant.display_name = change.display_name.clone().or(merchant.display_name);
-        merchant.default_currency = change.default_currency.clone().or(merchant.default_currency);
-        merchant.save(tx, janua.clock.now()).await?;
-        Ok(merchant)
-    })?;
-    details(janua, merchant, None).await
 }
 
 pub async fn change_merchant(
     State(janua): State<Janua>,
-    session: Session,
+    caller: KeyedSession,
     Path(path): Path<MerchantPath>,
     Json(change): Json<MerchantChange>,
 ) -> Result<Json<MerchantDetails>> {
-    apply_change(&janua, &session, path.account_id, change).await
-}
-
-pub async fn put_merchant(
-    State(janua): State<Janua>,
-    session: Session,
-    Path(path): Path<MerchantPath>,
-    Json(change): Json<MerchantChange>,
-) -> Result<Json<MerchantDetails>> {
-    apply_change(&janua, &session, path.account_id, change).await
+    let reached = reach(&janua, &caller, path.account_id, Role::Admin).await?;
+    if change.default_currency.as_deref().is_some_and(|code| !is_currency(code)) {
+        return Err(INVALID.at("defaultCurrency", "wrong_form", "must be a currency in lower case, such as usd"));
+    }
+    let merchant = transact!(janua, async |tx| {
+        let mut merchant = hold(tx, &caller, &reached).await?;
+        let fields = change.apply(&mut merchant);
+        save_change(tx, &janua, &caller, &merchant, fields).await?;
+        Ok(merchant)
+    })?;
+    details(&janua, merchant, None).await
 }
 
 pub async fn delete_merchant(
     State(janua): State<Janua>,
-    session: Session,
+    caller: KeyedSession,
     Path(path): Path<MerchantPath>,
 ) -> Result<Json<MerchantView>> {
-    disconnect(&janua, &session, path.account_id).await
+    disconnect(&janua, &caller, path.account_id).await
 }

@@ -1,5 +1,6 @@
 //! The merchants of an app: the list, and the end of one.
 use axum::extract::State;
+use db::{Read, Tx};
 use kernel::{
     Janua,
     clock::Timestamp,
@@ -12,13 +13,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tenancy::{
     apps::ApplicationId,
-    enter::Session,
-    orgs::{Membership, Role},
+    orgs::{Membership, Org, Role},
 };
 
 use super::{
     api::MERCHANT_BUSY,
-    events::MerchantDisconnected,
+    events::{MerchantDisconnected, MerchantUpdated},
     model::{Merchant, MerchantId},
 };
 use crate::{billing::payer_of_app, keyed::KeyedSession, plans::Plans};
@@ -83,10 +83,44 @@ pub struct MerchantQuery {
 }
 
 /// A merchant, for a caller with at least this role in the organization of its app.
-pub async fn reach(janua: &Janua, session: &Session, id: MerchantId, least: Role) -> Result<Merchant> {
-    let merchant = Merchant::find(&janua.db, id).await?.ok_or(NOT_FOUND)?;
-    let membership = Membership::of(&janua.db, merchant.org_id, session.account().id).await?.ok_or(NOT_FOUND)?;
-    if membership.role < least { Err(FORBIDDEN.into()) } else { Ok(merchant) }
+pub async fn reach(janua: &Janua, caller: &KeyedSession, id: MerchantId, least: Role) -> Result<Merchant> {
+    let merchant = Merchant::find(&janua.db, id).await?.filter(|merchant| caller.means(merchant.app_id));
+    let merchant = merchant.ok_or(NOT_FOUND)?;
+    check_role(&janua.db, caller, &merchant, least).await?;
+    Ok(merchant)
+}
+
+/// Locks a merchant that an admin reached before, and checks the role again, because it may have changed meanwhile.
+pub async fn hold(tx: &mut Tx, caller: &KeyedSession, reached: &Merchant) -> Result<Merchant> {
+    // The organization first, as its deletion does.
+    if !Org::hold(tx, reached.org_id).await? {
+        return Err(NOT_FOUND.into());
+    }
+    let merchant = Merchant::hold(tx, reached.id).await?.ok_or(NOT_FOUND)?;
+    check_role(&mut *tx, caller, &merchant, Role::Admin).await?;
+    Ok(merchant)
+}
+
+/// Stores what an admin changed, with a row of the audit log. Nothing is stored where no field is different.
+pub async fn save_change(
+    tx: &mut Tx,
+    janua: &Janua,
+    caller: &KeyedSession,
+    merchant: &Merchant,
+    fields: Vec<&'static str>,
+) -> db::Result<()> {
+    if fields.is_empty() {
+        return Ok(());
+    }
+    merchant.save(tx, janua.clock.now()).await?;
+    let event = MerchantUpdated { merchant: merchant.id, fields };
+    caller.session.record_about(tx, janua, merchant.about(), &event).await
+}
+
+async fn check_role(from: impl Read, caller: &KeyedSession, merchant: &Merchant, least: Role) -> Result<()> {
+    let account = caller.session.account().id;
+    let membership = Membership::of(from, merchant.org_id, account).await?.ok_or(NOT_FOUND)?;
+    if membership.role < least { Err(FORBIDDEN.into()) } else { Ok(()) }
 }
 
 pub async fn list_merchants(
@@ -96,7 +130,7 @@ pub async fn list_merchants(
     page: Page,
 ) -> Result<Json<MerchantList>> {
     if let Some(id) = query.account_id {
-        let merchant = reach(&janua, &caller.session, id, Role::Member).await?;
+        let merchant = reach(&janua, &caller, id, Role::Member).await?;
         if caller.app(query.app_id)?.is_some_and(|app| app != merchant.app_id) {
             return Err(NOT_FOUND.into());
         }
@@ -111,10 +145,10 @@ pub async fn list_merchants(
     Ok(Json(MerchantList { accounts, next_cursor }))
 }
 
-pub async fn disconnect(janua: &Janua, session: &Session, id: MerchantId) -> Result<Json<MerchantView>> {
-    reach(janua, session, id, Role::Admin).await?;
+pub async fn disconnect(janua: &Janua, caller: &KeyedSession, id: MerchantId) -> Result<Json<MerchantView>> {
+    let reached = reach(janua, caller, id, Role::Admin).await?;
     let merchant = transact!(janua, async |tx| {
-        let mut merchant = Merchant::hold(tx, id).await?.ok_or(NOT_FOUND)?;
+        let mut merchant = hold(tx, caller, &reached).await?;
         if Merchant::is_busy(tx, id).await? {
             return Err(MERCHANT_BUSY.into());
         }
@@ -123,7 +157,8 @@ pub async fn disconnect(janua: &Janua, session: &Session, id: MerchantId) -> Res
             (merchant.charges_enabled, merchant.payouts_enabled) = (false, false);
             merchant.ended_at = Some(janua.clock.now());
             merchant.save(tx, janua.clock.now()).await?;
-            session.record_about(tx, janua, merchant.about(), &MerchantDisconnected { merchant: id }).await?;
+            let event = MerchantDisconnected { merchant: id };
+            caller.session.record_about(tx, janua, merchant.about(), &event).await?;
         }
         Ok(merchant)
     })?;
@@ -132,9 +167,9 @@ pub async fn disconnect(janua: &Janua, session: &Session, id: MerchantId) -> Res
 
 pub async fn delete_merchant_account(
     State(janua): State<Janua>,
-    session: Session,
+    caller: KeyedSession,
     Query(query): Query<MerchantQuery>,
 ) -> Result<Json<MerchantView>> {
     let id = query.account_id.ok_or_else(|| INVALID.at("accountId", "required", "is required"))?;
-    disconnect(&janua, &session, id).await
+    disconnect(&janua, &caller, id).await
 }

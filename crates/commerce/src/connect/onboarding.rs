@@ -26,7 +26,7 @@ use super::{
     RETURN,
     api::MERCHANT_NOT_READY,
     events::MerchantLinkOpened,
-    merchants::{MerchantView, reach},
+    merchants::{MerchantView, hold, reach, save_change},
     model::{Merchant, MerchantId},
     rules,
 };
@@ -139,42 +139,41 @@ pub struct AccountChange {
     new_link: Option<bool>,
 }
 
-async fn change_account(janua: &Janua, session: &Session, change: AccountChange) -> Result<Json<OnboardingView>> {
-    let driver = Payments::required(janua)?;
-    reach(janua, session, change.account_id, Role::Admin).await?;
-    let merchant = transact!(janua, async |tx| {
-        let mut merchant = Merchant::hold(tx, change.account_id).await?.ok_or(NOT_FOUND)?;
-        if change.email.is_some() {
-            merchant.email.clone_from(&change.email);
+impl AccountChange {
+    /// Changes the merchant, and answers which of its fields are different now.
+    fn apply(&self, merchant: &mut Merchant) -> Vec<&'static str> {
+        let mut fields = vec![];
+        if self.email.is_some() && self.email != merchant.email {
+            merchant.email.clone_from(&self.email);
+            fields.push("email");
         }
-        if change.business_name.is_some() {
-            merchant.business_name.clone_from(&change.business_name);
+        if self.business_name.is_some() && self.business_name != merchant.business_name {
+            merchant.business_name.clone_from(&self.business_name);
+            fields.push("businessName");
         }
-        merchant.save(tx, janua.clock.now()).await?;
-        Ok(merchant)
-    })?;
-    let link = match change.new_link {
-        Some(true) => Some(onboarding_link(janua, driver, session, &merchant).await?),
-        _ => None,
-    };
-    let (onboarding_url, expires_at) = link.map_or((None, None), |(url, at)| (Some(url), Some(at)));
-    Ok(Json(OnboardingView { account: MerchantView::of(janua, merchant), onboarding_url, expires_at }))
+        fields
+    }
 }
 
 pub async fn change_merchant_account(
     State(janua): State<Janua>,
-    session: Session,
+    caller: KeyedSession,
     Json(change): Json<AccountChange>,
 ) -> Result<Json<OnboardingView>> {
-    change_account(&janua, &session, change).await
-}
-
-pub async fn put_merchant_account(
-    State(janua): State<Janua>,
-    session: Session,
-    Json(change): Json<AccountChange>,
-) -> Result<Json<OnboardingView>> {
-    change_account(&janua, &session, change).await
+    let driver = Payments::required(&janua)?;
+    let reached = reach(&janua, &caller, change.account_id, Role::Admin).await?;
+    let merchant = transact!(janua, async |tx| {
+        let mut merchant = hold(tx, &caller, &reached).await?;
+        let fields = change.apply(&mut merchant);
+        save_change(tx, &janua, &caller, &merchant, fields).await?;
+        Ok(merchant)
+    })?;
+    let link = match change.new_link {
+        Some(true) => Some(onboarding_link(&janua, driver, &caller.session, &merchant).await?),
+        _ => None,
+    };
+    let (onboarding_url, expires_at) = link.map_or((None, None), |(url, at)| (Some(url), Some(at)));
+    Ok(Json(OnboardingView { account: MerchantView::of(&janua, merchant), onboarding_url, expires_at }))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -185,7 +184,7 @@ pub struct ReturnQuery {
 
 pub async fn return_from_onboarding(
     State(janua): State<Janua>,
-    session: Session,
+    caller: KeyedSession,
     Query(query): Query<ReturnQuery>,
 ) -> Result<Response> {
     let driver = Payments::required(&janua)?;
@@ -193,13 +192,13 @@ pub async fn return_from_onboarding(
     let now = janua.clock.now();
     // Looked at first: another person who has the link does not use it up.
     let owner = once::look(&janua.db, RETURN, &state, now).await?.and_then(|kept| kept.account_id);
-    if owner != Some(session.account().id) {
+    if owner != Some(caller.session.account().id) {
         return Err(TOKEN_SPENT.into());
     }
     let spent = transact!(janua, async |tx| Ok(once::spend(tx, RETURN, &state, now).await?))?.ok_or(TOKEN_SPENT)?;
     let aside = spent.aside(&janua).and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
     let id: MerchantId = aside.parse().map_err(|_| TOKEN_SPENT)?;
-    reach(&janua, &session, id, Role::Admin).await?;
+    reach(&janua, &caller, id, Role::Admin).await?;
     let merchant = rules::sync_account(&janua, driver, id).await?.ok_or(NOT_FOUND)?;
     let joint = if merchant.return_url.contains('?') { '&' } else { '?' };
     let to = format!("{}{joint}status={}", merchant.return_url, merchant.status);
@@ -217,11 +216,11 @@ pub struct OnboardingDone {
 
 pub async fn finish_onboarding(
     State(janua): State<Janua>,
-    session: Session,
+    caller: KeyedSession,
     Json(done): Json<OnboardingDone>,
 ) -> Result<Json<MerchantView>> {
     let driver = Payments::required(&janua)?;
-    reach(&janua, &session, done.account_id, Role::Admin).await?;
+    reach(&janua, &caller, done.account_id, Role::Admin).await?;
     let merchant = rules::sync_account(&janua, driver, done.account_id).await?.ok_or(NOT_FOUND)?;
     Ok(Json(MerchantView::of(&janua, merchant)))
 }

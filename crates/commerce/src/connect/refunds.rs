@@ -102,35 +102,17 @@ async fn refund(
     Ok(Json(payment.into()))
 }
 
-async fn alter(
-    janua: &Janua,
-    seller: &Seller,
-    key: Option<String>,
-    change: PaymentChange,
-) -> Result<Json<PaymentView>> {
-    let payment = seller.payment(janua, change.id, Role::Admin).await?;
-    match change.action {
-        PaymentAction::Expire => expire(janua, payment).await,
-        PaymentAction::Refund => refund(janua, payment, &change, key).await,
-    }
-}
-
 pub async fn change_payment(
     State(janua): State<Janua>,
     seller: Seller,
     RequestKey(key): RequestKey,
     Json(change): Json<PaymentChange>,
 ) -> Result<Json<PaymentView>> {
-    alter(&janua, &seller, key, change).await
-}
-
-pub async fn put_payment(
-    State(janua): State<Janua>,
-    seller: Seller,
-    RequestKey(key): RequestKey,
-    Json(change): Json<PaymentChange>,
-) -> Result<Json<PaymentView>> {
-    alter(&janua, &seller, key, change).await
+    let payment = seller.payment(&janua, change.id, Role::Admin).await?;
+    match change.action {
+        PaymentAction::Expire => expire(&janua, payment).await,
+        PaymentAction::Refund => refund(&janua, payment, &change, key).await,
+    }
 }
 
 pub async fn delete_payment(

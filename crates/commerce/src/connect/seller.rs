@@ -5,12 +5,12 @@ use axum::{
 };
 use kernel::{
     Janua, crypto,
-    fault::{Fault, NOT_FOUND, Result, UNAUTHENTICATED},
+    fault::{FORBIDDEN, Fault, NOT_FOUND, Result, UNAUTHENTICATED},
     http::{GenContext, Operation, OperationInput, may_answer, requires},
 };
 use tenancy::{
     apps::{Application, ApplicationId, KeyKind},
-    enter::AppKey,
+    enter::{AppKey, Session},
     orgs::Role,
 };
 
@@ -44,9 +44,10 @@ impl FromRequestParts<Janua> for Seller {
 
 impl OperationInput for Seller {
     fn operation_input(ctx: &mut GenContext, operation: &mut Operation) {
-        KeyedSession::operation_input(ctx, operation);
+        // The header is named by the scheme, alone or beside a session.
+        Session::operation_input(ctx, operation);
         requires(operation, &["appKey"]);
-        may_answer(operation, &[UNAUTHENTICATED, SECRET_KEY_REQUIRED]);
+        may_answer(operation, &[UNAUTHENTICATED, SECRET_KEY_REQUIRED, NOT_FOUND, FORBIDDEN]);
     }
 }
 

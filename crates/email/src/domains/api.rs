@@ -21,7 +21,7 @@ use tenancy::{
 use url::Host;
 
 use super::{
-    check::{check, wanted},
+    check::{check, has_proof, wanted},
     keys,
     model::{self, Domain, DomainKey, RecordState, RecordStatus},
     rules,
@@ -174,7 +174,8 @@ async fn add_email_domain(
     };
     transact!(janua, async |tx| {
         caller.hold(tx).await?;
-        if model::holder(tx, &domain.hostname).await?.is_some_and(|holder| holder != org) {
+        let is_taken = model::holder(tx, &domain.hostname).await?.is_some_and(|holder| holder != org);
+        if is_taken && !has_proof(tx, &domain.hostname, org).await? {
             return Err(DOMAIN_TAKEN.into());
         }
         if Domain::of_app(&mut *tx, app).await?.len() >= MOST_DOMAINS {

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tenancy::{
     apps::Application,
     events::{self, About, By},
+    orgs::OrgId,
 };
 
 use super::{
@@ -237,8 +238,15 @@ async fn settle(
         _ => domain.has_return_path = false,
     }
     let other = model::holder(tx, &domain.hostname).await?.filter(|org| *org != domain.org_id);
-    let news = rules::settle(&mut domain, &records, now, other.is_some());
-    if news == News::Verified && !model::take_host(tx, &domain.hostname, domain.org_id).await? {
+    let takes_over = other.is_some() && has_proof(tx, &domain.hostname, domain.org_id).await?;
+    let news = rules::settle(&mut domain, &records, now, other.is_some() && !takes_over);
+    if news == News::Verified && takes_over {
+        for mut loser in model::move_host(tx, &domain.hostname, domain.org_id).await? {
+            rules::lose(&mut loser);
+            loser.save(tx).await?;
+            tell(tx, janua, &By::default(), &loser, News::Lost).await?;
+        }
+    } else if news == News::Verified && !model::take_host(tx, &domain.hostname, domain.org_id).await? {
         // Another organization was faster.
         return Ok(Domain::find(&mut *tx, domain.app_id, &domain.hostname).await?);
     }
@@ -249,6 +257,12 @@ async fn settle(
     }
     tell(tx, janua, by, &domain, news).await?;
     Ok(Some(domain))
+}
+
+/// Whether the organization has proven the name itself, or one above it, by a TXT record that stands. That proof weighs more than
+/// email records, which an owner before may have left behind.
+pub async fn has_proof(tx: &mut Tx, hostname: &str, org: OrgId) -> db::Result<bool> {
+    Ok(Application::org_of_domain(&mut *tx, hostname).await? == Some(org))
 }
 
 async fn tell(tx: &mut Tx, janua: &Janua, by: &By, domain: &Domain, news: News) -> Result<()> {
@@ -265,6 +279,10 @@ async fn tell(tx: &mut Tx, janua: &Janua, by: &By, domain: &Domain, news: News) 
         News::Failed => {
             events::record(tx, janua, by, about, &DomainFailed { hostname }).await?;
             EmailNews::DomainFailed
+        }
+        News::Lost => {
+            events::record(tx, janua, by, about, &DomainFailed { hostname }).await?;
+            EmailNews::DomainLost
         }
     };
     health::tell(tx, janua, &application, letter, &domain.hostname).await

@@ -170,6 +170,14 @@ pub async fn holder(tx: &mut Tx, hostname: &str) -> db::Result<Option<OrgId>> {
     Ok(tx.opt::<(OrgId,)>(sql, params![hostname]).await?.map(|(org,)| org))
 }
 
+/// Moves a host to an organization that has proven the name itself, and answers the domains of others that lose it.
+pub async fn move_host(tx: &mut Tx, hostname: &str, org: OrgId) -> db::Result<Vec<Domain>> {
+    tx.exec("UPDATE email_host SET org_id = $2 WHERE hostname = $1", params![hostname, org]).await?;
+    let sql = "SELECT * FROM email_domain WHERE hostname = $1 AND org_id <> $2
+               AND status IN ('verified', 'temporary_failure') ORDER BY app_id LIMIT 1000";
+    tx.all(sql, params![hostname, org]).await
+}
+
 /// Lets others prove a host once no domain of its organization sends from it any more.
 pub async fn free_host(tx: &mut Tx, hostname: &str, org: OrgId) -> db::Result<()> {
     tx.exec(

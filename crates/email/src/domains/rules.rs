@@ -21,6 +21,8 @@ pub enum News {
     Verified,
     Failing,
     Failed,
+    /// Another organization has proven the name, and sends from it now.
+    Lost,
 }
 
 /// What the required records say together.
@@ -44,7 +46,7 @@ fn proof(records: &[RecordState]) -> Proof {
     }
 }
 
-/// Moves a domain to the state that its records mean. `is_taken` says that another organization has proven the host.
+/// Moves a domain to the state that its records mean. `is_taken` says that another organization has the host, and keeps it.
 pub fn settle(domain: &mut Domain, records: &[RecordState], now: Timestamp, is_taken: bool) -> News {
     let proof = proof(records);
     domain.checks = domain.checks.saturating_add(1);
@@ -93,6 +95,13 @@ pub fn settle(domain: &mut Domain, records: &[RecordState], now: Timestamp, is_t
     domain.next_check_at =
         next(domain, now).map(|at| if proof == Proof::Unknown { at.min(now.plus(HOUR)) } else { at });
     news
+}
+
+/// Another organization has proven the name: the domain sends no more.
+pub fn lose(domain: &mut Domain) {
+    domain.status = DomainStatus::Failed;
+    (domain.verified_at, domain.next_check_at) = (None, None);
+    (domain.missing_since, domain.failing_since) = (None, None);
 }
 
 /// When it is looked at next by itself.

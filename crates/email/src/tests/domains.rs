@@ -101,3 +101,60 @@ async fn keys_are_rotated_and_a_domain_without_its_records_stops_sending() {
     t.run_jobs().await;
     t.finish().await;
 }
+
+/// As if an app had proven a name by its TXT record, for whatever purpose.
+async fn prove(t: &TestJanua, shop: &Shop, name: &str, is_missing: bool) {
+    let (org,): (String,) =
+        t.janua.db.one("SELECT org_id FROM app WHERE id = $1", db::params![&shop.app]).await.unwrap();
+    let claimed =
+        shop.owner.asks(t.post(&format!("/apps/{}/domain", shop.app)).json(&json!({ "domain": name }))).await;
+    assert_eq!(claimed.status, 200, "{}", claimed.text);
+    let sql = "UPDATE app_domain SET verified_at = $2, missing_since = $3 WHERE domain = $1 AND org_id = $4";
+    let now = t.janua.clock.now();
+    let changed = t.janua.db.exec(sql, db::params![name, now, is_missing.then_some(now), org]).await.unwrap();
+    assert_eq!(changed, 1);
+}
+
+#[tokio::test]
+async fn who_has_proven_the_name_takes_its_email_over() {
+    let mut dns = NameServer::start().await;
+    let config = Config { dns_servers: vec![([127, 0, 0, 1], dns.port).into()], ..Config::for_tests() };
+    let feature = |config: &Config| feature(config).and(hosting::feature(config));
+    let t = TestJanua::start_with(config, feature).await;
+    // The owner before: its email records still stand.
+    let old = Shop::open(&t, "ada@example.com").await;
+    let host = "/domains/mail.example.test";
+    let mut lines = zone_lines(&old.add_domain(&t, "mail.example.test").await.body["records"]);
+    dns.say(&lines).await;
+    let verified = old.posts(&t, &format!("{host}/verify"), &json!({})).await;
+    assert_eq!(verified.body["status"], "verified", "{}", verified.text);
+    let new = Shop::open(&t, "eve@example.com").await;
+    assert_eq!(new.add_domain(&t, "mail.example.test").await.refusal(), (409, "domain_taken"));
+    // A proof whose record is gone is none.
+    prove(&t, &new, "example.test", true).await;
+    assert_eq!(new.add_domain(&t, "mail.example.test").await.refusal(), (409, "domain_taken"));
+    let sql = "UPDATE app_domain SET missing_since = NULL";
+    t.janua.db.exec(sql, vec![]).await.unwrap();
+    let added = new.add_domain(&t, "mail.example.test").await;
+    assert_eq!((added.status, &added.body["status"]), (200, &json!("pending")), "{}", added.text);
+    let waiting = new.posts(&t, &format!("{host}/verify"), &json!({})).await;
+    assert_eq!(waiting.body["status"], "pending", "the email records are needed all the same: {}", waiting.text);
+    assert_eq!(old.gets(&t, host).await.body["status"], "verified", "and until then nothing moves");
+    t.happened().await;
+    lines.extend(zone_lines(&added.body["records"]));
+    dns.say(&lines).await;
+    let taken = new.posts(&t, &format!("{host}/verify"), &json!({})).await;
+    assert_eq!(taken.body["status"], "verified", "{}", taken.text);
+    t.expects(&["EMAIL_DOMAIN_FAILED", "EMAIL_DOMAIN_VERIFIED"]).await;
+    t.run_jobs().await;
+    let told = identity::testing::mail_to(&t, "ada@example.com").expect("a mail to the admins");
+    assert!(format!("{told:?}").contains("another organization has proven"), "{told:?}");
+    let refused = old.sends(&t, &mail("one@rcpt.test")).await;
+    assert_eq!(refused.refusal(), (409, "no_verified_domain"), "{}", refused.text);
+    assert_eq!(new.sends(&t, &mail("one@rcpt.test")).await.status, 200);
+    // Its records stand still, and bring nothing back.
+    let again = old.posts(&t, &format!("{host}/verify"), &json!({})).await;
+    assert_eq!(again.body["status"], "pending", "{}", again.text);
+    deliver(&t).await;
+    t.finish().await;
+}

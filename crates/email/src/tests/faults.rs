@@ -171,3 +171,67 @@ impl Shop {
         t.janua.db.one::<(String,)>(sql, db::params![id]).await.unwrap().0
     }
 }
+
+/// The number in the subject of a mail.
+fn number(mail: &str) -> Option<usize> {
+    mail.lines().find_map(|line| line.strip_prefix("Subject: Mail "))?.trim().parse().ok()
+}
+
+/// FC7: six hours without the relay. `TEST_ROWS=20000` lets as many wait as the case says.
+#[tokio::test(flavor = "multi_thread")]
+async fn fc7_when_the_relay_is_back_a_sign_in_link_goes_first_and_the_rest_in_its_order() {
+    const LANES: usize = 4;
+    let (smtp, domains, waiting) = (SmtpServer::start(), 8, usize::try_from(kernel::testing::many(400)).unwrap());
+    let config = Config { smtp_url: Some(smtp.url().into()), ..Config::for_tests() }
+        .with(|email: &mut crate::Settings| email.email_lanes = LANES.try_into().unwrap());
+    let t = TestJanua::start_with(config, feature).await;
+    let shop = Shop::ready(&t, "ada@example.com", "mail.example.test").await;
+    let before = smtp.received().len();
+    smtp.mood("greeting 421 4.3.2 away");
+    for start in (0..waiting).step_by(100) {
+        let mails = (start..waiting.min(start + 100)).map(|n| {
+            json!({ "to": format!("r{n}@d{}.test", n % domains), "subject": format!("Mail {n}"), "text": "Hello" })
+        });
+        let batch = json!({ "messages": mails.collect::<Vec<_>>() });
+        let sent = t.post(&shop.path("/batch")).header("x-service-app-key", &shop.key).json(&batch).await;
+        assert_eq!(sent.status, 200, "{}", sent.text);
+        // Below what an organization may write in a second.
+        t.advance(Duration::from_secs(2));
+    }
+    for _ in 0..12 {
+        t.advance(Duration::from_mins(30));
+        deliver(&t).await;
+    }
+    t.post("/auth/magic-link/request").json(&json!({ "email": "ada@example.com" })).await;
+    t.run_jobs().await;
+    assert_eq!(smtp.received().len(), before, "nothing goes out");
+    let sql = "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM email_recipient WHERE next_at IS NOT NULL";
+    let left = async || t.janua.db.one::<(i64,)>(sql, vec![]).await.unwrap().0;
+    assert_eq!(usize::try_from(left().await).unwrap(), waiting, "and nothing is lost");
+    smtp.mood("");
+    t.advance(Duration::from_mins(31));
+    let node = tokio::spawn(crate::queue::run(t.janua.clone()));
+    t.run_jobs().await;
+    let held = "SELECT CAST(COUNT(*) AS BIGINT) AS n FROM email_lane WHERE held_until > $1";
+    let began = std::time::Instant::now();
+    while left().await > 0 {
+        assert!(began.elapsed() < Duration::from_mins(10), "{} are left", left().await);
+        let (lanes,): (i64,) = t.janua.db.one(held, db::params![t.janua.clock.now()]).await.unwrap();
+        assert!(usize::try_from(lanes).unwrap() <= LANES, "{lanes} lanes at once");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    node.abort();
+    let came = smtp.received().split_off(before);
+    assert!(number(&came[0]).is_none() && came[0].contains("To: ada@example.com"), "the link is first: {}", came[0]);
+    let numbers: Vec<usize> = came.iter().filter_map(|mail| number(mail)).collect();
+    assert_eq!(numbers.len(), waiting, "each once");
+    for domain in 0..domains {
+        // A lane takes 32 at a time, in their order, and sends them at the same time.
+        let lane: Vec<usize> = numbers.iter().filter(|n| **n % domains == domain).map(|n| n / domains).collect();
+        for (place, rank) in lane.iter().enumerate() {
+            assert!(place.abs_diff(*rank) < 32, "d{domain}.test: {rank} came as number {place}");
+        }
+    }
+    t.run_jobs().await;
+    t.finish().await;
+}

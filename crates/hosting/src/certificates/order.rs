@@ -377,7 +377,7 @@ async fn write_to_zone(janua: &Janua, certificate: &Certificate, answer: &str) -
             Failure { reason: Reason::DnsUnavailable, text: format!("the zone: {text}"), counts: false, wait };
         Driven::Failed(Failed { failure, keeps_order: true })
     };
-    let zone = Zone::of(janua).ok_or_else(|| failed("none is configured".into()))?;
+    let zone = Zone::of(janua).map_err(failed)?.ok_or_else(|| failed("none is configured".into()))?;
     let change = zone.put(&record_name(&certificate.name), answer).await.map_err(failed)?;
     for _ in 0..ROUNDS {
         if zone.is_everywhere(&change).await.map_err(failed)? {
@@ -393,7 +393,10 @@ async fn write_to_zone(janua: &Janua, certificate: &Certificate, answer: &str) -
 
 /// Takes the answer out of the zone again. One that stays because a node died is replaced by the next order.
 async fn tidy_zone(janua: &Janua, certificate: &Certificate) {
-    let Some(zone) = Zone::of(janua).filter(|_| certificate.name.starts_with("*.")) else { return };
+    if !certificate.name.starts_with("*.") {
+        return;
+    }
+    let Ok(Some(zone)) = Zone::of(janua) else { return };
     let Ok(Some(stored)) = StoredChallenge::in_zone(&janua.db, &certificate.name).await else { return };
     if let Err(error) = zone.remove(&record_name(&certificate.name), &stored.answer).await {
         tracing::warn!(error, name = certificate.name, "a record for the certificate authority stays in the zone");

@@ -22,7 +22,7 @@ use rustls::{
 };
 use tokio::net::TcpStream;
 
-use super::{challenge, model::Certificate, order, tls::Keyring};
+use super::{challenge, model::Certificate, order, tls::Keyring, zone::Zone};
 use crate::{
     domains, edge,
     settings::{DnsDriver, Settings, TlsSource},
@@ -96,15 +96,13 @@ async fn want(janua: &Janua, name: &str) -> Result<(), String> {
 }
 
 fn check_zone(janua: &Janua, settings: &Settings) -> Result<(), String> {
-    if settings.acme_dns == DnsDriver::Off {
-        return Ok(());
-    }
-    let has_keys = settings.acme_dns_access_key.is_some() && settings.acme_dns_secret_key.is_some();
-    if settings.acme_dns_zone.trim().is_empty() || !has_keys {
-        return Err("acme_dns: route53 needs acme_dns_zone, acme_dns_access_key and acme_dns_secret_key".into());
-    }
-    if domains::host(&janua.config.of::<edge::Settings>().edge_domain).is_none() {
+    let Some(zone) = Zone::of(janua)? else { return Ok(()) };
+    let edge_domain = &janua.config.of::<edge::Settings>().edge_domain;
+    if domains::host(edge_domain).is_none() {
         return Err("acme_dns needs an edge_domain that is a public name".into());
+    }
+    if !zone.has(edge_domain) {
+        return Err(format!("acme_dns_zone: {} is not a zone that has {edge_domain}", settings.acme_dns_zone));
     }
     Ok(())
 }

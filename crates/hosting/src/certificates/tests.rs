@@ -29,9 +29,10 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
+use super::zone::{UpdatedZone, Zone};
 use crate::{
     edge,
-    settings::{Challenge, Directory, Port, Settings},
+    settings::{Challenge, Directory, DnsDriver, Port, Settings},
     tests::{feature, id, make_app, moto::Moto, site},
 };
 
@@ -171,6 +172,7 @@ impl Place {
                 settings.acme_ca = Some(authority.root());
                 settings.acme_challenge = challenge;
                 settings.acme_caa = "authority.example".into();
+                settings.acme_dns_server = Some(dns.address());
                 change(settings);
             });
         let t = TestJanua::start_with(config, feature).await;
@@ -576,7 +578,7 @@ impl HostedZone {
 async fn all_hosts_of_the_edge_have_one_certificate_that_is_checked_by_dns() {
     let mut zone = HostedZone::start().await;
     let mut place = Place::start_with(Challenge::Http01, &[], |settings| {
-        settings.acme_dns = crate::settings::DnsDriver::Route53;
+        settings.acme_dns = DnsDriver::Route53;
         settings.acme_dns_zone = zone.id.clone();
         settings.acme_dns_url = Some(format!("http://127.0.0.1:{}/", zone.port).parse().unwrap());
         settings.acme_dns_access_key = Some("AKID".to_owned().into());
@@ -623,4 +625,111 @@ async fn all_hosts_of_the_edge_have_one_certificate_that_is_checked_by_dns() {
     let plain = crate::tests::ask(&place.t, &host, "/", &[]).await;
     assert_eq!((plain.status, plain.header("location").to_owned()), (308, format!("https://{host}/")));
     place.finish().await;
+}
+
+/// The zone at the name server itself, with the key that it knows.
+fn updated(settings: &mut Settings) {
+    let (name, secret) = NameServer::KEY;
+    settings.acme_dns = DnsDriver::Rfc2136;
+    settings.acme_dns_zone = "example.test".into();
+    settings.acme_dns_key_name = name.into();
+    settings.acme_dns_secret_key = Some(secret.to_owned().into());
+    settings.acme_dns_wait = Duration::ZERO;
+}
+
+async fn texts_of_challenge(place: &Place) -> Vec<String> {
+    let resolver = kernel::ports::dns::Resolver::new(&[place.dns.address()]);
+    resolver.texts("_acme-challenge.edge.example.test").await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_server_that_takes_updates_proves_the_wildcard() {
+    let place = Place::start_with(Challenge::Http01, &[], updated).await;
+    place.t.run_jobs().await;
+    let host = format!("{}.edge.example.test", place.app["slug"].as_str().unwrap());
+    let first = serial(&place.connect(&host).await.expect("the browser trusts it"));
+    assert_eq!(texts_of_challenge(&place).await, <[&str; 0]>::default(), "nothing is left in the zone");
+    let preview = format!("abcdefghijkl--{host}");
+    assert_eq!(first, serial(&place.connect(&preview).await.expect("previews, too")));
+    // What a node left that died during an order is replaced by the next one.
+    let zone = Zone::of(&place.t.janua).unwrap().expect("a zone");
+    for value in ["left", "new"] {
+        zone.put("_acme-challenge.edge.example.test", value).await.unwrap();
+        assert_eq!(texts_of_challenge(&place).await, [value]);
+    }
+    zone.remove("_acme-challenge.edge.example.test", "new").await.unwrap();
+    assert_eq!(texts_of_challenge(&place).await, <[&str; 0]>::default());
+    place.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_the_name_server_refuses_orders_nothing_and_is_named() {
+    let wrong = |change: fn(&mut Settings)| {
+        move |settings: &mut Settings| {
+            updated(settings);
+            change(settings);
+        }
+    };
+    let secret = |settings: &mut Settings| settings.acme_dns_secret_key = Some("d3Jvbmc=".to_owned().into());
+    let place = Place::start_with(Challenge::Http01, &[], wrong(secret)).await;
+    place.t.advance(Duration::from_secs(61));
+    place.t.run_jobs().await;
+    let (failed,): (String,) = place.t.janua.db.one("SELECT error FROM certificate", vec![]).await.unwrap();
+    assert!(failed.contains("refused the update") && failed.contains("BadSig"), "{failed}");
+    assert!(!failed.contains("d3Jvbmc"), "{failed}");
+    assert_eq!(texts_of_challenge(&place).await, <[&str; 0]>::default());
+    let host = format!("{}.edge.example.test", place.app["slug"].as_str().unwrap());
+    assert!(place.connect(&host).await.is_err(), "there is no certificate");
+    place.finish().await;
+    let name = |settings: &mut Settings| settings.acme_dns_key_name = "stranger".into();
+    let place = Place::start_with(Challenge::Http01, &[], wrong(name)).await;
+    let zone = Zone::of(&place.t.janua).unwrap().expect("a zone");
+    let refused = zone.put("_acme-challenge.edge.example.test", "x").await.err().expect("a refusal");
+    assert!(refused.contains("refused the update") && refused.contains("BadKey"), "{refused}");
+    place.finish().await;
+}
+
+/// Settings that cannot work stop the start, by their names.
+#[test]
+fn wrong_settings_of_a_zone_are_named() {
+    let wrong = |change: fn(&mut Settings)| {
+        let mut settings = <Settings as kernel::config::Section>::defaults();
+        settings.acme_dns_server = Some(([127, 0, 0, 1], 53).into());
+        updated(&mut settings);
+        change(&mut settings);
+        UpdatedZone::of(&settings).err().unwrap_or_default()
+    };
+    assert_eq!(wrong(|_| {}), "");
+    assert!(wrong(|settings| settings.acme_dns_server = None).contains("needs acme_dns_server"));
+    assert!(wrong(|settings| settings.acme_dns_zone = " ".into()).contains("needs acme_dns_zone"));
+    assert!(wrong(|settings| settings.acme_dns_key_name = String::new()).contains("needs acme_dns_key_name"));
+    assert!(wrong(|settings| settings.acme_dns_secret_key = None).contains("needs acme_dns_secret_key"));
+    let secret = wrong(|settings| settings.acme_dns_secret_key = Some("hush!".to_owned().into()));
+    assert!(
+        secret.starts_with("acme_dns_secret_key: must be the key in base64") && !secret.contains("hush"),
+        "{secret}"
+    );
+}
+
+/// Whoever answers in the place of the name server, and has no key.
+#[tokio::test]
+async fn an_answer_without_a_signature_is_not_believed() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut settings = <Settings as kernel::config::Section>::defaults();
+    settings.acme_dns_server = Some(listener.local_addr().unwrap());
+    updated(&mut settings);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut asked = vec![0; stream.read_u16().await.unwrap().into()];
+            stream.read_exact(&mut asked).await.unwrap();
+            // Its ID, a response to an update, no error, and nothing in it.
+            let answer = [&[0, 12], &asked[..2], &[0b1010_1000, 0], &[0; 8]].concat();
+            stream.write_all(&answer).await.unwrap();
+        }
+    });
+    let zone = UpdatedZone::of(&settings).unwrap();
+    let refused = zone.put("_acme-challenge.edge.example.test", "x").await.unwrap_err();
+    assert!(refused.contains("is not signed as it must be"), "{refused}");
+    let outside = zone.put("_acme-challenge.example.com", "x").await.unwrap_err();
+    assert!(outside.contains("is not in the zone"), "{outside}");
 }

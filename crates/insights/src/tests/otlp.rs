@@ -6,6 +6,7 @@ use std::{
 };
 
 use identity::testing::signed_in;
+use kernel::config::Setting as _;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpListener,
@@ -106,7 +107,7 @@ impl Collector {
         let url = self.url.parse().unwrap();
         let config = Config::for_tests().with(|insights: &mut otlp::Settings| {
             insights.otlp_endpoint = Some(url);
-            insights.otlp_headers = Some("api-key=hush, tenant=acme".to_owned().into());
+            insights.otlp_headers = Vec::parse("api-key=hush, tenant=acme").unwrap();
         });
         TestJanua::start_with(config, feature).await
     }

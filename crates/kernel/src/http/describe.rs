@@ -172,6 +172,9 @@ fn describe(about: &About<'_>, api: &OpenApi, rows: &[(RouteRow, Vec<Value>)]) -
     for (row, schemas) in rows {
         let operation = &mut document["paths"][row.path][row.method.as_str().to_lowercase()];
         tags.extend(operation["tags"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+        if let Some(name) = row.name {
+            operation["operationId"] = json!(format!("{}.{name}", operation["tags"][0].as_str().unwrap_or_default()));
+        }
         let name = operation["operationId"].as_str().unwrap_or_default().to_owned();
         if !names.insert(name.clone()) {
             return Err(serde::ser::Error::custom(format!("two operations are called {name}")));

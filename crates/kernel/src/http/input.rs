@@ -417,6 +417,11 @@ pub(super) fn parameters<T: JsonSchema>(ctx: &mut GenContext, operation: &mut Op
     add_parameters(ctx, operation, found);
 }
 
+/// An extractor names the headers that it reads, as the fields of a type.
+pub fn reads_headers<T: JsonSchema>(ctx: &mut GenContext, operation: &mut Operation) {
+    parameters::<T>(ctx, operation, ParamLocation::Header);
+}
+
 /// Nothing to describe: the description lists the codes that a route can answer.
 impl OperationOutput for Fault {
     type Inner = crate::fault::Problem<'static>;

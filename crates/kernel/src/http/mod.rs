@@ -28,7 +28,7 @@ pub use describe::{Description, Documents, may_answer, requires};
 pub use document::Document;
 pub use door::{Door, ErrorPage};
 pub use idempotency::ForgetReplies;
-pub use input::{Form, FormOrJson, FormPairs, Json, MaybeJson, Path, Query, Raw};
+pub use input::{Form, FormOrJson, FormPairs, Json, MaybeJson, Path, Query, Raw, reads_headers};
 pub use inside::Inside;
 pub use origins::{AppOrigins, bearer, foreign_origin};
 pub use paging::{Key, Listed, Page, Scope};

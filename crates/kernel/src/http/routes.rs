@@ -76,6 +76,8 @@ impl DescribedWebhook {
 pub(super) struct RouteRow {
     pub(super) method: Method,
     pub(super) path: &'static str,
+    /// What it is called in the description, if not as its handler.
+    pub(super) name: Option<&'static str>,
     pub(super) body_limit: usize,
     /// Its body goes to the handler as it comes.
     pub(super) streams: bool,
@@ -113,8 +115,8 @@ macro_rules! verbs { ($($verb:ident, $with:ident, $method:ident;)*) => { $(
             api.api_route(path, route)
         }));
         self.rows.push(RouteRow {
-            method: Method::$method, path, body_limit: self.body_limit, streams: false, always: false,
-            is_kept: true, sharing: Sharing::KnownOrigins, codes: vec![], answers: vec![],
+            method: Method::$method, path, name: None, body_limit: self.body_limit, streams: false,
+            always: false, is_kept: true, sharing: Sharing::KnownOrigins, codes: vec![], answers: vec![],
         });
         match self.each {
             Some(say) => say(self),
@@ -173,6 +175,15 @@ impl Routes {
     pub fn fails(mut self, codes: &[Code]) -> Self {
         if let Some(row) = self.rows.last_mut() {
             row.codes.extend_from_slice(codes);
+        }
+        self
+    }
+
+    /// Names the route above in the description, where it shares its handler with another route.
+    #[must_use]
+    pub fn named(mut self, name: &'static str) -> Self {
+        if let Some(row) = self.rows.last_mut() {
+            row.name = Some(name);
         }
         self
     }

@@ -17,6 +17,9 @@ pub struct NameServer {
 }
 
 impl NameServer {
+    /// The key whose updates it takes (TSIG, hmac-sha256), and its secret.
+    pub const KEY: (&str, &str) = ("janua-tests", "amFudWEgdGVzdHMgdXBkYXRlIHRoZSB6b25lISEhISE=");
+
     pub async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         // Free for both, as far as one can know: name servers speak TCP as well.
@@ -27,10 +30,13 @@ impl NameServer {
             }
         };
         let home = folder.path().display().to_string();
+        let (key, secret) = Self::KEY;
         let config = format!(
             "server:\n  rundir: {home}\n  listen: 127.0.0.1@{port}\ndatabase:\n  storage: {home}\nlog:\n  \
-             - target: stderr\n    any: error\nzone:\n  - domain: example.test\n    storage: {home}\n    \
-             file: example.test.zone\n    zonefile-load: whole\n"
+             - target: stderr\n    any: error\nkey:\n  - id: {key}\n    algorithm: hmac-sha256\n    \
+             secret: {secret}\nacl:\n  - id: update\n    key: {key}\n    action: update\n    \
+             update-type: TXT\nzone:\n  - domain: example.test\n    storage: {home}\n    \
+             file: example.test.zone\n    zonefile-load: whole\n    zonefile-sync: -1\n    acl: update\n"
         );
         std::fs::write(folder.path().join("knot.conf"), config).unwrap();
         write_zone(folder.path(), 1, &[]);

@@ -273,6 +273,20 @@ impl Application {
         Ok(None)
     }
 
+    /// The organization whose app has proven this host, or the nearest domain above it, by a TXT record that stands.
+    pub async fn org_of_domain(mut from: impl Read, host: &str) -> db::Result<Option<OrgId>> {
+        let mut name = Some(host);
+        while let Some(domain) = name.filter(|name| name.contains('.')) {
+            let sql = "SELECT org_id FROM app_domain
+                       WHERE domain = $1 AND verified_at IS NOT NULL AND missing_since IS NULL";
+            if let Some((org,)) = from.opt(sql, params![domain]).await? {
+                return Ok(Some(org));
+            }
+            name = domain.split_once('.').map(|(_, above)| above);
+        }
+        Ok(None)
+    }
+
     /// A domain that an app of an organization has proven: the first one.
     pub async fn domain_of_org(db: &Db, org: OrgId) -> db::Result<Option<String>> {
         let sql = "SELECT app_domain.domain FROM app_domain JOIN app ON app.id = app_domain.app_id

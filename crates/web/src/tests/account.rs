@@ -35,7 +35,9 @@ async fn every_page_is_there_and_says_what_is_so() {
         assert!(answer.header("content-security-policy").contains("frame-ancestors 'none'"), "{page}");
     }
     assert!(visit(&t, "/account", &ada).await.text.contains("ada@example.com"));
-    assert!(visit(&t, "/account/activity", &ada).await.text.contains("Signed in"), "in words");
+    let activity = visit(&t, "/account/activity", &ada).await.text;
+    assert!(activity.contains("Signed in"), "in words");
+    assert!(activity.contains("methods: password") && !activity.contains("pwd"), "and no codes: {activity}");
     assert!(visit(&t, "/account/apps", &ada).await.text.contains("No connected apps"));
     let file = visit(&t, "/account/data/export", &ada).await;
     assert_eq!(file.body["user"]["email"], "ada@example.com");

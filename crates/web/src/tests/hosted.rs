@@ -191,3 +191,23 @@ async fn whoever_tries_too_often_solves_a_challenge_on_the_page() {
     t.run_jobs().await;
     t.finish().await;
 }
+
+/// Only a server that nobody else reaches, and that has no mail server, says where its mail is.
+#[tokio::test]
+async fn the_page_that_waits_names_the_outbox_on_a_developers_machine_alone() {
+    let names_it = async |config: Config| {
+        let t = TestJanua::start_with(config, feature).await;
+        let page = t.get("/check-email").await;
+        assert_eq!(page.status, 200, "{}", page.text);
+        let named = page.text.contains("outbox");
+        t.finish().await;
+        named
+    };
+    assert!(names_it(Config::for_tests()).await);
+    let public = Some("https://id.example.com".parse().unwrap());
+    assert!(!names_it(Config { base_url: public, ..Config::for_tests() }).await, "others reach it");
+    let everywhere = "0.0.0.0:0".parse().unwrap();
+    assert!(!names_it(Config { listen: everywhere, ..Config::for_tests() }).await, "others may reach it");
+    let smtp_url = Some("smtp://127.0.0.1:9".to_owned().into());
+    assert!(!names_it(Config { smtp_url, ..Config::for_tests() }).await, "mail goes out");
+}

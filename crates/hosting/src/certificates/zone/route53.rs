@@ -1,24 +1,20 @@
-//! Writing to the zone of the edge's own domain: an authority checks names with a wildcard by a DNS record alone.
-use std::time::Duration;
-
-use kernel::{Janua, clock::Clock, crypto::Secret};
+//! A zone at Amazon Route 53.
+use kernel::{clock::Clock, crypto::Secret};
 use reqwest::{Client, Method, redirect::Policy};
 use url::Url;
 
+use super::{LIFE, TIMEOUT};
 use crate::{
-    settings::{DnsDriver, Settings},
+    settings::Settings,
     sigv4::{self, Signing, element, escape, plain},
 };
 
 const STANDARD: &str = "https://route53.amazonaws.com/";
 const API: &str = "/2013-04-01";
 const REGION: &str = "us-east-1";
-const TIMEOUT: Duration = Duration::from_secs(20);
-/// How long name servers may remember a record, in seconds. Deleting one must name it.
-const LIFE: u32 = 60;
 
-/// A zone at Amazon Route 53.
-pub struct Zone {
+/// The zone, and the key that may change it.
+pub struct HostedZone {
     client: Client,
     url: Url,
     id: String,
@@ -26,21 +22,22 @@ pub struct Zone {
     secret_key: Secret,
 }
 
-impl Zone {
-    /// None where the settings name no zone.
-    pub fn of(janua: &Janua) -> Option<Self> {
-        let settings = janua.config.of::<Settings>();
-        if settings.acme_dns != DnsDriver::Route53 {
-            return None;
+impl HostedZone {
+    /// The error names the settings that are missing.
+    pub fn of(settings: &Settings) -> Result<Self, String> {
+        let missing = "acme_dns: route53 needs acme_dns_zone, acme_dns_access_key and acme_dns_secret_key";
+        let url = settings.acme_dns_url.clone().or_else(|| Url::parse(STANDARD).ok());
+        let client = Client::builder().timeout(TIMEOUT).redirect(Policy::none()).no_proxy().build();
+        let id = plain(settings.acme_dns_zone.trim().trim_start_matches("/hostedzone/"));
+        if id.is_empty() {
+            return Err(missing.into());
         }
-        let standard = || Url::parse(STANDARD).ok();
-        let client = Client::builder().timeout(TIMEOUT).redirect(Policy::none()).no_proxy().build().ok()?;
-        Some(Self {
-            client,
-            url: settings.acme_dns_url.clone().or_else(standard)?,
-            id: plain(settings.acme_dns_zone.trim().trim_start_matches("/hostedzone/")),
-            access_key: settings.acme_dns_access_key.clone()?,
-            secret_key: settings.acme_dns_secret_key.clone()?,
+        Ok(Self {
+            client: client.map_err(|error| format!("acme_dns_url: {error}"))?,
+            url: url.ok_or("acme_dns_url: must be a URL")?,
+            id,
+            access_key: settings.acme_dns_access_key.clone().ok_or(missing)?,
+            secret_key: settings.acme_dns_secret_key.clone().ok_or(missing)?,
         })
     }
 
@@ -50,7 +47,7 @@ impl Zone {
         element(&answer, "Id").map(str::to_owned).ok_or_else(|| "the zone named no change".into())
     }
 
-    /// Takes it away again.
+    /// Takes it away again. It must be named as it is, with its life.
     pub async fn remove(&self, name: &str, value: &str) -> Result<(), String> {
         self.change("DELETE", name, value).await.map(drop)
     }
