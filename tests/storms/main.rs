@@ -21,5 +21,6 @@ mod outages;
 mod payments;
 mod skills;
 mod storage;
+mod transfer;
 mod usage;
 mod webhooks;
