@@ -22,5 +22,6 @@ mod outages;
 mod payments;
 mod skills;
 mod storage;
+mod transfer;
 mod usage;
 mod webhooks;

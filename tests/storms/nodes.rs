@@ -38,7 +38,7 @@ const EMAIL: &str = "ada@example.com";
 const A_SECOND: Duration = Duration::from_secs(1);
 
 /// One server for the tests that run at the same time, a database for each. It ends with the last of them.
-fn postgres() -> Arc<Postgres> {
+pub fn postgres() -> Arc<Postgres> {
     static RUNNING: Mutex<Weak<Postgres>> = Mutex::new(Weak::new());
     let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     running.upgrade().unwrap_or_else(|| {

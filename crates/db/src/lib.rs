@@ -35,7 +35,7 @@ pub use claim::{answer_opens_account, aside};
 pub use compose::Composed;
 pub use error::{Error, Outcome, Result};
 pub use notices::{Listener, Notice, Reach};
-pub use postgres::ServerTime;
+pub use postgres::{ServerTime, value as postgres_value};
 pub use read::Read;
 pub use sql::Sql;
 pub use transaction::{Tries, Tx, Work};
@@ -137,6 +137,14 @@ impl Db {
         match &self.engine {
             Engine::Sqlite(sqlite) => migrate::on_sqlite(sqlite.path().to_owned(), steps, now).await,
             Engine::Postgres(postgres) => migrate::on_postgres(postgres, steps, now).await,
+        }
+    }
+
+    /// A connection to PostgreSQL outside the pool, without the time limits of requests; none on SQLite.
+    pub async fn dedicated(&self) -> Result<Option<tokio_postgres::Client>> {
+        match &self.engine {
+            Engine::Sqlite(_) => Ok(None),
+            Engine::Postgres(postgres) => Box::pin(postgres.dedicated()).await.map(Some),
         }
     }
 

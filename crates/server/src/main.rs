@@ -12,6 +12,7 @@ mod mail;
 mod org_plan;
 mod serve;
 mod start;
+mod transfer;
 mod update;
 
 use std::{
@@ -95,6 +96,8 @@ enum Command {
     },
     /// Revoke sessions and secrets after the database was restored by other means
     AfterRestore(backup::Wishes),
+    /// Move everything to another database: from SQLite to PostgreSQL, or back; the server must be stopped
+    Move(transfer::Wishes),
     /// List all settings with their defaults, or the values in effect
     Config {
         /// Print the values in effect and their sources; secrets only as set or not set
@@ -217,6 +220,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
             Command::Restore { file, wishes } => Box::pin(backup::restore(config, file, &wishes)).await,
             Command::AfterRestore(wishes) => Box::pin(backup::after_restore(config, &wishes)).await,
             Command::Update(wishes) => update::run(&config, &wishes).await,
+            Command::Move(wishes) => Box::pin(transfer::run(config, wishes)).await,
             Command::Keys(command) => keys::run(config, command).await,
             Command::Admin(command) => Box::pin(admin::run(config, command)).await,
             Command::Jobs(command) => jobs::run(&config, command).await,

@@ -396,7 +396,9 @@ fn parse(url: &str) -> Result<(Config, MakeRustlsConnect)> {
         Some(other) => return Err(wrong(format!("sslmode={other} is not known; use disable or verify-full"))),
     };
     config.ssl_mode(if encrypted { SslMode::Require } else { SslMode::Disable });
-    config.application_name("janua");
+    if config.get_application_name().is_none() {
+        config.application_name("janua");
+    }
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(PATIENCE);
     }
@@ -471,7 +473,8 @@ async fn execute(connection: &Client, statement: &Statement, params: &[Value]) -
     Ok(Done { changed: rows.len() as u64, rows })
 }
 
-fn value(row: &tokio_postgres::Row, place: usize) -> Result<Value> {
+/// A column of a row, as the type both engines have in common.
+pub fn value(row: &tokio_postgres::Row, place: usize) -> Result<Value> {
     let column = &row.columns()[place];
     Ok(match *column.type_() {
         Type::BOOL => row.try_get::<_, Option<bool>>(place)?.into(),
