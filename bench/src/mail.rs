@@ -207,8 +207,7 @@ fn wait_for_mail(post: &Post, round: usize) -> Result<f64> {
     let mut waits = vec![];
     for turn in 0..TIMED {
         let before = post.sink.own.load(Relaxed);
-        let body =
-            json!({ "email": format!("u{round}x{turn}@bench.test"), "password": "correct horse battery staple", "name": "Bench" });
+        let body = json!({ "email": format!("u{round}x{turn}@bench.test"), "password": "correct horse battery staple", "name": "Bench" });
         let began = Instant::now();
         ask(post.ground.address(), "POST", "/auth/register", &Who::default(), &body)?;
         Sink::until(&post.sink.own, before + 1)?;

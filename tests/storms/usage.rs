@@ -113,6 +113,7 @@ fn usage_events_survive_kills_and_are_counted_once() {
     let meters = well(ask(&server, "GET", &format!("/usage/meters?appId={}", owner.app), &access, &Value::Null));
     let used = meters["meters"].as_array().unwrap().iter().find(|meter| meter["name"] == "api_calls").unwrap();
     assert_eq!(used["used"].as_u64(), Some(expected), "the quota counts the same");
+    #[expect(clippy::cast_precision_loss, reason = "thousands of events")]
     let rate = sent.len() as f64 / busy.as_secs_f64();
     println!(
         "{cycles} kills, {} events counted once, {rate:.0} a second; {open} requests were sent again, {duplicates} events of them \

@@ -117,13 +117,18 @@ impl Authority {
 
     /// Those that the authority issues certificates with.
     async fn issuers(&self) -> RootCertStore {
-        let roots = reqwest::Certificate::from_pem_bundle(&std::fs::read(self.root()).unwrap()).unwrap();
-        let client = reqwest::Client::builder().tls_certs_only(roots).no_proxy().build().unwrap();
-        let pem = client.get(format!("https://127.0.0.1:{}/roots/0", self.management)).send().await.unwrap();
-        let pem = pem.text().await.unwrap();
+        let pem = self.told("roots/0").await;
         let mut store = RootCertStore::empty();
         store.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
         store
+    }
+
+    /// What the authority shows to those who look after it.
+    async fn told(&self, path: &str) -> String {
+        let roots = reqwest::Certificate::from_pem_bundle(&std::fs::read(self.root()).unwrap()).unwrap();
+        let client = reqwest::Client::builder().tls_certs_only(roots).no_proxy().build().unwrap();
+        let said = client.get(format!("https://127.0.0.1:{}/{path}", self.management)).send().await.unwrap();
+        said.text().await.unwrap()
     }
 }
 
@@ -287,6 +292,17 @@ async fn a_domain_gets_its_certificate_and_is_served_over_tls() {
     assert_eq!((plain.status, plain.header("location")), (308, "https://shop.example.test/evil.test/a?b"));
     let happened = place.t.happened().await;
     assert!(happened.ends_with(&["CERTIFICATE_ISSUED".into(), "DOMAIN_ACTIVE".into()]), "{happened:?}");
+    // And a browser opens the site by its name.
+    let issuer = place.authority.folder.path().join("issuer.pem");
+    std::fs::write(&issuer, place.authority.told("intermediates/0").await).unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/peers/https.mjs");
+    let here = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.tools/node");
+    let visit = tokio::process::Command::new("node")
+        .args([script, "shop.example.test", &place.tls.to_string(), issuer.to_str().unwrap(), "Hello"])
+        .env("TEST_NODE", std::env::var("TEST_NODE").unwrap_or_else(|_| here.to_owned()))
+        .output();
+    let visit = visit.await.expect("node runs; scripts/setup installs it");
+    assert!(visit.status.success(), "{}", String::from_utf8_lossy(&visit.stderr));
     // Nothing of the key is in the clear.
     let stored: Vec<(Vec<u8>,)> = place.t.janua.db.all("SELECT sealed_key FROM certificate", vec![]).await.unwrap();
     assert!(stored.len() == 1 && KeyPair::try_from(stored[0].0.as_slice()).is_err());

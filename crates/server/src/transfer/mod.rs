@@ -49,10 +49,7 @@ pub async fn run(config: Config, wishes: Wishes) -> Result<ExitCode> {
     // Held to the end: no server starts on either meanwhile.
     let locks = (start::lock(&from)?, start::lock(&to)?);
     let (source, target) = (start::open(&from).await?, start::open(&to).await?);
-    ensure!(
-        migrate::is_current(&source).await,
-        "the database to move from needs migrations first: `janua migrate`"
-    );
+    ensure!(migrate::is_current(&source).await, "the database to move from needs migrations first: `janua migrate`");
     prepare(&target).await?;
     let moved = copy(Side::of(&from, &source).await?, Side::of(&to, &target).await?).await?;
     drop(locks);

@@ -44,7 +44,8 @@ impl Postgres {
     }
 
     pub async fn begin_filling(&mut self, tables: &[Table]) -> Result<()> {
-        let sql = "SELECT conrelid::regclass::text, quote_ident(conname), pg_get_constraintdef(oid) FROM pg_constraint
+        let sql =
+            "SELECT conrelid::regclass::text, quote_ident(conname), pg_get_constraintdef(oid) FROM pg_constraint
                    WHERE contype = 'f' AND connamespace = current_schema()::regnamespace ORDER BY 1, 2";
         self.client.batch_execute("BEGIN").await?;
         for row in self.client.query(sql, &[]).await? {

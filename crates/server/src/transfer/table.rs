@@ -78,7 +78,9 @@ mod tests {
     fn rows_count_in_any_order_and_each_value_in_its_place() {
         let of = |rows: &[&[Value]]| {
             let mut found = Fingerprint::default();
-            rows.iter().for_each(|row| found.add(row));
+            for row in rows {
+                found.add(row);
+            }
             found
         };
         let (one, two): (&[Value], &[Value]) = (&["a".into(), 1_i64.into()], &["b".into(), Value::Null]);
@@ -86,7 +88,11 @@ mod tests {
         assert_eq!(of(&[&[true.into()]]), of(&[&[1_i64.into()]]), "as SQLite stores it");
         assert_ne!(of(&[one, two]), of(&[one]), "one is missing");
         assert_ne!(of(&[one, one]), of(&[one, two]), "one is there twice");
-        assert_ne!(of(&[&["ab".into(), "c".into()]]), of(&[&["a".into(), "bc".into()]]), "a value ends where it ends");
+        assert_ne!(
+            of(&[&["ab".into(), "c".into()]]),
+            of(&[&["a".into(), "bc".into()]]),
+            "a value ends where it ends"
+        );
         assert_ne!(of(&[&["1".into()]]), of(&[&[1_i64.into()]]), "a text is no number");
         assert_ne!(of(&[&[Value::Null]]), of(&[&["".into()]]), "nothing is no empty text");
     }

@@ -206,7 +206,9 @@ fn draw(context: &mut Context<'_, '_, Pen>, node: Node<'_>, entering: bool) -> R
                 context.user.tables += 1;
                 let (number, mut names) = (context.user.tables, vec![]);
                 if let Some(head) = node.first_child() {
-                    names.extend(head.children().map(|cell| cell.collect_text()).filter(|name| !name.is_empty()));
+                    names.extend(
+                        head.children().map(comrak::arena_tree::Node::collect_text).filter(|name| !name.is_empty()),
+                    );
                 }
                 write!(context, "<section class=\"scroll\" tabindex=\"0\" aria-label=\"Table {number}: ")?;
                 context.escape(&names.join(", "))?;
@@ -243,9 +245,9 @@ fn draw_code(context: &mut Context<'_, '_, Pen>, language: &str, code: &str) -> 
     html::escape(context, language)?;
     context.write_str("\"><code>")?;
     html::escape(context, code)?;
-    write!(
+    writeln!(
         context,
-        "</code></pre><button class=\"icon-btn\" type=\"button\" data-copy=\"code-{number}\" aria-label=\"Copy code\" hidden>{copy}</button></div>\n"
+        "</code></pre><button class=\"icon-btn\" type=\"button\" data-copy=\"code-{number}\" aria-label=\"Copy code\" hidden>{copy}</button></div>"
     )
 }
 
