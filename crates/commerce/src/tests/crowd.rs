@@ -1,10 +1,11 @@
 //! FC12: a meter with very many customers, and one with very many unique keys. `TEST_ROWS=1000000` makes as many as the case says:
 //! a million customers and ten million keys.
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use db::params;
 use kernel::testing::{Answer, TestJanua, many};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{Shop, start};
 

@@ -5,7 +5,7 @@ use std::{
     process::{Child, Command, Stdio},
     sync::{Arc, Mutex},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use identity::testing::signed_in;
@@ -54,7 +54,7 @@ impl Rotel {
 
     /// What it printed, as soon as this is part of it.
     async fn prints(&self, text: &str) -> String {
-        let began = Instant::now();
+        let began = tokio::time::Instant::now();
         loop {
             let printed = self.printed.lock().unwrap().clone();
             if printed.contains(text) {
@@ -67,7 +67,7 @@ impl Rotel {
 
     /// Sends this to the route of traces, as soon as the program listens.
     async fn answers(&self, body: &'static str) -> u16 {
-        let began = Instant::now();
+        let began = tokio::time::Instant::now();
         let post = || {
             let post = reqwest::Client::new().post(format!("{}/v1/traces", self.url));
             post.header("content-type", "application/json").body(body)
