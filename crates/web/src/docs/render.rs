@@ -89,8 +89,8 @@ pub fn render(entry: &list::Entry, copy: &str) -> Rendered {
     // A head over nothing names nothing. Text never has a bare `<`, so this is a cell of ours.
     let drawn = drawn
         .replace("<th></th>", "<td></td>")
-        .replace("<th>", "<th scope=\"col\">")
-        .replace("<th ", "<th scope=\"col\" ");
+        .replace("<th ", "<th scope=\"col\" ")
+        .replace("<th>", "<th scope=\"col\">");
     let headings = all.into_iter().filter(|heading| (2..=3).contains(&heading.level)).collect();
     Rendered { title, html: drawn, headings, passages }
 }
