@@ -35,7 +35,7 @@ pub use claim::{answer_opens_account, aside};
 pub use compose::Composed;
 pub use error::{Error, Outcome, Result};
 pub use notices::{Listener, Notice, Reach};
-pub use postgres::{ServerTime, value as postgres_value};
+pub use postgres::{MOVE, ServerTime, value as postgres_value};
 pub use read::Read;
 pub use sql::Sql;
 pub use transaction::{Tries, Tx, Work};

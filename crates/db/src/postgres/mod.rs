@@ -396,7 +396,8 @@ fn parse(url: &str) -> Result<(Config, MakeRustlsConnect)> {
         Some(other) => return Err(wrong(format!("sslmode={other} is not known; use disable or verify-full"))),
     };
     config.ssl_mode(if encrypted { SslMode::Require } else { SslMode::Disable });
-    if config.get_application_name().is_none() {
+    // Whatever the URL says: `janua move` finds servers by this name.
+    if config.get_application_name() != Some(MOVE) {
         config.application_name("janua");
     }
     if config.get_connect_timeout().is_none() {
@@ -472,6 +473,9 @@ async fn execute(connection: &Client, statement: &Statement, params: &[Value]) -
     let rows = found.iter().map(read).collect::<Result<Vec<_>>>()?;
     Ok(Done { changed: rows.len() as u64, rows })
 }
+
+/// The name of `janua move` at the server, which tells it apart from servers.
+pub const MOVE: &str = "janua-move";
 
 /// A column of a row, as the type both engines have in common.
 pub fn value(row: &tokio_postgres::Row, place: usize) -> Result<Value> {

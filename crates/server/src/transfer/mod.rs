@@ -83,7 +83,7 @@ async fn copy(mut from: Side, mut to: Side) -> Result<Vec<(Table, Fingerprint)>>
         bar.set_message(table.name.clone());
         let (sender, receiver) = mpsc::channel(WAITING);
         let (read, filled) = tokio::join!(from.read(&table, Some(sender)), to.fill(&table, receiver));
-        // Whoever takes the rows knows why it stopped; the other one only that nobody takes them.
+        // If the target fails, its error has the cause, and the source fails only because of it.
         filled.with_context(|| format!("table {}", table.name))?;
         let read = read.with_context(|| format!("table {}", table.name))?;
         moved.push((table, read));
@@ -173,7 +173,7 @@ impl Side {
     }
 }
 
-/// Hidden where nobody looks.
+/// Hidden where the output is no terminal.
 fn bar(tables: usize) -> ProgressBar {
     let bar = ProgressBar::new(tables as u64);
     let style = ProgressStyle::with_template("{msg:24} {wide_bar} {pos}/{len} {eta}");

@@ -22,7 +22,7 @@ pub struct Postgres {
 /// The URL with another name than that of servers, so that they can be told apart.
 pub fn named(url: &str) -> String {
     let sign = if url.contains('?') { '&' } else { '?' };
-    format!("{url}{sign}application_name=janua-move")
+    format!("{url}{sign}application_name={}", db::MOVE)
 }
 
 impl Postgres {
@@ -130,7 +130,7 @@ fn fitting(value: Value, to: &Type) -> Value {
 
 async fn send(to: Option<&Sender>, batch: Vec<Vec<Value>>) -> Result<()> {
     match to {
-        Some(to) => to.send(batch).await.context("nobody takes the rows any more"),
+        Some(to) => to.send(batch).await.context("the target stopped taking rows"),
         None => Ok(()),
     }
 }

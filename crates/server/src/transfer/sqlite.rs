@@ -82,7 +82,7 @@ impl Sqlite {
         .await
     }
 
-    /// Sends all rows, and answers what they add up to. Nobody may want them.
+    /// Reads all rows and returns their fingerprint; sends them to the target, if there is one.
     pub async fn read(&mut self, table: &Table, to: Option<Sender>) -> Result<Fingerprint> {
         let (sql, width) = (table.select(), table.columns.len());
         self.with(move |connection| {
@@ -121,7 +121,7 @@ impl Sqlite {
 
 fn send(to: Option<&Sender>, batch: Vec<Vec<Value>>) -> Result<()> {
     match to {
-        Some(to) => to.blocking_send(batch).context("nobody takes the rows any more"),
+        Some(to) => to.blocking_send(batch).context("the target stopped taking rows"),
         None => Ok(()),
     }
 }

@@ -34,7 +34,7 @@ pub type Receiver = mpsc::Receiver<Batch>;
 
 /// How many rows a batch has.
 pub const BATCH: usize = 500;
-/// How many batches wait for whoever is slower.
+/// How many batches are read ahead of the target.
 pub const WAITING: usize = 4;
 
 /// What the rows of a table add up to: the same for the same rows, in any order and from either engine.
