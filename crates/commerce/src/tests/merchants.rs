@@ -72,7 +72,7 @@ async fn demoted_meanwhile(t: &TestJanua, shop: &Shop, ask: Ask<'_>) {
     role(&mut demoting, "member").await;
     let mut asking = std::pin::pin!(shop.owner.asks(ask).into_future());
     let early = tokio::time::timeout(Duration::from_millis(500), &mut asking).await;
-    assert!(early.is_err(), "the change waits for whoever changes the organization");
+    assert!(early.is_err(), "the change waits for the transaction that holds the organization");
     demoting.commit().await.unwrap();
     let refused = asking.await;
     assert_eq!(refused.refusal(), (403, "forbidden"), "{}", refused.text);

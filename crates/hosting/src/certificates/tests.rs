@@ -727,7 +727,7 @@ fn wrong_settings_of_a_zone_are_named() {
     );
 }
 
-/// Whoever answers in the place of the name server, and has no key.
+/// A program that answers in place of the name server, and has no key.
 #[tokio::test]
 async fn an_answer_without_a_signature_is_not_believed() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
